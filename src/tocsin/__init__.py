@@ -1,0 +1,1 @@
+"""tocsin: durable scheduling for Python, one actor per tenant."""

@@ -1,0 +1,229 @@
+"""The one error hierarchy. Every class says what the caller may conclude and carries its HTTP code.
+
+    TocsinError
+      RequestError            the request is at fault; nothing was changed
+        InvalidInputError  InvalidScheduleIdError  PayloadTooLargeError
+        UnauthenticatedError  ForbiddenError  NotFoundError  OriginNotConfiguredError
+        DuplicateScheduleIdError  ConflictError  StaleLeaseError
+      ActorError              the runtime could not serve the event
+        OverloadedError       not run: the mailbox is full, try again
+        HostClosedError       not run: the host is stopping
+        ActorBrokenError      perhaps run: its answer was lost with the activation
+        TurnError             a programmer's fault: storage or a call on the wrong side of a turn
+      StoreError              the store refused; `retryable` and `owner_lost` say what helps
+        StoreLocked  Fenced  RolledBack  StoreFull  StoreUnavailable
+        StoreTooLarge  StoreCorrupt  StoreSchema  StoreClosed
+      SignatureError          a webhook signature did not verify
+      SettingsError           the configuration is at fault
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TocsinError(Exception):
+    """Base of everything tocsin raises on purpose.
+
+    `code` is the word used in JSON error envelopes, `status` the HTTP status it travels with,
+    `details` further JSON members of the envelope (never a secret).
+    """
+
+    code: ClassVar[str] = "INTERNAL"
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+# ---- Requests ------------------------------------------------------------------------------------
+
+
+class RequestError(TocsinError):
+    """The request is at fault; nothing was changed."""
+
+    code = "INVALID_INPUT"
+    status = 400
+
+
+class InvalidInputError(RequestError, ValueError):
+    """An argument is missing, of the wrong type or out of its limits; the message names it."""
+
+
+class InvalidScheduleIdError(RequestError, ValueError):
+    """A job id does not match `[A-Za-z0-9_][A-Za-z0-9_-]{0,63}` or is reserved."""
+
+    code = "INVALID_SCHEDULE_ID"
+
+
+class PayloadTooLargeError(RequestError, ValueError):
+    """Args or a request body are over their limit; the message names the limit."""
+
+    code = "PAYLOAD_TOO_LARGE"
+    status = 413
+
+
+class UnauthenticatedError(RequestError):
+    """No valid bearer token was given."""
+
+    code = "UNAUTHENTICATED"
+    status = 401
+
+
+class ForbiddenError(RequestError):
+    """The token is valid but lacks the scope or the instance."""
+
+    code = "FORBIDDEN"
+    status = 403
+
+
+class NotFoundError(RequestError):
+    """No such route, or no such thing."""
+
+    code = "NOT_FOUND"
+    status = 404
+
+
+class OriginNotConfiguredError(RequestError):
+    """Callbacks have no origin to go to: set `origin=` or `TOCSIN_ORIGIN_URL`."""
+
+    code = "ORIGIN_NOT_CONFIGURED"
+    status = 500
+
+
+class DuplicateScheduleIdError(RequestError):
+    """The id is taken by a pending, running or dead job; `details["state"]` says which."""
+
+    code = "DUPLICATE_SCHEDULE_ID"
+    status = 409
+
+
+class ConflictError(RequestError):
+    """The thing changed since the caller last saw it."""
+
+    code = "CONFLICT"
+    status = 409
+
+
+class StaleLeaseError(RequestError):
+    """The lease is not, or no longer, the one that may settle this job."""
+
+    code = "STALE_LEASE"
+    status = 409
+
+
+# ---- The runtime ---------------------------------------------------------------------------------
+
+
+class ActorError(TocsinError):
+    """The runtime could not serve the event."""
+
+    code = "UNAVAILABLE"
+    status = 503
+
+
+class OverloadedError(ActorError):
+    """Not run: too many requests wait for this actor. Safe to try again."""
+
+    code = "OVERLOADED"
+
+
+class HostClosedError(ActorError):
+    """Not run: the host is not open, or is stopping."""
+
+
+class ActorBrokenError(ActorError):
+    """Perhaps run: the activation failed before the answer was safe to give."""
+
+
+class TurnError(ActorError):
+    """A programmer's fault: storage used outside a turn, or a call made inside one."""
+
+    code = "INTERNAL"
+    status = 500
+
+
+# ---- The store -----------------------------------------------------------------------------------
+
+
+class StoreError(TocsinError):
+    """The store refused. Nothing of the batch was written, then or later.
+
+    `retryable`: the same call may succeed later without anyone acting.
+    `owner_lost`: this process no longer owns the data; drop memory, write nothing back.
+    """
+
+    code = "STORE_UNAVAILABLE"
+    status = 503
+    retryable: ClassVar[bool] = False
+    owner_lost: ClassVar[bool] = False
+
+
+class StoreLocked(StoreError):
+    """Another process owns the store; the message names it."""
+
+    retryable = True
+
+
+class Fenced(StoreError):
+    """Ownership moved to someone else."""
+
+    owner_lost = True
+
+
+class RolledBack(StoreError):
+    """The store is older than memory: a restored backup, a replaced file, a lagging replica."""
+
+    owner_lost = True
+
+
+class StoreFull(StoreError):
+    """No space or quota left; deletions may still pass."""
+
+    code = "STORE_FULL"
+    status = 507
+    retryable = True
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, is read-only, busy or starting."""
+
+    retryable = True
+
+
+class StoreTooLarge(StoreError):
+    """A key, value or batch is over the store's limit."""
+
+    code = "PAYLOAD_TOO_LARGE"
+    status = 413
+
+
+class StoreCorrupt(StoreError):
+    """The store's own integrity is broken: an operator must act."""
+
+
+class StoreSchema(StoreError):
+    """The store's layout is newer than this program, or not ours: an operator must act."""
+
+
+class StoreClosed(StoreError):
+    """The handle or provider was closed."""
+
+
+# ---- The rest ------------------------------------------------------------------------------------
+
+
+class SignatureError(TocsinError):
+    """A webhook signature is missing, malformed, too old or wrong."""
+
+    code = "UNAUTHENTICATED"
+    status = 401
+
+
+class SettingsError(TocsinError, ValueError):
+    """A setting is missing or wrong; the message names it and what to write instead."""
+
+    code = "INVALID_INPUT"
+    status = 500
