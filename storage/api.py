@@ -1,0 +1,227 @@
+"""The storage seam: private ordered key-value maps, one per actor, behind a provider. No engine is imported here.
+
+A provider owns a place where maps live (a file, a server, memory). It hands out one writing handle per
+actor (`OrderedStore`), read-only views of committed state (`StoreView`), and says which actors want waking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Protocol, runtime_checkable
+
+Row = tuple[bytes, bytes]
+Range = tuple[bytes, bytes, int]
+"""`(start, end, limit)`: keys with `start <= key < end`, at most `limit` of them, ascending."""
+
+MAX_KEY: Final = 1_024
+MAX_VALUE: Final = 96 * 1_024
+MAX_BATCH_KEYS: Final = 10_000
+MAX_BATCH_BYTES: Final = 8 * 1_024 * 1_024
+MAX_SCAN_ROWS: Final = 10_000
+MAX_SCAN_BYTES: Final = 16 * 1_024 * 1_024
+
+
+class Unset(Enum):
+    """`UNSET` leaves the stored wake time as it is; `None` would clear it."""
+
+    UNSET = 0
+
+
+UNSET: Final = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Changes that become visible and durable together, or not at all.
+
+    A key stands in `puts` or in `deletes`, never in both. `wake_at` is a lower bound (epoch ms) of the next
+    instant at which the actor has something to do; it may be earlier than the truth, never later.
+    """
+
+    puts: Mapping[bytes, bytes] = field(default_factory=dict)
+    deletes: frozenset[bytes] | set[bytes] = frozenset()
+    wake_at: int | Unset | None = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """ "You own this now." `epoch` grows with every change of owner; `owner` is that process's random id."""
+
+    owner: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an engine can do. `durable`: a returned commit survives a crash. `shared`: several hosts at once."""
+
+    durable: bool
+    shared: bool
+    max_key: int = MAX_KEY
+    max_value: int = MAX_VALUE
+    max_batch_keys: int = MAX_BATCH_KEYS
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """Counts since the provider started, for benchmarks and `/status`."""
+
+    commits: int
+    batches: int
+    rows_put: int
+    rows_deleted: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """These actors are ours from now on: `(name, wake_at)` each, in pages."""
+
+    actors: Sequence[tuple[str, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """These actors are no longer ours; drop their memory without writing back."""
+
+    names: Sequence[str]
+    reason: str
+
+
+Event = Owned | Lost
+
+
+@runtime_checkable
+class StoreView(Protocol):
+    """Reads of committed state, from any process, outside any turn."""
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The values of those keys that exist. One hop, one snapshot. At most MAX_SCAN_ROWS keys."""
+        ...
+
+    async def scan_many(
+        self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
+    ) -> list[list[Row]]:
+        """One list of rows per range, all from one snapshot, in one hop.
+
+        `reverse` reads each range from its end. Rows are dropped from the tail of the answer once `max_bytes`
+        (keys + values, over all ranges together) is passed; at least one row is answered if any matches, so a
+        caller that pages always moves on. Ranges after that point come back empty.
+        """
+        ...
+
+    async def scan(
+        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
+    ) -> list[Row]:
+        """`scan_many` of one range."""
+        ...
+
+
+@runtime_checkable
+class OrderedStore(StoreView, Protocol):
+    """One actor's private ordered map, held by its single writer.
+
+    Contract (the conformance suite checks every line on every engine):
+    1. Atomic: a commit is applied whole or not at all, also across a crash.
+    2. Durable: when a commit is done, it survives a crash of process and system (`Capabilities.durable`).
+    3. Ordered: commits of one store apply in call order; a failed one fails every later one of this handle
+       with the same error, until the actor is opened anew.
+    4. Read your writes: a read started after a commit is done sees it.
+    5. Settled: a commit never ends "maybe". After an error nothing of it is in the store, ever.
+    6. Keys compare as unsigned bytes.
+    """
+
+    name: str
+    grant: Grant
+    wake_at: int | None
+    """What was stored when this handle was opened."""
+
+    def commit(self, batch: Batch) -> asyncio.Future[None]:
+        """Enqueue the batch; the future is done when it is durable, or raises a StoreError.
+
+        Not a coroutine: call order is commit order, and a second commit may be called before the first is
+        done (they then travel to disk together). Cancelling the future does not cancel the commit. Limits are
+        checked at the call: a batch over them fails its own future (StoreTooLarge) and, by rule 3, the later ones.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Wait for commits in flight; the actor may then be opened again."""
+        ...
+
+
+@runtime_checkable
+class StoreProvider(Protocol):
+    """A place where actors' maps live."""
+
+    capabilities: Capabilities
+    owner: str
+    """This process's random id: the `owner` of every grant."""
+    full: bool
+    """No space for new work: accept none, claim none; what ends work is still written while the reserve lasts."""
+
+    async def start(self) -> None:
+        """Connect, migrate, take ownership. StoreLocked, StoreSchema, StoreCorrupt, StoreUnavailable."""
+        ...
+
+    async def stop(self) -> None:
+        """Finish commits in flight, then let go of everything. Idempotent."""
+        ...
+
+    async def open(self, name: str, *, create: bool = True) -> OrderedStore:
+        """Become the writer of an actor.
+
+        Waits until an earlier handle's commits are settled, so a late batch can never land behind a new
+        reader; an earlier handle still open is then closed for good (its commits raise StoreClosed).
+        `create=False` on an actor that was never written raises KeyError. Opening alone writes nothing and does
+        not make an actor exist; its first commit does.
+        """
+        ...
+
+    def view(self, name: str) -> StoreView:
+        """Read-only committed state; an actor that does not exist reads as empty."""
+        ...
+
+    async def exists(self, name: str) -> bool: ...
+
+    def events(self) -> AsyncIterator[Event]:
+        """First what is owned at start, in pages; then changes, for engines that have any. Ends at `stop`."""
+        ...
+
+    async def names(self, start: str, limit: int) -> list[str]:
+        """Names of existing actors, in code-point order, strictly after `start`."""
+        ...
+
+    def stats(self) -> StoreStats: ...
+
+
+def after(prefix: bytes) -> bytes:
+    """The first key behind every key that starts with `prefix`. `prefix` must hold a byte below 0xff."""
+    cut = prefix.rstrip(b"\xff")
+    return cut[:-1] + bytes([cut[-1] + 1])
+
+
+def check_batch(batch: Batch, capabilities: Capabilities) -> str | None:
+    """Why this batch breaks a limit, or None. The message names the limit."""
+    if len(batch.puts) + len(batch.deletes) > capabilities.max_batch_keys:
+        return f"a batch of {len(batch.puts) + len(batch.deletes)} keys is over {capabilities.max_batch_keys}"
+    total = 0
+    for key, value in batch.puts.items():
+        if not 1 <= len(key) <= capabilities.max_key:
+            return f"a key of {len(key)} bytes is outside 1..{capabilities.max_key}"
+        if len(value) > capabilities.max_value:
+            return f"the value of {key[:64]!r} has {len(value)} bytes, over {capabilities.max_value}"
+        total += len(key) + len(value)
+    for key in batch.deletes:
+        if not 1 <= len(key) <= capabilities.max_key:
+            return f"a key of {len(key)} bytes is outside 1..{capabilities.max_key}"
+        if key in batch.puts:
+            return f"the key {key[:64]!r} is both put and deleted"
+        total += len(key)
+    if total > capabilities.max_batch_bytes:
+        return f"a batch of {total} bytes is over {capabilities.max_batch_bytes}"
+    return None

@@ -1,0 +1,208 @@
+"""The store in memory: the reference the others are measured against, and the disk of the simulation.
+
+A `MemoryDisk` outlives its providers, as a file outlives processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import AsyncIterator, Sequence
+
+from tocsin.errors import StoreClosed
+from tocsin.storage.api import (
+    MAX_SCAN_BYTES,
+    UNSET,
+    Batch,
+    Capabilities,
+    Event,
+    Grant,
+    OrderedStore,
+    Owned,
+    Range,
+    Row,
+    StoreStats,
+    StoreView,
+)
+from tocsin.storage.combiner import ActorWrites, Combiner, Handle
+
+FEW = 64
+"""Up to here new keys are inserted one by one; more are sorted in together."""
+
+
+class SortedMap:
+    """Bytes to bytes, in key order."""
+
+    def __init__(self) -> None:
+        self._keys: list[bytes] = []
+        self._values: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._values.get(key)
+
+    def apply(self, rows: dict[bytes, bytes | None]) -> None:
+        new: list[bytes] = []
+        for key, value in rows.items():
+            if value is None:
+                if self._values.pop(key, None) is not None:
+                    del self._keys[bisect_left(self._keys, key)]
+                continue
+            if key not in self._values:
+                if len(rows) <= FEW:
+                    insort(self._keys, key)
+                else:
+                    new.append(key)
+            self._values[key] = value
+        if new:
+            # Deletions above met only keys that were there before, so the order was sound all along.
+            self._keys.extend(new)
+            self._keys.sort()
+
+    def range(self, start: bytes, end: bytes, limit: int, reverse: bool) -> list[Row]:
+        low, high = bisect_left(self._keys, start), bisect_left(self._keys, end)
+        keys = self._keys[max(low, high - limit) : high][::-1] if reverse else self._keys[low : min(high, low + limit)]
+        return [(key, self._values[key]) for key in keys]
+
+
+class MemoryDisk:
+    """What survives a provider: the rows and wake times of every actor."""
+
+    def __init__(self) -> None:
+        self.maps: dict[str, SortedMap] = {}
+        self.wakes: dict[str, int | None] = {}
+        self.starts = 0
+
+    def apply(self, writes: Sequence[ActorWrites]) -> None:
+        for one in writes:
+            if one.name not in self.maps:
+                self.maps[one.name] = SortedMap()
+                self.wakes[one.name] = None
+            self.maps[one.name].apply(one.rows)
+            if one.wake_at is not UNSET:
+                self.wakes[one.name] = one.wake_at
+
+    def scan_many(self, name: str, ranges: Sequence[Range], max_bytes: int, reverse: bool) -> list[list[Row]]:
+        rows = self.maps.get(name)
+        answer: list[list[Row]] = []
+        size = 0
+        for start, end, limit in ranges:
+            found = rows.range(start, end, limit, reverse) if rows is not None and size < max_bytes else []
+            kept: list[Row] = []
+            for row in found:
+                if size >= max_bytes:
+                    break
+                kept.append(row)
+                size += len(row[0]) + len(row[1])
+            answer.append(kept)
+        return answer
+
+
+class MemoryView:
+    """Committed state of one actor."""
+
+    def __init__(self, provider: MemoryProvider, name: str) -> None:
+        self.name = name
+        self._provider = provider
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        await self._provider.hop()
+        rows = self._provider.disk.maps.get(self.name)
+        if rows is None:
+            return {}
+        return {key: value for key in keys if (value := rows.get(key)) is not None}
+
+    async def scan_many(
+        self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
+    ) -> list[list[Row]]:
+        await self._provider.hop()
+        return self._provider.disk.scan_many(self.name, ranges, max_bytes, reverse)
+
+    async def scan(
+        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
+    ) -> list[Row]:
+        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]
+
+
+class MemoryStore(MemoryView):
+    """The writing handle of one actor."""
+
+    def __init__(self, provider: MemoryProvider, handle: Handle) -> None:
+        super().__init__(provider, handle.name)
+        self.grant = Grant(provider.owner, provider.disk.starts)
+        self.wake_at = provider.disk.wakes.get(handle.name)
+        self._handle = handle
+
+    def commit(self, batch: Batch) -> asyncio.Future[None]:
+        return self._provider.combiner.submit(self._handle, batch)
+
+    async def close(self) -> None:
+        await self._provider.close(self._handle)
+
+
+class MemoryProvider:
+    """A `StoreProvider` on a `MemoryDisk`. Nothing survives the process."""
+
+    def __init__(self, disk: MemoryDisk | None = None, *, owner: str = "") -> None:
+        self.disk = disk or MemoryDisk()
+        self.capabilities = Capabilities(durable=False, shared=False)
+        self.owner = owner or f"memory-{self.disk.starts + 1}"
+        self.full = False
+        self.combiner = Combiner(self.write, self.capabilities)
+        self._handles: dict[str, Handle] = {}
+        self._stopped: asyncio.Event | None = None
+
+    async def start(self) -> None:
+        self.disk.starts += 1
+        self._stopped = asyncio.Event()
+
+    async def stop(self) -> None:
+        await self.combiner.drain()
+        for handle in self._handles.values():
+            handle.closed = True
+        if self._stopped is not None:
+            self._stopped.set()
+
+    async def hop(self) -> None:
+        """Every read gives others a chance to run, as a real store does."""
+        if self._stopped is None or self._stopped.is_set():
+            raise StoreClosed("the store is not open")
+        await asyncio.sleep(0)
+
+    async def write(self, writes: Sequence[ActorWrites]) -> None:
+        await self.hop()
+        self.disk.apply(writes)
+
+    async def open(self, name: str, *, create: bool = True) -> OrderedStore:
+        await self.hop()
+        if (earlier := self._handles.get(name)) is not None:
+            await self.close(earlier)
+        if not create and name not in self.disk.maps:
+            raise KeyError(name)
+        handle = self._handles[name] = Handle(name)
+        return MemoryStore(self, handle)
+
+    async def close(self, handle: Handle) -> None:
+        handle.closed = True
+        await self.combiner.settle(handle)
+        if self._handles.get(handle.name) is handle:
+            del self._handles[handle.name]
+
+    def view(self, name: str) -> StoreView:
+        return MemoryView(self, name)
+
+    async def exists(self, name: str) -> bool:
+        await self.hop()
+        return name in self.disk.maps
+
+    async def events(self) -> AsyncIterator[Event]:
+        if self._stopped is None:
+            raise StoreClosed("the store is not open")
+        yield Owned([(name, wake) for name, wake in self.disk.wakes.items() if wake is not None])
+        await self._stopped.wait()
+
+    async def names(self, start: str, limit: int) -> list[str]:
+        await self.hop()
+        return sorted(name for name in self.disk.maps if name > start)[:limit]
+
+    def stats(self) -> StoreStats:
+        return self.combiner.stats()

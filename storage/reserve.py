@@ -1,0 +1,45 @@
+"""Eight MiB kept aside beside the store: given up when the disk is full, so that work under way can end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+RESERVE_BYTES = 8 * 1024 * 1024
+
+
+class Reserve:
+    """A really allocated file. Blocking calls: use them on a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def there(self) -> bool:
+        return self._path.exists()
+
+    def make(self) -> bool:
+        """Set the space aside, if as much again stays free; whether it is there now."""
+        if self.there and self._path.stat().st_size == RESERVE_BYTES:
+            return True
+        space = os.statvfs(self._path.parent)
+        if space.f_bavail * space.f_frsize < 2 * RESERVE_BYTES:
+            return False
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(file, 0, RESERVE_BYTES)
+        except OSError:
+            # Full after all, or a file system that cannot: no reserve is a smaller fault than no store.
+            self._path.unlink()
+            return False
+        finally:
+            os.close(file)
+        return True
+
+    def give_up(self) -> bool:
+        """Free the space; False if it was given up before."""
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        return True

@@ -1,0 +1,35 @@
+"""What SQLite says, in the words of the seam."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from tocsin.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreTooLarge,
+    StoreUnavailable,
+)
+
+_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_FULL: (StoreFull, "no space is left for the store: free some on its disk"),
+    sqlite3.SQLITE_TOOBIG: (StoreTooLarge, "a row is too large for SQLite"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "the store is damaged: stop, keep the file, restore a backup"),
+    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "the file is not a SQLite database"),
+    sqlite3.SQLITE_BUSY: (StoreUnavailable, "the store is busy: another program holds it"),
+    sqlite3.SQLITE_LOCKED: (StoreUnavailable, "the store is locked"),
+    sqlite3.SQLITE_READONLY: (StoreUnavailable, "the store is read-only: check the rights of file and folder"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "the disk of the store failed"),
+    sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "the store cannot be opened: check its folder and rights"),
+    sqlite3.SQLITE_PERM: (StoreUnavailable, "the store may not be opened: check its rights"),
+}
+
+
+def translate(error: sqlite3.Error) -> StoreError:
+    """The named error for what SQLite raised; its own words go along."""
+    code = getattr(error, "sqlite_errorcode", None)
+    kind, words = _BY_CODE.get(code & 0xFF if code is not None else -1, (StoreError, "the store failed"))
+    translated = kind(f"{words} ({error})")
+    translated.__cause__ = error
+    return translated

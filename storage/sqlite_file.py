@@ -1,0 +1,231 @@
+"""The file of the SQLite engine: its tables, its pragmas, one transaction, one snapshot of reads.
+
+Everything here is synchronous and runs on the thread of one connection.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from tocsin.errors import RolledBack, StoreSchema
+from tocsin.storage.api import UNSET, Range, Row
+from tocsin.storage.combiner import ActorWrites
+
+LAYOUT = 1
+PAGE_SIZE = 4096
+WAL_AUTOCHECKPOINT = 20_000
+"""Pages. A safety net: the background checkpoint comes long before."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS actor (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, wake_at INTEGER);
+CREATE TABLE IF NOT EXISTS kv (
+    actor INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (actor, key)
+) WITHOUT ROWID;
+"""
+_PUT = "INSERT OR REPLACE INTO kv (actor, key, value) VALUES (?, ?, ?)"
+_DELETE = "DELETE FROM kv WHERE actor = ? AND key = ?"
+_SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
+_SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
+
+
+def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
+    """A connection with the pragmas every connection needs; transactions are ours to begin and end."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute("PRAGMA cache_size = -65536")
+    if readonly:
+        connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    connection = connect(path)
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT}")
+    return connection
+
+
+class Writer:
+    """The one writing connection. `seq` rises with every transaction: it tells a commit from a lost one, and
+    our file from another."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.starts = 0
+        self.seq = 0
+        self._db: sqlite3.Connection
+        self._inode: tuple[int, int] = (0, 0)
+        self._ids: dict[str, int] = {}
+
+    def open(self) -> sqlite3.Connection:
+        """Called on the connection's own thread; returns the connection for it to keep."""
+        self._db = open_writer(self.path)
+        self._migrate()
+        self._inode = _inode(self.path)
+        self._ids = {}
+        return self._db
+
+    def _migrate(self) -> None:
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and "meta" not in tables:
+            raise StoreSchema(f"{self.path} is a SQLite database, but not one of tocsin's")
+        self._db.executescript(_SCHEMA)
+        meta = dict(self._db.execute("SELECT k, v FROM meta"))
+        if meta.get("layout", LAYOUT) > LAYOUT:
+            raise StoreSchema(
+                f"{self.path} was written by a newer tocsin (layout {meta['layout']}); this one reads up to "
+                f"layout {LAYOUT}: upgrade tocsin"
+            )
+        self.starts, self.seq = meta.get("starts", 0) + 1, meta.get("seq", 0) + 1
+        values = [("layout", LAYOUT), ("starts", self.starts), ("seq", self.seq)]
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany("INSERT OR REPLACE INTO meta (k, v) VALUES (?, ?)", values)
+        self._db.execute("COMMIT")
+
+    def apply(self, group: Sequence[ActorWrites]) -> None:
+        """One durable transaction. After an error nothing of it is in the file."""
+        if _inode(self.path) != self._inode:
+            raise RolledBack(f"{self.path} was replaced or removed while it was in use: start again on the right file")
+        new: dict[str, int] = {}
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._bump()
+            self._write(group, new)
+            self._db.execute("COMMIT")
+        except sqlite3.Error:
+            if self._settle():
+                self.seq += 1
+                self._ids.update(new)
+                return
+            raise
+        except RolledBack:
+            self._db.execute("ROLLBACK")
+            raise
+        self.seq += 1
+        self._ids.update(new)
+
+    def _bump(self) -> None:
+        changed = self._db.execute("UPDATE meta SET v = v + 1 WHERE k = 'seq' AND v = ?", (self.seq,)).rowcount
+        if changed != 1:
+            raise RolledBack(f"{self.path} is not as this process left it: it was restored or written by others")
+
+    def _write(self, group: Sequence[ActorWrites], new: dict[str, int]) -> None:
+        puts: list[tuple[int, bytes, bytes]] = []
+        deletes: list[tuple[int, bytes]] = []
+        wakes: list[tuple[int | None, int]] = []
+        for one in group:
+            actor = self._id(one.name, new)
+            for key, value in one.rows.items():
+                if value is None:
+                    deletes.append((actor, key))
+                else:
+                    puts.append((actor, key, value))
+            if one.wake_at is not UNSET:
+                wakes.append((one.wake_at, actor))
+        # In key order: neighbours share a page.
+        if deletes:
+            deletes.sort()
+            self._db.executemany(_DELETE, deletes)
+        if puts:
+            puts.sort()
+            self._db.executemany(_PUT, puts)
+        if wakes:
+            self._db.executemany("UPDATE actor SET wake_at = ? WHERE id = ?", wakes)
+
+    def _id(self, name: str, new: dict[str, int]) -> int:
+        known = self._ids.get(name) or new.get(name)
+        if known is None:
+            self._db.execute("INSERT OR IGNORE INTO actor (name) VALUES (?)", (name,))
+            (known,) = self._db.execute("SELECT id FROM actor WHERE name = ?", (name,)).fetchone()
+            new[name] = known
+        return known
+
+    def _settle(self) -> bool:
+        """After an error: whether the transaction is in the file all the same."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        (seq,) = self._db.execute("SELECT v FROM meta WHERE k = 'seq'").fetchone()
+        return bool(seq == self.seq + 1)
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return (0, 0)
+    return stat.st_dev, stat.st_ino
+
+
+class Reader:
+    """A reading connection: every call is one snapshot."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db: sqlite3.Connection
+        self._ids: dict[str, int] = {}
+
+    def open(self) -> sqlite3.Connection:
+        self._db = connect(self._path, readonly=True)
+        return self._db
+
+    def id(self, name: str) -> int | None:
+        known = self._ids.get(name)
+        if known is None:
+            row = self._db.execute("SELECT id FROM actor WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                return None
+            known = self._ids[name] = int(row[0])
+        return known
+
+    def wake(self, name: str) -> int | None:
+        row = self._db.execute("SELECT wake_at FROM actor WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def get(self, name: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        actor = self.id(name)
+        if actor is None or not keys:
+            return {}
+        found: dict[bytes, bytes] = {}
+        self._db.execute("BEGIN")
+        try:
+            for key in keys:
+                row = self._db.execute("SELECT value FROM kv WHERE actor = ? AND key = ?", (actor, key)).fetchone()
+                if row is not None:
+                    found[key] = row[0]
+        finally:
+            self._db.execute("COMMIT")
+        return found
+
+    def scan_many(self, name: str, ranges: Sequence[Range], max_bytes: int, reverse: bool) -> list[list[Row]]:
+        actor = self.id(name)
+        answer: list[list[Row]] = [[] for _ in ranges]
+        if actor is None:
+            return answer
+        sql = _SCAN_DOWN if reverse else _SCAN_UP
+        size = 0
+        self._db.execute("BEGIN")
+        try:
+            for (start, end, limit), rows in zip(ranges, answer, strict=True):
+                for row in self._db.execute(sql, (actor, start, end, limit)):
+                    rows.append(row)
+                    size += len(row[0]) + len(row[1])
+                    if size >= max_bytes:
+                        return answer
+        finally:
+            self._db.execute("COMMIT")
+        return answer
+
+    def wakes(self, after_id: int, limit: int) -> list[tuple[int, str, int]]:
+        """Actors that want waking, in id order, behind `after_id`."""
+        sql = "SELECT id, name, wake_at FROM actor WHERE id > ? AND wake_at IS NOT NULL ORDER BY id LIMIT ?"
+        return self._db.execute(sql, (after_id, limit)).fetchall()
+
+    def names(self, start: str, limit: int) -> list[str]:
+        sql = "SELECT name FROM actor WHERE name > ? ORDER BY name LIMIT ?"
+        return [name for (name,) in self._db.execute(sql, (start, limit))]
