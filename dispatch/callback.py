@@ -1,0 +1,63 @@
+"""The two values that cross the border of `dispatch`: what to send, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """One attempt of one job, ready to be signed and sent. `args` is JSON text, sent byte for byte."""
+
+    id: str
+    incarnation: str
+    """Together `<id>:<incarnation>` is the `webhook-id`: stable over attempts, new when an id is used again."""
+    args: bytes
+    scheduled_for: int
+    attempt: int
+    lease: str
+    instance: str
+    function_path: str | None = None
+    workflow: str | None = None
+    pool: str | None = None
+    shard_key: str | None = None
+    labels: Sequence[str] = ()
+    timeout_ms: int = 60_000
+
+
+class Verdict(Enum):
+    """What an attempt's end means for its job (contract, section 3)."""
+
+    DONE = "done"
+    """Any 2xx."""
+    FAILED = "failed"
+    """The retry ladder; charged."""
+    DECLINED = "declined"
+    """An earlier attempt still runs there; not charged, at least 30 s later."""
+    BUSY = "busy"
+    """429 or 503 with Retry-After; not charged, at least `retry_after_ms` later."""
+    DEAD = "dead"
+    """`tocsin-retry: never` or 410: no further attempt."""
+    UNKNOWN = "unknown"
+    """The deadline passed after sending: it may still run there; charged, held until the lease ends."""
+    UNREACHABLE = "unreachable"
+    """Never connected, or nowhere to connect to: nobody's fault, not charged."""
+    STOPPED = "stopped"
+    """This host stopped before the answer came; not charged, held until the lease ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one attempt ended. `message` is for people and never holds a secret."""
+
+    verdict: Verdict
+    message: str | None = None
+    """Why, for everything but DONE: `HTTP 500`, `connection refused`, ..."""
+    status: int | None = None
+    """The HTTP status, if there was an answer."""
+    retry_after_ms: int | None = None
+    """For BUSY: how long the receiver asks to be left alone, capped at one hour."""
+    response: bytes | None = None
+    """The first 2 KiB of the answer's body."""

@@ -1,0 +1,60 @@
+"""The transport seam: post bytes, get a status, headers and a bounded body. No engine is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete HTTP answer. Header names are lower case; repeated ones are joined with `, `."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class TransportError(Exception):
+    """The exchange broke. Its text is for people: no URL credentials, no secret."""
+
+
+class NeverConnected(TransportError):
+    """No byte of the request can have arrived: name lookup, refusal, TLS, connect timeout."""
+
+
+class BrokenExchange(TransportError):
+    """Connected, then broken, reset or malformed: the receiver may or may not have acted."""
+
+
+class AnswerTooLarge(BrokenExchange):
+    """The answer's body went over the limit, compressed or not."""
+
+
+class DeadlinePassed(TransportError):
+    """Connected, then no complete answer in time: the receiver may still be at it."""
+
+
+class Transport(Protocol):
+    """How bytes reach a receiver. Redirects are never followed, environment proxies and netrc never used."""
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        connect_timeout: float,
+        timeout: float,
+        max_body: int,
+    ) -> Answer:
+        """One POST under one total deadline of `timeout` seconds, connecting within `connect_timeout`.
+
+        Raises a TransportError. Cancelling the call closes its connection and leaks nothing.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection. Idempotent."""
+        ...

@@ -1,0 +1,25 @@
+"""Which transport to use: aiohttp where it is installed, else httpx, or the one asked for by name."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from tocsin.dispatch.transport import Transport
+from tocsin.errors import SettingsError
+
+NAMES = ("aiohttp", "httpx")
+
+
+def default_transport(name: str | None = None) -> Transport:
+    """SettingsError for a name that is unknown or not installed."""
+    if name not in (None, *NAMES):
+        raise SettingsError(f"transport must be one of {', '.join(NAMES)}, not {name!r}")
+    if name == "httpx" or (name is None and find_spec("aiohttp") is None):
+        from tocsin.dispatch.httpx_transport import HttpxTransport
+
+        return HttpxTransport()
+    if find_spec("aiohttp") is None:
+        raise SettingsError("the aiohttp transport needs aiohttp: pip install 'tocsin[fast]'")
+    from tocsin.dispatch.aiohttp_transport import AiohttpTransport
+
+    return AiohttpTransport()
