@@ -1,0 +1,1 @@
+"""The actor runtime, the scheduler actor built on it, and the HTTP face."""

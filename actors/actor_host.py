@@ -1,0 +1,170 @@
+"""`ActorHost`: the composition of a whole host from a store URL, an origin and secrets. The one place that
+knows every room."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from tocsin.actors.actor import Actor
+from tocsin.actors.clock import Clock, SystemClock
+from tocsin.actors.host import Host, Kind
+from tocsin.actors.ids import ActorId
+from tocsin.actors.scheduler.arguments import instance_name
+from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.service import KIND, SchedulerService
+from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
+from tocsin.dispatch.signing import Signer
+from tocsin.dispatch.transport import Transport
+from tocsin.dispatch.transports import default_transport
+from tocsin.errors import SettingsError
+from tocsin.storage.api import StoreProvider
+from tocsin.storage.urls import open_provider
+
+A = TypeVar("A", bound=Actor)
+
+
+class Stub(Generic[A]):
+    """Calls of one actor: `await stub.method(...)` runs that method as a turn."""
+
+    def __init__(self, host: Host, actor: ActorId) -> None:
+        self._host, self._actor = host, actor
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)
+
+        async def call(*args: Any) -> Any:
+            return await self._host.call(self._actor, method, *args)
+
+        return call
+
+
+class ActorHost:
+    """Owns a store, runs schedulers and your own actors on it. `async with ActorHost.open(...) as host`."""
+
+    def __init__(
+        self,
+        provider: StoreProvider,
+        dispatcher: Dispatcher,
+        *,
+        has_origin: Callable[[], bool],
+        actors: Iterable[type[Actor]] = (),
+        clock: Clock | None = None,
+        random: Random | None = None,
+        lanes: int = 64,
+        max_in_flight: int = 256,
+        mailbox_limit: int = 1000,
+        drain_s: float = 10.0,
+    ) -> None:
+        self._service = SchedulerService(dispatcher, has_origin=has_origin, lanes=lanes, max_in_flight=max_in_flight)
+        kinds = {KIND: self._service.kind}
+        for actor in actors:
+            name = actor.kind_name()
+            if name in kinds or "/" in name:
+                raise SettingsError(f"two kinds of actors are called {name!r}, or it holds a slash: set its `kind`")
+            kinds[name] = Kind(actor, actor.alarm_backoff_max_ms)
+        self.runtime = Host(provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit)
+        self._service.bind(self.runtime)
+        self._drain_s = drain_s
+
+    @classmethod
+    def open(
+        cls,
+        store: str | StoreProvider = "sqlite:///tocsin.db",
+        *,
+        origin: str | Callable[[], str | None] | None = None,
+        callback_path: str = DEFAULT_PATH,
+        secrets: Sequence[str | bytes] = (),
+        insecure: bool = False,
+        transport: Transport | str | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        **options: Any,
+    ) -> ActorHost:
+        """A host on a store URL (`sqlite:///file.db`, `memory:`) or a provider; enter it with `async with`.
+
+        `origin` is where callbacks go (`https://app.example`); it and `secrets` may be left out by a host that
+        sends none. Without secrets an origin must be loopback and `insecure=True` be said. `options`: `actors`,
+        `lanes`, `max_in_flight`, `mailbox_limit`, `drain_s`. SettingsError if something does not fit.
+        """
+        clock = clock or SystemClock()
+        random = random or SystemRandom()
+        provider = open_provider(store) if isinstance(store, str) else store
+        signer = Signer(secrets) if secrets else None
+        read_origin: Callable[[], str | None] = origin if callable(origin) else lambda: origin
+        check_origin(read_origin(), signed=signer is not None, insecure=insecure)
+        if transport is None or isinstance(transport, str):
+            transport = default_transport(transport)
+        dispatcher = Dispatcher(transport, signer, read_origin, path=callback_path, random=random)
+        return cls(
+            provider,
+            dispatcher,
+            has_origin=lambda: bool(read_origin()),
+            clock=clock,
+            random=random,
+            **options,
+        )
+
+    # ---- Life ------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> ActorHost:
+        await self.runtime.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Graceful: no new claims, attempts end (or are ended, uncharged), everything is settled and closed."""
+        try:
+            await self._service.drain(self._drain_s)
+            await self.runtime.stop(self._drain_s)
+        finally:
+            await self._service.aclose()
+
+    @asynccontextmanager
+    async def lifespan(self, app: Any = None) -> AsyncIterator[dict[str, Any]]:
+        """For any ASGI framework: `FastAPI(lifespan=host.lifespan)`."""
+        async with self:
+            yield {"tocsin": self}
+
+    # ---- Handles ---------------------------------------------------------------------------------
+
+    def scheduler(self, name: str = "default") -> Scheduler:
+        """A handle; costs nothing until used."""
+        return Scheduler(self._service, name)
+
+    def actor(self, kind: type[A], name: str) -> Stub[A]:
+        """A handle on one of your own actors."""
+        return Stub(self.runtime, ActorId(kind.kind_name(), instance_name(name)))
+
+
+def check_origin(origin: str | None, *, signed: bool, insecure: bool) -> None:
+    """Refuse unsigned callbacks, but to loopback when the user said so."""
+    if origin is None or signed:
+        return
+    if not insecure:
+        raise SettingsError(
+            "callbacks would go out unsigned: give secrets=[...] (TOCSIN_SECRETS; `whsec_` + base64), "
+            "or say insecure=True (--insecure) for a loopback origin"
+        )
+    if not is_loopback(origin):
+        raise SettingsError(f"insecure is for loopback origins only, and {origin} is not one: give secrets=[...]")
+
+
+def is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,264 @@
+"""What callers may say, checked at the call: every refusal names the argument, the value and the limit."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, JobRow
+from tocsin.actors.scheduler.turn import NewJob
+from tocsin.dispatch.retry import Retry
+from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError
+
+SMALLEST_MS: Final = 10**11
+"""Instants below this are refused: as milliseconds they lie before 1973, so they are seconds by mistake."""
+MAX_ARGS: Final = 256 * 1024
+MAX_DEPTH: Final = 64
+MAX_LABELS: Final = 20
+MAX_BATCH: Final = 1_000
+MAX_TARGET: Final = 512
+TIMEOUT_MS: Final = (1_000, 3_600_000)
+INSTANCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
+ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
+NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+CONFLICTS: Final = ("error", "keep", "replace")
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
+_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # sorts as bytes, no look-alikes (Crockford)
+
+
+# ---- Time ----------------------------------------------------------------------------------------
+
+
+def duration_ms(value: object, name: str) -> int:
+    """`timedelta`, seconds as a number, or text like "90s", "5m", "2h", "1d". Fractions round up."""
+    if isinstance(value, timedelta):
+        ms = math.ceil(value / timedelta(milliseconds=1))
+    elif isinstance(value, str):
+        match = _DURATION.fullmatch(value)
+        if match is None:
+            raise InvalidInputError(f'{name} must look like "90s", "5m", "2h" or "1d", not {_show(value)}')
+        ms = math.ceil(float(match[1]) * _UNITS[match[2]])
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise InvalidInputError(f"{name} must be finite, not {value}")
+        ms = math.ceil(value * 1000)
+    else:
+        raise InvalidInputError(f"{name} must be a timedelta, seconds or a text like '5m', not {_show(value)}")
+    if ms < 0:
+        raise InvalidInputError(f"{name} must not be negative, not {_show(value)}")
+    return ms
+
+
+def instant_ms(value: object, name: str) -> int:
+    """An aware `datetime`, or integer epoch milliseconds. Fractions round up."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None or value.utcoffset() is None:
+            raise InvalidInputError(f"{name} must be an aware datetime (with a time zone), not {value!r}")
+        since = value - datetime.fromtimestamp(0, value.tzinfo)
+        return epoch_ms(math.ceil(since / timedelta(milliseconds=1)), name)
+    return epoch_ms(value, name)
+
+
+def epoch_ms(value: object, name: str) -> int:
+    """An integer number of milliseconds, 100000000000..999999999999999."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInputError(f"{name} must be an integer (epoch milliseconds), not {_show(value)}")
+    if 0 <= value < SMALLEST_MS:
+        raise InvalidInputError(f"{name} looks like seconds: {value}; give milliseconds ({SMALLEST_MS}..{LARGEST_MS})")
+    if not SMALLEST_MS <= value <= LARGEST_MS:
+        raise InvalidInputError(f"{name} must be {SMALLEST_MS}..{LARGEST_MS} ms, not {value}")
+    return value
+
+
+def delayed(now: int, delay_ms: int, name: str) -> int:
+    """Now plus a delay, refused where it could not be indexed."""
+    due = now + delay_ms
+    if due > LARGEST_MS:
+        raise InvalidInputError(f"{name} of {delay_ms} ms ends after the largest instant, {LARGEST_MS} ms")
+    return due
+
+
+# ---- Names and numbers ---------------------------------------------------------------------------
+
+
+def instance_name(value: object) -> str:
+    if not isinstance(value, str) or not INSTANCE.fullmatch(value):
+        raise InvalidInputError(
+            f"an instance name must match {INSTANCE.pattern} (1 to 128 characters), not {_show(value)}"
+        )
+    return value
+
+
+def schedule_id(value: object) -> str:
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise InvalidScheduleIdError(f"id must match {ID.pattern} (1 to 64 characters), not {_show(value)}")
+    if value.startswith("__"):
+        raise InvalidScheduleIdError(f"ids that start with __ are the system's: {_show(value)}")
+    return value
+
+
+def mint_id(now: int, bits: int) -> str:
+    """Time-ordered: 48 bits of milliseconds, then 80 of `bits`, so that jobs made together lie together."""
+    number = (now << 80) | bits
+    return "".join(_ID_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def plain_name(value: object, field: str) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise InvalidInputError(f"{field} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {_show(value)}")
+    return value
+
+
+def integer(value: object, field: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInputError(f"{field} must be an integer, not {_show(value)}")
+    if not least <= value <= most:
+        raise InvalidInputError(f"{field} must be {least}..{most}, not {value}")
+    return value
+
+
+def labels_of(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidInputError(f"labels must be a list of texts, not {_show(value)}")
+    if len(value) > MAX_LABELS:
+        raise InvalidInputError(f"labels: {len(value)} given, at most {MAX_LABELS} allowed")
+    return tuple(plain_name(label, f"labels[{n}]") for n, label in enumerate(value))
+
+
+def target(value: object, field: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInputError(f"{field} must be a text that is not empty, not {_show(value)}")
+    if len(value) > MAX_TARGET:
+        raise InvalidInputError(f"{field} has {len(value)} characters, at most {MAX_TARGET} are allowed")
+    return value
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+# ---- Args ----------------------------------------------------------------------------------------
+
+
+def encode_args(value: object, max_bytes: int = MAX_ARGS) -> bytes:
+    """JSON text of plain JSON values; anything else is refused with its path (`args.items[3].when`)."""
+    _plain(value, "args", 0)
+    try:
+        raw = msgspec.json.encode(value)
+    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
+        raise InvalidInputError(f"args cannot be written as JSON: {error}") from None
+    return _sized(raw, max_bytes)
+
+
+def raw_args(raw: bytes, max_bytes: int = MAX_ARGS) -> bytes:
+    """JSON text as it came over HTTP: kept byte for byte, checked for size and depth."""
+    _sized(raw, max_bytes)
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _plain(msgspec.json.decode(raw), "args", 0)
+    return raw
+
+
+def _sized(raw: bytes, max_bytes: int) -> bytes:
+    if len(raw) > max_bytes:
+        raise PayloadTooLargeError(f"args are {len(raw)} bytes of JSON, the limit is {max_bytes}", limit=max_bytes)
+    return raw
+
+
+def _plain(value: object, path: str, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidInputError(f"{path} is nested deeper than {MAX_DEPTH} levels")
+    if value is None or isinstance(value, (bool, str)):
+        return
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**64:
+            raise InvalidInputError(f"{path} is an integer beyond 64 bits: {_show(value)}; send it as a text")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInputError(f"{path} is {value}, which JSON cannot hold")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise InvalidInputError(f"{path} has the key {_show(key)}; JSON keys are texts")
+            _plain(inner, f"{path}.{key}", depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for n, inner in enumerate(value):
+            _plain(inner, f"{path}[{n}]", depth + 1)
+    else:
+        raise InvalidInputError(f"{path} is a {type(value).__name__}, which JSON cannot hold: {_show(value)}")
+
+
+# ---- A whole job ---------------------------------------------------------------------------------
+
+OPTIONS: Final = frozenset(
+    {
+        "id", "on_conflict", "pool", "max_concurrency", "priority", "retry",
+        "timeout_ms", "expires_at", "shard_key", "labels",
+    }
+)  # fmt: skip
+
+
+def new_job(
+    *,
+    function_path: str | None,
+    workflow: str | None,
+    args: bytes,
+    scheduled_for: int,
+    enqueued_at: int,
+    minted: str,
+    options: Mapping[str, Any],
+) -> NewJob:
+    """Check everything a caller may give with a job. `options` has keys of OPTIONS; None means not given."""
+    if (function_path is None) == (workflow is None):
+        raise InvalidInputError("give exactly one of functionPath and workflow")
+    given = {name: value for name, value in options.items() if value is not None}
+    if unknown := sorted(given.keys() - OPTIONS):
+        raise InvalidInputError(f"unknown option {unknown[0]!r}: choose from {', '.join(sorted(OPTIONS))}")
+    conflict = given.get("on_conflict", "error")
+    if conflict not in CONFLICTS:
+        raise InvalidInputError(f"onConflict must be one of {', '.join(CONFLICTS)}, not {_show(conflict)}")
+    if "max_concurrency" in given and "pool" not in given:
+        raise InvalidInputError("maxConcurrency is the cap of a pool: give pool as well")
+    chosen = "id" in given
+    inline = args[:INLINE_ARGS]
+    rest = [args[n : n + INLINE_ARGS] for n in range(INLINE_ARGS, len(args), INLINE_ARGS)]
+    job = JobRow(
+        id=schedule_id(given["id"]) if chosen else minted,
+        incarnation="",
+        scheduled_for=scheduled_for,
+        enqueued_at=enqueued_at,
+        args=inline,
+        args_rows=len(rest),
+        function_path=None if function_path is None else target(function_path, "functionPath"),
+        workflow=None if workflow is None else target(workflow, "workflow"),
+        pool=plain_name(given["pool"], "pool") if "pool" in given else "",
+        priority=integer(given.get("priority", 0), "priority", -9, 9),
+        max_concurrency=_optional(given, "max_concurrency", "maxConcurrency", 1, 10_000),
+        retry=_retry(given.get("retry")),
+        timeout_ms=_optional(given, "timeout_ms", "timeoutMs", *TIMEOUT_MS),
+        expires_at=_expiry(given.get("expires_at")),
+        shard_key=target(given["shard_key"], "shardKey") if "shard_key" in given else None,
+        labels=labels_of(given["labels"]) if "labels" in given else (),
+    )
+    return NewJob(job, rest, chosen, conflict)
+
+
+def _optional(given: Mapping[str, Any], key: str, field: str, least: int, most: int) -> int | None:
+    return integer(given[key], field, least, most) if key in given else None
+
+
+def _expiry(value: object) -> int | None:
+    return None if value is None else instant_ms(value, "expiresAt")
+
+
+def _retry(value: object) -> Retry | None:
+    if value is not None and not isinstance(value, Retry):
+        raise InvalidInputError(f"retry must be a Retry, not {_show(value)}")
+    return value

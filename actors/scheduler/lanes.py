@@ -1,0 +1,228 @@
+"""Lanes: the callbacks in flight. They belong to the host and outlive any activation of their scheduler.
+
+A token is *live* from the seal of its claim until that batch failed or its settlement is durable; a live
+attempt is renewed here and never claimed again here, whatever the clock does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from tocsin.actors.scheduler.claim import Claim
+from tocsin.actors.scheduler.settle import Finished
+from tocsin.actors.scheduler.turn import LEASE_MARGIN_MS
+from tocsin.dispatch.callback import Callback, Outcome, Verdict
+
+log = logging.getLogger("tocsin.scheduler")
+
+Send = Callable[[Callback], Awaitable[Outcome]]
+SETTLE_AT_ONCE = 256
+SETTLE_RETRY_S = (0.05, 5.0)
+WAKE_RETRY_S = 1.0
+
+
+class Permits:
+    """At most `limit` callbacks in flight on this host, shared round-robin among schedulers with ready work."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.free = limit
+        self._line: deque[Lanes] = deque()
+
+    def take(self, lanes: Lanes, want: int) -> int:
+        """As many as there are, if it is this scheduler's turn; it joins the line for the rest."""
+        if self._line and self._line[0] is not lanes:
+            got = 0
+        else:
+            if self._line:
+                self._line.popleft()
+            got = min(want, self.free)
+            self.free -= got
+        if got < want and lanes not in self._line:
+            self._line.append(lanes)
+        if self.free and self._line:
+            self._line[0].wake()
+        return got
+
+    def give(self, count: int) -> None:
+        self.free += count
+        if self.free and self._line:
+            self._line[0].wake()
+
+    def leave(self, lanes: Lanes) -> None:
+        """It has no ready work after all."""
+        if lanes in self._line:
+            first = self._line[0] is lanes
+            self._line.remove(lanes)
+            if first and self.free and self._line:
+                self._line[0].wake()
+
+    def waits(self, lanes: Lanes) -> bool:
+        return lanes in self._line
+
+
+class Lanes:
+    """The lanes of one scheduler on this host."""
+
+    def __init__(
+        self,
+        instance: str,
+        limit: int,
+        permits: Permits,
+        send: Send,
+        post: Callable[[str], asyncio.Future[None]],
+        start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self.instance = instance
+        self.limit = limit
+        self.in_flight = 0
+        self.stopping = False
+        self._permits, self._send, self._post, self._start_soon = permits, send, post, start_soon
+        self._live: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._finished: deque[Finished] = deque()
+        self._settling = False
+        self._settle_failures = 0
+        self._waking = False
+
+    # ---- For the scheduler's turns ---------------------------------------------------------------
+
+    def is_live(self, token: str) -> bool:
+        return token in self._live
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._live or self._finished or self._waking or self._permits.waits(self))
+
+    def take(self) -> int:
+        """Permits for new attempts. Give back what is not used."""
+        room = self.limit - self.in_flight
+        if self.stopping or room <= 0:
+            self._permits.leave(self)  # it would block the line: a lane that frees claims again
+            return 0
+        got = self._permits.take(self, room)
+        self.in_flight += got
+        return got
+
+    def give_back(self, count: int) -> None:
+        self.in_flight -= count
+        self._permits.give(count)
+
+    @property
+    def could_take(self) -> bool:
+        """Whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
+        return not self.stopping and self.in_flight < self.limit and not self._permits.waits(self)
+
+    def no_more_work(self) -> None:
+        self._permits.leave(self)
+
+    def sealed(self, claims: Sequence[Claim]) -> None:
+        self._live.update(claim.token for claim in claims)
+
+    def lost(self, claims: Sequence[Claim]) -> None:
+        """The claims' batch failed: nothing was sent, nothing is held."""
+        self._live.difference_update(claim.token for claim in claims)
+        self.give_back(len(claims))
+
+    def launch(self, claims: Sequence[Claim]) -> None:
+        """The claims are durable: send them."""
+        for claim in claims:
+            task = self._start_soon(self._attempt(claim))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def take_finished(self) -> list[Finished]:
+        count = min(len(self._finished), SETTLE_AT_ONCE)
+        return [self._finished.popleft() for _ in range(count)]
+
+    def not_settled(self, finished: Sequence[Finished]) -> None:
+        """Their turn failed or its batch was lost: they are tried again while their tokens are live."""
+        self._finished.extendleft(reversed(finished))
+
+    def settled(self, finished: Sequence[Finished]) -> None:
+        self._live.difference_update(end.token for end in finished)
+
+    # ---- The attempt -----------------------------------------------------------------------------
+
+    async def _attempt(self, claim: Claim) -> None:
+        try:
+            outcome = await self._send(callback_of(claim, self.instance))
+        except asyncio.CancelledError:
+            # Only a stop cancels an attempt, and a stop still settles it: this task ends the normal way.
+            outcome = Outcome(Verdict.STOPPED, "the host was stopped while the attempt ran")
+        except Exception as error:
+            log.exception("an attempt of %s/%s failed inside tocsin", self.instance, claim.job.id)
+            outcome = Outcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
+        self.in_flight -= 1
+        self._finished.append(Finished(claim.job, claim.token, outcome))
+        self._settle_soon()
+        self._permits.give(1)
+
+    def _settle_soon(self) -> None:
+        if not self._settling and self._finished:
+            self._settling = True
+            self._post("settle").add_done_callback(self._settle_done)
+
+    def _settle_done(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is None and not done.cancelled():
+            self._settle_failures = 0
+            self._settle_again()
+            return
+        self._settle_failures += 1
+        least, most = SETTLE_RETRY_S
+        delay = min(least * 2 ** min(self._settle_failures, 20), most)
+        log.warning("settlements of %s failed, again in %.2f s: %r", self.instance, delay, error)
+        asyncio.get_running_loop().call_later(delay, self._settle_again)
+
+    def _settle_again(self) -> None:
+        self._settling = False
+        self._settle_soon()
+
+    def wake(self) -> None:
+        """A permit is free and it is this scheduler's turn."""
+        if not self._waking:
+            self._waking = True
+            self._post("claim_more").add_done_callback(self._woken)
+
+    def _woken(self, done: asyncio.Future[None]) -> None:
+        self._waking = False
+        if not done.cancelled() and done.exception() is not None:
+            self._permits.leave(self)  # the line must not wait for it
+            asyncio.get_running_loop().call_later(WAKE_RETRY_S, self.wake)
+
+    # ---- Stopping --------------------------------------------------------------------------------
+
+    def stop_claiming(self) -> None:
+        self.stopping = True
+        self._permits.leave(self)
+
+    def running(self) -> list[asyncio.Task[None]]:
+        return list(self._tasks)
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._live)
+
+
+def callback_of(claim: Claim, instance: str) -> Callback:
+    job = claim.job
+    return Callback(
+        id=job.id,
+        incarnation=job.incarnation,
+        args=claim.args,
+        scheduled_for=job.scheduled_for,
+        attempt=claim.lease.at.attempt,
+        lease=claim.token,
+        instance=instance,
+        function_path=job.function_path,
+        workflow=job.workflow,
+        pool=job.pool or None,
+        shard_key=job.shard_key,
+        labels=job.labels,
+        timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
+    )

@@ -1,0 +1,246 @@
+"""Reads of committed state, outside the actor's turn: one job, its counts. Lists are in `listing`.
+
+Every answer comes from one snapshot of the store, so it never shows half of a turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tocsin.actors.scheduler.records import ErrorInfo, LeaseInfo, PoolStatus, Record
+from tocsin.actors.scheduler.rows import (
+    META_COUNTERS,
+    AtRow,
+    BadRow,
+    Counters,
+    DeadRow,
+    JobRow,
+    LeaseRow,
+    LinesRow,
+    PoolRow,
+    R,
+    args_key,
+    at_key,
+    dead_key,
+    decode,
+    job_key,
+    split_lease_key,
+    split_lines_key,
+    stream_prefix,
+)
+from tocsin.storage.api import Range, Row, StoreView, after
+
+POOLS_SHOWN = 1_000
+DUE_COUNTED = 10_000
+PAGE = 5_000
+
+
+@dataclass(slots=True)
+class Found:
+    """The rows of one job as they stood together."""
+
+    job: JobRow
+    at: AtRow | None = None
+    dead: DeadRow | None = None
+    leases: list[tuple[str, LeaseRow]] = field(default_factory=list)
+    args: bytes = b""
+
+    def record(self, now: int) -> Record:
+        job = self.job
+        running = next((lease for _, lease in self.leases if not lease.orphan), None)
+        at = self.at or AtRow(job.scheduled_for)
+        if self.dead is not None:
+            at = self.dead.at
+        elif running is not None:
+            at = running.at
+        return Record(
+            id=job.id,
+            raw_args=msgspec.Raw(self.args),
+            scheduled_for=job.scheduled_for,
+            next_attempt_at=at.next_at,
+            state=self._state(running, at, now),
+            attempt=at.attempt,
+            attempts=at.attempts,
+            enqueued_at=job.enqueued_at,
+            function_path=job.function_path,
+            workflow=job.workflow,
+            pool=job.pool or None,
+            queue=job.queue or None,
+            max_concurrency=job.max_concurrency,
+            priority=job.priority,
+            retry=job.retry,
+            timeout_ms=job.timeout_ms,
+            expires_at=job.expires_at,
+            shard_key=job.shard_key,
+            labels=job.labels,
+            losses=at.losses,
+            last_error=_error(at),
+            lease=LeaseInfo(running.until, running.kind, running.host) if running else None,
+            **_dead_members(self.dead),
+        )
+
+    def _state(self, running: LeaseRow | None, at: AtRow, now: int) -> str:
+        if self.dead is not None:
+            return "dead"
+        if running is not None:
+            return "running"
+        return "waiting" if at.next_at <= now else "pending"
+
+
+def _error(at: AtRow) -> ErrorInfo | None:
+    error = at.last_error
+    return ErrorInfo(error.at, error.message, error.status) if error else None
+
+
+def _dead_members(dead: DeadRow | None) -> dict[str, Any]:
+    if dead is None:
+        return {}
+    response = None if dead.response is None else dead.response.decode("utf-8", "replace")
+    return {
+        "reason": dead.reason,
+        "parked_at": dead.parked_at,
+        "last_status": dead.status,
+        "last_response": response,
+    }
+
+
+def read(kind: type[R], key: bytes, value: bytes | None) -> R | None:
+    """A row; None if it is not there or unreadable (the actor moves such rows aside, a view only passes by)."""
+    if value is None:
+        return None
+    try:
+        return decode(kind, key, value)
+    except BadRow:
+        return None
+
+
+def one(key: bytes) -> Range:
+    """The range of exactly this key."""
+    return key, key + b"\x00", 1
+
+
+# ---- One job -------------------------------------------------------------------------------------
+
+
+async def get(view: StoreView, job_id: str, now: int) -> Record | None:
+    lease_prefix = b"lease/%b/" % job_id.encode()
+    ranges = [
+        one(job_key(job_id)),
+        one(at_key(job_id)),
+        one(dead_key(job_id)),
+        (lease_prefix, after(lease_prefix), 100),
+        (args_key(job_id, 0), after(b"args/%b/" % job_id.encode()), 100),
+    ]
+    job_rows, at_rows, dead_rows, lease_rows, args_rows = await view.scan_many(ranges)
+    job = read(JobRow, b"job", job_rows[0][1]) if job_rows else None
+    if job is None:
+        return None
+    found = Found(job, args=job.args + b"".join(value for _, value in args_rows))
+    attach(found, dict([*at_rows, *dead_rows]), lease_rows)
+    return found.record(now)
+
+
+def attach(found: Found, rows: Mapping[bytes, bytes], leases: Sequence[Row]) -> None:
+    """Give a job the rows that say where it stands."""
+    job_id = found.job.id
+    found.at = read(AtRow, at_key(job_id), rows.get(at_key(job_id)))
+    found.dead = read(DeadRow, dead_key(job_id), rows.get(dead_key(job_id)))
+    for key, value in leases:
+        lease = read(LeaseRow, key, value)
+        if lease is not None and lease.incarnation == found.job.incarnation:
+            found.leases.append((split_lease_key(key)[1], lease))
+
+
+# ---- Counts --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Counts:
+    """What `/status` says of the store."""
+
+    backlog: int
+    in_flight: int
+    dead: int
+    due: int
+    oldest_due_ms: int | None
+    pools: list[PoolStatus]
+    more_pools: bool
+
+
+async def counts(view: StoreView, now: int) -> Counts:
+    """From counters and line summaries; jobs are not walked, but for up to 10,000 due ones."""
+    summaries = [
+        one(META_COUNTERS),
+        *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/")),
+    ]
+    counter_rows, lines, pools, leases = await view.scan_many(summaries)
+    counters = read(Counters, META_COUNTERS, counter_rows[0][1] if counter_rows else None) or Counters()
+    lines += await _rest(view, b"lines/", lines)
+    pools += await _rest(view, b"pool/", pools)
+    leases += await _rest(view, b"lease/", leases)
+    streams = {
+        (*split_lines_key(key), priority): stream
+        for key, value in lines
+        if (row := read(LinesRow, key, value)) is not None
+        for priority, stream in row.streams.items()
+    }
+    due, oldest = await _due(view, streams, now)
+    shown, more = _pools(streams, pools, leases)
+    return Counts(counters.waiting, counters.leased, counters.dead, due, oldest, shown, more)
+
+
+async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Row]:
+    """The pages behind the first one."""
+    more: list[Row] = []
+    page = first
+    while len(page) == PAGE:
+        page = await view.scan(page[-1][0] + b"\x00", after(prefix), limit=PAGE)
+        more.extend(page)
+    return more
+
+
+async def _due(
+    view: StoreView, streams: Mapping[tuple[str, str, int], tuple[int, int]], now: int
+) -> tuple[int, int | None]:
+    """How many jobs are due, counted to a bound, and for how long the first of them has been."""
+    ripe = [(name, stream) for name, stream in streams.items() if stream[1] <= now and stream[0]]
+    if not ripe:
+        return 0, None
+    oldest = now - min(first for _, (_, first) in ripe)
+    due = 0
+    for start in range(0, len(ripe), 256):
+        ranges = [
+            (prefix, prefix + b"%015d/" % (now + 1), min(waiting, DUE_COUNTED))
+            for name, (waiting, _) in ripe[start : start + 256]
+            for prefix in [stream_prefix(*name)]
+        ]
+        due += sum(len(rows) for rows in await view.scan_many(ranges))
+        if due >= DUE_COUNTED:
+            return DUE_COUNTED, oldest
+    return due, oldest
+
+
+def _pools(
+    streams: Mapping[tuple[str, str, int], tuple[int, int]], pools: Sequence[Row], leases: Sequence[Row]
+) -> tuple[list[PoolStatus], bool]:
+    queued: Counter[str] = Counter()
+    for (pool, _, _), (waiting, _) in streams.items():
+        queued[pool] += waiting
+    held: Counter[str] = Counter()
+    for key, value in leases:
+        if (lease := read(LeaseRow, key, value)) is not None:
+            held[lease.pool] += 1
+    known = {key[5:].decode(): row for key, value in pools if (row := read(PoolRow, key, value)) is not None}
+    names = {name for name in (*queued, *held, *known) if name}
+    longest = sorted(names, key=lambda name: (-queued[name], name))
+    shown = [
+        PoolStatus(name, held[name], row.cap if row else 1, queued[name], row.paused if row else False)
+        for name in longest[:POOLS_SHOWN]
+        for row in [known.get(name)]
+    ]
+    return shown, len(longest) > POOLS_SHOWN

@@ -1,0 +1,161 @@
+"""What callers get: plain values, camelCase in JSON, snake_case in Python. Optional members are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tocsin.dispatch.retry import Retry
+
+
+class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pass
+
+
+class Scheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to a schedule request. `created` is False if `onConflict: keep` found the id taken; then
+    `identical` says whether that job is what was asked for, and `state` how it stands."""
+
+    id: str
+    scheduled_for: int
+    created: bool
+    identical: bool | None = None
+    state: str | None = None
+
+
+class Cancelled(_Value, frozen=True, rename="camel"):
+    """`was_running`: an attempt is under way; its slot is held until it ends, nothing else remains."""
+
+    cancelled: bool
+    was_running: bool
+
+
+class ErrorInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """How the last attempt that did not succeed ended; `at` in epoch ms."""
+
+    at: int
+    message: str
+    status: int | None = None
+
+
+class LeaseInfo(_Value, frozen=True, rename="camel"):
+    """The running attempt's lease: until when (epoch ms), and on which host."""
+
+    until: int
+    kind: str
+    host: str
+
+
+class Record(
+    _Value,
+    frozen=True,
+    rename={
+        "raw_args": "args",
+        **{
+            name: "".join(part.title() if n else part for n, part in enumerate(name.split("_")))
+            for name in (
+                "function_path",
+                "scheduled_for",
+                "next_attempt_at",
+                "enqueued_at",
+                "max_concurrency",
+                "timeout_ms",
+                "expires_at",
+                "shard_key",
+                "last_error",
+                "parked_at",
+                "last_status",
+                "last_response",
+            )
+        },
+    },
+    omit_defaults=True,
+):
+    """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
+
+    All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones also have
+    `reason`, `parked_at`, `last_status` and `last_response` (the first 2 KiB).
+    """
+
+    id: str
+    raw_args: msgspec.Raw
+    scheduled_for: int
+    next_attempt_at: int
+    state: str
+    attempt: int
+    attempts: int
+    enqueued_at: int
+    function_path: str | None = None
+    workflow: str | None = None
+    pool: str | None = None
+    queue: str | None = None
+    max_concurrency: int | None = None
+    priority: int = 0
+    retry: Retry | None = None
+    timeout_ms: int | None = None
+    expires_at: int | None = None
+    shard_key: str | None = None
+    labels: Sequence[str] = ()
+    losses: int = 0
+    last_error: ErrorInfo | None = None
+    lease: LeaseInfo | None = None
+    reason: str | None = None
+    parked_at: int | None = None
+    last_status: int | None = None
+    last_response: str | None = None
+
+    @property
+    def args(self) -> Any:
+        """The args as Python values."""
+        return msgspec.json.decode(self.raw_args)
+
+
+class Page(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A page of records; `cursor` asks for the next one and is there when `truncated` is True."""
+
+    records: Sequence[Record]
+    truncated: bool
+    cursor: str | None = None
+
+
+class PoolStatus(_Value, frozen=True, rename="camel"):
+    """`queued` counts its pending and waiting jobs, `in_flight` its held slots."""
+
+    name: str
+    in_flight: int
+    max_concurrency: int
+    queued: int
+    paused: bool
+
+
+class LanesStatus(_Value, frozen=True, rename="camel"):
+    """Callbacks in flight from this scheduler on this host, and how many there may be."""
+
+    in_flight: int
+    limit: int
+
+
+class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """Counts are exact, but `due`, which stops counting at 10,000. `oldest_due_ms`: for how long the longest
+    waiting due job has been due, ms. `pools`: at most 1,000, the longest first; `more_pools` if there are more."""
+
+    backlog: int
+    in_flight: int
+    due: int
+    oldest_due_ms: int | None
+    dead: int
+    lanes: LanesStatus
+    health: str
+    pools: Sequence[PoolStatus]
+    more_pools: bool = False
+    alarm_failures: int = 0
+
+
+class DeadRetried(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to a retry of a dead letter; `retried` is False if there is none of that id."""
+
+    retried: bool
+    id: str | None = None
+    scheduled_for: int | None = None

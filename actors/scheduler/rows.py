@@ -1,0 +1,236 @@
+"""The rows of a scheduler: what each holds, under which key it stands, and its encoding.
+
+Keys are bytes and sort as bytes; values are msgpack arrays that start with a version tag. Names in keys
+(ids, pools, queues) hold no slash, so a slash always ends one. The table is in docs/rows.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from tocsin.dispatch.retry import Retry
+
+DUE_DIGITS: Final = 15
+LARGEST_MS: Final = 10**DUE_DIGITS - 1
+INLINE_ARGS: Final = 64 * 1024
+"""Args above this continue in `args/<id>/<n>` rows, so that no value passes the store's limit."""
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """`tag` is the version: a later shape gets another number and a decoder for both."""
+
+
+class JobRow(_Row, frozen=True, array_like=True, tag=1):
+    """`job/<id>`: what was asked for. Written once, never rewritten; stays while the job is dead."""
+
+    id: str
+    incarnation: str
+    scheduled_for: int
+    enqueued_at: int
+    args: bytes
+    args_rows: int = 0
+    function_path: str | None = None
+    workflow: str | None = None
+    pool: str = ""
+    queue: str = ""
+    priority: int = 0
+    max_concurrency: int | None = None
+    retry: Retry | None = None
+    timeout_ms: int | None = None
+    expires_at: int | None = None
+    shard_key: str | None = None
+    labels: tuple[str, ...] = ()
+
+
+class LastError(_Row, frozen=True, array_like=True, tag=1):
+    """How the last attempt that did not succeed ended."""
+
+    at: int
+    message: str
+    status: int | None = None
+
+
+class AtRow(_Row, frozen=True, array_like=True, tag=1):
+    """`at/<id>`: only while a job waits that has left its first place. Rides in the lease meanwhile."""
+
+    next_at: int
+    attempt: int = 0
+    """Dispatches so far; never repeats within an incarnation."""
+    attempts: int = 0
+    """Charged failures since scheduled or retried from the dead."""
+    losses: int = 0
+    last_token: str = ""
+    last_error: LastError | None = None
+    expires: bool = True
+    """False once retried from the dead: `expires_at` no longer counts."""
+
+
+class LeaseRow(_Row, frozen=True, array_like=True, tag=1):
+    """`lease/<id>/<token>`: an attempt is alive. A pool's holders are its lease rows and nothing else."""
+
+    until: int
+    kind: str
+    """`fired`: a callback is on its way. `unknown`: its deadline passed or its host stopped; waits for `until`."""
+    host: str
+    incarnation: str
+    pool: str
+    queue: str
+    priority: int
+    length_ms: int
+    at: AtRow
+    orphan: bool = False
+    """The job was cancelled: the slot is held until the attempt ends, then only this row goes."""
+    charged: bool = False
+    """For `unknown`: whether the attempt counts against the budget when the lease ends."""
+    retry_at: int = 0
+    """For `unknown`: no next attempt before this, nor before `until`."""
+
+
+class LinesRow(_Row, frozen=True, array_like=True, tag=1):
+    """`lines/<pool>/<queue>`: per priority, how many wait and when the first is due."""
+
+    streams: dict[int, tuple[int, int]]
+
+
+class PoolRow(_Row, frozen=True, array_like=True, tag=1):
+    """`pool/<name>`: its cap, whether it is paused, and who set the cap (`job` or `put`)."""
+
+    cap: int
+    paused: bool = False
+    set_by: str = "job"
+
+
+class DeadRow(_Row, frozen=True, array_like=True, tag=1):
+    """`dead/<id>`: why a job was given up, and the last answer."""
+
+    reason: str
+    parked_at: int
+    at: AtRow
+    status: int | None = None
+    response: bytes | None = None
+
+
+class Counters(_Row, frozen=True, array_like=True, tag=1):
+    """`meta/counters`: changes in the same batch as what it counts."""
+
+    waiting: int = 0
+    """Line rows."""
+    leased: int = 0
+    """Lease rows whose job lives."""
+    orphaned: int = 0
+    """Lease rows whose job was cancelled."""
+    dead: int = 0
+    done: int = 0
+    expired: int = 0
+
+
+LAYOUT: Final = 1
+META_LAYOUT: Final = b"meta/layout"
+META_COUNTERS: Final = b"meta/counters"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoders: dict[type[_Row], msgspec.msgpack.Decoder[_Row]] = {}
+
+R = TypeVar("R", bound=_Row)
+
+
+class BadRow(Exception):
+    """A row that cannot be read. It is moved aside (`bad/<key>`), never deleted."""
+
+    def __init__(self, key: bytes, reason: str) -> None:
+        super().__init__(f"{key!r}: {reason}")
+        self.key = key
+
+
+def encode(row: _Row) -> bytes:
+    return _encode(row)
+
+
+def decode(kind: type[R], key: bytes, value: bytes) -> R:
+    """Raises BadRow."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    try:
+        row = decoder.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadRow(key, str(error)) from error
+    assert isinstance(row, kind)
+    return row
+
+
+# ---- Keys ----------------------------------------------------------------------------------------
+
+
+def job_key(job_id: str) -> bytes:
+    return b"job/%b" % job_id.encode()
+
+
+def args_key(job_id: str, n: int) -> bytes:
+    return b"args/%b/%02d" % (job_id.encode(), n)
+
+
+def at_key(job_id: str) -> bytes:
+    return b"at/%b" % job_id.encode()
+
+
+def dead_key(job_id: str) -> bytes:
+    return b"dead/%b" % job_id.encode()
+
+
+def parked_key(parked_at: int, job_id: str) -> bytes:
+    return b"parked/%015d/%b" % (parked_at, job_id.encode())
+
+
+def lease_key(job_id: str, token: str) -> bytes:
+    return b"lease/%b/%b" % (job_id.encode(), token.encode())
+
+
+def split_lease_key(key: bytes) -> tuple[str, str]:
+    """Id and token."""
+    _, job_id, token = key.decode().split("/")
+    return job_id, token
+
+
+def lines_key(pool: str, queue: str) -> bytes:
+    return b"lines/%b/%b" % (pool.encode(), queue.encode())
+
+
+def split_lines_key(key: bytes) -> tuple[str, str]:
+    """Pool and queue."""
+    _, pool, queue = key.decode().split("/")
+    return pool, queue
+
+
+def stream_prefix(pool: str, queue: str, priority: int) -> bytes:
+    return b"line/%b/%b/%02d/" % (pool.encode(), queue.encode(), 9 - priority)
+
+
+def line_key(pool: str, queue: str, priority: int, due: int, job_id: str) -> bytes:
+    return b"line/%b/%b/%02d/%015d/%b" % (pool.encode(), queue.encode(), 9 - priority, due, job_id.encode())
+
+
+def split_line_tail(key: bytes) -> tuple[int, str]:
+    """Due and id, from the end of a line key."""
+    _, due, job_id = key.rsplit(b"/", 2)
+    return int(due), job_id.decode()
+
+
+def pool_key(name: str) -> bytes:
+    return b"pool/%b" % name.encode()
+
+
+def timer_key(ms: int, kind: str, key: str) -> bytes:
+    return b"timer/%015d/%b/%b" % (ms, kind.encode(), key.encode())
+
+
+def split_timer_key(key: bytes) -> tuple[int, str, str]:
+    """Instant, kind and key."""
+    _, ms, kind, rest = key.decode().split("/", 3)
+    return int(ms), kind, rest
+
+
+def bad_key(key: bytes) -> bytes:
+    return b"bad/" + key

@@ -1,0 +1,104 @@
+"""The schedulers of one host: their lanes and permits, the dispatcher they share, and how they stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+
+from tocsin.actors.actor import ActorContext
+from tocsin.actors.clock import Clock
+from tocsin.actors.host import Host, Kind
+from tocsin.actors.ids import ActorId
+from tocsin.actors.scheduler.lanes import Lanes, Permits
+from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tocsin.dispatch.callback import Callback, Outcome
+from tocsin.dispatch.dispatcher import Dispatcher
+
+log = logging.getLogger("tocsin.scheduler")
+
+KIND = SchedulerActor.kind_name()
+
+
+class SchedulerService:
+    """Made before its host (which needs `kind`), then bound to it."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        has_origin: Callable[[], bool],
+        lanes: int = 64,
+        max_in_flight: int = 256,
+    ) -> None:
+        self.has_origin = has_origin
+        self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms)
+        self.permits = Permits(max_in_flight)
+        self._dispatcher = dispatcher
+        self._lanes_limit = lanes
+        self._lanes: dict[str, Lanes] = {}
+        self._host: Host | None = None
+
+    def bind(self, host: Host) -> None:
+        self._host = host
+
+    @property
+    def host(self) -> Host:
+        assert self._host is not None, "the service is bound by its host's maker"
+        return self._host
+
+    @property
+    def clock(self) -> Clock:
+        return self.host.clock
+
+    @property
+    def random(self) -> Random:
+        return self.host.random
+
+    def _make(self, ctx: ActorContext) -> SchedulerActor:
+        return SchedulerActor(ctx, self.lanes(ctx.id.name), self.host.provider.owner)
+
+    def lanes(self, name: str) -> Lanes:
+        lanes = self._lanes.get(name)
+        if lanes is None:
+            actor = ActorId(KIND, name)
+            lanes = self._lanes[name] = Lanes(
+                name,
+                self._lanes_limit,
+                self.permits,
+                self._send,
+                lambda event: self.host.post(actor, event),
+                self.host.start_soon,
+            )
+        return lanes
+
+    def lanes_in_use(self, name: str) -> tuple[int, int]:
+        """In flight, and the limit."""
+        lanes = self._lanes.get(name)
+        return (lanes.in_flight if lanes else 0), self._lanes_limit
+
+    async def _send(self, callback: Callback) -> Outcome:
+        return await self._dispatcher.attempt(callback, now_ms=self.clock.now_ms())
+
+    # ---- Stopping --------------------------------------------------------------------------------
+
+    async def drain(self, seconds: float) -> None:
+        """Claim nothing more; let attempts end, for at most `seconds`; then end them, uncharged."""
+        for lanes in self._lanes.values():
+            lanes.stop_claiming()
+        running = [task for lanes in self._lanes.values() for task in lanes.running()]
+        if running:
+            _, late = await asyncio.wait(running, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                log.warning(
+                    "%d callbacks were ended after %.1f s of draining; they are not charged",
+                    len(late),
+                    seconds,
+                )
+                await asyncio.wait(late)
+
+    async def aclose(self) -> None:
+        await self._dispatcher.aclose()

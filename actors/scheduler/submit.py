@@ -1,0 +1,127 @@
+"""Submit turns: accept jobs, or say why their ids are taken. And cancel, which frees an id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tocsin.actors.scheduler.records import Cancelled, Scheduled
+from tocsin.actors.scheduler.rows import AtRow, DeadRow, JobRow, PoolRow, dead_key
+from tocsin.actors.scheduler.turn import Known, NewJob, Turn
+from tocsin.errors import DuplicateScheduleIdError
+
+Answer = Scheduled | DuplicateScheduleIdError
+
+
+async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
+    """One answer per job, in order. Those accepted are one batch."""
+    chosen = [new.job.id for new in jobs if new.chosen]
+    known = await turn.jobs(chosen) if chosen else {}
+    dead = await turn.dead(list(known)) if known else set()
+    answers: list[Answer] = []
+    for new in jobs:
+        holder = known.get(new.job.id)
+        if holder is not None:
+            answer = await _conflict(turn, new, holder, new.job.id in dead)
+            if answer is not None:
+                answers.append(answer)
+                continue
+        job = _accept(turn, new)
+        known[job.id] = Known(job, AtRow(job.scheduled_for))
+        answers.append(Scheduled(job.id, job.scheduled_for, True))
+    return answers
+
+
+def _accept(turn: Turn, new: NewJob) -> JobRow:
+    job = msgspec.structs.replace(new.job, incarnation=turn.incarnation())
+    turn.book.put_job(job, new.rest_of_args)
+    turn.book.enter_line(job, AtRow(job.scheduled_for))
+    if job.pool and job.max_concurrency is not None:
+        pool = turn.book.lines.pools.get(job.pool)
+        if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
+            turn.book.put_pool(job.pool, PoolRow(job.max_concurrency, pool.paused if pool else False))
+    return job
+
+
+async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answer | None:
+    """The answer to a taken id, or None when the holder made way."""
+    state = _state(turn, holder.job.id, dead)
+    if (state in ("dead", "running") and new.on_conflict != "keep") or new.on_conflict == "error" or state == "dead":
+        advice = {
+            "dead": "retry or cancel the dead letter, or choose another id",
+            "running": "wait until it has ended, cancel it, or choose another id",
+        }.get(state, "cancel it, choose another id, or pass onConflict keep or replace")
+        return DuplicateScheduleIdError(
+            f"id {new.job.id!r} is taken by a {state} job: {advice}", id=new.job.id, state=state
+        )
+    if new.on_conflict == "keep":
+        identical = await _identical(turn, new, holder.job)
+        return Scheduled(holder.job.id, holder.job.scheduled_for, False, identical, state)
+    turn.book.leave_line(holder.job, holder.at)
+    turn.book.erase_job(holder.job)
+    return None
+
+
+def _state(turn: Turn, job_id: str, dead: bool) -> str:
+    if dead:
+        return "dead"
+    return "running" if turn.book.lease_of(job_id) is not None else "pending"
+
+
+async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
+    """Whether the caller asked for what is there already."""
+    blank = {"incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0}
+    if msgspec.structs.replace(new.job, **blank) != msgspec.structs.replace(old, **blank):
+        return False
+    stored = (await turn.all_args([old]))[old.id]
+    return stored == new.job.args + b"".join(new.rest_of_args)
+
+
+async def cancel(turn: Turn, job_id: str) -> Cancelled:
+    """Remove a waiting or running job; its id is free at once. A dead one is cancelled by `cancel_dead`."""
+    known = (await turn.jobs([job_id])).get(job_id)
+    if known is None or await turn.dead([job_id]):
+        return Cancelled(False, False)
+    token = turn.book.lease_of(job_id)
+    if token is None:
+        turn.book.leave_line(known.job, known.at)
+    else:
+        # Its slot stays held until the attempt answers or its lease ends; then only the lease goes.
+        turn.book.change_lease(token, orphan=True)
+    turn.book.erase_job(known.job)
+    return Cancelled(True, token is not None)
+
+
+# ---- Dead letters --------------------------------------------------------------------------------
+
+
+async def _letter(turn: Turn, job_id: str) -> tuple[JobRow, DeadRow] | None:
+    rows = await turn.book.storage.get_many([dead_key(job_id)])
+    if not rows:
+        return None
+    dead = turn.book.read(DeadRow, dead_key(job_id), rows[dead_key(job_id)])
+    known = (await turn.jobs([job_id])).get(job_id)
+    return (known.job, dead) if dead is not None and known is not None else None
+
+
+async def retry_dead(turn: Turn, job_id: str) -> int | None:
+    """Due now, with a fresh budget; `expiresAt` no longer counts, everything else stays. Its original due."""
+    letter = await _letter(turn, job_id)
+    if letter is None:
+        return None
+    job, dead = letter
+    turn.book.unpark(job_id, dead)
+    turn.book.enter_line(job, msgspec.structs.replace(dead.at, next_at=turn.now, attempts=0, losses=0, expires=False))
+    return job.scheduled_for
+
+
+async def cancel_dead(turn: Turn, job_id: str) -> bool:
+    """Remove a dead letter for good."""
+    letter = await _letter(turn, job_id)
+    if letter is None:
+        return False
+    job, dead = letter
+    turn.book.unpark(job_id, dead)
+    turn.book.erase_job(job)
+    return True

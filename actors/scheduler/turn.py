@@ -1,0 +1,115 @@
+"""What every turn of the scheduler has at hand: the book, the instant, chance, and its own limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from tocsin.actors.actor import ActorContext
+from tocsin.actors.scheduler.book import Book
+from tocsin.actors.scheduler.rows import (
+    LARGEST_MS,
+    AtRow,
+    BadRow,
+    JobRow,
+    args_key,
+    at_key,
+    dead_key,
+    decode,
+    job_key,
+)
+from tocsin.dispatch.retry import Retry
+
+DEFAULT_TIMEOUT_MS = 60_000
+LEASE_MARGIN_MS = 15_000
+DEFAULT_RETRY = Retry()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn, at one instant. `owner` is this process's id in the store."""
+
+    book: Book
+    now: int
+    ctx: ActorContext
+    owner: str
+
+    @property
+    def random(self) -> Random:
+        return self.ctx.random
+
+    def incarnation(self) -> str:
+        """Unique for ever within this scheduler; holds no dot (the signed text uses it as delimiter)."""
+        return f"{self.ctx.epoch}-{self.ctx.next_seq()}"
+
+    def token(self) -> str:
+        """A lease: fenced by the epoch, unique by the sequence, not to be guessed."""
+        return f"{self.ctx.epoch}.{self.ctx.next_seq()}.{self.random.getrandbits(96):024x}"
+
+    async def jobs(self, ids: Sequence[str]) -> dict[str, Known]:
+        """Job and place of each id that exists, in one hop."""
+        keys = [key for job_id in ids for key in (job_key(job_id), at_key(job_id))]
+        rows = await self.book.storage.get_many(keys)
+        known: dict[str, Known] = {}
+        for job_id in ids:
+            key = job_key(job_id)
+            if key in rows and (job := self.book.read(JobRow, key, rows[key])) is not None:
+                at = rows.get(at_key(job_id))
+                known[job_id] = Known(job, self._place(job, at))
+        return known
+
+    def _place(self, job: JobRow, row: bytes | None) -> AtRow:
+        if row is None:
+            return AtRow(job.scheduled_for)
+        try:
+            return decode(AtRow, at_key(job.id), row)
+        except BadRow:
+            # Its line row still says where the job stands; only the counts are lost.
+            self.book.read(AtRow, at_key(job.id), row)
+            return AtRow(job.scheduled_for)
+
+    async def dead(self, ids: Sequence[str]) -> set[str]:
+        """Which of these jobs are dead letters."""
+        rows = await self.book.storage.get_many([dead_key(job_id) for job_id in ids])
+        return {job_id for job_id in ids if dead_key(job_id) in rows}
+
+    async def all_args(self, jobs: Sequence[JobRow]) -> dict[str, bytes]:
+        """The whole args of each job; a hop only if some continue in other rows."""
+        keys = [args_key(job.id, n) for job in jobs for n in range(job.args_rows)]
+        rows = await self.book.storage.get_many(keys) if keys else {}
+        return {
+            job.id: job.args + b"".join(rows.get(args_key(job.id, n), b"") for n in range(job.args_rows))
+            for job in jobs
+        }
+
+
+@dataclass(slots=True)
+class Known:
+    """A job and where it stands (meaningful only while it waits in its line)."""
+
+    job: JobRow
+    at: AtRow
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A validated job to accept. Its incarnation is given in the turn."""
+
+    job: JobRow
+    rest_of_args: Sequence[bytes] = field(default=())
+    chosen: bool = False
+    """The caller chose the id, so it may be taken."""
+    on_conflict: str = "error"
+
+
+def indexable(ms: int) -> bool:
+    return 0 <= ms <= LARGEST_MS
+
+
+def retry_of(job: JobRow) -> Retry:
+    return job.retry or DEFAULT_RETRY
+
+
+def lease_ms(job: JobRow) -> int:
+    return (job.timeout_ms or DEFAULT_TIMEOUT_MS) + LEASE_MARGIN_MS

@@ -1,0 +1,89 @@
+"""A scheduler's turns without the runtime: rows in a real memory store, time and chance in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+
+from tocsin.actors.overlay import ActorStorage
+from tocsin.actors.scheduler.arguments import new_job
+from tocsin.actors.scheduler.book import Book
+from tocsin.actors.scheduler.invariants import check
+from tocsin.actors.scheduler.turn import NewJob, Turn
+from tocsin.storage.api import Batch, OrderedStore, StoreView
+from tocsin.storage.memory import MemoryProvider
+
+T = TypeVar("T")
+NOW = 1_800_000_000_000
+
+
+class Context:
+    """The part of ActorContext that the scheduler's turns use."""
+
+    def __init__(self, storage: ActorStorage, random: Random) -> None:
+        self.storage, self.random, self.epoch, self._seq = storage, random, 1, 0
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+
+class Desk:
+    """Runs turns one after another, each committed before the next, and counts the rows they write."""
+
+    def __init__(self, store: OrderedStore, view: StoreView, storage: ActorStorage, random: Random) -> None:
+        self.now = NOW
+        self.rows = 0
+        self.book = Book(storage)
+        self.view = view
+        self.store = store
+        self.random = random
+        self._storage = storage
+        self._context: Any = Context(storage, random)
+        self._batches = 0
+
+    @classmethod
+    async def open(cls, provider: MemoryProvider, seed: int = 0) -> Desk:
+        storage = ActorStorage()
+        store = await provider.open("scheduler/desk")
+        await storage.open(store)
+        desk = cls(store, provider.view("scheduler/desk"), storage, Random(seed))
+        await desk.turn(lambda turn: turn.book.load())
+        return desk
+
+    async def reload(self) -> None:
+        """Forget memory; read it from the rows."""
+        self.book = Book(self._storage)
+        await self.turn(lambda turn: turn.book.load())
+
+    async def turn(self, work: Callable[[Turn], Awaitable[T]]) -> T:
+        self._storage.in_turn = True
+        result = await work(Turn(self.book, self.now, self._context, "this-process"))
+        await self.book.close()
+        self._storage.in_turn = False
+        self._batches += 1
+        puts, deletes = self._storage.seal(self._batches)
+        self.rows += len(puts) + len(deletes)
+        await self.store.commit(Batch(puts, deletes))
+        self._storage.confirm(self._batches)
+        return result
+
+    async def faults(self) -> list[str]:
+        """Broken invariants, but for the stored wake time, which the actor sets."""
+        return [fault for fault in await check(self.view, 0) if "wake_at" not in fault]
+
+    def job(self, job_id: str | None = None, *, delay: int = 0, conflict: str = "error", **options: Any) -> NewJob:
+        made = new_job(
+            function_path="work:run",
+            workflow=None,
+            args=b"{}",
+            scheduled_for=self.now + delay,
+            enqueued_at=self.now,
+            minted=f"m{self.random.getrandbits(64):016x}",
+            options={"id": job_id, **options},
+        )
+        return replace(made, job=msgspec.structs.replace(made.job), on_conflict=conflict)
