@@ -1,0 +1,1 @@
+"""Benchmarks. `python -m bench lease` measures scheduling, firing and lateness on this machine."""

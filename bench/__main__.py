@@ -1,0 +1,38 @@
+"""The one command: `python -m bench lease [--jobs N] [--pending 0,100000] [--loop asyncio,uvloop] [--json]`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from bench.lease import measure
+
+
+@click.group()
+def main() -> None:
+    """Measure tocsin on this machine."""
+
+
+@main.command()
+@click.option("--jobs", default=5_000, show_default=True, help="Jobs per measurement.")
+@click.option("--pending", default="0,100000", show_default=True, help="Pending jobs there are already; a run each.")
+@click.option("--loop", "loops", default="asyncio", show_default=True, help="asyncio, uvloop or both, by comma.")
+@click.option("--transport", type=click.Choice(["aiohttp", "httpx"]), help="The best installed if not given.")
+@click.option("--folder", help="Where the store lies: a folder on the disk to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON at the end.")
+def lease(jobs: int, pending: str, loops: str, transport: str | None, folder: str | None, as_json: bool) -> None:
+    """Schedule rate, fire rate and lateness."""
+    figures = {
+        f"{loop}/{count}": measure(jobs, int(count), folder, transport, loop)
+        for loop in loops.split(",")
+        for count in pending.split(",")
+    }
+    if as_json:
+        json.dump(figures, sys.stdout, indent=2)
+        print()
+
+
+if __name__ == "__main__":
+    main()
