@@ -118,11 +118,11 @@ class Activation:
                 event.fail(error)
             else:  # an error tells of earlier turns as much as an answer does
                 self._output.when_durable(self._output.sealed, partial(event.fail, error), event.fail)
-        except BaseException:  # cancelled: the host is going down without waiting
+        except asyncio.CancelledError:  # the host goes down without waiting
             self._abandon()
             stopped = ActorBrokenError(f"{self.id}: the host was stopped in the middle of this event")
             event.fail(stopped)
-            self.break_(stopped)
+            self.break_(stopped, fail_line=True)
             raise
         else:
             self._output.when_durable(number, partial(event.answer, result), event.fail)
@@ -204,12 +204,11 @@ class Activation:
         self._output.confirm(number)
 
     def _abandon(self) -> None:
-        """A failed turn leaves no trace: its writes go, and with them the memory that has seen them."""
+        """A failed turn leaves no trace: its writes go, and with them the object, whatever it has seen or done."""
         self.deferred = []
         regrets, self.regrets = self.regrets, []
-        if self.storage.dirty or self._wake_change is not UNSET or regrets:
-            self.storage.discard()
-            self.actor = None
+        self.storage.discard()
+        self.actor = None
         self._wake_change = self._ring_at = UNSET
         self.storage.in_turn = False
         self._ringing = False

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from tocsin.actors.actor import Actor
@@ -25,6 +25,9 @@ from tocsin.dispatch.transports import default_transport
 from tocsin.errors import SettingsError
 from tocsin.storage.api import StoreProvider
 from tocsin.storage.urls import open_provider
+
+if TYPE_CHECKING:
+    from tocsin.actors.http import App, Authorize, Token
 
 A = TypeVar("A", bound=Actor)
 
@@ -60,6 +63,7 @@ class ActorHost:
         lanes: int = 64,
         max_in_flight: int = 256,
         mailbox_limit: int = 1000,
+        idle_after_s: float = 60.0,
         drain_s: float = 10.0,
     ) -> None:
         self._service = SchedulerService(dispatcher, has_origin=has_origin, lanes=lanes, max_in_flight=max_in_flight)
@@ -69,7 +73,9 @@ class ActorHost:
             if name in kinds or "/" in name:
                 raise SettingsError(f"two kinds of actors are called {name!r}, or it holds a slash: set its `kind`")
             kinds[name] = Kind(actor, actor.alarm_backoff_max_ms)
-        self.runtime = Host(provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit)
+        self.runtime = Host(
+            provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s
+        )
         self._service.bind(self.runtime)
         self._drain_s = drain_s
 
@@ -91,7 +97,7 @@ class ActorHost:
 
         `origin` is where callbacks go (`https://app.example`); it and `secrets` may be left out by a host that
         sends none. Without secrets an origin must be loopback and `insecure=True` be said. `options`: `actors`,
-        `lanes`, `max_in_flight`, `mailbox_limit`, `drain_s`. SettingsError if something does not fit.
+        `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `drain_s`. SettingsError if something does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()
@@ -135,6 +141,23 @@ class ActorHost:
         """For any ASGI framework: `FastAPI(lifespan=host.lifespan)`."""
         async with self:
             yield {"tocsin": self}
+
+    def asgi(
+        self,
+        *,
+        tokens: str | Sequence[str | Token] | None = None,
+        authorize: Authorize | None = None,
+        insecure: bool = False,
+    ) -> App:
+        """An ASGI app to mount or serve while the host is open; see `tocsin.actors.http.build_app`.
+
+        `tokens`: texts like `ops:read+operate@tenant-*:secret`. `authorize(identity, action, instance, resource)`:
+        your own rule, sync or async. With neither, `insecure=True` must be said, and only requests to loopback are
+        answered. SettingsError if none is given or a token is wrong.
+        """
+        from tocsin.actors.http.app import build_app
+
+        return build_app(self, tokens=tokens, authorize=authorize, insecure=insecure)
 
     # ---- Handles ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Fixtures every test may use."""
+"""Fixtures and options every test may use."""
 
 from __future__ import annotations
 
@@ -9,3 +9,8 @@ import pytest
 def anyio_backend() -> str:
     """asyncio only: the runtime is built on it."""
     return "asyncio"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seeds", type=int, default=40, help="how many seeds the simulation runs")
+    parser.addoption("--first-seed", type=int, default=0, help="the first of them")

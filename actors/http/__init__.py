@@ -1,1 +1,7 @@
 """The HTTP face: Starlette routes over the same handles that Python users have."""
+
+from tocsin.actors.http.access import Authorize, Caller
+from tocsin.actors.http.app import App, build_app
+from tocsin.actors.http.tokens import Token, parse_token, parse_tokens
+
+__all__ = ["App", "Authorize", "Caller", "Token", "build_app", "parse_token", "parse_tokens"]

@@ -1,0 +1,101 @@
+"""Who may do what. Every request passes the gate: by token, by the embedding app's own rule, by both, or (without
+either, on this machine only) by being addressed to loopback and sent by no foreign web page."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from tocsin.actors.http.tokens import Token, find_token
+from tocsin.errors import ForbiddenError, UnauthenticatedError
+
+_LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. `name` is that of the token; `user` what the app's own middleware put into `scope["user"]`."""
+
+    name: str | None = None
+    user: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+Authorize = Callable[[Caller, str, str, str | None], bool | Awaitable[bool]]
+"""`authorize(identity, action, instance, resource)`, sync or async. `action` is the name of the Python method
+(`schedule` for both ways to make a job); `resource` the job's id, or for `schedule` its function path or workflow."""
+
+
+class Gate:
+    """With neither tokens nor a rule, only callers on this machine pass."""
+
+    def __init__(self, tokens: Sequence[Token], authorize: Authorize | None) -> None:
+        self._tokens = tuple(tokens)
+        self._authorize = authorize
+        self._local_only = not tokens and authorize is None
+
+    def check_local(self, request: Request) -> None:
+        """Without tokens, keep out what only looks local: rebound names, and pages of other origins."""
+        if not self._local_only:
+            return
+        hosts = request.headers.getlist("host")
+        if len(hosts) != 1 or not _LOOPBACK.fullmatch(hosts[0]):
+            raise ForbiddenError(
+                "this server has no tokens, so it answers only requests to localhost, 127.0.0.1 or [::1]; "
+                "the Host header says otherwise"
+            )
+        for origin in request.headers.getlist("origin"):
+            if not _same_host(origin, hosts[0]):
+                raise ForbiddenError("this server has no tokens, so web pages of other origins are refused (Origin)")
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            raise ForbiddenError("this server has no tokens, so web pages of other sites are refused (Sec-Fetch-Site)")
+
+    def identify(self, request: Request) -> tuple[Caller, Token | None]:
+        """Who asks, and by which token; UnauthenticatedError if there are tokens and this is none of them."""
+        token = self._token(request) if self._tokens else None
+        return Caller(token.name if token else None, request.scope.get("user"), request.headers), token
+
+    def _token(self, request: Request) -> Token:
+        given = request.headers.getlist("authorization")
+        if not given:
+            raise UnauthenticatedError("a token is needed: Authorization: Bearer <secret>")
+        scheme, _, secret = given[0].partition(" ")
+        if len(given) > 1 or scheme.lower() != "bearer" or not secret.strip():
+            raise UnauthenticatedError("the Authorization header must be one, and be: Bearer <secret>")
+        token = find_token(self._tokens, secret.strip())
+        if token is None:
+            raise UnauthenticatedError("the token is not known")
+        return token
+
+    def check_token(self, token: Token | None, scopes: frozenset[str], action: str, instance: str) -> None:
+        """ForbiddenError if the token lacks the scope or the instance."""
+        if token is None:
+            return
+        if not token.may(scopes):
+            needed = " or ".join(sorted(scopes))
+            raise ForbiddenError(f"token {token.name!r} may not {action}: that needs the scope {needed}")
+        if not token.reaches(instance):
+            raise ForbiddenError(f"token {token.name!r} does not reach the instance {instance!r}")
+
+    async def ask(self, caller: Caller, action: str, instance: str, resource: str | None) -> None:
+        """Ask the app's own rule, if there is one. An error of the rule lets nobody pass."""
+        if self._authorize is None:
+            return
+        allowed = self._authorize(caller, action, instance, resource)
+        if inspect.isawaitable(allowed):
+            allowed = await allowed
+        if not allowed:
+            raise ForbiddenError(f"{action} in the instance {instance!r} is not allowed to this caller")
+
+
+def _same_host(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False

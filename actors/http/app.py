@@ -1,0 +1,57 @@
+"""`build_app`: the routes of a host. Every one exists at the root, for the instance `default`, and for each
+instance under `/i/{instance}`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from tocsin.actors.http.access import Authorize, Gate
+from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
+from tocsin.actors.http.faults import refuse_unrouted
+from tocsin.actors.http.operations import OPERATIONS
+from tocsin.actors.http.probes import Health, Readiness
+from tocsin.actors.http.tokens import SHAPE, Token, parse_tokens
+from tocsin.errors import SettingsError
+
+if TYPE_CHECKING:
+    from tocsin.actors.actor_host import ActorHost
+
+App = Starlette
+"""What `build_app` makes; rooms that know no HTTP framework name it by this."""
+PLACES: Final = ("", "/i/{instance}")
+
+
+def build_app(
+    host: ActorHost,
+    *,
+    tokens: str | Sequence[str | Token] | None = None,
+    authorize: Authorize | None = None,
+    insecure: bool = False,
+) -> App:
+    """An ASGI app over an open host; it neither opens nor closes the host.
+
+    `tokens` are texts like `ops:read+operate@tenant-*:secret`. `authorize(identity, action, instance, resource)`
+    is the embedding app's own rule, asked for every request; with tokens too, both must agree. With neither,
+    `insecure=True` must be said, and only requests to loopback are answered. SettingsError if none is given, or a
+    token is wrong.
+    """
+    parsed = parse_tokens(tokens or ())
+    if not parsed and authorize is None and not insecure:
+        raise SettingsError(
+            f"anyone could use this app: give tokens=[...] (TOCSIN_TOKENS; {SHAPE}) or authorize=..., or say "
+            "insecure=True to answer requests to loopback only"
+        )
+    gate = Gate(parsed, authorize)
+    endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host))]
+    endpoints += [(one.path, OperationEndpoint(one, gate, host.scheduler)) for one in OPERATIONS]
+    app = Starlette(
+        routes=[Route(place + path, endpoint, methods=None) for place in PLACES for path, endpoint in endpoints],
+        exception_handlers={HTTPException: refuse_unrouted, Exception: refuse_unrouted},
+    )
+    app.router.redirect_slashes = False
+    return app

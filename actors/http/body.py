@@ -1,0 +1,117 @@
+"""Request bodies: read within a limit, whatever their length claims to be, and turned into a request whose
+every fault is named by field."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
+from tocsin.errors import InvalidInputError, PayloadTooLargeError
+
+T = TypeVar("T")
+
+_JSON: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*', re.IGNORECASE)
+_FAULT: Final = re.compile(r"(?P<words>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_EXPECTED: Final = re.compile(r"Expected `(.*)`, got `(.*)`", re.DOTALL)
+_TOO_LONG: Final = re.compile(r"Expected `array` of length <= (\d+)")
+
+
+# ---- Reading -------------------------------------------------------------------------------------
+
+
+async def read_json(request: Request, limit: int) -> bytes:
+    """The body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes."""
+    _check_type(request)
+    _check_length(request.headers.get("content-length", ""), limit)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise _too_large(limit)
+    return bytes(body)
+
+
+def _check_type(request: Request) -> None:
+    kinds = request.headers.getlist("content-type")
+    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].strip()):
+        shown = repr(kinds[0][:80]) if kinds else "missing"
+        raise UnsupportedMediaTypeError(f"content-type must be application/json (in UTF-8), and is {shown}")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaTypeError("content-encoding is not supported: send the body as it is")
+
+
+def _check_length(declared: str, limit: int) -> None:
+    """Refuse early what says that it is too large; what lies is caught while it streams."""
+    if declared.isascii() and declared.isdecimal() and (len(declared) > 15 or int(declared) > limit):
+        raise _too_large(limit)
+
+
+def _too_large(limit: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(f"the body is over the limit of {limit} bytes for this route", limit=limit)
+
+
+# ---- Parsing -------------------------------------------------------------------------------------
+
+
+def parse_text(body: bytes, kind: type[T]) -> T:
+    """A whole body. Checked to be UTF-8 first: parts that are kept as they came are not looked into later."""
+    if not body.strip():
+        raise InvalidJsonError("the body is empty; it must be a JSON object")
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidJsonError(f"the body is not UTF-8 (byte {error.start})") from None
+    return parse(body, kind)
+
+
+def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T:
+    """JSON into a request; InvalidJsonError if it is none, InvalidInputError naming the field that is wrong."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(_explain(str(error), whole)) from None
+    except msgspec.DecodeError as error:
+        raise InvalidJsonError(f"{whole} is not JSON: {error}") from None
+    except UnicodeDecodeError:
+        raise InvalidJsonError(f"{whole} is not UTF-8") from None
+    except RecursionError:
+        raise InvalidInputError(f"{whole} is nested too deeply: args may have 64 levels") from None
+
+
+def _explain(fault: str, whole: str) -> str:
+    """What msgspec says, in the words of the contract."""
+    match = _FAULT.fullmatch(fault)
+    words, path = (match["words"], match["path"] or "$") if match else (fault, "$")
+    place = path.removeprefix("$").removeprefix(".")
+    if unknown := _UNKNOWN.fullmatch(words):
+        return f"unknown field {_shown(_join(place, unknown[1]))}"
+    if missing := _MISSING.fullmatch(words):
+        return f"{_join(place, missing[1])} is missing"
+    if long := _TOO_LONG.fullmatch(words):
+        return f"{place} holds more than {long[1]} entries"
+    subject = place or whole
+    if expected := _EXPECTED.fullmatch(words):
+        wanted, got = expected[1], expected[2]
+        if got in ("array", "object") and "|" in wanted:
+            return f"{subject} must not be an {got}"
+        return f"{subject} must be {_a(wanted.split(' | ')[0])}, not {_a(got)}"
+    return f"{subject}: {words[:1].lower()}{words[1:]}"
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+def _a(kind: str) -> str:
+    return kind if kind == "null" else f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
+
+
+def _shown(name: str) -> str:
+    text = repr(name)
+    return text if len(text) <= 80 else text[:77] + "..."

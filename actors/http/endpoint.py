@@ -1,0 +1,75 @@
+"""One route as an ASGI app: method, origin, token, instance, then the operation, and every failure in an envelope."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tocsin.actors.http.access import Gate
+from tocsin.actors.http.answers import allowing, answer
+from tocsin.actors.http.call import Call
+from tocsin.actors.http.faults import MethodNotAllowedError, refusal
+from tocsin.actors.http.operations import Operation
+from tocsin.actors.scheduler.arguments import instance_name
+from tocsin.actors.scheduler.handle import Scheduler
+
+DEFAULT_INSTANCE: Final = "default"
+
+
+class Endpoint(ABC):
+    """Answers one method (HEAD like GET, without the body), and OPTIONS with the methods there are."""
+
+    def __init__(self, method: str, gate: Gate) -> None:
+        self._method = method
+        self._gate = gate
+        methods = ("GET", "HEAD", "OPTIONS") if method == "GET" else (method, "OPTIONS")
+        self._allow = ", ".join(methods)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return  # nobody is left to hear of it, and nothing was done
+        except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
+            response = refusal(error, request, {"allow": self._allow} if _wrong_method(error) else None)
+        if request.method == "HEAD":
+            response.body = b""  # its headers still tell the length that GET would have
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        self._gate.check_local(request)
+        if request.method == "OPTIONS":
+            return allowing(self._allow)
+        if ("GET" if request.method == "HEAD" else request.method) != self._method:
+            raise MethodNotAllowedError(f"{request.url.path} takes {self._allow}, not {request.method[:20]}")
+        return await self.answer(request)
+
+    @abstractmethod
+    async def answer(self, request: Request) -> Response:
+        """The answer to a request of the right method."""
+
+
+class OperationEndpoint(Endpoint):
+    """An operation of the instance in the path, behind the gate."""
+
+    def __init__(self, operation: Operation, gate: Gate, scheduler: Callable[[str], Scheduler]) -> None:
+        super().__init__(operation.method, gate)
+        self._operation = operation
+        self._scheduler = scheduler
+
+    async def answer(self, request: Request) -> Response:
+        caller, token = self._gate.identify(request)
+        instance = instance_name(request.path_params.get("instance", DEFAULT_INSTANCE))
+        self._gate.check_token(token, self._operation.scopes, self._operation.action, instance)
+        call = Call(request, self._scheduler(instance), self._gate, caller, self._operation.action)
+        return answer(await self._operation.run(call))
+
+
+def _wrong_method(error: Exception) -> bool:
+    return isinstance(error, MethodNotAllowedError)

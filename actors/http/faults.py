@@ -1,0 +1,64 @@
+"""Errors that only HTTP has, and how every error becomes an answer: always the one JSON envelope,
+never more than the message its author wrote for the caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tocsin.actors.http.answers import answer
+from tocsin.errors import NotFoundError, RequestError, TocsinError
+
+log = logging.getLogger("tocsin.http")
+
+RETRY_AFTER_S = 1
+
+
+class InvalidJsonError(RequestError):
+    """The body is not JSON."""
+
+    code = "INVALID_JSON"
+
+
+class MethodNotAllowedError(RequestError):
+    """The route is known, but not with this method."""
+
+    code = "METHOD_NOT_ALLOWED"
+    status = 405
+
+
+class UnsupportedMediaTypeError(RequestError):
+    """The body is not said to be plain JSON."""
+
+    code = "UNSUPPORTED_MEDIA_TYPE"
+    status = 415
+
+
+def envelope(error: TocsinError) -> dict[str, Any]:
+    """`{"error": {"code", "message", ...details}}`."""
+    return {"error": {**error.details, "code": error.code, "message": error.message}}
+
+
+def refusal(error: Exception, request: Request, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a failed request; what nobody foresaw is logged and told to nobody."""
+    if not isinstance(error, TocsinError) or error.code == TocsinError.code:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        error = TocsinError("the server failed; its log says why")
+    more = dict(headers or {})
+    if error.status == 401:
+        more["www-authenticate"] = 'Bearer realm="tocsin"'
+    elif error.status == 503:
+        more["retry-after"] = str(RETRY_AFTER_S)
+    return answer(envelope(error), error.status, more)
+
+
+async def refuse_unrouted(request: Request, error: Exception) -> Response:
+    """For what no route took, and for whatever escaped one."""
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        error = NotFoundError(f"there is no route {request.method} {request.url.path[:200]}")
+    return refusal(error, request)

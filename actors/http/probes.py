@@ -1,0 +1,51 @@
+"""Probes for whoever runs the process: `/healthz` (it answers) and `/readyz` (it can serve). They need no token
+and tell nothing but that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tocsin.actors.http.access import Gate
+from tocsin.actors.http.answers import answer
+from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
+from tocsin.errors import HostClosedError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from tocsin.actors.actor_host import ActorHost
+
+PATIENCE_S: Final = 5.0
+PROBED_ID: Final = "readyz"
+"""Looked up to see whether the store answers; it need not exist."""
+
+
+class Health(Endpoint):
+    """200 as long as the process answers at all."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__("GET", gate)
+
+    async def answer(self, request: Request) -> Response:
+        return answer({"ok": True})
+
+
+class Readiness(Endpoint):
+    """200 while the host is open and its store answers; else 503 with the reason."""
+
+    def __init__(self, gate: Gate, host: ActorHost) -> None:
+        super().__init__("GET", gate)
+        self._host = host
+
+    async def answer(self, request: Request) -> Response:
+        runtime = self._host.runtime
+        if not runtime._open or runtime._closing:  # the runtime has no public word for this yet
+            raise HostClosedError("the host is not open, or is stopping")
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._host.scheduler(DEFAULT_INSTANCE).get(PROBED_ID)
+        except TimeoutError:
+            raise StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s") from None
+        return answer({"ready": True})

@@ -1,0 +1,56 @@
+"""Query parameters: each known, each given once, each checked where it is read."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from tocsin.errors import InvalidInputError
+
+MOST_FIELDS: Final = 32
+
+
+class Query:
+    """The parameters of one request; InvalidInputError for one that is unknown or given twice."""
+
+    def __init__(self, request: Request, known: tuple[str, ...]) -> None:
+        self._values: dict[str, str] = {}
+        for name, value in _pairs(request):
+            if name not in known:
+                choice = f"this route takes {', '.join(known)}" if known else "this route takes none"
+                raise InvalidInputError(f"unknown query parameter {name[:80]!r}: {choice}")
+            if name in self._values:
+                raise InvalidInputError(f"query parameter {name} is given more than once")
+            self._values[name] = value
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name)
+
+    def required(self, name: str) -> str:
+        value = self._values.get(name)
+        if not value:
+            raise InvalidInputError(f"query parameter {name} is missing")
+        return value
+
+    def whole(self, name: str) -> int | None:
+        """A number written in plain digits."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdecimal() and len(value) <= 18):
+            raise InvalidInputError(f"query parameter {name} must be a whole number, not {value[:80]!r}")
+        return int(value)
+
+
+def _pairs(request: Request) -> list[tuple[str, str]]:
+    raw: bytes = request.scope.get("query_string", b"")
+    try:
+        return parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS, separator="&"
+        )
+    except UnicodeDecodeError:
+        raise InvalidInputError("the query must be percent-encoded UTF-8") from None
+    except ValueError:
+        raise InvalidInputError(f"the query has more than {MOST_FIELDS} parameters") from None

@@ -1,0 +1,68 @@
+"""Storage for tests: a provider on a `MemoryDisk` that is slow, refuses, answers late, and dies with its process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from tocsin.errors import StoreUnavailable
+from tocsin.storage.combiner import ActorWrites
+from tocsin.storage.memory import MemoryDisk, MemoryProvider
+
+LATENCIES_S = (0.0, 0.0005, 0.003, 0.05)
+LATE_S = (0.2, 1.0, 3.0)
+
+
+class FaultyProvider(MemoryProvider):
+    """Keeps the contract of the seam while its process lives: what it refuses is never in the store.
+
+    `fault()` is the share of calls that go wrong just now. Once `alive()` is false nobody hears back from it,
+    and a transaction it had begun is applied or not by chance, but never once another provider has started.
+    """
+
+    def __init__(
+        self,
+        disk: MemoryDisk,
+        random: Random,
+        *,
+        alive: Callable[[], bool] = lambda: True,
+        fault: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        super().__init__(disk)
+        self._random, self._alive, self._fault = random, alive, fault
+        self._my_start = 0
+
+    async def start(self) -> None:
+        await super().start()
+        self._my_start = self.disk.starts
+
+    async def hop(self) -> None:
+        await self._pause()
+        await super().hop()
+        if self._random.random() < self._fault() / 4:
+            raise StoreUnavailable("a read failed, as the simulation wanted")
+
+    async def write(self, writes: Sequence[ActorWrites]) -> None:
+        await asyncio.sleep(self._random.choice(LATENCIES_S))
+        if not self._alive():
+            if self._random.random() < 0.5 and self.disk.starts == self._my_start:
+                self.disk.apply(writes)
+            await _never()
+        dice, fault = self._random.random(), self._fault()
+        if dice < fault / 2:
+            raise StoreUnavailable("a commit was refused, as the simulation wanted")
+        self.disk.apply(writes)
+        if dice < fault:
+            await asyncio.sleep(self._random.choice(LATE_S))
+        await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._random.choice(LATENCIES_S))
+        if not self._alive():
+            await _never()
+
+
+async def _never() -> None:
+    """The dead do not hear back."""
+    await asyncio.get_running_loop().create_future()

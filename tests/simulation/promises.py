@@ -1,0 +1,153 @@
+"""The promises of the contract, watched from outside: at the network, at the disk, and at the callers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tocsin.actors.scheduler.invariants import check
+from tocsin.actors.scheduler.rows import LeaseRow, PoolRow, decode, job_key, lease_key, pool_key
+from tocsin.actors.testing import VirtualClock
+from tocsin.storage.api import after
+from tocsin.storage.memory import MemoryDisk, MemoryProvider
+
+NAME = "scheduler/sim"
+LEASE_MARGIN_MS = 15_000
+
+
+@dataclass(slots=True)
+class Wish:
+    """What a caller asked for, and what it was told."""
+
+    n: int
+    id: str
+    due: int
+    pool: str | None
+    expires: int | None
+    mortal: bool
+    """May end dead: its budget is small, or the receiver may refuse it for good."""
+    accepted: bool = False
+    cancelled: bool = False
+    unsure: bool = False
+    """Its caller heard an error: it may be there or not."""
+
+
+@dataclass(slots=True)
+class Run:
+    """An attempt as the receiver sees it."""
+
+    lease: str
+    ends: int
+    running: int = 1
+
+
+@dataclass(slots=True)
+class Promises:
+    """Notes every broken one; the run fails at its end at the latest."""
+
+    disk: MemoryDisk
+    clock: VirtualClock
+    wishes: dict[int, Wish] = field(default_factory=dict)
+    delivered: Counter[int] = field(default_factory=Counter)
+    leases: dict[str, set[str]] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    runs: dict[str, list[Run]] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    steps: bool = False
+    """The wall clock steps in this run: instants are no measure."""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Inside the host an assertion would be taken for a fault of the network: keep it for the end."""
+        try:
+            yield
+        except AssertionError as error:
+            self.broken.append(str(error))
+            raise
+
+    # ---- At the sender ---------------------------------------------------------------------------
+
+    def sent(self, headers: Mapping[str, str], body: bytes) -> None:
+        """A callback is about to leave the host."""
+        content = msgspec.json.decode(body)
+        wish, lease = self.wishes[content["args"]["n"]], content["lease"]
+        rows = self.disk.maps[NAME]
+        row = rows.get(lease_key(wish.id, lease))
+        assert row is not None, f"job {wish.n} was sent before its lease was on disk"
+        assert not wish.cancelled, f"job {wish.n} was sent after its cancel was answered"
+        if not self.steps:
+            assert self.clock.now_ms() >= content["scheduledFor"], f"job {wish.n} was sent early"
+        self._count_slots(wish)
+        webhook_id = headers["webhook-id"]
+        assert content["attempt"] > self.attempts.get(webhook_id, 0), f"attempt of {wish.n} repeats"
+        self.attempts[webhook_id] = content["attempt"]
+        self.leases.setdefault(webhook_id, set()).add(lease)
+
+    def _count_slots(self, wish: Wish) -> None:
+        if wish.pool is None:
+            return
+        rows = self.disk.maps[NAME]
+        row = rows.get(pool_key(wish.pool))
+        cap = decode(PoolRow, b"", row).cap if row else 1
+        leases = rows.range(b"lease/", after(b"lease/"), 10_000, False)
+        held = sum(decode(LeaseRow, key, value).pool == wish.pool for key, value in leases)
+        assert held <= cap, f"{held} slots of {wish.pool} are held, its cap is {cap}"
+
+    # ---- At the receiver -------------------------------------------------------------------------
+
+    def arrived(self, headers: Mapping[str, str], body: bytes) -> Run:
+        """Two attempts of one job may not be alive inside one lease."""
+        content = msgspec.json.decode(body)
+        webhook_id, lease = headers["webhook-id"], content["lease"]
+        runs = self.runs.setdefault(webhook_id, [])
+        for other in runs:
+            if other.lease != lease and other.running and not self.steps:
+                late = self.clock.now_ms() >= other.ends
+                assert late, f"{webhook_id}: a second attempt inside the lease of the first"
+        for same in runs:
+            if same.lease == lease:
+                same.running += 1
+                return same
+        run = Run(lease, int(headers["tocsin-deadline"]) + LEASE_MARGIN_MS)
+        runs.append(run)
+        return run
+
+    # ---- At the callers --------------------------------------------------------------------------
+
+    def accepted(self, wish: Wish) -> None:
+        wish.accepted = True
+        on_disk = self.disk.maps[NAME].get(job_key(wish.id)) is not None
+        assert on_disk or self.delivered[wish.n] or self._gone(wish), f"job {wish.n} was accepted and is not on disk"
+
+    def _gone(self, wish: Wish) -> bool:
+        return wish.cancelled or wish.mortal or (wish.expires is not None and wish.expires <= self.clock.now_ms())
+
+    # ---- At the end ------------------------------------------------------------------------------
+
+    async def hold(self, *, calm: bool) -> None:
+        """After the storm: everything accepted ended well, nothing is left over, the rows are sound."""
+        assert self.broken == []
+        provider = MemoryProvider(self.disk)
+        await provider.start()
+        view = provider.view(NAME)
+        faults = await check(view, self.disk.wakes.get(NAME))
+        assert faults == [], faults
+        for wish in self.wishes.values():
+            if wish.accepted and not self.delivered[wish.n]:
+                assert self._gone(wish) or await self._dead(provider, wish), f"job {wish.n} was lost"
+            if calm and wish.accepted and not wish.mortal:
+                assert self.delivered[wish.n] <= 1, f"job {wish.n} came {self.delivered[wish.n]} times in good weather"
+        for family in (b"line/", b"lines/", b"lease/", b"at/", b"timer/", b"bad/"):
+            left = await view.scan(family, after(family), limit=5)
+            assert left == [], f"left over: {left}"
+        jobs = await view.scan(b"job/", after(b"job/"), limit=10_000)
+        dead = await view.scan(b"dead/", after(b"dead/"), limit=10_000)
+        assert len(jobs) == len(dead), "a job is neither dead nor gone"
+        await provider.stop()
+
+    async def _dead(self, provider: MemoryProvider, wish: Wish) -> bool:
+        return bool(await provider.view(NAME).get([b"dead/" + wish.id.encode()]))

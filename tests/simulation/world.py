@@ -1,0 +1,271 @@
+"""A whole host in virtual time: users, a network, a store, crashes; the promises are checked on the way.
+
+A run is a function of its seed. `storm` runs have faults, crashes and clock steps; `calm` ones have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from tests.simulation.promises import NAME, Promises, Wish
+from tocsin.actors.actor import Actor
+from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.ids import ActorId
+from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.testing import Process, VirtualClock, Weather
+from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.signing import Signer
+from tocsin.dispatch.testing import SimNetwork
+from tocsin.dispatch.transport import Answer
+from tocsin.errors import ActorError, DuplicateScheduleIdError, StoreError
+from tocsin.storage.memory import MemoryDisk
+from tocsin.storage.testing import FaultyProvider
+
+SECRET = "whsec_" + "c2ltdWxhdGVkIHNlY3JldCBvZiAzMiBieXRlcw=="
+TIMEOUT_MS = 8_000
+UNHEARD = (ActorError, StoreError)
+COUNTER = ActorId("Tally", "t")
+
+
+class Tally(Actor):
+    """Reads, waits for storage, writes: it loses updates if turns overlap."""
+
+    def __init__(self, ctx: Any) -> None:
+        super().__init__(ctx)
+        self.cached = 0
+
+    async def add(self) -> int:
+        value = int(await self.ctx.storage.get(b"n") or b"0") + 1
+        self.ctx.storage.put(b"n", b"%d" % value)
+        self.cached = value
+        return value
+
+    async def add_and_fail(self) -> None:
+        await self.add()
+        raise ZeroDivisionError
+
+    async def peek(self) -> tuple[int, int]:
+        return self.cached, int(await self.ctx.storage.get(b"n") or b"0")
+
+
+@dataclass
+class World:
+    """One run."""
+
+    random: Random
+    storm: bool
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    counted: list[int] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    numbers: int = 0
+
+    def __post_init__(self) -> None:
+        self.promises = Promises(self.disk, self.clock)
+        self.promises.steps = self.storm and self.random.random() < 0.25
+        self.weather = Weather(0.1 if self.storm else 0.0)
+        self.signer = Signer([SECRET])
+
+    def note(self, what: str) -> None:
+        self.trace.append(f"{self.clock.now_ms()} {what}")
+
+    # ---- The receiver ----------------------------------------------------------------------------
+
+    async def receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        # Signed with the host's clock; after a step of it the receiver would rightly refuse, so it follows.
+        self.signer.verify(headers, body, now_s=int(headers["webhook-timestamp"]))
+        with self.promises.watching():
+            run = self.promises.arrived(headers, body)
+        try:
+            return await self._work(headers, body)
+        finally:
+            run.running -= 1
+
+    async def _work(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        n = int(body.partition(b'"n":')[2].partition(b"}")[0])
+        wish = self.promises.wishes[n]
+        dice = self.random.random() if self.weather.fault else 1.0
+        if dice < 0.06:
+            await asyncio.sleep(self.random.choice((2, 8, 40)))  # beyond the deadline, even beyond the lease
+        if dice < 0.12:
+            return Answer(500, {}, b"broken")
+        if dice < 0.16:
+            return Answer(409, {"tocsin-declined": "1"}, b"")
+        if dice < 0.20:
+            return Answer(429, {"retry-after": "7"}, b"")
+        if dice < 0.24 and wish.mortal:
+            return Answer(410, {}, b"gone")
+        await asyncio.sleep(self.random.choice((0, 0.05, 1)))
+        self.promises.delivered[n] += 1
+        self.note(f"delivered {n} attempt {headers['tocsin-attempt']}")
+        return Answer(200, {}, b"ok")
+
+    # ---- A life of the host ----------------------------------------------------------------------
+
+    def host(self, process: Process) -> ActorHost:
+        provider = FaultyProvider(self.disk, self.random, alive=process.is_alive, fault=self.weather.now)
+        network = _WatchedNetwork(self, process)
+        return ActorHost.open(
+            provider,
+            origin="https://receiver.example",
+            secrets=[SECRET],
+            transport=network,
+            clock=self.clock,
+            random=self.random,
+            actors=[Tally],
+            lanes=self.random.choice((1, 2, 8)),
+            max_in_flight=self.random.choice((1, 4, 16)),
+            idle_after_s=self.random.choice((0.1, 5.0, 60.0)),
+        )
+
+    async def live(self, lives: int) -> None:
+        for life in range(lives):
+            last = life == lives - 1
+            process = Process()
+            host = self.host(process)
+            await host.__aenter__()
+            self.note(f"life {life}")
+            quiet = last and self.random.random() < 0.5  # nobody comes: alarms alone must finish the work
+            users = [asyncio.ensure_future(self.user(host.scheduler("sim"), host)) for _ in range(0 if quiet else 4)]
+            if last:
+                await self.end_well(host, users)
+            else:
+                await asyncio.sleep(self.random.choice((0.05, 0.5, 2, 6, 30)))
+                await self.crash(host, process)
+
+    async def crash(self, host: ActorHost, process: Process) -> None:
+        process.alive = False
+        self.note("crash")
+        await asyncio.sleep(0.2)  # what it had in flight is applied, or not
+        host.runtime.alarms.stop()
+        await end_tasks()
+        for runs in self.promises.runs.values():
+            for run in runs:
+                run.running = 0  # the receiver's side of this world went with its tasks
+
+    async def end_well(self, host: ActorHost, users: list[asyncio.Future[None]]) -> None:
+        await asyncio.gather(*users)
+        await asyncio.sleep(20)
+        self.weather.fault = 0.0
+        last = max((wish.due for wish in self.promises.wishes.values()), default=0)
+        await asyncio.sleep(max(last - self.clock.now_ms(), 0) / 1000 + 2_000)
+        await host.stop()
+
+    # ---- Users -----------------------------------------------------------------------------------
+
+    async def user(self, jobs: Scheduler, host: ActorHost) -> None:
+        for _ in range(self.random.randint(3, 8)):
+            await asyncio.sleep(self.random.choice((0, 0, 0.01, 0.5, 2)))
+            wish = await self.schedule(jobs)
+            if wish.accepted and self.random.random() < 0.2:
+                await asyncio.sleep(self.random.choice((0, 0.02, 0.5, 4)))
+                await self.cancel(jobs, wish)
+                if self.random.random() < 0.5:
+                    await self.schedule(jobs, wish.id)  # the id is free at once
+            if self.promises.steps and self.random.random() < 0.1:
+                self.clock.step(self.random.choice((-3_600_000, 3_600_000)))
+            await self.tally(host)
+
+    async def schedule(self, jobs: Scheduler, id: str | None = None) -> Wish:
+        self.numbers += 1
+        now = self.clock.now_ms()
+        mortal = self.random.random() < 0.2
+        wish = Wish(
+            n=self.numbers,
+            id=id or f"job{self.numbers}",
+            due=now + self.random.choice((-5, 0, 10, 900, 4000)),
+            pool=self.random.choice((None, None, "a", "b")),
+            expires=self.random.choice((None, None, None, now + 6_000)),
+            mortal=mortal,
+        )
+        self.promises.wishes[wish.n] = wish
+        try:
+            await jobs.run_at(
+                wish.due,
+                "sim:run",
+                {"n": wish.n},
+                id=wish.id,
+                pool=wish.pool,
+                max_concurrency=2 if wish.pool == "b" else None,
+                priority=self.random.choice((None, None, 9, -9)),
+                expires_at=wish.expires,
+                timeout_ms=TIMEOUT_MS,
+                retry=Retry(max_retries=1 if mortal else 60, base_ms=500, max_ms=20_000, jitter=0.2),
+            )
+        except DuplicateScheduleIdError:
+            wish.unsure = True
+        except UNHEARD:
+            assert self.storm, "nothing failed, yet a caller heard an error"
+            wish.unsure = True
+        else:
+            self.note(f"accepted {wish.n}")
+            self.promises.accepted(wish)
+        return wish
+
+    async def cancel(self, jobs: Scheduler, wish: Wish) -> None:
+        wish.mortal = True  # from here on it may be cancelled, though nobody hears of it
+        try:
+            answer = await jobs.cancel(wish.id)
+        except UNHEARD:
+            assert self.storm, "nothing failed, yet a caller heard an error"
+        else:
+            # An attempt that runs already may still arrive; one that does not, never.
+            wish.cancelled = answer.cancelled and not answer.was_running
+            self.note(f"cancelled {wish.n} {answer.cancelled}")
+
+    async def tally(self, host: ActorHost) -> None:
+        tally = host.actor(Tally, "t")
+        try:
+            self.counted.append(await tally.add())
+            if self.random.random() < 0.3:
+                try:
+                    await tally.add_and_fail()
+                except ZeroDivisionError:
+                    self.note("failed on purpose")
+            cached, stored = await tally.peek()
+            assert cached <= stored, "memory is ahead of the store"
+        except UNHEARD:
+            assert self.storm, "nothing failed, yet a caller heard an error"
+
+    async def check(self) -> None:
+        await self.promises.hold(calm=not self.storm)
+        assert len(self.counted) == len(set(self.counted)), "an update was lost"
+        stored = self.disk.maps.get(str(COUNTER))
+        if not self.storm and stored is not None:
+            assert int(stored.get(b"n") or b"0") == len(self.counted), "a failed turn left a trace"
+
+
+async def end_tasks() -> None:
+    """Cancel everything but the caller, and what that brings about, until nothing is left."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others)
+
+
+class _WatchedNetwork(SimNetwork):
+    """Shows every callback to the promises before it leaves."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        super().__init__(world.receive, world.random, alive=process.is_alive, fault=world.weather.now)
+        self._world, self._process = world, process
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, **bounds: Any) -> Answer:
+        if self._process.alive:
+            with self._world.promises.watching():
+                self._world.promises.sent(headers, body)
+        return await super().post(url, headers, body, **bounds)
+
+
+async def run(random: Random, *, storm: bool) -> list[str]:
+    """One whole run; its trace."""
+    world = World(random, storm)
+    await world.live(random.randint(2, 4) if storm else 1)
+    await end_tasks()
+    await world.check()
+    world.note(f"{sum(world.promises.delivered.values())} delivered of {len(world.promises.wishes)} at {NAME}")
+    return world.trace
