@@ -18,8 +18,8 @@ from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.gates import Event, InputGate, OutputGate, Place
 from tocsin.actors.ids import ActorId
 from tocsin.actors.overlay import ActorStorage
-from tocsin.errors import ActorBrokenError, HostClosedError, StoreError, TocsinError, TurnError
-from tocsin.storage.api import UNSET, Batch, OrderedStore, Unset
+from tocsin.errors import ActorBrokenError, HostClosedError, StoreError, StoreTooLarge, TocsinError, TurnError
+from tocsin.storage.api import UNSET, Batch, OrderedStore, Unset, check_batch
 
 if TYPE_CHECKING:
     from tocsin.actors.host import Host
@@ -147,24 +147,31 @@ class Activation:
         """What the turn wrote is now one batch on its way; what it wants to say waits for that batch."""
         if self.broken is not None:
             raise self.broken
-        self.storage.in_turn = False
         wake = self._wake_change
         if wake == self._wake:
             wake = UNSET
         if self.storage.dirty or wake is not UNSET:
-            number = self._output.seal()
-            puts, deletes = self.storage.seal(number)
-            if wake is not UNSET:
-                self._wake = wake
-            assert self._store is not None
-            flying = self._store.commit(Batch(puts, deletes, wake))
-            flying.add_done_callback(lambda done: self._committed(number, done))
+            self._commit(wake)
         number = self._output.sealed
         if self._ring_at is not UNSET:
             self.host.alarms.set(self.id, self._ring_at)
+        self.storage.in_turn = False
         self._wake_change = self._ring_at = UNSET
         self._release_deferred(number)
         return number
+
+    def _commit(self, wake: int | Unset | None) -> None:
+        puts, deletes = self.storage.changes()
+        batch = Batch(puts, deletes, wake)
+        # Here it fails this turn alone; refused by the store it would take along who comes behind it.
+        if (reason := check_batch(batch, self.host.provider.capabilities)) is not None:
+            raise StoreTooLarge(f"{self.id}: this turn wrote too much: {reason}")
+        number = self._output.seal()
+        self.storage.seal(number)
+        if wake is not UNSET:
+            self._wake = wake
+        assert self._store is not None
+        self._store.commit(batch).add_done_callback(partial(self._committed, number))
 
     def _release_deferred(self, number: int) -> None:
         if not self.deferred and not self.regrets:

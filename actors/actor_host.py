@@ -132,9 +132,11 @@ class ActorHost:
         """Graceful: no new claims, attempts end (or are ended, uncharged), everything is settled and closed."""
         try:
             await self._service.drain(self._drain_s)
-            await self.runtime.stop(self._drain_s)
         finally:
-            await self._service.aclose()
+            try:
+                await self.runtime.stop(self._drain_s)
+            finally:
+                await self._service.aclose()
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncIterator[dict[str, Any]]:

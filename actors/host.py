@@ -126,6 +126,11 @@ class Host:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a background task of the host failed", exc_info=error)
 
+    @property
+    def ready(self) -> bool:
+        """Open, and not stopping."""
+        return self._open and not self._closing
+
     # ---- Events ----------------------------------------------------------------------------------
 
     async def call(self, actor: ActorId, method: str, *args: Any, create: bool = True) -> Any:
@@ -155,7 +160,7 @@ class Host:
         self._activation(actor).post(event, bounded=bounded)
 
     def _check_open(self) -> None:
-        if not self._open or self._closing:
+        if not self.ready:
             raise HostClosedError("the host is not open, or is stopping")
 
     def _activation(self, actor: ActorId) -> Activation:

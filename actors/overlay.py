@@ -63,19 +63,17 @@ class ActorStorage:
         """Forget what this turn wrote."""
         self._dirty = {}
 
-    def seal(self, number: int) -> tuple[dict[bytes, bytes], set[bytes]]:
-        """End of turn: its puts and deletes, remembered under the batch's number until `confirm`."""
-        puts: dict[bytes, bytes] = {}
-        deletes: set[bytes] = set()
+    def changes(self) -> tuple[dict[bytes, bytes], set[bytes]]:
+        """What this turn wrote: puts and deletes."""
+        puts = {key: value for key, value in self._dirty.items() if value is not None}
+        return puts, {key for key, value in self._dirty.items() if value is None}
+
+    def seal(self, number: int) -> None:
+        """End of turn: its writes are remembered under the batch's number until `confirm`."""
         for key, value in self._dirty.items():
-            if value is None:
-                deletes.add(key)
-            else:
-                puts[key] = value
             self._sealed[key] = (number, value)
         self._batches[number] = list(self._dirty)
         self._dirty = {}
-        return puts, deletes
 
     def confirm(self, number: int) -> None:
         """That batch is durable: its rows are read from the store from now on."""

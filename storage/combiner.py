@@ -21,6 +21,9 @@ class Handle:
     def __init__(self, name: str) -> None:
         self.name = name
         self.failed: StoreError | None = None
+        """Why a batch of this handle was lost; whatever is still waiting is lost with it."""
+        self.refusing: StoreError | None = None
+        """Why later batches are refused at the call; earlier ones, still on their way, are not touched."""
         self.closed = False
         self.last: asyncio.Future[None] | None = None
 
@@ -67,7 +70,7 @@ class Combiner:
     def submit(self, handle: Handle, batch: Batch) -> asyncio.Future[None]:
         """Enqueue; the answer is done when the batch is durable. Call order is commit order."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        refused = handle.failed
+        refused = handle.failed or handle.refusing
         if refused is None and handle.closed:
             refused = StoreClosed(f"{handle.name} was closed, or opened anew elsewhere")
         if refused is None and (reason := check_batch(batch, self._capabilities)) is not None:
@@ -75,6 +78,7 @@ class Combiner:
         entry = _Entry(handle, batch, done)
         last, handle.last = handle.last, done
         if refused is not None:
+            handle.refusing = refused
             if last is None or last.done():
                 self._fail(entry, refused)
             else:  # in order: earlier batches, still on their way, are answered first

@@ -73,13 +73,13 @@ def parse_text(body: bytes, kind: type[T]) -> T:
 def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T:
     """JSON into a request; InvalidJsonError if it is none, InvalidInputError naming the field that is wrong."""
     try:
-        return msgspec.json.decode(raw, type=kind)
-    except msgspec.ValidationError as error:
-        raise InvalidInputError(_explain(str(error), whole)) from None
+        try:
+            return msgspec.json.decode(raw, type=kind)
+        except msgspec.ValidationError as error:
+            msgspec.json.decode(raw, type=msgspec.Raw)  # a wrong field counts only if all of it is JSON
+            raise InvalidInputError(_explain(str(error), whole)) from None
     except msgspec.DecodeError as error:
         raise InvalidJsonError(f"{whole} is not JSON: {error}") from None
-    except UnicodeDecodeError:
-        raise InvalidJsonError(f"{whole} is not UTF-8") from None
     except RecursionError:
         raise InvalidInputError(f"{whole} is nested too deeply: args may have 64 levels") from None
 

@@ -10,6 +10,7 @@ from tocsin.actors.http import body, wire
 from tocsin.actors.http.access import Caller, Gate
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.errors import InvalidInputError
 
 B = TypeVar("B", bound=wire.Request)
 
@@ -24,6 +25,14 @@ class Call:
     async def admit(self, resource: str | None) -> None:
         """ForbiddenError if the embedding app's rule says no."""
         await self._gate.ask(self._caller, self._action, self.scheduler.name, resource)
+
+    def check_replay(self) -> None:
+        """A replay that is asked for and not given would be a second job: refused until there are replays."""
+        if "idempotency-key" in self._request.headers:
+            raise InvalidInputError(
+                "Idempotency-Key is not in this version of tocsin yet: leave it out, and give id with onConflict "
+                "keep to make a job at most once"
+            )
 
     def query(self, *known: str) -> Query:
         return Query(self._request, known)

@@ -41,7 +41,7 @@ class UnsupportedMediaTypeError(RequestError):
 
 def envelope(error: TocsinError) -> dict[str, Any]:
     """`{"error": {"code", "message", ...details}}`."""
-    return {"error": {**error.details, "code": error.code, "message": error.message}}
+    return {"error": {"code": error.code, "message": error.message} | error.details}
 
 
 def refusal(error: Exception, request: Request, headers: Mapping[str, str] | None = None) -> Response:

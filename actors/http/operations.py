@@ -14,7 +14,7 @@ from tocsin.actors.http.faults import envelope
 from tocsin.actors.http.wire import BatchRequest, IdRequest, ScheduleRequest
 from tocsin.actors.scheduler.arguments import MAX_ARGS
 from tocsin.actors.scheduler.turn import NewJob
-from tocsin.errors import ForbiddenError, TocsinError
+from tocsin.errors import ForbiddenError, InvalidInputError, TocsinError
 
 SMALL_BODY: Final = 64 * 1024
 SCHEDULE_BODY: Final = MAX_ARGS + SMALL_BODY
@@ -41,6 +41,7 @@ class Operation:
 
 
 async def schedule(call: Call) -> Any:
+    call.check_replay()
     request = await call.body(ScheduleRequest, SCHEDULE_BODY)
     await call.admit(request.target)
     return await call.scheduler.submit(_new_job(call, request))
@@ -48,6 +49,7 @@ async def schedule(call: Call) -> Any:
 
 async def schedule_batch(call: Call) -> Any:
     """One answer per job, in order; those accepted are one commit."""
+    call.check_replay()
     request = await call.body(BatchRequest, BATCH_BODY)
     check = _BatchCheck(call)
     checked = [await check.job(raw) for raw in request.jobs]
@@ -86,14 +88,19 @@ class _BatchCheck:
 
 def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
     request.check_known()
-    return call.scheduler.new_job(
-        function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
-        workflow=request.workflow,  # type: ignore[arg-type]
-        raw_args=bytes(request.args),
-        scheduled_for=request.scheduled_for,  # type: ignore[arg-type]
-        delay_ms=request.delay_ms,  # type: ignore[arg-type]
-        options=request.options(),
-    )
+    try:
+        return call.scheduler.new_job(
+            function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
+            workflow=request.workflow,  # type: ignore[arg-type]
+            raw_args=bytes(request.args),
+            scheduled_for=request.scheduled_for,  # type: ignore[arg-type]
+            delay_ms=request.delay_ms,  # type: ignore[arg-type]
+            options=request.options(),
+        )
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"args hold what no reader of JSON can be expected to take: {error}") from None
+    except RecursionError:
+        raise InvalidInputError("args are nested deeper than 64 levels") from None
 
 
 # ---- Changing ------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Readiness(Endpoint):
 
     async def answer(self, request: Request) -> Response:
         runtime = self._host.runtime
-        if not runtime._open or runtime._closing:  # the runtime has no public word for this yet
+        if not runtime.ready:
             raise HostClosedError("the host is not open, or is stopping")
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -16,6 +16,8 @@ Scalar = str | int | float | bool | None
 NO_ARGS: Final = msgspec.Raw(b"{}")
 """Args left out are an empty object, as in the older system."""
 
+ABSENT: Final = msgspec.Raw(b"null")
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """Any body. `instanceName` may repeat the instance that is addressed anyway."""
@@ -83,14 +85,13 @@ class ScheduleRequest(Request, frozen=True, kw_only=True):
     expires_at: Scalar = None
     shard_key: Scalar = None
     labels: list[Scalar] | Scalar = None
-    queue: msgspec.Raw | None = None
-    then: msgspec.Raw | None = None
+    queue: msgspec.Raw = ABSENT
+    then: msgspec.Raw = ABSENT
 
     def check_known(self) -> None:
         """Refuse what the contract has and this version has not."""
-        for name in ("queue", "then"):
-            value = getattr(self, name)
-            if value is not None and bytes(value) != b"null":
+        for name, value in (("queue", self.queue), ("then", self.then)):
+            if bytes(value) != b"null":
                 raise InvalidInputError(f"{name} is not in this version of tocsin yet: leave it out")
 
     @property

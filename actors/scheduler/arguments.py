@@ -21,6 +21,8 @@ MAX_ARGS: Final = 256 * 1024
 MAX_DEPTH: Final = 64
 MAX_LABELS: Final = 20
 MAX_BATCH: Final = 1_000
+MAX_BATCH_BYTES: Final = 7 * 1024 * 1024
+"""Of args and names in one call: with what else is written of each job it still fits one commit (8 MiB)."""
 MAX_TARGET: Final = 512
 TIMEOUT_MS: Final = (1_000, 3_600_000)
 INSTANCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
@@ -29,6 +31,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 CONFLICTS: Final = ("error", "keep", "replace")
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
+_NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # sorts as bytes, no look-alikes (Crockford)
 
@@ -159,11 +162,29 @@ def encode_args(value: object, max_bytes: int = MAX_ARGS) -> bytes:
 
 
 def raw_args(raw: bytes, max_bytes: int = MAX_ARGS) -> bytes:
-    """JSON text as it came over HTTP: kept byte for byte, checked for size and depth."""
+    """JSON text as it came over HTTP: kept byte for byte, checked for size, depth and that it can be read."""
     _sized(raw, max_bytes)
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
-        _plain(msgspec.json.decode(raw), "args", 0)
+    if (depth := _depth(raw)) > MAX_DEPTH:
+        raise InvalidInputError(f"args is nested deeper than {MAX_DEPTH} levels: {depth}")
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise InvalidInputError(f"args cannot be read as JSON: {error}") from None
     return raw
+
+
+def _depth(raw: bytes) -> int:
+    """How deep JSON text nests, without reading it: strings are passed over."""
+    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return 0
+    depth = deepest = 0
+    for token in _NESTING.finditer(raw):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[0] in (b"]", b"}"):
+            depth -= 1
+    return deepest
 
 
 def _sized(raw: bytes, max_bytes: int) -> bytes:

@@ -22,7 +22,7 @@ from tocsin.actors.scheduler.records import (
 from tocsin.actors.scheduler.scheduler import SchedulerActor
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import InvalidInputError, NotFoundError, OriginNotConfiguredError, TocsinError
+from tocsin.errors import InvalidInputError, NotFoundError, OriginNotConfiguredError, PayloadTooLargeError, TocsinError
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.service import SchedulerService
@@ -183,6 +183,12 @@ class Scheduler:
     async def submit_checked(self, jobs: Sequence[NewJob | TocsinError]) -> list[Scheduled | TocsinError]:
         """Store those that passed their checks; errors stay where they stand."""
         good = [job for job in jobs if isinstance(job, NewJob)]
+        size = sum(job.size for job in good)
+        if size > arguments.MAX_BATCH_BYTES:
+            raise PayloadTooLargeError(
+                f"these jobs are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one call: send them in parts",
+                limit=arguments.MAX_BATCH_BYTES,
+            )
         stored = iter(await self._service.host.call(self._id, "submit", good) if good else [])
         return [next(stored) if isinstance(job, NewJob) else job for job in jobs]
 

@@ -23,6 +23,10 @@ Send = Callable[[Callback], Awaitable[Outcome]]
 SETTLE_AT_ONCE = 256
 SETTLE_RETRY_S = (0.05, 5.0)
 WAKE_RETRY_S = 1.0
+LAUNCH_WITHIN_S = 10.0
+"""A claim durable only later than this is not sent: its deadline could outlast its lease. Below the margin of
+15 s that every lease has over its deadline."""
+NOT_SENT = Outcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
 
 
 class Permits:
@@ -76,12 +80,14 @@ class Lanes:
         send: Send,
         post: Callable[[str], asyncio.Future[None]],
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        monotonic: Callable[[], float],
     ) -> None:
         self.instance = instance
         self.limit = limit
         self.in_flight = 0
         self.stopping = False
         self._permits, self._send, self._post, self._start_soon = permits, send, post, start_soon
+        self._monotonic = monotonic
         self._live: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: deque[Finished] = deque()
@@ -128,10 +134,11 @@ class Lanes:
         self._live.difference_update(claim.token for claim in claims)
         self.give_back(len(claims))
 
-    def launch(self, claims: Sequence[Claim]) -> None:
-        """The claims are durable: send them."""
+    def launch(self, claims: Sequence[Claim], claimed: float) -> None:
+        """The claims, made at `claimed`, are durable: send them."""
+        late = self._monotonic() - claimed > LAUNCH_WITHIN_S
         for claim in claims:
-            task = self._start_soon(self._attempt(claim))
+            task = self._start_soon(self._attempt(claim, late))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -148,9 +155,13 @@ class Lanes:
 
     # ---- The attempt -----------------------------------------------------------------------------
 
-    async def _attempt(self, claim: Claim) -> None:
+    @property
+    def now(self) -> float:
+        return self._monotonic()
+
+    async def _attempt(self, claim: Claim, late: bool) -> None:
         try:
-            outcome = await self._send(callback_of(claim, self.instance))
+            outcome = NOT_SENT if late else await self._send(callback_of(claim, self.instance))
         except asyncio.CancelledError:
             # Only a stop cancels an attempt, and a stop still settles it: this task ends the normal way.
             outcome = Outcome(Verdict.STOPPED, "the host was stopped while the attempt ran")

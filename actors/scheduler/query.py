@@ -62,7 +62,7 @@ class Found:
             id=job.id,
             raw_args=msgspec.Raw(self.args),
             scheduled_for=job.scheduled_for,
-            next_attempt_at=at.next_at,
+            next_attempt_at=at.next_at if self.dead is None else None,
             state=self._state(running, at, now),
             attempt=at.attempt,
             attempts=at.attempts,

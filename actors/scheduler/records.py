@@ -48,45 +48,28 @@ class LeaseInfo(_Value, frozen=True, rename="camel"):
     host: str
 
 
-class Record(
-    _Value,
-    frozen=True,
-    rename={
-        "raw_args": "args",
-        **{
-            name: "".join(part.title() if n else part for n, part in enumerate(name.split("_")))
-            for name in (
-                "function_path",
-                "scheduled_for",
-                "next_attempt_at",
-                "enqueued_at",
-                "max_concurrency",
-                "timeout_ms",
-                "expires_at",
-                "shard_key",
-                "last_error",
-                "parked_at",
-                "last_status",
-                "last_response",
-            )
-        },
-    },
-    omit_defaults=True,
-):
+def _record_member(name: str) -> str:
+    if name == "raw_args":
+        return "args"
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
     """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
 
-    All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones also have
-    `reason`, `parked_at`, `last_status` and `last_response` (the first 2 KiB).
+    All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones have no next
+    attempt, but `reason`, `parked_at`, `last_status` and `last_response` (the first 2 KiB).
     """
 
     id: str
     raw_args: msgspec.Raw
     scheduled_for: int
-    next_attempt_at: int
     state: str
     attempt: int
     attempts: int
     enqueued_at: int
+    next_attempt_at: int | None = None
     function_path: str | None = None
     workflow: str | None = None
     pool: str | None = None

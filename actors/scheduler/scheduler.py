@@ -106,7 +106,7 @@ class SchedulerActor(Actor):
                     break
                 grant.use(await claim(turn, grant.unused))
             grant.return_unused()
-            self.ctx.after_commit(self._lanes.launch, grant.claims)
+            self.ctx.after_commit(self._lanes.launch, grant.claims, self._lanes.now)
         if not lines.any_ready(turn.now):
             self._lanes.no_more_work()
 

@@ -70,6 +70,7 @@ class SchedulerService:
                 self._send,
                 lambda event: self.host.post(actor, event),
                 self.host.start_soon,
+                self.clock.monotonic,
             )
         return lanes
 

@@ -102,6 +102,14 @@ class NewJob:
     """The caller chose the id, so it may be taken."""
     on_conflict: str = "error"
 
+    @property
+    def size(self) -> int:
+        """About how many bytes its rows take."""
+        job = self.job
+        names = sum(len(text) for text in (job.id, job.function_path, job.workflow, job.shard_key, job.pool) if text)
+        labels = sum(len(label) + 3 for label in job.labels)
+        return len(job.args) + sum(map(len, self.rest_of_args)) + 4 * names + labels + 400
+
 
 def indexable(ms: int) -> bool:
     return 0 <= ms <= LARGEST_MS

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.actors.counter import ONE, Counter, running, turns, until
 from tests.actors.held import HeldProvider
-from tocsin.actors.actor import Actor
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.errors import (
@@ -24,98 +22,6 @@ from tocsin.errors import (
 from tocsin.storage.memory import MemoryProvider
 
 pytestmark = pytest.mark.anyio
-ONE = ActorId("Counter", "one")
-
-
-class Counter(Actor):
-    """Adds, and does the odd things tests ask for."""
-
-    rings = 0
-
-    def __init__(self, ctx: object) -> None:
-        super().__init__(ctx)  # type: ignore[arg-type]
-        self.seen: list[int] = []
-        self.door = asyncio.Event()
-        self.inside = asyncio.Event()
-
-    async def value(self) -> int:
-        return int(await self.ctx.storage.get(b"n") or b"0")
-
-    async def add(self, n: int) -> int:
-        value = await self.value() + n
-        self.ctx.storage.put(b"n", b"%d" % value)
-        self.seen.append(value)
-        return value
-
-    async def add_and_fail(self, n: int) -> None:
-        await self.add(n)
-        raise ZeroDivisionError("on purpose")
-
-    async def refuse(self) -> None:
-        raise LookupError("nothing was written")
-
-    async def memory(self) -> list[int]:
-        return self.seen
-
-    async def add_outside(self, n: int) -> int:
-        await self.add(n)
-        async with self.ctx.outside():
-            self.inside.set()
-            await self.door.wait()
-        return await self.add(n)
-
-    async def open_door(self) -> None:
-        self.door.set()
-
-    async def hold_turn(self, door: asyncio.Event) -> None:
-        await door.wait()
-
-    async def tell_after(self, heard: list[int], n: int) -> None:
-        value = await self.add(n)
-        self.ctx.after_commit(heard.append, value)
-        self.ctx.if_lost(heard.append, -value)
-
-    async def tell_and_fail(self, heard: list[int], n: int) -> None:
-        await self.tell_after(heard, n)
-        raise ZeroDivisionError
-
-    async def touch_outside(self) -> None:
-        async with self.ctx.outside():
-            self.ctx.storage.put(b"n", b"1")
-
-    async def call_inside(self) -> None:
-        await self.ctx.call(Counter, "other", "add", 1)
-
-    async def ring_at(self, ms: int | None) -> None:
-        self.ctx.set_alarm(ms)
-
-    async def alarm_at(self) -> int | None:
-        return self.ctx.get_alarm()
-
-    async def alarm(self) -> None:
-        self.ctx.storage.put(b"rung", b"%d" % (int(await self.ctx.storage.get(b"rung") or b"0") + 1))
-        if await self.ctx.storage.get(b"fail") is not None:
-            raise ZeroDivisionError("the alarm fails")
-        self.door.set()
-
-    async def fail_alarms(self, fail: bool) -> None:
-        if fail:
-            self.ctx.storage.put(b"fail", b"")
-        else:
-            self.ctx.storage.delete(b"fail")
-
-    async def rung(self) -> int:
-        return int(await self.ctx.storage.get(b"rung") or b"0")
-
-    async def wait_rung(self) -> None:
-        async with self.ctx.outside():
-            await self.door.wait()
-
-
-@asynccontextmanager
-async def running(provider: HeldProvider | MemoryProvider | None = None, **options: int) -> AsyncIterator[Host]:
-    async with Host(provider or MemoryProvider(), {"Counter": Kind(Counter)}, **options) as host:  # type: ignore[arg-type]
-        yield host
 
 
 async def test_a_turn_sees_the_turns_before_it_though_they_are_not_durable() -> None:
@@ -141,7 +47,7 @@ async def test_an_answer_that_wrote_nothing_waits_for_the_writes_it_may_have_see
         await provider.until_held(1)
         read = asyncio.ensure_future(host.call(ONE, "value"))
         refused = asyncio.ensure_future(host.call(ONE, "refuse"))
-        await _turns(host)
+        await turns(host)
 
         assert not read.done()
         assert not refused.done()
@@ -197,10 +103,10 @@ async def test_events_in_line_when_an_activation_breaks_go_to_the_next_one() -> 
         door = asyncio.Event()
         in_turn = asyncio.ensure_future(host.call(ONE, "hold_turn", door))
         in_line = asyncio.ensure_future(host.call(ONE, "add", 7))
-        await _turns(host)
+        await turns(host)
         provider.fail(StoreUnavailable("gone"))
         provider.holding = False
-        await _turns(host)
+        await turns(host)
         door.set()
 
         for hit in (flying, in_turn):
@@ -212,7 +118,7 @@ async def test_events_in_line_when_an_activation_breaks_go_to_the_next_one() -> 
 async def test_others_run_while_a_handler_is_outside_and_it_comes_back_in_line() -> None:
     async with running() as host:
         outside = asyncio.ensure_future(host.call(ONE, "add_outside", 10))
-        await _until(lambda: host.call(ONE, "value"), 10)
+        await until(lambda: host.call(ONE, "value"), 10)
         assert await host.call(ONE, "add", 1) == 11
         await host.call(ONE, "open_door")
 
@@ -297,53 +203,11 @@ async def test_unknown_kinds_and_private_methods_are_refused() -> None:
             await host.call(ONE, "_ring")
 
 
-async def test_an_alarm_rings_once_and_is_gone() -> None:
-    async with running() as host:
-        await host.call(ONE, "ring_at", host.clock.now_ms())
-        await host.call(ONE, "wait_rung")
-
-        assert await host.call(ONE, "rung") == 1
-        assert await host.call(ONE, "alarm_at") is None
-
-
-async def test_a_removed_alarm_does_not_ring() -> None:
-    async with running() as host:
-        await host.call(ONE, "ring_at", host.clock.now_ms() + 50)
-        await host.call(ONE, "ring_at", None)
-        other = ActorId("Counter", "two")
-        await host.call(other, "ring_at", host.clock.now_ms() + 60)
-        await host.call(other, "wait_rung")
-
-        assert await host.call(ONE, "rung") == 0
-
-
-async def test_a_failing_alarm_leaves_no_trace_and_is_counted() -> None:
-    async with running() as host:
-        await host.call(ONE, "fail_alarms", True)
-        due = host.clock.now_ms()
-        await host.call(ONE, "ring_at", due)
-        await _until(lambda: _failures(host), 1)
-
-        assert await host.call(ONE, "rung") == 0
-        assert await host.call(ONE, "alarm_at") == due
-
-
-async def test_alarms_are_rung_by_the_next_host_on_the_same_store() -> None:
-    provider = MemoryProvider()
-    async with running(provider) as host:
-        await host.call(ONE, "ring_at", host.clock.now_ms() + 60)
-    again = MemoryProvider(provider.disk)
-    async with running(again) as host:
-        await host.call(ONE, "wait_rung")
-
-        assert await host.call(ONE, "rung") == 1
-
-
 async def test_idle_actors_leave_memory_and_come_back_with_a_higher_epoch() -> None:
     async with running() as host:
         await host.call(ONE, "add", 1)
         before = host.active(ONE)
-        await _turns(host)
+        await turns(host)
         assert await host.evict() == 1
         assert host.active(ONE) is None
         assert await host.call(ONE, "add", 1) == 2
@@ -360,7 +224,7 @@ async def test_a_busy_actor_is_not_evicted() -> None:
         provider.holding = True
         call = asyncio.ensure_future(host.call(ONE, "add", 1))
         await provider.until_held(1)
-        await _turns(host)
+        await turns(host)
         assert await host.evict() == 0
         provider.holding = False
         provider.release()
@@ -385,22 +249,3 @@ async def test_a_stopping_host_serves_who_waits_and_refuses_who_comes() -> None:
 
     assert await waiting == 2
     await stop
-
-
-async def _turns(host: Host) -> None:
-    """Let every task that can run do so."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
-async def _failures(host: Host) -> int:
-    return host.alarms.failures(ONE)
-
-
-async def _until(read: Callable[[], Awaitable[int]], value: int) -> None:
-    """Turn after turn, until the actor says so."""
-    async with asyncio.timeout(5):
-        while True:
-            if await read() == value:
-                return
-            await asyncio.sleep(0)

@@ -16,7 +16,6 @@ from tocsin.storage.api import after
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
 
 NAME = "scheduler/sim"
-LEASE_MARGIN_MS = 15_000
 
 
 @dataclass(slots=True)
@@ -56,6 +55,8 @@ class Promises:
     leases: dict[str, set[str]] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     runs: dict[str, list[Run]] = field(default_factory=dict)
+    untils: dict[str, int] = field(default_factory=dict)
+    """When each lease ends, as it stood when its callback left."""
     broken: list[str] = field(default_factory=list)
     steps: bool = False
     """The wall clock steps in this run: instants are no measure."""
@@ -81,6 +82,7 @@ class Promises:
         assert not wish.cancelled, f"job {wish.n} was sent after its cancel was answered"
         if not self.steps:
             assert self.clock.now_ms() >= content["scheduledFor"], f"job {wish.n} was sent early"
+        self.untils[lease] = decode(LeaseRow, b"", row).until
         self._count_slots(wish)
         webhook_id = headers["webhook-id"]
         assert content["attempt"] > self.attempts.get(webhook_id, 0), f"attempt of {wish.n} repeats"
@@ -112,7 +114,7 @@ class Promises:
             if same.lease == lease:
                 same.running += 1
                 return same
-        run = Run(lease, int(headers["tocsin-deadline"]) + LEASE_MARGIN_MS)
+        run = Run(lease, self.untils[lease])
         runs.append(run)
         return run
 
@@ -128,14 +130,21 @@ class Promises:
 
     # ---- At the end ------------------------------------------------------------------------------
 
+    async def rows_are_sound(self) -> None:
+        """At any instant, a crash included."""
+        provider = MemoryProvider(self.disk)
+        await provider.start()
+        faults = await check(provider.view(NAME), self.disk.wakes.get(NAME))
+        await provider.stop()
+        assert faults == [], faults
+
     async def hold(self, *, calm: bool) -> None:
         """After the storm: everything accepted ended well, nothing is left over, the rows are sound."""
         assert self.broken == []
+        await self.rows_are_sound()
         provider = MemoryProvider(self.disk)
         await provider.start()
         view = provider.view(NAME)
-        faults = await check(view, self.disk.wakes.get(NAME))
-        assert faults == [], faults
         for wish in self.wishes.values():
             if wish.accepted and not self.delivered[wish.n]:
                 assert self._gone(wish) or await self._dead(provider, wish), f"job {wish.n} was lost"

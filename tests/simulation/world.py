@@ -6,7 +6,7 @@ A run is a function of its seed. `storm` runs have faults, crashes and clock ste
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -63,6 +63,7 @@ class World:
     counted: list[int] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
     numbers: int = 0
+    receiving: set[asyncio.Future[Answer]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.promises = Promises(self.disk, self.clock)
@@ -76,6 +77,13 @@ class World:
     # ---- The receiver ----------------------------------------------------------------------------
 
     async def receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Another process: it goes on when the caller is gone."""
+        task = asyncio.ensure_future(self._receive(headers, body))
+        self.receiving.add(task)
+        task.add_done_callback(self.receiving.discard)
+        return await asyncio.shield(task)
+
+    async def _receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
         # Signed with the host's clock; after a step of it the receiver would rightly refuse, so it follows.
         self.signer.verify(headers, body, now_s=int(headers["webhook-timestamp"]))
         with self.promises.watching():
@@ -142,12 +150,10 @@ class World:
         self.note("crash")
         await asyncio.sleep(0.2)  # what it had in flight is applied, or not
         host.runtime.alarms.stop()
-        await end_tasks()
-        for runs in self.promises.runs.values():
-            for run in runs:
-                run.running = 0  # the receiver's side of this world went with its tasks
+        await end_tasks(self.receiving)
+        await self.promises.rows_are_sound()
 
-    async def end_well(self, host: ActorHost, users: list[asyncio.Future[None]]) -> None:
+    async def end_well(self, host: ActorHost, users: Sequence[asyncio.Future[None]]) -> None:
         await asyncio.gather(*users)
         await asyncio.sleep(20)
         self.weather.fault = 0.0
@@ -239,9 +245,9 @@ class World:
             assert int(stored.get(b"n") or b"0") == len(self.counted), "a failed turn left a trace"
 
 
-async def end_tasks() -> None:
-    """Cancel everything but the caller, and what that brings about, until nothing is left."""
-    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+async def end_tasks(spared: Collection[asyncio.Future[Answer]] = ()) -> None:
+    """Cancel everything but the caller and the spared, and what that brings about, until nothing is left."""
+    while others := asyncio.all_tasks() - {asyncio.current_task(), *spared}:
         for task in others:
             task.cancel()
         await asyncio.wait(others)

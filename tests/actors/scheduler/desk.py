@@ -66,7 +66,8 @@ class Desk:
         await self.book.close()
         self._storage.in_turn = False
         self._batches += 1
-        puts, deletes = self._storage.seal(self._batches)
+        puts, deletes = self._storage.changes()
+        self._storage.seal(self._batches)
         self.rows += len(puts) + len(deletes)
         await self.store.commit(Batch(puts, deletes))
         self._storage.confirm(self._batches)

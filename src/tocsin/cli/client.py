@@ -1,0 +1,130 @@
+"""The commands' way to a server: one request, its JSON answer, and a clear failure for everything else.
+What the server says in its error envelope is what the user reads."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
+from urllib.parse import quote, urlsplit
+
+import click
+
+from tocsin.cli.failure import Refused, Unreachable, WrongSettings
+
+if TYPE_CHECKING:
+    import httpx
+
+P = ParamSpec("P")
+DEFAULT_URL: Final = "http://127.0.0.1:8321"
+TIMEOUT_S: Final = 30.0
+HINTS: Final = {
+    "UNAUTHENTICATED": "give a token with --token or TOCSIN_TOKEN",
+    "ORIGIN_NOT_CONFIGURED": "start the server with --origin-url or TOCSIN_ORIGIN_URL",
+    "OVERLOADED": "try again in a moment",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Which server, which instance, and how answers are shown."""
+
+    url: str = DEFAULT_URL
+    token: str | None = field(default=None, repr=False)
+    instance: str = "default"
+    as_json: bool = False
+
+    def get(self, route: str, **query: Any) -> Any:
+        """The JSON answer; parameters that are None are left out."""
+        return self._ask("GET", route, params={k: v for k, v in query.items() if v is not None})
+
+    def post(self, route: str, body: Any) -> Any:
+        """The JSON answer to a JSON body (anything msgspec can encode)."""
+        import msgspec
+
+        content = msgspec.json.encode(body)
+        return self._ask("POST", route, content=content, headers={"content-type": "application/json"})
+
+    def _ask(self, method: str, route: str, **request: Any) -> Any:
+        import httpx
+
+        base = _checked(self.url)
+        prefix = "" if self.instance == "default" else f"/i/{quote(self.instance, safe=':')}"
+        headers = {"accept": "application/json", **request.pop("headers", {})}
+        if self.token:
+            headers["authorization"] = f"Bearer {_sendable(self.token)}"
+        try:
+            with httpx.Client(timeout=TIMEOUT_S, trust_env=not _local(base)) as client:
+                response = client.request(method, base + prefix + route, headers=headers, **request)
+        except httpx.TimeoutException:
+            raise Unreachable(
+                f"{base} did not answer within {TIMEOUT_S:.0f} s"
+                + ("; it may have done what was asked" if method != "GET" else "")
+            ) from None
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeEncodeError) as error:
+            raise Unreachable(_unreachable(base, error)) from None
+        return _answer(base, response)
+
+
+def _checked(url: str) -> str:
+    base = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(base)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise WrongSettings(f"--url (TOCSIN_URL) must be a URL like {DEFAULT_URL}, not {url!r}")
+    return base
+
+
+def _sendable(token: str) -> str:
+    """A token that no header can hold is refused here, where it is not shown."""
+    stripped = token.strip()
+    if not stripped.isascii() or not stripped.isprintable() or " " in stripped:
+        raise WrongSettings("--token (TOCSIN_TOKEN) must be printable ASCII without spaces")
+    return stripped
+
+
+def _local(base: str) -> bool:
+    """Loopback is never reached through a proxy of the environment."""
+    return urlsplit(base).hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def _unreachable(base: str, error: Exception) -> str:
+    reason = str(error) or type(error).__name__
+    return f"no server at {base}: {reason}. Start one with `tocsin serve`, or give --url (TOCSIN_URL)."
+
+
+def _answer(base: str, response: httpx.Response) -> Any:
+    try:
+        value = response.json()
+    except ValueError:
+        value = None
+    if response.is_success and isinstance(value, dict):
+        return value
+    error = value.get("error") if isinstance(value, dict) else None
+    if not isinstance(error, dict) or "code" not in error:
+        kind = response.headers.get("content-type", "no content type")
+        raise Unreachable(f"what answers at {base} is not a tocsin server (status {response.status_code}, {kind})")
+    code = str(error["code"])
+    words = f"{error.get('message') or 'refused'} [{code}]"
+    if hint := HINTS.get(code):
+        words += f"\n{hint}"
+    raise Refused(words)
+
+
+def client_command(function: Callable[Concatenate[Connection, P], None]) -> Callable[..., None]:
+    """Give a command the options of a connection, and the connection as first argument."""
+
+    @click.option("--url", envvar="TOCSIN_URL", default=DEFAULT_URL, show_default=True, help="The server.")
+    @click.option("--token", envvar="TOCSIN_TOKEN", help="Bearer token; better given as TOCSIN_TOKEN.")
+    @click.option("--instance", envvar="TOCSIN_INSTANCE", default="default", show_default=True, help="The scheduler.")
+    @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout, one value a line.")
+    @functools.wraps(function)
+    def run(*args: Any, url: str, token: str | None, instance: str, as_json: bool, **options: Any) -> None:
+        connection = Connection(url=url, token=token or None, instance=instance, as_json=as_json)
+        function(connection, *args, **options)
+
+    return run

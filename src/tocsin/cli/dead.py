@@ -1,0 +1,70 @@
+"""`tocsin dead`: the jobs that gave up and are kept for people. A dead job is retried or cancelled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tocsin.cli.client import Connection, client_command
+from tocsin.cli.failure import Refused
+from tocsin.cli.jobs import PAGE, pages, record_of
+from tocsin.cli.output import emit, print_dead, print_record, say
+
+
+@click.group()
+def dead() -> None:
+    """Jobs that gave up: look at them, retry or cancel them."""
+
+
+@dead.command("ls")
+@click.option("--limit", type=click.IntRange(1, PAGE), default=100, show_default=True, help="At most so many.")
+@click.option("--all", "every", envvar="TOCSIN_DEAD_LS_ALL", is_flag=True, help="All of them, page by page.")
+@click.option("--pool", help="Only this pool's.")
+@click.option("--since", type=int, metavar="MS", help="Only those parked since (epoch ms).")
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@client_command
+def dead_ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:
+    """List dead jobs, the newest last."""
+    pages(connection, "/dead", print_dead, "no dead jobs", every=every, limit=limit, query=query)
+
+
+@dead.command("show")
+@click.argument("id")
+@client_command
+def dead_show(connection: Connection, /, id: str) -> None:
+    """Show why a job is dead, and its last answer."""
+    record = record_of(connection, id)
+    if record["state"] != "dead":
+        raise Refused(f"job {id!r} is not dead but {record['state']}: see `tocsin get`")
+    if connection.as_json:
+        emit(record)
+    else:
+        print_record(record)
+
+
+@dead.command("retry")
+@click.argument("id")
+@client_command
+def dead_retry(connection: Connection, /, id: str) -> None:
+    """Make a dead job due now, with a fresh budget of tries."""
+    answer = connection.post("/dead/retry", {"id": id})
+    _settle(connection, answer, bool(answer["retried"]), id, f"{id} is due now")
+
+
+@dead.command("cancel")
+@click.argument("id")
+@client_command
+def dead_cancel(connection: Connection, /, id: str) -> None:
+    """Remove a dead job for good."""
+    answer = connection.post("/dead/cancel", {"id": id})
+    _settle(connection, answer, bool(answer["removed"]), id, f"removed {id}")
+
+
+def _settle(connection: Connection, answer: Any, done: bool, id: str, words: str) -> None:
+    if connection.as_json:
+        emit(answer)
+    if not done:
+        raise Refused(f"there is no dead job {id!r} in {connection.instance}")
+    if not connection.as_json:
+        say(words)

@@ -1,0 +1,149 @@
+"""How the demo ends: what happened, whether that is what was promised, and what to try next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tocsin.cli.demo_plan import DOOMED_PATH, POOL, POOL_CAP, Plan
+from tocsin.cli.output import console, emit, printable, show
+
+if TYPE_CHECKING:
+    from tocsin.cli.demo_receiver import Receiver
+    from tocsin.cli.demo_screen import Picture
+
+NEXT: Final = """\
+  # a server that calls your app on port 8000 back, unsigned
+  tocsin serve --insecure --origin-url http://127.0.0.1:8000
+
+  # a job, from anywhere
+  curl http://127.0.0.1:8321/schedule -H 'content-type: application/json' \\
+       -d '{"functionPath": "hello:world", "delayMs": 5000}'
+  curl http://127.0.0.1:8321/status
+  tocsin ls
+
+  # signed, as everywhere but on your own machine
+  export TOCSIN_SECRETS=$(tocsin keys new)
+  tocsin serve --origin-url https://app.example"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What happened, in numbers. `broken` lists the promises that were not kept."""
+
+    delivered: int
+    repeated: int
+    retried: int
+    callbacks: int
+    unverified: int
+    pool_peak: int
+    dead: int
+    dead_job: str | None
+    dead_reason: str | None
+    dead_attempts: int
+    dead_status: int | None
+    lateness_p50_ms: int | None
+    lateness_p99_ms: int | None
+    elapsed_ms: int
+    directory: str
+    broken: Sequence[str]
+
+    @classmethod
+    def of(
+        cls, jobs: Plan, receiver: Receiver, last: Picture, dead: Sequence[Mapping[str, Any]], directory: Path
+    ) -> Outcome:
+        letter = dead[0] if dead else {}
+        late = receiver.lateness_ms()
+        return cls(
+            delivered=receiver.delivered,
+            repeated=receiver.repeated,
+            retried=receiver.retried,
+            callbacks=len(receiver.deliveries),
+            unverified=receiver.unverified,
+            pool_peak=receiver.pool_peak,
+            dead=len(dead),
+            dead_job=letter.get("functionPath"),
+            dead_reason=letter.get("reason"),
+            dead_attempts=letter.get("attempts", 0),
+            dead_status=letter.get("lastStatus") or (letter.get("lastError") or {}).get("status"),
+            lateness_p50_ms=percentile(late, 50),
+            lateness_p99_ms=percentile(late, 99),
+            elapsed_ms=last.elapsed_ms,
+            directory=str(directory),
+            broken=tuple(_broken(jobs, receiver, last, dead)),
+        )
+
+
+def percentile(values: Sequence[int], percent: int) -> int | None:
+    """The nearest-rank percentile of sorted values; None if there are none."""
+    if not values:
+        return None
+    return values[max(0, -(-len(values) * percent // 100) - 1)]
+
+
+def _broken(jobs: Plan, receiver: Receiver, last: Picture, dead: Sequence[Any]) -> list[str]:
+    waiting = last.waiting + last.in_flight
+    doubts = [
+        (waiting > 0, f"{waiting} jobs were still not settled after {last.elapsed_ms / 1000:.1f} s"),
+        (receiver.delivered != jobs.delivered, f"delivered {receiver.delivered} jobs, not {jobs.delivered}"),
+        (receiver.repeated > 0, f"{receiver.repeated} jobs were delivered again after they succeeded"),
+        (receiver.retried != jobs.retried, f"{receiver.retried} retries, not {jobs.retried}"),
+        (receiver.unverified > 0, f"{receiver.unverified} signatures did not verify"),
+        (receiver.pool_peak > POOL_CAP, f"{receiver.pool_peak} at once in a pool of {POOL_CAP}"),
+        (len(dead) != jobs.dead, f"{len(dead)} dead jobs, not {jobs.dead}"),
+        (any(each.get("functionPath") != DOOMED_PATH for each in dead), f"a job other than {DOOMED_PATH} is dead"),
+    ]
+    return [words for wrong, words in doubts if wrong]
+
+
+def report(outcome: Outcome, *, as_json: bool) -> bool:
+    """Say what happened; whether it was as promised."""
+    if as_json:
+        emit({**asdict(outcome), "ok": not outcome.broken})
+    else:
+        _print(outcome)
+    return not outcome.broken
+
+
+def _print(outcome: Outcome) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    good = "+" if not console().encoding.startswith("utf") else "✓"
+    mark = Text("·", style="dim") if outcome.broken else Text(good, style="bold green")
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for words in outcome.broken:
+        grid.add_row(Text("BROKEN", style="bold red"), Text(printable(words)))
+    for words in _facts(outcome):
+        grid.add_row(mark, Text(printable(words)))
+    grid.add_row("", Text(f"The store was in {outcome.directory}, which is deleted now.", style="dim"))
+    click.echo()
+    show(grid)
+    click.echo()
+    show(Text("Try next", style="bold"))
+    click.echo(NEXT)
+
+
+def _facts(outcome: Outcome) -> list[str]:
+    once = "" if outcome.repeated else ", none of them twice"
+    facts = [
+        f"{outcome.delivered} jobs delivered in {outcome.elapsed_ms / 1000:.1f} s{once}",
+        f"{outcome.callbacks} callbacks verified by their signature, {outcome.retried} of them retries",
+        f"at most {outcome.pool_peak} at once in the pool {POOL}, whose cap is {POOL_CAP}",
+    ]
+    if outcome.lateness_p50_ms is not None:
+        facts.append(
+            f"lateness p50 {outcome.lateness_p50_ms} ms, p99 {outcome.lateness_p99_ms} ms "
+            "(of first tries outside the pool)"
+        )
+    if outcome.dead:
+        status = f", last answer {outcome.dead_status}" if outcome.dead_status else ""
+        facts.append(
+            f"{outcome.dead} dead, as planned: {outcome.dead_job} after {outcome.dead_attempts} tries "
+            f"({outcome.dead_reason}{status})"
+        )
+    return facts

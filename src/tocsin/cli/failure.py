@@ -1,0 +1,45 @@
+"""How a command fails: words on stderr, and one of the documented exit codes."""
+
+from __future__ import annotations
+
+import click
+
+
+class Failure(click.ClickException):
+    """Ends the command with a message and its exit code."""
+
+
+class Refused(Failure):
+    """The server refused, or there is no such thing."""
+
+    exit_code = 1
+
+
+class WrongSettings(Failure):
+    """Wrong settings; click's own code for wrong usage."""
+
+    exit_code = 2
+
+
+class Unreachable(Failure):
+    """No server answered, or what answered is not one."""
+
+    exit_code = 3
+
+
+class StoreUnusable(Failure):
+    """The store cannot be opened."""
+
+    exit_code = 4
+
+
+class Unbound(Failure):
+    """The address cannot be bound."""
+
+    exit_code = 5
+
+
+class Interrupted(Failure):
+    """Stopped by a signal before it was done."""
+
+    exit_code = 130

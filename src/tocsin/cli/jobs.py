@@ -1,0 +1,224 @@
+"""Commands about live jobs: `schedule`, `ls`, `get`, `cancel`. Each is one request to a server (`ls --all`:
+one a page), and prints what it answered."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from tocsin.cli.client import Connection, client_command
+from tocsin.cli.failure import Refused
+from tocsin.cli.output import emit, instant, now_ms, print_jobs, print_record, printable, relative, say
+
+STATES: Final = ("pending", "waiting", "running")
+ORDERS: Final = ("due", "id")
+CONFLICTS: Final = ("error", "keep", "replace")
+PAGE: Final = 1_000
+
+
+@click.command()
+@click.argument("path")
+@click.option("--in", "delay", envvar="TOCSIN_SCHEDULE_IN", metavar="DURATION", help="After 90s, 5m, 2h, 1d.")
+@click.option("--at", metavar="INSTANT", help="At 2027-01-01T09:00:00Z (zone needed), or epoch ms.")
+@click.option("--args", metavar="JSON", help="The job's args; @FILE reads a file, - reads stdin.")
+@click.option("--id", help="Your own id; left out, one is made.")
+@click.option("--on-conflict", type=click.Choice(CONFLICTS), help="If the id is taken (default: error).")
+@click.option("--pool", metavar="NAME", help="Share a cap on how many run at once.")
+@click.option("--max-concurrency", type=int, metavar="N", help="The pool's cap.")
+@click.option("--priority", type=int, metavar="N", help="-9..9; 9 is most urgent.")
+@click.option("--max-retries", type=int, metavar="N", help="Tries after the first (default: 5).")
+@click.option("--backoff", type=click.Choice(["exponential", "linear"]), help="How delays grow.")
+@click.option("--base", metavar="DURATION", help="The first retry's delay (default: 30s).")
+@click.option("--max-delay", metavar="DURATION", help="The longest retry delay (default: 1h).")
+@click.option("--jitter", type=float, metavar="SHARE", help="0..1: add up to that share to delays.")
+@click.option("--timeout", metavar="DURATION", help="Deadline of each callback, 1s to 1h (default: 60s).")
+@click.option("--expires-at", metavar="INSTANT", help="Do not start after this.")
+@click.option("--label", "labels", envvar="TOCSIN_SCHEDULE_LABEL", multiple=True, help="May be repeated.")
+@click.option("--shard-key", help="Rides along to the receiver.")
+@click.option("--workflow", is_flag=True, help="PATH names a workflow, not a function.")
+@client_command
+def schedule(connection: Connection, /, path: str, **options: Any) -> None:
+    """Have PATH called back, now or later. Prints the job's id.
+
+    \b
+    tocsin schedule invoices:send --in 5m --args '{"invoice": 42}'
+    tocsin schedule cleanup:run --at 2027-01-01T00:00:00Z --id cleanup-2027
+    """
+    answer = connection.post("/schedule", _request(path, options))
+    if connection.as_json:
+        emit(answer)
+        return
+    click.echo(printable(answer["id"]))
+    due = answer["scheduledFor"]
+    if answer.get("created", True):
+        say(f"due {relative(due, now_ms())}, at {instant(due)}")
+    else:
+        same = "it is what you asked for" if answer.get("identical") else "it differs from what you asked for"
+        say(f"kept the {answer.get('state', 'live')} job of that id, due at {instant(due)}; {same}")
+
+
+def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The body of POST /schedule; what was not given is left out, so the server's defaults hold."""
+    if options["delay"] is not None and options["at"] is not None:
+        raise click.UsageError("give --in or --at, not both (neither means now)")
+    body: dict[str, Any] = {"workflow" if options["workflow"] else "functionPath": path}
+    if options["at"] is not None:
+        body["scheduledFor"] = _instant(options["at"], "--at")
+    else:
+        body["delayMs"] = _duration(options["delay"], "--in") if options["delay"] is not None else 0
+    given = {
+        "id": options["id"],
+        "onConflict": options["on_conflict"],
+        "pool": options["pool"],
+        "maxConcurrency": options["max_concurrency"],
+        "priority": options["priority"],
+        "retry": _retry(options),
+        "timeoutMs": _optional_duration(options["timeout"], "--timeout"),
+        "expiresAt": None if options["expires_at"] is None else _instant(options["expires_at"], "--expires-at"),
+        "shardKey": options["shard_key"],
+        "labels": list(options["labels"]) or None,
+    }
+    body.update({name: value for name, value in given.items() if value is not None})
+    if options["args"] is not None:
+        body["args"] = _json(options["args"])
+    return body
+
+
+def _retry(options: dict[str, Any]) -> dict[str, Any] | None:
+    given = {
+        "maxRetries": options["max_retries"],
+        "backoff": options["backoff"],
+        "baseMs": _optional_duration(options["base"], "--base"),
+        "maxMs": _optional_duration(options["max_delay"], "--max-delay"),
+        "jitter": options["jitter"],
+    }
+    return {name: value for name, value in given.items() if value is not None} or None
+
+
+def _duration(text: str, option: str) -> int:
+    from tocsin.actors.scheduler.arguments import duration_ms
+    from tocsin.errors import InvalidInputError
+
+    try:
+        return duration_ms(text, option)
+    except InvalidInputError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _optional_duration(text: str | None, option: str) -> int | None:
+    return None if text is None else _duration(text, option)
+
+
+def _instant(text: str, option: str) -> int:
+    from datetime import datetime
+
+    from tocsin.actors.scheduler.arguments import instant_ms
+    from tocsin.errors import InvalidInputError
+
+    try:
+        moment: datetime | int = int(text) if text.isdecimal() and text.isascii() else datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"{option} must be like 2027-01-01T09:00:00Z, or epoch milliseconds, not {text!r}"
+        ) from None
+    if isinstance(moment, datetime) and moment.tzinfo is None:
+        raise click.UsageError(f"{option} needs a time zone: {text}Z for UTC, or an offset like {text}+02:00")
+    try:
+        return instant_ms(moment, option)
+    except InvalidInputError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _json(given: str) -> Any:
+    """The text as it is, once it has proved to be JSON: numbers and order stay the user's."""
+    import msgspec
+
+    try:
+        if given == "-":
+            raw = sys.stdin.buffer.read()
+        elif given.startswith("@"):
+            raw = Path(given[1:]).read_bytes()
+        else:
+            raw = given.encode()
+        msgspec.json.decode(raw)
+    except OSError as error:
+        raise click.UsageError(f"--args: {given[1:]} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise click.UsageError(f"--args is not JSON: {error}") from None
+    return msgspec.Raw(raw)
+
+
+@click.command()
+@click.option("--order", type=click.Choice(ORDERS), default="due", show_default=True, help="Sort by.")
+@click.option("--limit", type=click.IntRange(1, PAGE), default=100, show_default=True, help="At most so many.")
+@click.option("--all", "every", envvar="TOCSIN_LS_ALL", is_flag=True, help="All of them, page by page.")
+@click.option("--state", type=click.Choice(STATES), help="Only these.")
+@click.option("--pool", help="Only this pool's.")
+@click.option("--label", help="Only those with this label.")
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@client_command
+def ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:
+    """List live jobs, the next ones first. Dead ones: `tocsin dead ls`."""
+    pages(connection, "/list", print_jobs, "no live jobs", every=every, limit=limit, query=query)
+
+
+def pages(
+    connection: Connection, route: str, show: Any, empty: str, *, every: bool, limit: int, query: dict[str, Any]
+) -> None:
+    """Print one page, or all of them. A page may be short and still not the last: the server bounds its work."""
+    shown = 0
+    cursor: str | None = query.pop("cursor", None)
+    while True:
+        page = connection.get(route, cursor=cursor, limit=PAGE if every else limit - shown, **query)
+        records = page["records"]
+        if connection.as_json:
+            for record in records:
+                emit(record)
+        elif records:
+            show(records, header=shown == 0)
+        shown += len(records)
+        cursor = page.get("cursor") if page.get("truncated") else None
+        if cursor is None or (not every and shown >= limit):
+            break
+    if cursor is not None:
+        say(f"there are more: --all, or --cursor {cursor}")
+    elif not shown and not connection.as_json:
+        say(f"{empty} in {connection.instance}")
+
+
+@click.command()
+@click.argument("id")
+@client_command
+def get(connection: Connection, /, id: str) -> None:
+    """Show one job, live or dead."""
+    record = record_of(connection, id)
+    if connection.as_json:
+        emit(record)
+    else:
+        print_record(record)
+
+
+def record_of(connection: Connection, id: str) -> dict[str, Any]:
+    """The record, or exit 1 if there is none of that id."""
+    record: dict[str, Any] | None = connection.get("/get", id=id).get("record")
+    if not record:
+        raise Refused(f"there is no job {id!r} in {connection.instance}")
+    return record
+
+
+@click.command()
+@click.argument("id")
+@client_command
+def cancel(connection: Connection, /, id: str) -> None:
+    """Cancel a live job. Its id is free at once; an attempt under way is not stopped."""
+    answer = connection.post("/cancel", {"id": id})
+    if connection.as_json:
+        emit(answer)
+    if not answer["cancelled"]:
+        raise Refused(f"there is no live job {id!r} in {connection.instance} (a dead one: tocsin dead cancel)")
+    if not connection.as_json:
+        running = "; an attempt is under way, its answer changes nothing" if answer.get("wasRunning") else ""
+        say(f"cancelled {id}{running}")

@@ -1,0 +1,109 @@
+"""One ASGI app on one bound socket, inside somebody else's event loop: uvicorn without its signal handling,
+so that whoever composes the process decides the order in which it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final
+
+import uvicorn
+
+from tocsin.cli.failure import Unbound
+
+BACKLOG: Final = 2048
+GRACE_S: Final = 5
+"""How long requests under way may take once the server was told to stop."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Failure says why not."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise Unbound(f"{host} is no address of this machine: {error.strerror}") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise Unbound(_why_unbound(error, host, port)) from None
+    listener.setblocking(False)
+    return listener
+
+
+def _why_unbound(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} on {host} is in use: stop what listens there, or choose another with "
+            "--port (TOCSIN_PORT); 0 takes a free one"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{host} is no address of this machine: choose another with --host (TOCSIN_HOST)"
+    return f"{host} port {port} cannot be bound: {error.strerror}"
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where the socket is reached, as a URL."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that leaves signals alone and says when it is ready."""
+
+    def __init__(self, app: Any, *, access_log: bool = False) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_config=None,
+                access_log=access_log,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self.ready.set()
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any, listener: socket.socket) -> AsyncIterator[str]:
+    """Serve in the background as long as the block lasts; yields the URL once requests are answered."""
+    server = Server(app)
+    url = url_of(listener)
+    served = asyncio.create_task(server.serve(sockets=[listener]), name=f"serving {url}")
+    ready = asyncio.create_task(server.ready.wait())
+    try:
+        await asyncio.wait({served, ready}, return_when=asyncio.FIRST_COMPLETED)
+        yield url
+    finally:
+        server.should_exit = True
+        ready.cancel()
+        await served
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's when it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

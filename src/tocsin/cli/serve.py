@@ -1,0 +1,66 @@
+"""`tocsin serve`: its options, its settings, and what each failure is called. `serving.py` runs it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from tocsin.cli.failure import StoreUnusable, WrongSettings
+from tocsin.cli.output import say
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+def _setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
+    """An option that `settings.load` reads from the environment and the file when it is not given."""
+    variable = "TOCSIN_" + flag.removeprefix("--").replace("-", "_").upper()
+    return click.option(flag, default=None, allow_from_autoenv=False, help=f"{words}  [{variable}]", **more)
+
+
+@click.command()
+@_setting("--store", "Where jobs live (default: sqlite:///tocsin.db).", metavar="URL")
+@_setting("--host", "Address to listen on (default: 127.0.0.1).", metavar="ADDRESS")
+@_setting("--port", "Port to listen on (default: 8321; 0: any free one).", metavar="PORT")
+@_setting("--origin-url", "Where callbacks go, like https://app.example.", metavar="URL")
+@_setting("--callback-path", "Their path (default: /_tocsin/callback).", metavar="PATH")
+@_setting("--secrets-file", "File with signing secrets, the first signs first.", metavar="FILE")
+@_setting("--tokens-file", "File with name:scopes:secret bearer tokens.", metavar="FILE")
+@_setting("--lanes", "Callbacks in flight per scheduler (default: 64).", metavar="N")
+@_setting("--max-in-flight", "Callbacks in flight in all (default: 256).", metavar="N")
+@_setting("--insecure", "Send unsigned callbacks; for a loopback origin only.", is_flag=True, flag_value=True)
+@_setting("--config", "TOML file (default: tocsin.toml, if there is one).", metavar="FILE")
+@click.option("--access-log", envvar="TOCSIN_ACCESS_LOG", is_flag=True, help="Log every request.")
+@click.option(
+    "--log-level", envvar="TOCSIN_LOG_LEVEL", type=click.Choice(LEVELS), default="warning", show_default=True,
+    help="What to log on stderr.",
+)  # fmt: skip
+def serve(access_log: bool, log_level: str, **options: Any) -> None:
+    """Run a server until it is told to stop (SIGINT, SIGTERM).
+
+    Secrets and tokens are given as TOCSIN_SECRETS and TOCSIN_TOKENS (comma
+    separated) or as files: command lines can be read by others. `tocsin keys
+    new` makes a secret. A stop drains: callbacks under way may finish.
+    """
+    from tocsin.cli.serving import run
+    from tocsin.errors import SettingsError, StoreError
+    from tocsin.settings import check_server, load
+
+    logging.basicConfig(
+        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    if access_log:
+        logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+    try:
+        settings = load(options, os.environ)
+        check_server(settings)
+        run(settings, access_log=access_log)
+    except SettingsError as error:
+        raise WrongSettings(str(error)) from None
+    except StoreError as error:
+        raise StoreUnusable(f"the store {settings.shown_store} cannot be used: {error}") from None
+    say("tocsin: stopped")

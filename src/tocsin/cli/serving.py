@@ -1,0 +1,110 @@
+"""A host and its HTTP face in one process, from settings to a drained stop.
+What can be refused is refused before anything runs: the address, then the store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from tocsin.actors.actor_host import ActorHost
+from tocsin.cli.failure import Interrupted
+from tocsin.cli.listening import Server, bind, loop_factory, url_of
+from tocsin.cli.output import say
+from tocsin.settings import Settings
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def run(settings: Settings, *, access_log: bool = False) -> None:
+    """Serve until SIGINT or SIGTERM; a second one ends the process."""
+    with (
+        contextlib.closing(bind(settings.host, settings.port)) as listener,
+        asyncio.Runner(loop_factory=loop_factory()) as runner,
+    ):
+        runner.run(serve_until_stopped(settings, listener, access_log=access_log))
+
+
+async def serve_until_stopped(settings: Settings, listener: socket.socket, *, access_log: bool) -> None:
+    """Open the store, answer requests until told to stop, then drain. The order of the blocks is the order
+    of the stop: first no new requests, then no new callbacks, then the store."""
+    with _stopped_by_signals() as stop:
+        async with _open_host(settings) as host:
+            app = host.asgi(tokens=settings.tokens, insecure=not settings.tokens)
+            server = Server(app, access_log=access_log)
+            if stop.attach(server):
+                announced = asyncio.create_task(_announce(server, settings, listener))
+                try:
+                    await server.serve(sockets=[listener])
+                finally:
+                    announced.cancel()
+
+
+def _open_host(settings: Settings) -> ActorHost:
+    return ActorHost.open(
+        settings.store,
+        origin=settings.origin_url,
+        callback_path=settings.callback_path,
+        secrets=settings.secrets,
+        insecure=settings.insecure,
+        lanes=settings.lanes,
+        max_in_flight=settings.max_in_flight,
+    )
+
+
+class _Stop:
+    """What a signal does: the first ends the server, a second one the process.
+
+    Ending the process is safe: nothing was said that is not on disk, and what was under way is claimed again
+    when its lease ends.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._server: Server | None = None
+
+    def attach(self, server: Server) -> bool:
+        """From now on a stop is the server's; False if it was asked for before."""
+        self._server = server
+        return not self._asked
+
+    def ask(self) -> None:
+        if self._asked:
+            say("tocsin: stopped at once; what was under way is tried again after the next start")
+            os._exit(Interrupted.exit_code)
+        self._asked = True
+        say("tocsin: stopping; callbacks under way may finish (again: stop at once)")
+        if self._server is not None:
+            self._server.should_exit = True
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[_Stop]:
+    loop, stop = asyncio.get_running_loop(), _Stop()
+    earlier = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    for number in STOP_SIGNALS:
+        try:
+            loop.add_signal_handler(number, stop.ask)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.ask))
+    try:
+        yield stop
+    finally:
+        for number, handler in earlier.items():
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+async def _announce(server: Server, settings: Settings, listener: socket.socket) -> None:
+    await server.ready.wait()
+    if settings.origin_url is None:
+        origin = "no origin, so jobs are refused until TOCSIN_ORIGIN_URL (--origin-url) is set"
+    else:
+        signed = "signed" if settings.secrets else "UNSIGNED"
+        origin = f"{signed} callbacks to {settings.origin_url}{settings.callback_path}"
+    say(f"tocsin: serving {url_of(listener)}, store {settings.shown_store}, {origin}")

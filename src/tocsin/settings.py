@@ -1,0 +1,304 @@
+"""What a server is told from outside: options, then `TOCSIN_…`, then a TOML file, then defaults.
+Every error names the setting, as it was written, and what to write instead; secrets are never shown."""
+
+from __future__ import annotations
+
+import binascii
+import tomllib
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tocsin.errors import SettingsError
+
+CONFIG_FILE: Final = "tocsin.toml"
+PREFIX: Final = "TOCSIN_"
+HIDDEN: Final = ("secrets", "tokens")
+"""Settings whose values are never shown; they may also be given as files."""
+SECRET_BYTES: Final = 24
+"""The least a signing secret must hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Settings:
+    """All that `tocsin serve` needs to know. `sources` says where each value came from."""
+
+    store: str = "sqlite:///tocsin.db"
+    host: str = "127.0.0.1"
+    port: int = 8321
+    origin_url: str | None = None
+    callback_path: str = "/_tocsin/callback"
+    secrets: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    lanes: int = 64
+    max_in_flight: int = 256
+    insecure: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
+
+    @property
+    def bound_to_loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def shown_store(self) -> str:
+        """The store URL without its password."""
+        before, at, after = self.store.rpartition("@")
+        scheme, separator, user = before.partition("://")
+        return f"{scheme}://{user.partition(':')[0]}@{after}" if at and separator else self.store
+
+    def shown(self) -> dict[str, Any]:
+        """Every setting and its value, with secrets and tokens counted instead of shown."""
+        values = {name: getattr(self, name) for name in NAMES}
+        values["store"] = self.shown_store
+        for name in HIDDEN:
+            values[name] = f"({len(values[name])} given)" if values[name] else None
+        return values
+
+
+NAMES: Final = tuple(each.name for each in fields(Settings) if each.name != "sources")
+
+
+def load(options: Mapping[str, Any], environ: Mapping[str, str], *, directory: Path | None = None) -> Settings:
+    """The settings in force; SettingsError names the first one that is wrong.
+
+    `options` are keyed like `Settings`, plus `config`, `secrets_file` and `tokens_file`; None means not given.
+    `environ` is the environment (an empty variable counts as not given). A relative `--config`, and the default
+    `tocsin.toml`, are looked for in `directory`, the working directory if not given.
+    """
+    directory = directory or Path()
+    path = _config_path(options, environ, directory)
+    layers = [
+        _Layer({name: value for name, value in options.items() if name != "config"}, _as_option, directory),
+        _Layer(_from_environ(environ), _as_variable, directory),
+    ]
+    if path is not None:
+        layers.append(_Layer(_from_toml(path), lambda name: f"{name} in {path}", path.parent))
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name in NAMES:
+        found = next((hit for layer in layers if (hit := layer.find(name)) is not None), None)
+        if found is None:
+            sources[name] = "default"
+        else:
+            values[name], sources[name] = found
+    return Settings(**values, sources=sources)
+
+
+def check_server(settings: Settings) -> None:
+    """Refuse to serve others than this machine without tokens."""
+    if settings.tokens or settings.bound_to_loopback:
+        return
+    raise SettingsError(
+        f"{settings.sources.get('host', 'host')} {settings.host} is reachable from other machines, so tokens are "
+        "needed: set TOCSIN_TOKENS (name:scope+scope:secret, for example ops:admin:<32 random characters>) "
+        "or TOCSIN_TOKENS_FILE, or bind to 127.0.0.1"
+    )
+
+
+# ---- Layers --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One place settings come from; `label` says how that place spells a name."""
+
+    values: Mapping[str, Any]
+    label: Callable[[str], str]
+    directory: Path
+
+    def find(self, name: str) -> tuple[Any, str] | None:
+        value, label = self.values.get(name), self.label(name)
+        if name in HIDDEN and (file := self.values.get(f"{name}_file")) is not None:
+            if value is not None:
+                raise SettingsError(f"{label} and {self.label(f'{name}_file')} are both given: keep one of them")
+            label = self.label(f"{name}_file")
+            value = _read_secret_file(self.directory / _text(file, label), label)
+        if value is None:
+            return None
+        return _PARSERS[name](value, label), label
+
+
+def _as_option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _as_variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _config_path(options: Mapping[str, Any], environ: Mapping[str, str], directory: Path) -> Path | None:
+    named, label = options.get("config"), "--config"
+    if named is None:
+        named, label = environ.get("TOCSIN_CONFIG") or None, "TOCSIN_CONFIG"
+    if named is None:
+        default = directory / CONFIG_FILE
+        return default if default.is_file() else None
+    path = directory / str(named)
+    if not path.is_file():
+        raise SettingsError(f"{label}: there is no file {path}")
+    return path
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    names = (*NAMES, *(f"{name}_file" for name in HIDDEN))
+    given = {name: environ.get(_as_variable(name), "") for name in names}
+    return {name: value for name, value in given.items() if value.strip()}
+
+
+def _from_toml(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
+    known = {*NAMES, *(f"{name}_file" for name in HIDDEN)}
+    if unknown := sorted(values.keys() - known):
+        raise SettingsError(f"{path}: unknown setting {unknown[0]!r}; choose from {', '.join(sorted(known))}")
+    return values
+
+
+def _read_secret_file(path: Path, label: str) -> str:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SettingsError(f"{label}: {path} cannot be read: {reason}") from None
+    if not text.strip():
+        raise SettingsError(f"{label}: {path} is empty")
+    return ",".join(text.splitlines())
+
+
+# ---- Values --------------------------------------------------------------------------------------
+
+
+def _text(value: object, label: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise SettingsError(f"{label} must be a text that is not empty, not {value!r}")
+    return value.strip()
+
+
+def _store(value: object, label: str) -> str:
+    text = _text(value, label)
+    if ":" not in text:
+        raise SettingsError(f"{label} must be a store URL like sqlite:///tocsin.db, not {text!r}")
+    return text
+
+
+def _whole(least: int, most: int, example: int) -> Callable[[object, str], int]:
+    def parse(value: object, label: str) -> int:
+        number = value
+        if isinstance(value, str):
+            digits = value.strip()
+            number = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else value
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+            raise SettingsError(f"{label} must be a whole number {least}..{most}, like {example}, not {value!r}")
+        return number
+
+    return parse
+
+
+def _flag(value: object, label: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    known = words.get(str(value).strip().lower()) if isinstance(value, str) else None
+    if known is None:
+        raise SettingsError(f"{label} must be true or false, not {value!r}")
+    return known
+
+
+def _origin(value: object, label: str) -> str:
+    text = _text(value, label).rstrip("/")
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise SettingsError(f"{label} must be a URL like https://app.example, not {text!r}")
+    if parts.username is not None or parts.password is not None:
+        raise SettingsError(f"{label} must not hold a user or password")
+    if parts.path or parts.query or parts.fragment:
+        raise SettingsError(
+            f"{label} is scheme, host and port only ({parts.scheme}://{parts.netloc}): "
+            "the path goes into TOCSIN_CALLBACK_PATH (--callback-path)"
+        )
+    return text
+
+
+def _path(value: object, label: str) -> str:
+    text = _text(value, label)
+    if not text.startswith("/") or any(mark in text for mark in "?# "):
+        raise SettingsError(f"{label} must be a path like /_tocsin/callback, not {text!r}")
+    return text
+
+
+def _parts(value: object, label: str) -> Iterator[str]:
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, (list, tuple)):
+        raise SettingsError(f"{label} must be a list of texts, or one text with commas")
+    for each in listed:
+        if not isinstance(each, str):
+            raise SettingsError(f"{label} must hold texts only")
+        if each.strip():
+            yield each.strip()
+
+
+def _secrets(value: object, label: str) -> tuple[str, ...]:
+    secrets = tuple(_parts(value, label))
+    for number, secret in enumerate(secrets, 1):
+        if fault := _secret_fault(secret):
+            which = f"secret {number} of {len(secrets)}" if len(secrets) > 1 else "the secret"
+            raise SettingsError(f"{label}: {which} {fault}; `tocsin keys new` makes a good one")
+    return secrets
+
+
+def _secret_fault(secret: str) -> str | None:
+    encoded = secret.removeprefix("whsec_")
+    if encoded == secret:
+        size = len(secret.encode())
+    else:
+        try:
+            size = len(b64decode(encoded, validate=True))
+        except (binascii.Error, ValueError):
+            return "is not base64 after `whsec_`"
+    return None if size >= SECRET_BYTES else f"holds {size} bytes, at least {SECRET_BYTES} are needed"
+
+
+def _tokens(value: object, label: str) -> tuple[str, ...]:
+    from tocsin.actors.http.tokens import parse_tokens
+
+    tokens = tuple(_parts(value, label))
+    try:
+        parse_tokens(tokens)
+    except SettingsError as error:
+        raise SettingsError(f"{label}: {error.message.removeprefix('tokens: ')}") from None
+    return tokens
+
+
+_PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
+    "store": _store,
+    "host": _text,
+    "port": _whole(0, 65_535, 8321),
+    "origin_url": _origin,
+    "callback_path": _path,
+    "secrets": _secrets,
+    "tokens": _tokens,
+    "lanes": _whole(1, 100_000, 64),
+    "max_in_flight": _whole(1, 1_000_000, 256),
+    "insecure": _flag,
+}

@@ -1,0 +1,137 @@
+"""`tocsin demo`: it keeps what it promises, says what happened, and notices when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tocsin.cli.demo_plan import PLAIN, POOL, POOLED, plan
+from tocsin.cli.demo_receiver import Delivery, Receiver
+from tocsin.cli.demo_report import Outcome, percentile
+from tocsin.cli.demo_screen import Picture, screen
+from tocsin.cli.keys import new_secret
+from tocsin.dispatch.signing import Signer
+
+from .processes import COMMAND, environment, tocsin
+
+
+@pytest.fixture(scope="module")
+def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, int]:
+    done = tocsin("demo", "--seconds", "1", "--json", cwd=tmp_path_factory.mktemp("demo"))
+    return done.stdout, done.stderr, done.returncode
+
+
+def test_demo_keeps_its_promises(demonstrated: tuple[str, str, int]) -> None:
+    out, words, code = demonstrated
+    assert code == 0, words
+    outcome = json.loads(out)
+    assert outcome["ok"]
+    assert (outcome["delivered"], outcome["dead"], outcome["retried"]) == (51, 1, 4)
+    assert outcome["dead_job"] == "exports:broken"
+    assert outcome["lateness_p99_ms"] is not None
+
+
+def test_demo_leaves_nothing_behind(demonstrated: tuple[str, str, int]) -> None:
+    assert not Path(json.loads(demonstrated[0])["directory"]).exists()
+
+
+def test_demo_prints_lines_where_there_is_no_terminal(demonstrated: tuple[str, str, int]) -> None:
+    _, words, _ = demonstrated
+    assert "\x1b" not in words
+    assert "demo.db, deleted at the end" in words
+    assert "delivered 51/52" in words
+
+
+def test_demo_ends_with_what_happened_and_what_to_try(tmp_path: Path) -> None:
+    done = tocsin("demo", "--seconds", "0.2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for words in ("51 jobs delivered", "lateness p50", "1 dead, as planned: exports:broken", "curl", "tocsin serve"):
+        assert words in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminated_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "demo"],
+        env=environment(TMPDIR=str(tmp_path)),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        assert any("waiting" in line for line in process.stderr)
+        process.terminate()
+        assert "nothing was kept" in process.stderr.read()
+    assert process.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- Without running it --------------------------------------------------------------------------
+
+
+def delivery(id: str, *, path: str = "p", status: int = 200, attempt: int = 1, pool: str | None = None) -> Delivery:
+    return Delivery(id, path, attempt, status, 3, pool)
+
+
+def picture(**more: int) -> Picture:
+    counts = {"waiting": 0, "in_flight": 0, "delivered": 51, "retried": 4, "dead": 1, **more}
+    return Picture(elapsed_ms=8_000, total=52, pool_in_flight=0, pool_queued=0, recent=(), **counts)
+
+
+def good() -> Receiver:
+    receiver = Receiver(Signer([new_secret()]), "/", pool_peak=2)
+    receiver.deliveries = [delivery(str(n)) for n in range(PLAIN)]
+    receiver.deliveries += [delivery(f"p{n}", pool=POOL) for n in range(POOLED)]
+    receiver.deliveries += [delivery("flaky", status=500 if n < 3 else 200, attempt=n) for n in (1, 2, 3)]
+    receiver.deliveries += [delivery("doomed", status=500, attempt=n) for n in (1, 2, 3)]
+    return receiver
+
+
+def broken(receiver: Receiver, last: Picture, dead: int = 1) -> list[str]:
+    letters = [{"functionPath": "exports:broken", "reason": "exhausted", "attempts": 3}] * dead
+    return list(Outcome.of(plan(0, 8_000), receiver, last, letters, Path("/tmp/x")).broken)
+
+
+def test_nothing_is_wrong_with_a_good_run() -> None:
+    assert broken(good(), picture()) == []
+
+
+def test_every_broken_promise_is_noticed() -> None:
+    lost, twice, forged, crowded = good(), good(), good(), good()
+    lost.deliveries.pop(0)
+    twice.deliveries.append(delivery("0"))
+    forged.unverified = 1
+    crowded.pool_peak = 3
+    assert broken(lost, picture()) == ["delivered 50 jobs, not 51"]
+    assert broken(twice, picture()) == ["1 jobs were delivered again after they succeeded"]
+    assert broken(forged, picture()) == ["1 signatures did not verify"]
+    assert broken(crowded, picture()) == ["3 at once in a pool of 2"]
+    assert broken(good(), picture(waiting=2)) == ["2 jobs were still not settled after 8.0 s"]
+    assert broken(good(), picture(), dead=0) == ["0 dead jobs, not 1"]
+
+
+@pytest.mark.parametrize(("percent", "value"), [(50, 50), (99, 99), (100, 100), (0, 1)])
+def test_percentiles_are_nearest_rank(percent: int, value: int) -> None:
+    assert percentile(list(range(1, 101)), percent) == value
+    assert percentile([], percent) is None
+    assert percentile([7], percent) == 7
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_live_picture_fits_the_terminal(width: int) -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = Console(file=StringIO(), width=width, force_terminal=True, color_system=None)
+    with screen(out, "tocsin demo", ["server http://127.0.0.1:1"]) as shown:
+        shown.show(picture())
+    assert isinstance(out.file, StringIO)
+    drawn = [line for line in out.file.getvalue().splitlines() if "│" in line]
+    assert drawn
+    assert {len(line) for line in drawn} == {width}

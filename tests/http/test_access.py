@@ -1,0 +1,298 @@
+"""Who is let in: tokens and their scopes and instances, the app's own rule, and loopback without either."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.http.face import DUE, Face, client_of, open_host, refused
+from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.http import Caller, parse_token
+from tocsin.actors.http.operations import OPERATIONS
+from tocsin.errors import SettingsError, UnauthenticatedError
+
+pytestmark = pytest.mark.anyio
+
+SCOPES = ("read", "schedule", "work", "operate", "admin")
+TOKENS = [f"{scope}er:{scope}:secret-{scope}" for scope in SCOPES]
+LIMITED = "tenant:read+schedule@tenant-*:secret-tenant"
+JOB = {"functionPath": "p", "scheduledFor": DUE}
+REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
+    "/schedule": ("POST", JOB, {"schedule"}),
+    "/schedule/batch": ("POST", {"jobs": [JOB]}, {"schedule"}),
+    "/cancel": ("POST", {"id": "a"}, {"schedule", "operate"}),
+    "/get?id=a": ("GET", None, {"read"}),
+    "/list": ("GET", None, {"read"}),
+    "/dead": ("GET", None, {"read"}),
+    "/dead/retry": ("POST", {"id": "a"}, {"operate"}),
+    "/dead/cancel": ("POST", {"id": "a"}, {"operate"}),
+    "/status": ("GET", None, {"read"}),
+}
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[ActorHost]:
+    async with open_host() as (opened, _):
+        yield opened
+
+
+async def ask(client: httpx.AsyncClient, path: str, token: str | None = None, place: str = "") -> httpx.Response:
+    method, body, _ = REQUESTS[path]
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    return await client.request(method, place + path, json=body, headers=headers)
+
+
+def test_every_operation_is_asked_for_here() -> None:
+    assert [path.partition("?")[0] for path in REQUESTS] == [one.path for one in OPERATIONS]
+
+
+# ---- Building ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"tokens": []}, {"tokens": ""}, {"tokens": None, "insecure": False}])
+async def test_an_app_that_anyone_could_use_is_not_built(host: ActorHost, options: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match=r"tokens=.*authorize=.*insecure=True"):
+        host.asgi(**options)
+
+
+async def test_a_wrong_token_is_refused_when_the_app_is_built(host: ActorHost) -> None:
+    with pytest.raises(SettingsError, match="everything") as caught:
+        host.asgi(tokens=["a:everything:hush"])
+    assert "hush" not in str(caught.value)
+
+
+# ---- Tokens --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+async def test_each_route_needs_its_scope(host: ActorHost, path: str) -> None:
+    async with client_of(host.asgi(tokens=TOKENS), base="https://tocsin.example") as client:
+        for scope in SCOPES:
+            answer = await ask(client, path, f"secret-{scope}")
+            if scope in REQUESTS[path][2] | {"admin"}:
+                assert answer.status_code == 200, answer.text
+            else:
+                refused(answer, 403, "FORBIDDEN", f"'{scope}er'", *REQUESTS[path][2])
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("authorization", "Bearer wrong")],
+        [("authorization", "Bearer secret-admi")],
+        [("authorization", "Bearer secret-adminn")],
+        [("authorization", "Bearer ")],
+        [("authorization", "secret-admin")],
+        [("authorization", "Basic secret-admin")],
+        [("authorization", "Bearer adminer:admin:secret-admin")],
+        [("authorization", b"Bearer \xff\xfe")],
+        [("authorization", "Bearer secret-admin"), ("authorization", "Bearer secret-admin")],
+        [("cookie", "token=secret-admin")],
+    ],
+)
+async def test_without_a_known_token_it_is_401(host: ActorHost, path: str, headers: list[tuple[str, Any]]) -> None:
+    method, body, _ = REQUESTS[path]
+    async with client_of(host.asgi(tokens=TOKENS)) as client:
+        for place in ("", "/i/-wrong-"):
+            answer = await client.request(method, place + path, json=body, headers=[("x", "y"), *headers])
+            refused(answer, 401, "UNAUTHENTICATED")
+            assert answer.headers["www-authenticate"] == 'Bearer realm="tocsin"'
+            assert "secret" not in answer.text.replace("<secret>", "")
+
+
+async def test_a_token_in_the_url_is_no_token(host: ActorHost) -> None:
+    async with client_of(host.asgi(tokens=TOKENS)) as client:
+        refused(await client.get("/status?token=secret-admin"), 401, "UNAUTHENTICATED")
+
+
+async def test_the_scheme_may_be_written_in_any_case(host: ActorHost) -> None:
+    async with client_of(host.asgi(tokens=TOKENS)) as client:
+        answer = await client.get("/status", headers={"authorization": "bearer  secret-read"})
+        assert answer.status_code == 200
+
+
+async def test_an_unauthenticated_body_is_not_read(host: ActorHost) -> None:
+    taken: list[bytes] = []
+
+    async def body() -> AsyncIterator[bytes]:
+        taken.append(b" ")
+        yield taken[-1]
+
+    async with client_of(host.asgi(tokens=TOKENS)) as client:
+        refused(await client.post("/schedule", content=body()), 401, "UNAUTHENTICATED")
+    assert taken == []
+
+
+async def test_an_instance_limited_token_reaches_its_instances_only(host: ActorHost) -> None:
+    async with client_of(host.asgi(tokens=[LIMITED])) as client:
+        for path, (_, _, scopes) in REQUESTS.items():
+            if scopes & {"read", "schedule"}:
+                assert (await ask(client, path, "secret-tenant", "/i/tenant-a")).status_code == 200
+                for place in ("", "/i/default", "/i/other", "/i/Tenant-a"):
+                    refused(await ask(client, path, "secret-tenant", place), 403, "FORBIDDEN", "does not reach")
+
+
+async def test_probes_need_no_token(host: ActorHost) -> None:
+    for options in ({"tokens": TOKENS}, {"authorize": lambda *_: False}):
+        async with client_of(host.asgi(**options)) as client:
+            assert (await client.get("/healthz")).status_code == 200
+            assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_with_tokens_any_host_header_will_do(host: ActorHost) -> None:
+    async with client_of(host.asgi(tokens=TOKENS, insecure=True), base="http://app.example") as client:
+        refused(await ask(client, "/status"), 401, "UNAUTHENTICATED")
+        assert (await ask(client, "/status", "secret-read")).status_code == 200
+
+
+# ---- The app's own rule --------------------------------------------------------------------------
+
+
+class Rule:
+    """Remembers what it was asked; says yes but to the resource `no`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Caller, str, str, str | None]] = []
+
+    def __call__(self, caller: Caller, action: str, instance: str, resource: str | None) -> bool:
+        self.asked.append((caller, action, instance, resource))
+        return resource != "no"
+
+
+async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
+    rule = Rule()
+    async with client_of(host.asgi(authorize=rule), base="http://app.example") as client:
+        for path in REQUESTS:
+            assert (await ask(client, path, place="/i/t")).status_code == 200
+    assert [asked[1:] for asked in rule.asked] == [
+        ("schedule", "t", "p"),
+        ("schedule", "t", "p"),
+        ("cancel", "t", "a"),
+        ("get", "t", "a"),
+        ("list", "t", None),
+        ("dead", "t", None),
+        ("dead_retry", "t", "a"),
+        ("dead_cancel", "t", "a"),
+        ("status", "t", None),
+    ]
+    assert rule.asked[0][0].headers["host"] == "app.example"
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+async def test_what_the_rule_refuses_does_not_happen(host: ActorHost, path: str) -> None:
+    await host.scheduler().run_at(DUE, "p", id="a")
+
+    async def never(*_: Any) -> bool:
+        return False
+
+    async with client_of(host.asgi(authorize=never)) as client:
+        answer = await ask(client, path)
+        if path == "/schedule/batch":
+            assert [one["error"]["code"] for one in answer.json()["results"]] == ["FORBIDDEN"]
+        else:
+            refused(answer, 403, "FORBIDDEN", "not allowed")
+    status = await host.scheduler().status()
+    assert (status.backlog, status.dead) == (1, 0)
+
+
+async def test_a_batch_asks_once_for_each_target(host: ActorHost) -> None:
+    rule = Rule()
+    jobs = [{**JOB, "functionPath": path} for path in ("p", "no", "p", "q", "no")]
+    async with client_of(host.asgi(authorize=rule)) as client:
+        results = (await client.post("/schedule/batch", json={"jobs": jobs})).json()["results"]
+    assert ["id" in one for one in results] == [True, False, True, True, False]
+    assert [asked[3] for asked in rule.asked] == ["p", "no", "q"]
+
+
+async def test_a_rule_that_fails_lets_nobody_pass(host: ActorHost, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: Any) -> bool:
+        raise RuntimeError("hush")
+
+    def polite(*_: Any) -> bool:
+        raise UnauthenticatedError("log in first")
+
+    with caplog.at_level(logging.CRITICAL, "tocsin.http"):
+        async with client_of(host.asgi(authorize=broken)) as client:
+            answer = await ask(client, "/status")
+    assert "hush" not in answer.text
+    refused(answer, 500, "INTERNAL")
+    async with client_of(host.asgi(authorize=polite)) as client:
+        refused(await ask(client, "/status"), 401, "UNAUTHENTICATED", "log in first")
+
+
+async def test_with_tokens_too_both_must_agree(host: ActorHost) -> None:
+    rule = Rule()
+    async with client_of(host.asgi(tokens=TOKENS, authorize=rule)) as client:
+        refused(await ask(client, "/status"), 401, "UNAUTHENTICATED")
+        refused(await ask(client, "/status", "secret-work"), 403, "FORBIDDEN")
+        assert rule.asked == []
+        assert (await ask(client, "/status", "secret-read")).status_code == 200
+        assert rule.asked[0][0].name == "reader"
+        refused(await client.get("/get?id=no", headers={"authorization": "Bearer secret-read"}), 403, "FORBIDDEN")
+    assert "secret-read" not in repr(rule.asked)
+
+
+# ---- Loopback without either ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host_header", ["localhost", "LOCALHOST:8321", "127.0.0.1", "127.0.0.1:8321", "127.9.9.9:1", "[::1]", "[::1]:8321"]
+)
+async def test_loopback_names_are_answered(face: Face, host_header: str) -> None:
+    assert (await face.get("/status", headers={"host": host_header})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host_header",
+    [
+        "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example:8321", "10.0.0.1",
+        "localhost@evil.example", "evil.example#localhost", "localhost:80:80", "[::2]", "::1", "", "0.0.0.0",
+        "localhost.", "testserver",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/status", "/schedule", "/healthz", "/readyz"])
+async def test_other_names_are_refused_as_rebound(face: Face, path: str, host_header: str) -> None:
+    method = "POST" if path == "/schedule" else "GET"
+    answer = await face.client.request(method, path, json=JOB, headers={"host": host_header})
+    refused(answer, 403, "FORBIDDEN", "Host header")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://localhost:3000"},
+        {"origin": "http://[bad"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/status", "/schedule"])
+async def test_pages_of_other_origins_are_refused(face: Face, path: str, headers: dict[str, str]) -> None:
+    method = "POST" if path == "/schedule" else "GET"
+    refused(await face.client.request(method, path, json=JOB, headers=headers), 403, "FORBIDDEN", "web pages")
+
+
+async def test_a_preflight_of_another_origin_gets_no_leave(face: Face) -> None:
+    headers = {"origin": "https://evil.example", "access-control-request-method": "POST"}
+    answer = await face.client.options("/schedule", headers=headers)
+    refused(answer, 403, "FORBIDDEN")
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+async def test_pages_of_the_same_origin_are_answered(face: Face) -> None:
+    for headers in ({"origin": "http://localhost"}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
+        assert (await face.post("/schedule", JOB, headers=headers)).status_code == 200
+
+
+async def test_ready_made_tokens_are_taken_too(host: ActorHost) -> None:
+    token = parse_token("eye:read:secret-eye")
+    async with client_of(host.asgi(tokens=[token])) as client:
+        assert (await ask(client, "/status", "secret-eye")).status_code == 200

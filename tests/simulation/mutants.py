@@ -1,0 +1,229 @@
+"""Small deliberate breakages, each of which the simulation must catch: `python -m tests.simulation.mutants`.
+
+A simulator that has never seen a fault proves nothing. Each mutant is one replacement in a copy of the tree.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("actors", "dispatch", "storage", "src", "tests", "pyproject.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One rule broken."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    Mutant(
+        "an answer does not wait for its batch",
+        "actors/activation.py",
+        "self._output.when_durable(number, partial(event.answer, result), event.fail)",
+        "event.answer(result)",
+    ),
+    Mutant(
+        "work after a commit does not wait for it",
+        "actors/activation.py",
+        "        self._output.when_durable(number, done, lost)",
+        "        done()",
+    ),
+    Mutant(
+        "two turns at once",
+        "actors/activation.py",
+        "        if self._worker is None:\n            self._worker = self.host.start_soon(self._work())",
+        "        self._worker = self.host.start_soon(self._work())",
+    ),
+    Mutant(
+        "sealed batches are not read",
+        "actors/overlay.py",
+        "                sealed = self._sealed.get(key)",
+        "                sealed = None",
+    ),
+    Mutant(
+        "a lost commit does not break the activation",
+        "actors/activation.py",
+        "        if error is not None:\n            self.break_(error)\n            return",
+        "        if error is not None:\n            pass",
+    ),
+    Mutant(
+        "a failed turn keeps its memory",
+        "actors/activation.py",
+        "        self.storage.discard()\n        self.actor = None",
+        "        self.storage.discard()",
+    ),
+    Mutant(
+        "a failed turn keeps its writes",
+        "actors/activation.py",
+        "        self.storage.discard()\n        self.actor = None",
+        "        self.actor = None",
+    ),
+    Mutant(
+        "a lease shorter than its attempt",
+        "actors/scheduler/claim.py",
+        "until=turn.now + lease_ms(job),",
+        "until=turn.now + 2_000,",
+    ),
+    Mutant(
+        "a missed deadline is retried like a failure",
+        "actors/scheduler/settle.py",
+        "    if verdict in (Verdict.UNKNOWN, Verdict.STOPPED):",
+        "    if verdict is Verdict.STOPPED:",
+    ),
+    Mutant(
+        "the attempt of a cancelled job brings it back",
+        "actors/scheduler/settle.py",
+        "        elif turn.book.leases[end.token][1].orphan:\n            turn.book.drop_lease(end.token)\n",
+        "",
+    ),
+    Mutant(
+        "a full pool starts one more",
+        "actors/scheduler/lines.py",
+        "        return 0 if row.paused else max(row.cap - self.holders[pool], 0)",
+        "        return 0 if row.paused else max(row.cap - self.holders[pool], 1)",
+    ),
+    Mutant(
+        "leases do not count as pool slots after a restart",
+        "actors/scheduler/book.py",
+        '                self.lines.hold(lease.pool)\n        for key, value in await self._all(b"lines/"):',
+        '        for key, value in await self._all(b"lines/"):',
+    ),
+    Mutant(
+        "the stored wake time leaves out lease ends",
+        "actors/scheduler/scheduler.py",
+        "        stored = _earliest(OVERDUE if ready else None, head, book.next_timer, end_at)",
+        "        stored = _earliest(OVERDUE if ready else None, head, book.next_timer)",
+    ),
+    Mutant(
+        "the stored wake time leaves out overdue heads",
+        "actors/scheduler/scheduler.py",
+        "        stored = _earliest(OVERDUE if ready else None, head, book.next_timer, end_at)",
+        "        stored = _earliest(head, book.next_timer, end_at)",
+    ),
+    Mutant(
+        "dead letters are not counted",
+        "actors/scheduler/book.py",
+        "        self._count(dead=1)",
+        "        pass",
+    ),
+    Mutant(
+        "expiry has no timer",
+        "actors/scheduler/book.py",
+        "            self.put_timer(job.expires_at, EXPIRE, job.id)",
+        "            pass",
+    ),
+    Mutant(
+        "a lost claim keeps its permits",
+        "actors/scheduler/lanes.py",
+        "        self._live.difference_update(claim.token for claim in claims)\n        self.give_back(len(claims))",
+        "        self._live.difference_update(claim.token for claim in claims)",
+    ),
+    Mutant(
+        "a settlement whose batch was lost is forgotten",
+        "actors/scheduler/lanes.py",
+        "        self._finished.extendleft(reversed(finished))",
+        "        pass",
+    ),
+    Mutant(
+        "busy actors are evicted",
+        "actors/activation.py",
+        "            self._worker is None\n            and not self._outside\n            and self._output.quiet\n",
+        "            True\n",
+    ),
+    Mutant(
+        "a lease that was never sent is not given back at activation",
+        "actors/scheduler/scheduler.py",
+        "        await return_unsent(self._turn(), self._lanes.is_live)",
+        "        pass",
+    ),
+    Mutant(
+        "live attempts are claimed again when their lease ends",
+        "actors/scheduler/settle.py",
+        '        if lease.kind == "fired" and live(token):',
+        "        if False:",
+    ),
+)
+
+CONTROL = Mutant("nothing is broken", "pyproject.toml", 'name = "tocsin"', 'name = "tocsin"')
+
+
+def broken_copy(mutant: Mutant, folder: Path) -> None:
+    """A copy of the tree with the one rule broken."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    path = folder / mutant.file
+    text = path.read_text()
+    found = text.count(mutant.old)
+    if found != 1:
+        raise click.ClickException(f"{mutant.name}: its text stands {found} times in {mutant.file}, not once")
+    path.write_text(text.replace(mutant.old, mutant.new))
+
+
+def caught(mutant: Mutant, seeds: int) -> tuple[str, str] | None:
+    """The first test that failed and why; None if the simulation noticed nothing."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        broken_copy(mutant, folder)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "--tb=line",
+            "tests/simulation",
+        ]
+        # The copy's own package must win over the installed one.
+        path = {"PYTHONPATH": f"{folder / 'src'}:{folder}", "PATH": "/usr/bin:/bin"}
+        run = subprocess.run(
+            [*command, "--seeds", str(seeds)], cwd=folder, env=path, capture_output=True, text=True, timeout=900
+        )
+    if run.returncode == 0:
+        return None
+    failed = re.search(r"^FAILED .*::(\S+)(?: - (.*))?$", run.stdout, re.MULTILINE)
+    if failed is None:
+        raise click.ClickException(f"{mutant.name}: the run itself failed\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
+    return failed[1], (failed[2] or "")[:90]
+
+
+@click.command()
+@click.option("--seeds", default=60, show_default=True, help="Seeds per mutant.")
+@click.option("--only", default="", help="Mutants whose name holds this.")
+@click.option("--first", type=int, help="Only the first so many.")
+def main(seeds: int, only: str, first: int | None) -> None:
+    """Break one rule at a time; exit 1 if the simulation misses one."""
+    chosen = [mutant for mutant in MUTANTS if only in mutant.name][:first]
+    if caught(CONTROL, 10) is not None:
+        raise click.ClickException("the copy fails without any breakage: nothing below would mean anything")
+    missed = 0
+    for mutant in chosen:
+        result = caught(mutant, seeds)
+        missed += result is None
+        verdict = "MISSED" if result is None else f"caught by {result[0]}  {result[1]}"
+        click.echo(f"{mutant.name:<60} {verdict}")
+    click.echo(f"{len(chosen) - missed} of {len(chosen)} mutants caught")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
