@@ -109,15 +109,15 @@ def _error(turn: Turn, outcome: Outcome) -> LastError:
     return LastError(turn.now, outcome.message or outcome.verdict.value, outcome.status)
 
 
-def _climb(turn: Turn, job: JobRow, at: AtRow, outcome: Outcome | None, not_before: int = 0) -> None:
-    """One step up the retry ladder, or off its end."""
+def _climb(turn: Turn, job: JobRow, at: AtRow, outcome: Outcome | None, retry_at: int | None = None) -> None:
+    """One step up the retry ladder, or off its end. `retry_at`: the backoff was counted when the attempt ended."""
     at = charge(at)
     retry = retry_of(job)
     if at.attempts > retry.max_retries:
         _park(turn, job, at, "exhausted", outcome)
         return
-    wait = retry.delay_ms(at.attempts, turn.random)
-    _wait(turn, job, at, max(wait, not_before - turn.now), outcome)
+    wait = retry.delay_ms(at.attempts, turn.random) if retry_at is None else max(retry_at - turn.now, 0)
+    _wait(turn, job, at, wait, outcome)
 
 
 def _wait(turn: Turn, job: JobRow, at: AtRow, wait_ms: int, outcome: Outcome | None = None) -> None:
@@ -172,7 +172,7 @@ async def _end(turn: Turn, tokens: Sequence[str]) -> None:
         job = known[job_id].job
         if lease.kind == "unknown":
             if lease.charged:
-                _climb(turn, job, lease.at, None, not_before=lease.retry_at)
+                _climb(turn, job, lease.at, None, lease.retry_at)
             else:
                 _enter(turn, job, msgspec.structs.replace(lease.at, next_at=turn.now))
         else:

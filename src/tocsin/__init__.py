@@ -1,1 +1,79 @@
-"""tocsin: durable scheduling for Python, one actor per tenant."""
+"""tocsin: durable scheduling for Python, one actor per tenant.
+
+The public names. They are imported when first used, so the command line starts without them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tocsin.actors.actor import Actor as Actor
+    from tocsin.actors.actor import ActorContext as ActorContext
+    from tocsin.actors.actor_host import ActorHost as ActorHost
+    from tocsin.actors.actor_host import Stub as Stub
+    from tocsin.actors.scheduler.handle import Job as Job
+    from tocsin.actors.scheduler.handle import Scheduler as Scheduler
+    from tocsin.actors.scheduler.records import Cancelled as Cancelled
+    from tocsin.actors.scheduler.records import DeadRetried as DeadRetried
+    from tocsin.actors.scheduler.records import Page as Page
+    from tocsin.actors.scheduler.records import Record as Record
+    from tocsin.actors.scheduler.records import Scheduled as Scheduled
+    from tocsin.actors.scheduler.records import Status as Status
+    from tocsin.dispatch.retry import Retry as Retry
+    from tocsin.dispatch.signing import Signer as Signer
+    from tocsin.errors import TocsinError as TocsinError
+    from tocsin.storage.memory import MemoryProvider as MemoryProvider
+    from tocsin.storage.sqlite import SQLiteProvider as SQLiteProvider
+
+_HOMES = {
+    "Actor": "tocsin.actors.actor",
+    "ActorContext": "tocsin.actors.actor",
+    "ActorHost": "tocsin.actors.actor_host",
+    "Cancelled": "tocsin.actors.scheduler.records",
+    "DeadRetried": "tocsin.actors.scheduler.records",
+    "Job": "tocsin.actors.scheduler.handle",
+    "MemoryProvider": "tocsin.storage.memory",
+    "Page": "tocsin.actors.scheduler.records",
+    "Record": "tocsin.actors.scheduler.records",
+    "Retry": "tocsin.dispatch.retry",
+    "SQLiteProvider": "tocsin.storage.sqlite",
+    "Scheduled": "tocsin.actors.scheduler.records",
+    "Scheduler": "tocsin.actors.scheduler.handle",
+    "Signer": "tocsin.dispatch.signing",
+    "Status": "tocsin.actors.scheduler.records",
+    "Stub": "tocsin.actors.actor_host",
+    "TocsinError": "tocsin.errors",
+}
+
+__all__ = [
+    "Actor",
+    "ActorContext",
+    "ActorHost",
+    "Cancelled",
+    "DeadRetried",
+    "Job",
+    "MemoryProvider",
+    "Page",
+    "Record",
+    "Retry",
+    "SQLiteProvider",
+    "Scheduled",
+    "Scheduler",
+    "Signer",
+    "Status",
+    "Stub",
+    "TocsinError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

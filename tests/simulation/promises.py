@@ -57,6 +57,7 @@ class Promises:
     runs: dict[str, list[Run]] = field(default_factory=dict)
     untils: dict[str, int] = field(default_factory=dict)
     """When each lease ends, as it stood when its callback left."""
+    crashes: int = 0
     broken: list[str] = field(default_factory=list)
     steps: bool = False
     """The wall clock steps in this run: instants are no measure."""
@@ -82,7 +83,13 @@ class Promises:
         assert not wish.cancelled, f"job {wish.n} was sent after its cancel was answered"
         if not self.steps:
             assert self.clock.now_ms() >= content["scheduledFor"], f"job {wish.n} was sent early"
-        self.untils[lease] = decode(LeaseRow, b"", row).until
+        held = decode(LeaseRow, lease_key(wish.id, lease), row)
+        assert self.crashes or not held.at.losses, f"job {wish.n} counts a lost host, and none was lost"
+        self.untils[lease] = held.until
+        if not self.steps:
+            assert self.untils[lease] >= int(headers["tocsin-deadline"]), (
+                f"the lease of {wish.n} ends before its deadline"
+            )
         self._count_slots(wish)
         webhook_id = headers["webhook-id"]
         assert content["attempt"] > self.attempts.get(webhook_id, 0), f"attempt of {wish.n} repeats"

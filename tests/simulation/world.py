@@ -147,6 +147,7 @@ class World:
 
     async def crash(self, host: ActorHost, process: Process) -> None:
         process.alive = False
+        self.promises.crashes += 1
         self.note("crash")
         await asyncio.sleep(0.2)  # what it had in flight is applied, or not
         host.runtime.alarms.stop()
@@ -270,7 +271,7 @@ class _WatchedNetwork(SimNetwork):
 async def run(random: Random, *, storm: bool) -> list[str]:
     """One whole run; its trace."""
     world = World(random, storm)
-    await world.live(random.randint(2, 4) if storm else 1)
+    await world.live(random.randint(1, 4) if storm else 1)
     await end_tasks()
     await world.check()
     world.note(f"{sum(world.promises.delivered.values())} delivered of {len(world.promises.wishes)} at {NAME}")

@@ -1,0 +1,150 @@
+"""A host in virtual time with a receiver at hand, for tests of what a scheduler does and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from random import Random
+from typing import Any
+
+from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.invariants import check
+from tocsin.actors.testing import Process, VirtualClock, simulate
+from tocsin.dispatch.testing import Delivery, FakeReceiver
+from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected
+from tocsin.storage.memory import MemoryDisk, MemoryProvider
+
+SECRET = "whsec_" + "dGhlIHNlY3JldCBvZiB0aGUgc3RhZ2UgOi0p"
+OK = Answer(200, {}, b"ok")
+Reply = Answer | Awaitable[Answer]
+
+
+class Stage:
+    """`reply(delivery)` says what the receiver answers; `down` refuses connections."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.clock = VirtualClock()
+        self.disk = MemoryDisk()
+        self.down = False
+        self.reply: Callable[[Delivery], Reply] = lambda delivery: OK
+        self.receiver = FakeReceiver([SECRET], now_ms=self.clock.now_ms, answer=lambda one: self.reply(one))
+        self.arrivals: list[tuple[int, str]] = []
+        self.host: ActorHost
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        return self.receiver.deliveries
+
+    @property
+    def jobs(self) -> Scheduler:
+        return self.host.scheduler("t")
+
+    @property
+    def now(self) -> int:
+        return self.clock.now_ms()
+
+    async def open(self, **options: Any) -> ActorHost:
+        self.process = Process()
+        self.host = ActorHost.open(
+            MortalProvider(self.disk, self.process),
+            origin="https://stage.example",
+            secrets=[SECRET],
+            transport=Wire(self),
+            clock=self.clock,
+            random=self.random,
+            **options,
+        )
+        await self.host.__aenter__()
+        return self.host
+
+    async def close(self) -> None:
+        await self.host.stop()
+
+    async def crash(self) -> None:
+        """The host dies between two of its steps; what it had not written is lost."""
+        self.process.alive = False
+        self.host.runtime.alarms.stop()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def faults(self, name: str = "t") -> list[str]:
+        """Broken row invariants, read beside the host."""
+        provider = MemoryProvider(self.disk)
+        await provider.start()
+        try:
+            return await check(provider.view(f"scheduler/{name}"), self.disk.wakes.get(f"scheduler/{name}"))
+        finally:
+            await provider.stop()
+
+    def times(self, job_id: str) -> list[int]:
+        """When each attempt of a job arrived, ms after the start of the run."""
+        return [at for at, arrived in self.arrivals if arrived == job_id]
+
+
+class MortalProvider(MemoryProvider):
+    """Falls silent when its process dies."""
+
+    def __init__(self, disk: MemoryDisk, process: Process) -> None:
+        super().__init__(disk)
+        self._process = process
+
+    async def hop(self) -> None:
+        if not self._process.alive:
+            await asyncio.get_running_loop().create_future()
+        await super().hop()
+
+
+class Wire:
+    """A `Transport` without latency."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def post(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        connect_timeout: float,
+        timeout: float,
+        max_body: int,
+    ) -> Answer:
+        if self._stage.down:
+            raise NeverConnected("refused")
+        self._stage.arrivals.append((self._stage.now - 1_800_000_000_000, headers["webhook-id"].partition(":")[0]))
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._stage.receiver(headers, body)
+        except TimeoutError:
+            raise DeadlinePassed(f"after {timeout:g} s") from None
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+def staged(**options: Any) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], Callable[[], None]]:
+    """Run a test on a simulated loop with an open host; afterwards the rows must be sound."""
+
+    def decorate(test: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        def run() -> None:
+            async def main(random: Random) -> None:
+                stage = Stage(random)
+                await stage.open(**options)
+                await test(stage)
+                await stage.close()
+                assert await stage.faults() == []
+
+            simulate(11, main)
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return decorate

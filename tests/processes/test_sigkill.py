@@ -1,0 +1,133 @@
+"""A real server killed with SIGKILL while it fires: what it had accepted arrives, and little of it twice."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.cli.processes import serving
+from tocsin.actors.scheduler.invariants import check
+from tocsin.storage.sqlite import SQLiteProvider
+
+JOBS = 5_000
+KILLS = 3
+LANES = 64
+TIMEOUT_MS = 1_000
+LEASE_S = 1 + 15
+TOKEN = "a-token-for-this-test"
+STORE = "jobs.db"
+
+
+class Receiver:
+    """The bare receiver of the benchmarks, in its own process."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+
+    def stats(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"{self.url}/stats", timeout=10) as answer:
+            found: dict[str, float] = json.load(answer)
+        return found
+
+    def wait_for(self, unique: int, seconds: float) -> dict[str, float]:
+        """Polled: it is another process. Fails at the deadline."""
+        deadline = time.monotonic() + seconds
+        while (stats := self.stats())["unique"] < unique:
+            assert time.monotonic() < deadline, f"{stats['unique']:.0f} of {unique} arrived in {seconds} s"
+            time.sleep(0.02)
+        return stats
+
+
+@contextmanager
+def receiving() -> Iterator[Receiver]:
+    command = [sys.executable, "-m", "bench.receiver", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield Receiver(int(process.stdout.readline()))
+        finally:
+            process.kill()
+
+
+def post(url: str, body: object) -> Any:
+    request = urllib.request.Request(
+        url,
+        data=json.dumps(body).encode(),
+        headers={"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def schedule(url: str, due: int) -> int:
+    """How many jobs were accepted."""
+    accepted = 0
+    for start in range(0, JOBS, 1000):
+        jobs = [
+            {"functionPath": "kill:run", "args": {"n": n}, "scheduledFor": due, "timeoutMs": TIMEOUT_MS}
+            for n in range(start, start + 1000)
+        ]
+        accepted += sum("id" in result for result in post(f"{url}/schedule/batch", {"jobs": jobs})["results"])
+    return accepted
+
+
+def leases(folder: Path) -> int:
+    """Attempts that were alive when the process died, read without it."""
+    with sqlite3.connect(f"file:{folder / STORE}?mode=ro", uri=True) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM kv WHERE key >= ? AND key < ?", (b"lease/", b"lease0"))
+    return int(count[0])
+
+
+@pytest.mark.anyio
+async def test_every_job_arrives_though_its_host_is_killed_three_times(tmp_path: Path) -> None:
+    random = Random(20261129)
+    with receiving() as receiver:
+        settings = {
+            "TOCSIN_STORE": f"sqlite:///{STORE}",
+            "TOCSIN_ORIGIN_URL": receiver.url,
+            "TOCSIN_SECRETS": "whsec_" + "a2V5" * 8,
+            "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
+            "TOCSIN_LANES": str(LANES),
+        }
+        in_flight = 0
+        for kill in range(KILLS):
+            with serving(cwd=tmp_path, **settings) as server:
+                url = server.url()
+                if kill == 0:
+                    assert schedule(url, time.time_ns() // 1_000_000 + 1_000) == JOBS
+                enough = receiver.stats()["unique"] + random.randrange(50, 1_200)
+                receiver.wait_for(int(enough), 30)
+                server.process.kill()
+                server.process.wait()
+            in_flight += leases(tmp_path)
+        with serving(cwd=tmp_path, **settings) as server:
+            server.url()
+            stats = receiver.wait_for(JOBS, LEASE_S + 60)
+            again = stats["count"] - stats["unique"]
+            assert again <= in_flight
+            assert server.stop() == 0
+
+    await assert_nothing_left(tmp_path)
+
+
+async def assert_nothing_left(folder: Path) -> None:
+    provider = SQLiteProvider(folder / STORE)
+    await provider.start()
+    view = provider.view("scheduler/default")
+    left = await view.scan(b"\x01", b"\xff", limit=20)
+    faults = await check(view, None)
+    await provider.stop()
+
+    assert [key for key, _ in left] == [b"meta/counters", b"meta/layout"]
+    assert faults == []
