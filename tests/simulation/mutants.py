@@ -145,12 +145,6 @@ MUTANTS = (
         "            True\n",
     ),
     Mutant(
-        "a lease that was never sent is not given back at activation",
-        "actors/scheduler/scheduler.py",
-        "        await return_unsent(self._turn(), self._lanes.is_live)",
-        "        pass",
-    ),
-    Mutant(
         "live attempts are claimed again when their lease ends",
         "actors/scheduler/settle.py",
         '        if lease.kind == "fired" and live(token):',

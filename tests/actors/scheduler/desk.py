@@ -12,8 +12,11 @@ import msgspec
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.arguments import new_job
 from tocsin.actors.scheduler.book import Book
+from tocsin.actors.scheduler.claim import claim
 from tocsin.actors.scheduler.invariants import check
+from tocsin.actors.scheduler.settle import Finished, settle
 from tocsin.actors.scheduler.turn import NewJob, Turn
+from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.storage.api import Batch, OrderedStore, StoreView
 from tocsin.storage.memory import MemoryProvider
 
@@ -72,6 +75,12 @@ class Desk:
         await self.store.commit(Batch(puts, deletes))
         self._storage.confirm(self._batches)
         return result
+
+    async def run_due(self, most: int) -> None:
+        """Claim in one turn, settle as done in another."""
+        claims = await self.turn(lambda turn: claim(turn, most))
+        ends = [Finished(one.job, one.token, Outcome(Verdict.DONE, status=200)) for one in claims]
+        await self.turn(lambda turn: settle(turn, ends))
 
     async def faults(self) -> list[str]:
         """Broken invariants, but for the stored wake time, which the actor sets."""
