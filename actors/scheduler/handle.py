@@ -22,7 +22,14 @@ from tocsin.actors.scheduler.records import (
 from tocsin.actors.scheduler.scheduler import SchedulerActor
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import InvalidInputError, NotFoundError, OriginNotConfiguredError, PayloadTooLargeError, TocsinError
+from tocsin.errors import (
+    InvalidInputError,
+    NotFoundError,
+    OriginNotConfiguredError,
+    PayloadTooLargeError,
+    StoreFull,
+    TocsinError,
+)
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.service import SchedulerService
@@ -174,6 +181,7 @@ class Scheduler:
 
     async def submit(self, job: NewJob) -> Scheduled:
         """Store one checked job."""
+        self._check_space()
         answer = (await self._service.host.call(self._id, "submit", [job]))[0]
         if isinstance(answer, TocsinError):
             raise answer
@@ -182,6 +190,7 @@ class Scheduler:
 
     async def submit_checked(self, jobs: Sequence[NewJob | TocsinError]) -> list[Scheduled | TocsinError]:
         """Store those that passed their checks; errors stay where they stand."""
+        self._check_space()
         good = [job for job in jobs if isinstance(job, NewJob)]
         size = sum(job.size for job in good)
         if size > arguments.MAX_BATCH_BYTES:
@@ -191,6 +200,10 @@ class Scheduler:
             )
         stored = iter(await self._service.host.call(self._id, "submit", good) if good else [])
         return [next(stored) if isinstance(job, NewJob) else job for job in jobs]
+
+    def _check_space(self) -> None:
+        if self._service.host.provider.full:
+            raise StoreFull("no space is left for new jobs: free some on the store's disk; what is under way goes on")
 
     def _after(self, delay_ms: int, name: str) -> int:
         return arguments.delayed(self._now(), delay_ms, name)
@@ -282,7 +295,7 @@ class Scheduler:
             oldest_due_ms=counts.oldest_due_ms,
             dead=counts.dead,
             lanes=LanesStatus(*self._service.lanes_in_use(self.name)),
-            health="red" if failures else "green",
+            health="red" if failures or self._service.host.provider.full else "green",
             pools=counts.pools,
             more_pools=counts.more_pools,
             alarm_failures=failures,

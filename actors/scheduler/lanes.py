@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
@@ -35,38 +35,36 @@ class Permits:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.free = limit
-        self._line: deque[Lanes] = deque()
+        self._line: OrderedDict[Lanes, None] = OrderedDict()
 
     def take(self, lanes: Lanes, want: int) -> int:
         """As many as there are, if it is this scheduler's turn; it joins the line for the rest."""
-        if self._line and self._line[0] is not lanes:
-            got = 0
-        else:
-            if self._line:
-                self._line.popleft()
+        got = 0
+        if not self._line or next(iter(self._line)) is lanes:
+            self._line.pop(lanes, None)
             got = min(want, self.free)
             self.free -= got
-        if got < want and lanes not in self._line:
-            self._line.append(lanes)
-        if self.free and self._line:
-            self._line[0].wake()
+        if got < want:
+            self._line.setdefault(lanes)
+        self._wake_first()
         return got
 
     def give(self, count: int) -> None:
         self.free += count
-        if self.free and self._line:
-            self._line[0].wake()
+        self._wake_first()
 
     def leave(self, lanes: Lanes) -> None:
         """It has no ready work after all."""
         if lanes in self._line:
-            first = self._line[0] is lanes
-            self._line.remove(lanes)
-            if first and self.free and self._line:
-                self._line[0].wake()
+            del self._line[lanes]
+            self._wake_first()
 
     def waits(self, lanes: Lanes) -> bool:
         return lanes in self._line
+
+    def _wake_first(self) -> None:
+        if self.free and self._line:
+            next(iter(self._line)).wake()
 
 
 class Lanes:

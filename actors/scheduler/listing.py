@@ -58,13 +58,14 @@ class Filter:
 class Cursor(msgspec.Struct, array_like=True, frozen=True):
     """Where a list goes on: behind (`at`, `id`)."""
 
-    scope: str
+    scope: bytes
+    """Which list and filters gave it out, hashed."""
     at: int
     id: str
 
 
 def encode_cursor(scope: str, at: int, job_id: str) -> str:
-    body = msgspec.msgpack.encode(Cursor(scope, at, job_id))
+    body = msgspec.msgpack.encode(Cursor(_check(scope.encode()), at, job_id))
     return base64.urlsafe_b64encode(_check(body) + body).decode().rstrip("=")
 
 
@@ -77,7 +78,7 @@ def decode_cursor(scope: str, text: str | None) -> tuple[int, str] | None:
         cursor = msgspec.msgpack.decode(raw[4:], type=Cursor)
     except (binascii.Error, ValueError, msgspec.MsgspecError):
         raise InvalidInputError("cursor is not one this list gave out: start again without it") from None
-    if raw[:4] != _check(raw[4:]) or cursor.scope != scope:
+    if raw[:4] != _check(raw[4:]) or cursor.scope != _check(scope.encode()):
         raise InvalidInputError("cursor belongs to another list or other filters: start again without it")
     return cursor.at, cursor.id
 

@@ -5,7 +5,7 @@ The work of each event is in the module named after it; memory is rebuilt from r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler.book import Book
@@ -17,6 +17,8 @@ from tocsin.actors.scheduler.submit import Answer, cancel, cancel_dead, retry_de
 from tocsin.actors.scheduler.turn import NewJob, Turn
 
 CLAIM_ROUNDS = 4
+FULL_RETRY_MS = 1_000
+"""A store without space claims nothing; so often it looks whether there is space again."""
 OVERDUE = 0
 """The stored wake time while a due job may start: now, whenever that is read."""
 
@@ -27,10 +29,11 @@ class SchedulerActor(Actor):
     kind = "scheduler"
     alarm_backoff_max_ms = 5_000
 
-    def __init__(self, ctx: ActorContext, lanes: Lanes, owner: str) -> None:
+    def __init__(self, ctx: ActorContext, lanes: Lanes, owner: str, full: Callable[[], bool]) -> None:
         super().__init__(ctx)
         self._lanes = lanes
         self._owner = owner
+        self._full = full
         self._book = Book(ctx.storage)
 
     async def on_start(self) -> None:
@@ -98,7 +101,7 @@ class SchedulerActor(Actor):
 
     async def _claim(self, turn: Turn) -> None:
         lines = self._book.lines
-        if lines.any_ready(turn.now) and (permits := self._lanes.take()):
+        if not self._full() and lines.any_ready(turn.now) and (permits := self._lanes.take()):
             grant = _Grant(self._lanes, permits)
             self.ctx.if_lost(grant.lose)
             for _ in range(CLAIM_ROUNDS):
@@ -120,7 +123,8 @@ class SchedulerActor(Actor):
         # A live attempt's lease is renewed a little before it ends.
         renew_at = end_at - RENEW_BEFORE_MS if end and end_at and self._lanes.is_live(end[1]) else end_at
         stored = _earliest(OVERDUE if ready else None, head, book.next_timer, end_at)
-        ring_at = _earliest(now if ready and self._lanes.could_take else None, head, book.next_timer, renew_at)
+        again = now + FULL_RETRY_MS if self._full() else now
+        ring_at = _earliest(again if ready and self._lanes.could_take else None, head, book.next_timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
 

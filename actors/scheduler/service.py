@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
+from weakref import WeakValueDictionary
 
 from tocsin.actors.actor import ActorContext
 from tocsin.actors.clock import Clock
@@ -37,7 +38,8 @@ class SchedulerService:
         self.permits = Permits(max_in_flight)
         self._dispatcher = dispatcher
         self._lanes_limit = lanes
-        self._lanes: dict[str, Lanes] = {}
+        # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
+        self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
         self._host: Host | None = None
 
     def bind(self, host: Host) -> None:
@@ -57,13 +59,14 @@ class SchedulerService:
         return self.host.random
 
     def _make(self, ctx: ActorContext) -> SchedulerActor:
-        return SchedulerActor(ctx, self.lanes(ctx.id.name), self.host.provider.owner)
+        provider = self.host.provider
+        return SchedulerActor(ctx, self.lanes(ctx.id.name), provider.owner, lambda: provider.full)
 
     def lanes(self, name: str) -> Lanes:
         lanes = self._lanes.get(name)
         if lanes is None:
             actor = ActorId(KIND, name)
-            lanes = self._lanes[name] = Lanes(
+            lanes = Lanes(
                 name,
                 self._lanes_limit,
                 self.permits,
@@ -72,6 +75,7 @@ class SchedulerService:
                 self.host.start_soon,
                 self.clock.monotonic,
             )
+            self._lanes[name] = lanes
         return lanes
 
     def lanes_in_use(self, name: str) -> tuple[int, int]:
@@ -86,9 +90,10 @@ class SchedulerService:
 
     async def drain(self, seconds: float) -> None:
         """Claim nothing more; let attempts end, for at most `seconds`; then end them, uncharged."""
-        for lanes in self._lanes.values():
+        used = list(self._lanes.values())
+        for lanes in used:
             lanes.stop_claiming()
-        running = [task for lanes in self._lanes.values() for task in lanes.running()]
+        running = [task for lanes in used for task in lanes.running()]
         if running:
             _, late = await asyncio.wait(running, timeout=seconds)
             for task in late:

@@ -12,7 +12,7 @@ from tocsin.actors.scheduler.handle import Job
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import DuplicateScheduleIdError, InvalidInputError, PayloadTooLargeError, TocsinError
+from tocsin.errors import DuplicateScheduleIdError, InvalidInputError, PayloadTooLargeError, StoreFull, TocsinError
 
 
 async def after(seconds: float, answer: Answer = OK) -> Answer:
@@ -318,3 +318,22 @@ async def test_an_idle_scheduler_leaves_memory_and_its_alarm_still_rings(stage: 
     assert stage.host.runtime.active(ActorId("scheduler", "t")) is None
     await stage.sleep(3_600)
     assert stage.times("x") == [3_600_000]
+
+
+@staged()
+async def test_a_full_store_takes_and_starts_nothing_new_but_ends_what_runs(stage: Stage) -> None:
+    stage.reply = lambda one: after(5)
+    await stage.jobs.run_after(0, "work:run", id="running")
+    await stage.jobs.run_after("2s", "work:run", id="waiting")
+    await stage.sleep(1)
+    stage.host.runtime.provider.full = True
+    with pytest.raises(StoreFull, match="free some"):
+        await stage.jobs.run_after(0, "work:run")
+    await stage.sleep(20)
+    running, waiting = await stage.jobs.get("running"), await stage.jobs.get("waiting")
+    stage.host.runtime.provider.full = False
+    await stage.sleep(8)
+
+    assert running is None
+    assert waiting is not None and waiting.state == "waiting"
+    assert len(stage.times("waiting")) == 1
