@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from ipaddress import ip_address
 from random import Random, SystemRandom
 from types import TracebackType
@@ -107,7 +108,9 @@ class ActorHost:
         check_origin(read_origin(), signed=signer is not None, insecure=insecure)
         if transport is None or isinstance(transport, str):
             transport = default_transport(transport)
-        dispatcher = Dispatcher(transport, signer, read_origin, path=callback_path, random=random)
+        dispatcher = Dispatcher(
+            transport, signer, read_origin, path=callback_path, random=random, version=version("tocsin")
+        )
         return cls(
             provider,
             dispatcher,

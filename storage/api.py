@@ -20,6 +20,7 @@ MAX_KEY: Final = 1_024
 MAX_VALUE: Final = 96 * 1_024
 MAX_BATCH_KEYS: Final = 10_000
 MAX_BATCH_BYTES: Final = 8 * 1_024 * 1_024
+MAX_INSTANT: Final = 2**63 - 1
 MAX_SCAN_ROWS: Final = 10_000
 MAX_SCAN_BYTES: Final = 16 * 1_024 * 1_024
 
@@ -224,4 +225,6 @@ def check_batch(batch: Batch, capabilities: Capabilities) -> str | None:
         total += len(key)
     if total > capabilities.max_batch_bytes:
         return f"a batch of {total} bytes is over {capabilities.max_batch_bytes}"
+    if isinstance(batch.wake_at, int) and not -MAX_INSTANT <= batch.wake_at <= MAX_INSTANT:
+        return f"the wake time {batch.wake_at} has more than 63 bits"
     return None

@@ -11,21 +11,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tocsin.errors import StoreClosed, StoreError, StoreTooLarge
+from tocsin.errors import Fenced, RolledBack, StoreClosed, StoreError, StoreTooLarge, StoreUnavailable
 from tocsin.storage.api import UNSET, Batch, Capabilities, StoreStats, Unset, check_batch
+from tocsin.storage.handles import Handle
 
-
-class Handle:
-    """The writing end of one open actor, as the combiner sees it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.failed: StoreError | None = None
-        """Why a batch of this handle was lost; whatever is still waiting is lost with it."""
-        self.refusing: StoreError | None = None
-        """Why later batches are refused at the call; earlier ones, still on their way, are not touched."""
-        self.closed = False
-        self.last: asyncio.Future[None] | None = None
+STORE_WIDE = (StoreUnavailable, StoreClosed, RolledBack, Fenced)
+"""What is the fault of the store, not of one batch."""
 
 
 @dataclass(slots=True)
@@ -49,6 +40,27 @@ class _Entry:
     handle: Handle
     batch: Batch
     done: asyncio.Future[None]
+    refused: StoreError | None
+    answered: bool = False
+
+    def answer(self, error: StoreError | None) -> None:
+        """Once. A caller that was cancelled does not hear it, but the handle is settled all the same."""
+        self.answered = True
+        if not self.done.done():
+            if error is None:
+                self.done.set_result(None)
+            else:
+                self.done.set_exception(error)
+                self.done.exception()  # whoever waits hears of it; nobody has to
+        self.handle.end()
+
+    def weight(self) -> tuple[int, int]:
+        """Keys and bytes it adds to a transaction."""
+        if self.refused is not None:
+            return 0, 0
+        puts, deletes = self.batch.puts, self.batch.deletes
+        size = sum(map(len, puts)) + sum(map(len, puts.values()))
+        return len(puts) + len(deletes), size + sum(map(len, deletes)) if deletes else size
 
 
 Write = Callable[[Sequence[ActorWrites]], Awaitable[None]]
@@ -61,6 +73,7 @@ class Combiner:
     def __init__(self, write: Write, capabilities: Capabilities) -> None:
         self._write, self._capabilities = write, capabilities
         self._waiting: deque[_Entry] = deque()
+        self._under_way: list[_Entry] = []
         self._task: asyncio.Task[None] | None = None
         self._commits = self._batches = self._puts = self._deletes = self._failed = 0
 
@@ -69,30 +82,27 @@ class Combiner:
 
     def submit(self, handle: Handle, batch: Batch) -> asyncio.Future[None]:
         """Enqueue; the answer is done when the batch is durable. Call order is commit order."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        refused = handle.failed or handle.refusing
-        if refused is None and handle.closed:
-            refused = StoreClosed(f"{handle.name} was closed, or opened anew elsewhere")
-        if refused is None and (reason := check_batch(batch, self._capabilities)) is not None:
-            refused = StoreTooLarge(f"{handle.name}: {reason}")
-        entry = _Entry(handle, batch, done)
-        last, handle.last = handle.last, done
-        if refused is not None:
-            handle.refusing = refused
-            if last is None or last.done():
-                self._fail(entry, refused)
-            else:  # in order: earlier batches, still on their way, are answered first
-                last.add_done_callback(lambda _: self._fail(entry, handle.failed or refused))
-            return done
+        loop = asyncio.get_running_loop()
+        entry = _Entry(handle, batch, loop.create_future(), self._refusal(handle, batch))
+        first = not handle.pending
+        handle.begin()
+        if entry.refused is not None and first:
+            self._fail(entry, entry.refused)
+            return entry.done
+        # One that is refused waits too: earlier batches, still on their way, are answered first.
         self._waiting.append(entry)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
-        return done
+            self._task = loop.create_task(self._run())
+        return entry.done
 
-    async def settle(self, handle: Handle) -> None:
-        """Until every batch submitted through this handle has its answer."""
-        while (last := handle.last) is not None and not last.done():
-            await asyncio.wait([last])
+    def _refusal(self, handle: Handle, batch: Batch) -> StoreError | None:
+        if handle.failed is not None:
+            return handle.failed
+        if handle.closed:
+            return StoreClosed(f"{handle.name} was closed, or opened anew elsewhere")
+        if (reason := check_batch(batch, self._capabilities)) is not None:
+            return StoreTooLarge(f"{handle.name}: {reason}")
+        return None
 
     async def drain(self) -> None:
         """Until nothing is on its way."""
@@ -102,50 +112,72 @@ class Combiner:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await self._commit(self._take())
+                self._under_way = self._take()
+                await self._commit(self._under_way)
         finally:
             self._task = None
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """The event loop ends before we do: nobody may wait for ever for an answer that cannot come."""
+        for entry in (*self._under_way, *self._waiting):
+            if not entry.answered:
+                entry.done.cancel()
+                self._fail(entry, StoreClosed("the event loop ended during a commit"))
+        self._under_way = []
+        self._waiting.clear()
 
     def _take(self) -> list[_Entry]:
         """As many batches as fit one transaction."""
         group: list[_Entry] = []
         keys = size = 0
         while self._waiting:
-            batch = self._waiting[0].batch
-            more = len(batch.puts) + len(batch.deletes)
-            bytes_more = sum(map(len, batch.puts)) + sum(map(len, batch.puts.values()))
-            full = keys + more > self._capabilities.max_batch_keys
-            if group and (full or size + bytes_more > self._capabilities.max_batch_bytes):
+            more_keys, more_bytes = self._waiting[0].weight()
+            keys, size = keys + more_keys, size + more_bytes
+            if group and (keys > self._capabilities.max_batch_keys or size > self._capabilities.max_batch_bytes):
                 break
-            keys, size = keys + more, size + bytes_more
             group.append(self._waiting.popleft())
         return group
 
     async def _commit(self, group: Sequence[_Entry]) -> None:
-        group = [entry for entry in group if not self._refuse_broken(entry)]
-        if not group:
+        sound: list[_Entry] = []
+        refused: list[_Entry] = []
+        broken: set[Handle] = set()
+        for entry in group:
+            if entry.refused is not None or entry.handle.failed is not None or entry.handle in broken:
+                broken.add(entry.handle)
+                refused.append(entry)
+            else:
+                sound.append(entry)
+        if sound and (error := await self._attempt(sound)) is not None:
+            await self._one_by_one(sound, error)
+        for entry in refused:  # answered last: what came before them is answered by now
+            self._fail(entry, entry.refused)
+
+    async def _one_by_one(self, group: Sequence[_Entry], error: StoreError) -> None:
+        """So that one actor's bad batch breaks nobody else's commit."""
+        if len(group) == 1:
+            self._fail(group[0], error)
             return
+        hopeless: StoreError | None = None
+        for entry in group:
+            alone = entry.handle.failed or hopeless or await self._attempt([entry])
+            if alone is None:
+                continue
+            if entry.handle.failed is None and isinstance(alone, STORE_WIDE) and type(alone) is type(error):
+                hopeless = alone  # each further attempt may cost a timeout of its own
+            self._fail(entry, alone)
+
+    async def _attempt(self, group: Sequence[_Entry]) -> StoreError | None:
+        """One transaction; if it succeeds, all of the group have their answers."""
         merged: dict[Handle, ActorWrites] = {}
         for entry in group:
             writes = merged.get(entry.handle)
             if writes is None:
                 writes = merged[entry.handle] = ActorWrites(entry.handle.name)
             writes.add(entry.batch)
-        error = await self._try(list(merged.values()))
-        if error is None:
-            self._count(merged.values(), len(group))
-            for entry in group:
-                if not entry.done.done():
-                    entry.done.set_result(None)
-        elif len(group) == 1:
-            self._fail(group[0], error)
-        else:
-            for entry in group:
-                await self._commit([entry])
-
-    async def _try(self, writes: Sequence[ActorWrites]) -> StoreError | None:
         try:
-            await self._write(writes)
+            await self._write(list(merged.values()))
         except StoreError as error:
             return error
         except Exception as error:
@@ -153,21 +185,16 @@ class Combiner:
             wrapped = StoreError(f"the store failed: {error!r}")
             wrapped.__cause__ = error
             return wrapped
+        self._count(merged.values(), len(group))
+        for entry in group:
+            entry.answer(None)
         return None
 
-    def _refuse_broken(self, entry: _Entry) -> bool:
-        if entry.handle.failed is None:
-            return False
-        self._fail(entry, entry.handle.failed)
-        return True
-
-    def _fail(self, entry: _Entry, error: StoreError) -> None:
+    def _fail(self, entry: _Entry, error: StoreError | None) -> None:
         """By rule 3 of the seam, every later batch of this handle fails with the same error."""
         entry.handle.failed = entry.handle.failed or error
         self._failed += 1
-        if not entry.done.done():
-            entry.done.set_exception(error)
-            entry.done.exception()  # whoever waits hears of it; nobody has to
+        entry.answer(entry.handle.failed)
 
     def _count(self, writes: Iterable[ActorWrites], batches: int) -> None:
         self._commits += 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 
-from tocsin.errors import StoreLocked, StoreUnavailable
+from tocsin.errors import StoreError, StoreFull, StoreLocked, StoreUnavailable
 
 
 class LockFile:
@@ -21,10 +22,12 @@ class LockFile:
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreUnavailable(f"cannot open the lock file {self._path}: {error.strerror}") from error
+            raise self._refused(error) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            # Over what the last holder wrote, so that it needs no new space on a full disk.
+            os.pwrite(file, b"%-15d\n" % os.getpid(), 0)
+        except BlockingIOError as error:
             holder = os.pread(file, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(file)
             raise StoreLocked(
@@ -32,9 +35,17 @@ class LockFile:
                 "or talk to it over HTTP",
                 pid=holder,
             ) from error
-        os.ftruncate(file, 0)
-        os.pwrite(file, b"%d\n" % os.getpid(), 0)
+        except OSError as error:
+            os.close(file)
+            raise self._refused(error) from error
         self._file = file
+
+    def _refused(self, error: OSError) -> StoreError:
+        if not self._path.parent.is_dir():
+            return StoreUnavailable(f"the folder {self._path.parent} of the store does not exist: make it")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StoreFull(f"no space is left for the lock file {self._path}")
+        return StoreUnavailable(f"cannot lock {self._path}: {error.strerror}")
 
     def release(self) -> None:
         if self._file is not None:

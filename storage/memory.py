@@ -24,7 +24,8 @@ from tocsin.storage.api import (
     StoreStats,
     StoreView,
 )
-from tocsin.storage.combiner import ActorWrites, Combiner, Handle
+from tocsin.storage.combiner import ActorWrites, Combiner
+from tocsin.storage.handles import Handle, Handles
 
 FEW = 64
 """Up to here new keys are inserted one by one; more are sorted in together."""
@@ -86,14 +87,15 @@ class MemoryDisk:
         answer: list[list[Row]] = []
         size = 0
         for start, end, limit in ranges:
-            found = rows.range(start, end, limit, reverse) if rows is not None and size < max_bytes else []
             kept: list[Row] = []
-            for row in found:
-                if size >= max_bytes:
-                    break
+            answer.append(kept)
+            if rows is None or (size and size >= max_bytes):
+                continue
+            for row in rows.range(start, end, limit, reverse):
                 kept.append(row)
                 size += len(row[0]) + len(row[1])
-            answer.append(kept)
+                if size >= max_bytes:
+                    break
         return answer
 
 
@@ -128,7 +130,7 @@ class MemoryStore(MemoryView):
 
     def __init__(self, provider: MemoryProvider, handle: Handle) -> None:
         super().__init__(provider, handle.name)
-        self.grant = Grant(provider.owner, provider.disk.starts)
+        self.grant = Grant(provider.owner, provider.epoch)
         self.wake_at = provider.disk.wakes.get(handle.name)
         self._handle = handle
 
@@ -136,7 +138,7 @@ class MemoryStore(MemoryView):
         return self._provider.combiner.submit(self._handle, batch)
 
     async def close(self) -> None:
-        await self._provider.close(self._handle)
+        await self._provider.handles.close(self._handle)
 
 
 class MemoryProvider:
@@ -148,17 +150,19 @@ class MemoryProvider:
         self.owner = owner or f"memory-{self.disk.starts + 1}"
         self.full = False
         self.combiner = Combiner(self.write, self.capabilities)
-        self._handles: dict[str, Handle] = {}
+        self.handles = Handles()
+        self.epoch = 0
         self._stopped: asyncio.Event | None = None
 
     async def start(self) -> None:
         self.disk.starts += 1
+        self.epoch = self.disk.starts
+        self.handles.open_all()
         self._stopped = asyncio.Event()
 
     async def stop(self) -> None:
         await self.combiner.drain()
-        for handle in self._handles.values():
-            handle.closed = True
+        self.handles.close_all()
         if self._stopped is not None:
             self._stopped.set()
 
@@ -173,19 +177,12 @@ class MemoryProvider:
         self.disk.apply(writes)
 
     async def open(self, name: str, *, create: bool = True) -> OrderedStore:
-        await self.hop()
-        if (earlier := self._handles.get(name)) is not None:
-            await self.close(earlier)
-        if not create and name not in self.disk.maps:
-            raise KeyError(name)
-        handle = self._handles[name] = Handle(name)
-        return MemoryStore(self, handle)
-
-    async def close(self, handle: Handle) -> None:
-        handle.closed = True
-        await self.combiner.settle(handle)
-        if self._handles.get(handle.name) is handle:
-            del self._handles[handle.name]
+        async with self.handles.renew(name) as handle:
+            await self.hop()
+            if not create and name not in self.disk.maps:
+                raise KeyError(name)
+            store = MemoryStore(self, handle)
+        return store
 
     def view(self, name: str) -> StoreView:
         return MemoryView(self, name)
@@ -195,7 +192,7 @@ class MemoryProvider:
         return name in self.disk.maps
 
     async def events(self) -> AsyncIterator[Event]:
-        if self._stopped is None:
+        if self._stopped is None or self._stopped.is_set():
             raise StoreClosed("the store is not open")
         yield Owned([(name, wake) for name, wake in self.disk.wakes.items() if wake is not None])
         await self._stopped.wait()

@@ -20,21 +20,27 @@ class Reserve:
 
     def make(self) -> bool:
         """Set the space aside, if as much again stays free; whether it is there now."""
-        if self.there and self._path.stat().st_size == RESERVE_BYTES:
-            return True
-        space = os.statvfs(self._path.parent)
-        if space.f_bavail * space.f_frsize < 2 * RESERVE_BYTES:
+        try:
+            if self.there and self._path.stat().st_size == RESERVE_BYTES:
+                return True
+            space = os.statvfs(self._path.parent)
+            if space.f_bavail * space.f_frsize < 2 * RESERVE_BYTES:
+                return False
+            self._allocate()
+        except OSError:
+            # Full after all, or a file system that cannot: no reserve is a smaller fault than no store.
             return False
+        return True
+
+    def _allocate(self) -> None:
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(file, 0, RESERVE_BYTES)
         except OSError:
-            # Full after all, or a file system that cannot: no reserve is a smaller fault than no store.
             self._path.unlink()
-            return False
+            raise
         finally:
             os.close(file)
-        return True
 
     def give_up(self) -> bool:
         """Free the space; False if it was given up before."""

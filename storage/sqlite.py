@@ -10,13 +10,11 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
-from typing import TypeVar
 
-import aiosqlite
-
-from tocsin.errors import StoreClosed, StoreFull
+from tocsin.errors import StoreClosed, StoreError, StoreFull
 from tocsin.storage.api import (
     MAX_SCAN_BYTES,
     Batch,
@@ -30,50 +28,22 @@ from tocsin.storage.api import (
     StoreStats,
     StoreView,
 )
-from tocsin.storage.combiner import ActorWrites, Combiner, Handle
+from tocsin.storage.combiner import ActorWrites, Combiner
+from tocsin.storage.handles import Handle, Handles
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.reserve import Reserve
-from tocsin.storage.sqlite_errors import translate
 from tocsin.storage.sqlite_file import Reader, Writer, connect
+from tocsin.storage.sqlite_thread import Thread, whole
 
 log = logging.getLogger("tocsin.storage")
 
-T = TypeVar("T")
 WAKES_PER_PAGE = 10_000
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 TRUNCATE_BYTES = 128 * 1024 * 1024
 LOOK_EVERY = 64
-"""Transactions between two looks at the WAL's size and the reserve."""
-
-
-class Thread:
-    """One connection on its own thread. The only place that uses aiosqlite's inside: a whole transaction must
-    be one hop, and its public methods are one hop per statement."""
-
-    def __init__(self) -> None:
-        self._connection: aiosqlite.Connection | None = None
-
-    async def open(self, connector: Callable[[], sqlite3.Connection]) -> None:
-        connection = aiosqlite.Connection(connector, iter_chunk_size=64)
-        try:
-            self._connection = await connection
-        except sqlite3.Error as error:
-            raise translate(error) from error
-
-    async def run(self, function: Callable[..., T], *args: object) -> T:
-        """A caller that is cancelled does not interrupt the function: it is on the thread already."""
-        if self._connection is None:
-            raise StoreClosed("the store is not open")
-        try:
-            answer: T = await self._connection._execute(function, *args)  # type: ignore[no-untyped-call]
-        except sqlite3.Error as error:
-            raise translate(error) from error
-        return answer
-
-    async def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+"""Transactions between two looks at the WAL's size."""
+FULL_LOOK_S = 1.0
+"""Between two looks whether a full disk has space again."""
 
 
 class SQLiteView:
@@ -110,14 +80,14 @@ class SQLiteStore(SQLiteView):
         return self._provider.combiner.submit(self._handle, batch)
 
     async def close(self) -> None:
-        await self._provider.close(self._handle)
+        await self._provider.handles.close(self._handle)
 
 
 class SQLiteProvider:
     """A `StoreProvider` on one file."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()  # a link, or a later chdir, must not give one file two locks
         self.capabilities = Capabilities(durable=True, shared=False)
         self.owner = os.urandom(12).hex()
         self.full = False
@@ -130,10 +100,11 @@ class SQLiteProvider:
             Reader(self.path),
             Reader(self.path),
         )
-        self._handles: dict[str, Handle] = {}
+        self.handles = Handles()
         self._upkeep: asyncio.Task[None] | None = None
         self._transactions = 0
         self._stopped: asyncio.Event | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
@@ -147,49 +118,58 @@ class SQLiteProvider:
     async def start(self) -> None:
         self._lock.take()
         try:
-            await self._writer.open(self._file.open)
-            await self._turns.open(self._turn_reader.open)
-            await self._views.open(self._view_reader.open)
-            await asyncio.to_thread(self._reserve.make)
+            await whole(asyncio.create_task(self._open()))
         except BaseException:
-            await self._close_threads()
+            await whole(asyncio.create_task(self._close()))
             raise
-        self._stopped = asyncio.Event()
+        self._stopped, self._stopping = asyncio.Event(), None
+        self.handles.open_all()
+        if self.full:
+            self._look_after()
+
+    async def _open(self) -> None:
+        self.full = False
+        try:
+            await self._writer.open(self._file.open)
+        except StoreFull:
+            if not await asyncio.to_thread(self._reserve.give_up):
+                raise
+            self._now_full()
+            await self._writer.open(self._file.open)
+        await self._turns.open(self._turn_reader.open)
+        await self._views.open(self._view_reader.open)
+        if not self.full:
+            await asyncio.to_thread(self._reserve.make)
 
     async def stop(self) -> None:
-        if self._stopped is None or self._stopped.is_set():
+        if self._stopped is None:
             return
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(self._stopped))
+        await whole(self._stopping)
+
+    async def _stop(self, stopped: asyncio.Event) -> None:
         await self.combiner.drain()
-        for handle in self._handles.values():
-            handle.closed = True
-        self._stopped.set()
+        self.handles.close_all()
+        stopped.set()
         if self._upkeep is not None:
             await asyncio.wait([self._upkeep])
-        await self._close_threads()
+        await self._close()
 
-    async def _close_threads(self) -> None:
-        try:
-            for thread in (self._views, self._turns, self._writer):
-                await thread.close()
-        finally:
-            self._lock.release()
+    async def _close(self) -> None:
+        async with AsyncExitStack() as last_first:
+            last_first.callback(self._lock.release)
+            for thread in (self._writer, self._turns, self._views):
+                last_first.push_async_callback(thread.close)
 
     # ---- Handles and views -----------------------------------------------------------------------
 
     async def open(self, name: str, *, create: bool = True) -> OrderedStore:
-        if (earlier := self._handles.get(name)) is not None:
-            await self.close(earlier)
-        if not create and not await self.exists(name):
-            raise KeyError(name)
-        wake_at = await self._turns.run(self._turn_reader.wake, name)
-        handle = self._handles[name] = Handle(name)
+        async with self.handles.renew(name) as handle:
+            exists, wake_at = await self._turns.run(self._turn_reader.stored, name)
+            if not create and not exists:
+                raise KeyError(name)
         return SQLiteStore(SQLiteView(name, self._turns, self._turn_reader), self, handle, wake_at)
-
-    async def close(self, handle: Handle) -> None:
-        handle.closed = True
-        await self.combiner.settle(handle)
-        if self._handles.get(handle.name) is handle:
-            del self._handles[handle.name]
 
     def view(self, name: str) -> StoreView:
         return SQLiteView(name, self._views, self._view_reader)
@@ -219,9 +199,7 @@ class SQLiteProvider:
             await self._writer.run(self._file.apply, group)
         except StoreFull:
             given_up = await asyncio.to_thread(self._reserve.give_up)
-            if not self.full:
-                log.error("the disk of %s is full: no new work is accepted until space is freed", self.path)
-            self.full = True
+            self._now_full()
             self._look_after()
             if not given_up:
                 raise
@@ -230,38 +208,45 @@ class SQLiteProvider:
         if self._transactions % LOOK_EVERY == 0:
             self._look_after()
 
+    def _now_full(self) -> None:
+        if not self.full:
+            log.error("the disk of %s is full: no new work is accepted until space is freed", self.path)
+        self.full = True
+
     def _look_after(self) -> None:
-        if self._upkeep is None or self._upkeep.done():
-            self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
+        if self._stopped is not None and (self._upkeep is None or self._upkeep.done()):
+            self._upkeep = asyncio.get_running_loop().create_task(self._keep_up(self._stopped))
 
-    async def _keep_up(self) -> None:
+    async def _keep_up(self, stopped: asyncio.Event) -> None:
         """In the background: bound the WAL, and set the reserve aside again once there is space."""
-        assert self._stopped is not None
+        await self._bound_wal()
+        while self.full and not stopped.is_set():
+            if await asyncio.to_thread(self._reserve.make):
+                self.full = False
+                log.warning("the disk of %s has space again", self.path)
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), FULL_LOOK_S)
+            await self._bound_wal()
+
+    async def _bound_wal(self) -> None:
         try:
-            await asyncio.to_thread(checkpoint, self.path)
-            while self.full and not self._stopped.is_set():
-                if await asyncio.to_thread(self._reserve.make):
-                    self.full = False
-                    log.warning("the disk of %s has space again", self.path)
-                    return
-                async with asyncio.timeout(1.0):
-                    await self._stopped.wait()
-        except TimeoutError:
-            self._upkeep = None
-            self._look_after()
-        except (sqlite3.Error, OSError) as error:
-            # The next look tries again; commits do not depend on it.
-            log.warning("upkeep of %s failed: %r", self.path, error)
+            # On a full disk the WAL is moved whatever its size: its space then serves the next transactions.
+            size = await asyncio.to_thread(checkpoint, self.path, 0 if self.full else CHECKPOINT_BYTES)
+            if size >= TRUNCATE_BYTES:
+                await self._writer.run(self._file.truncate_wal)
+        except (sqlite3.Error, StoreError, OSError) as error:
+            # The next look tries again; commits do not depend on it. That the disk is full was said before.
+            level = logging.DEBUG if self.full else logging.WARNING
+            log.log(level, "the WAL of %s could not be moved into the file: %r", self.path, error)
 
 
-def checkpoint(path: Path) -> None:
-    """Move the WAL into the file when it has grown; cut it down when it is large. On a thread of its own."""
+def checkpoint(path: Path, at_least: int) -> int:
+    """Move a WAL of that size into the file, as far as readers let go of it, while commits go on; its size.
+    On a thread of its own."""
     wal = path.with_name(path.name + "-wal")
     size = wal.stat().st_size if wal.exists() else 0
-    if size < CHECKPOINT_BYTES:
-        return
-    connection = connect(path)
-    try:
-        connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if size >= TRUNCATE_BYTES else 'PASSIVE'})")
-    finally:
-        connection.close()
+    if size >= max(at_least, 1):
+        with closing(connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    return size

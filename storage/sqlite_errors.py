@@ -29,6 +29,8 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
 def translate(error: sqlite3.Error) -> StoreError:
     """The named error for what SQLite raised; its own words go along."""
     code = getattr(error, "sqlite_errorcode", None)
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE:
+        code = sqlite3.SQLITE_FULL  # the shared memory beside the file is a file too
     kind, words = _BY_CODE.get(code & 0xFF if code is not None else -1, (StoreError, "the store failed"))
     translated = kind(f"{words} ({error})")
     translated.__cause__ = error

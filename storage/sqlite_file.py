@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from tocsin.errors import RolledBack, StoreSchema
+from tocsin.errors import RolledBack, StoreSchema, StoreUnavailable
 from tocsin.storage.api import UNSET, Range, Row
 from tocsin.storage.combiner import ActorWrites
 
@@ -19,35 +20,35 @@ PAGE_SIZE = 4096
 WAL_AUTOCHECKPOINT = 20_000
 """Pages. A safety net: the background checkpoint comes long before."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS actor (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, wake_at INTEGER);
-CREATE TABLE IF NOT EXISTS kv (
-    actor INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (actor, key)
-) WITHOUT ROWID;
-"""
+BUSY_MS = 5000
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS actor (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, wake_at INTEGER)",
+    "CREATE TABLE IF NOT EXISTS kv (actor INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,"
+    " PRIMARY KEY (actor, key)) WITHOUT ROWID",
+)
 _PUT = "INSERT OR REPLACE INTO kv (actor, key, value) VALUES (?, ?, ?)"
 _DELETE = "DELETE FROM kv WHERE actor = ? AND key = ?"
 _SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
 _SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
 
 
-def connect(path: Path, *, readonly: bool = False) -> sqlite3.Connection:
-    """A connection with the pragmas every connection needs; transactions are ours to begin and end."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    connection.execute("PRAGMA busy_timeout = 5000")
-    connection.execute("PRAGMA cache_size = -65536")
-    if readonly:
-        connection.execute("PRAGMA query_only = ON")
-    return connection
+def connect(path: Path, *, create: bool = False, readonly: bool = False) -> sqlite3.Connection:
+    """A connection with the pragmas every connection needs; transactions are ours to begin and end.
 
-
-def open_writer(path: Path) -> sqlite3.Connection:
-    connection = connect(path)
-    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT}")
+    Only the writer may make the file: a file that was removed must not come back empty.
+    """
+    uri = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        connection.execute("PRAGMA cache_size = -65536")
+        if readonly:
+            connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -64,27 +65,54 @@ class Writer:
         self._ids: dict[str, int] = {}
 
     def open(self) -> sqlite3.Connection:
-        """Called on the connection's own thread; returns the connection for it to keep."""
-        self._db = open_writer(self.path)
-        self._migrate()
-        self._inode = _inode(self.path)
+        """Called on the connection's own thread; returns the connection for it to keep. A file that is not
+        ours, or newer than us, is left as it was."""
+        if self.path.exists() and not os.access(self.path, os.W_OK, effective_ids=True):
+            # SQLite would make files beside it with the same rights, and they would stay so.
+            raise StoreUnavailable(f"{self.path} is read-only: check the rights of file and folder")
+        self._db = connect(self.path, create=True)
+        try:
+            self._check_layout()
+            self._set_pragmas()
+            self._migrate()
+            self._inode = _inode(self.path)
+        except BaseException:
+            self._db.close()
+            raise
         self._ids = {}
         return self._db
 
-    def _migrate(self) -> None:
+    def _check_layout(self) -> None:
         tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if tables and "meta" not in tables:
+        if not tables:
+            return
+        columns = {row[1] for row in self._db.execute("PRAGMA table_info(meta)")}
+        layout = None
+        if {"k", "v"} <= columns:
+            layout = self._db.execute("SELECT v FROM meta WHERE k = 'layout'").fetchone()
+        if layout is None or not isinstance(layout[0], int):
             raise StoreSchema(f"{self.path} is a SQLite database, but not one of tocsin's")
-        self._db.executescript(_SCHEMA)
-        meta = dict(self._db.execute("SELECT k, v FROM meta"))
-        if meta.get("layout", LAYOUT) > LAYOUT:
+        if layout[0] > LAYOUT:
             raise StoreSchema(
-                f"{self.path} was written by a newer tocsin (layout {meta['layout']}); this one reads up to "
+                f"{self.path} was written by a newer tocsin (layout {layout[0]}); this one reads up to "
                 f"layout {LAYOUT}: upgrade tocsin"
             )
+
+    def _set_pragmas(self) -> None:
+        self._db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        (mode,) = self._db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreUnavailable(f"the file system of {self.path} cannot share memory, which SQLite's WAL needs")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT}")
+
+    def _migrate(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            self._db.execute(statement)
+        meta = dict(self._db.execute("SELECT k, v FROM meta"))
         self.starts, self.seq = meta.get("starts", 0) + 1, meta.get("seq", 0) + 1
         values = [("layout", LAYOUT), ("starts", self.starts), ("seq", self.seq)]
-        self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany("INSERT OR REPLACE INTO meta (k, v) VALUES (?, ?)", values)
         self._db.execute("COMMIT")
 
@@ -93,20 +121,19 @@ class Writer:
         if _inode(self.path) != self._inode:
             raise RolledBack(f"{self.path} was replaced or removed while it was in use: start again on the right file")
         new: dict[str, int] = {}
+        committing = False
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._bump()
             self._write(group, new)
+            committing = True
             self._db.execute("COMMIT")
-        except sqlite3.Error:
-            if self._settle():
-                self.seq += 1
-                self._ids.update(new)
-                return
-            raise
-        except RolledBack:
-            self._db.execute("ROLLBACK")
-            raise
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if not (committing and self._stored_seq() == self.seq + 1):
+                raise
+            # An error after the fact, of a checkpoint say: the transaction is in the file.
         self.seq += 1
         self._ids.update(new)
 
@@ -114,6 +141,18 @@ class Writer:
         changed = self._db.execute("UPDATE meta SET v = v + 1 WHERE k = 'seq' AND v = ?", (self.seq,)).rowcount
         if changed != 1:
             raise RolledBack(f"{self.path} is not as this process left it: it was restored or written by others")
+
+    def _stored_seq(self) -> int:
+        (seq,) = self._db.execute("SELECT v FROM meta WHERE k = 'seq'").fetchone()
+        return int(seq)
+
+    def truncate_wal(self) -> None:
+        """Cut the WAL down, unless a reader stands in the way just now; never waits for one."""
+        self._db.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     def _write(self, group: Sequence[ActorWrites], new: dict[str, int]) -> None:
         puts: list[tuple[int, bytes, bytes]] = []
@@ -146,19 +185,14 @@ class Writer:
             new[name] = known
         return known
 
-    def _settle(self) -> bool:
-        """After an error: whether the transaction is in the file all the same."""
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
-        (seq,) = self._db.execute("SELECT v FROM meta WHERE k = 'seq'").fetchone()
-        return bool(seq == self.seq + 1)
-
 
 def _inode(path: Path) -> tuple[int, int]:
     try:
         stat = os.stat(path)
     except FileNotFoundError:
         return (0, 0)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be reached: {error.strerror}") from error
     return stat.st_dev, stat.st_ino
 
 
@@ -172,7 +206,17 @@ class Reader:
 
     def open(self) -> sqlite3.Connection:
         self._db = connect(self._path, readonly=True)
+        self._ids = {}
         return self._db
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if self._db.in_transaction:  # SQLite may have ended it itself, at an error worth more than ours
+                self._db.execute("COMMIT")
 
     def id(self, name: str) -> int | None:
         known = self._ids.get(name)
@@ -183,23 +227,21 @@ class Reader:
             known = self._ids[name] = int(row[0])
         return known
 
-    def wake(self, name: str) -> int | None:
+    def stored(self, name: str) -> tuple[bool, int | None]:
+        """Whether the actor exists, and when it wants waking."""
         row = self._db.execute("SELECT wake_at FROM actor WHERE name = ?", (name,)).fetchone()
-        return row[0] if row else None
+        return (True, row[0]) if row else (False, None)
 
     def get(self, name: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         actor = self.id(name)
         if actor is None or not keys:
             return {}
         found: dict[bytes, bytes] = {}
-        self._db.execute("BEGIN")
-        try:
+        with self._snapshot():
             for key in keys:
                 row = self._db.execute("SELECT value FROM kv WHERE actor = ? AND key = ?", (actor, key)).fetchone()
                 if row is not None:
                     found[key] = row[0]
-        finally:
-            self._db.execute("COMMIT")
         return found
 
     def scan_many(self, name: str, ranges: Sequence[Range], max_bytes: int, reverse: bool) -> list[list[Row]]:
@@ -209,16 +251,13 @@ class Reader:
             return answer
         sql = _SCAN_DOWN if reverse else _SCAN_UP
         size = 0
-        self._db.execute("BEGIN")
-        try:
+        with self._snapshot():
             for (start, end, limit), rows in zip(ranges, answer, strict=True):
                 for row in self._db.execute(sql, (actor, start, end, limit)):
                     rows.append(row)
                     size += len(row[0]) + len(row[1])
                     if size >= max_bytes:
                         return answer
-        finally:
-            self._db.execute("COMMIT")
         return answer
 
     def wakes(self, after_id: int, limit: int) -> list[tuple[int, str, int]]:

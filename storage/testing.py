@@ -31,11 +31,6 @@ class FaultyProvider(MemoryProvider):
     ) -> None:
         super().__init__(disk)
         self._random, self._alive, self._fault = random, alive, fault
-        self._my_start = 0
-
-    async def start(self) -> None:
-        await super().start()
-        self._my_start = self.disk.starts
 
     async def hop(self) -> None:
         await self._pause()
@@ -46,7 +41,7 @@ class FaultyProvider(MemoryProvider):
     async def write(self, writes: Sequence[ActorWrites]) -> None:
         await asyncio.sleep(self._random.choice(LATENCIES_S))
         if not self._alive():
-            if self._random.random() < 0.5 and self.disk.starts == self._my_start:
+            if self._random.random() < 0.5 and self.disk.starts == self.epoch:
                 self.disk.apply(writes)
             await _never()
         dice, fault = self._random.random(), self._fault()

@@ -1,0 +1,80 @@
+"""One SQLite connection on a thread of its own: the only place that uses aiosqlite's inside.
+
+A whole transaction must be one hop to the thread; aiosqlite's public methods are one hop per statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import aiosqlite
+
+from tocsin.errors import StoreClosed
+from tocsin.storage.sqlite_errors import translate
+
+T = TypeVar("T")
+_EXECUTE: Final = aiosqlite.Connection._execute
+"""Taken by name at import, so that an aiosqlite without it fails at once and not at the first commit."""
+
+
+class Thread:
+    """A connection, opened, used and closed on one thread."""
+
+    def __init__(self) -> None:
+        self._connection: aiosqlite.Connection | None = None
+
+    async def open(self, connector: Callable[[], sqlite3.Connection]) -> None:
+        """After an error there is no connection and no thread. Not to be cancelled: see `whole`."""
+        failed: list[Exception] = []
+
+        def connected() -> sqlite3.Connection:
+            try:
+                return connector()
+            except Exception as error:
+                # aiosqlite leaves the thread of a failed opening to itself; one that opened it ends in order.
+                failed.append(error)
+                return sqlite3.connect(":memory:")
+
+        connection = aiosqlite.Connection(connected, iter_chunk_size=64)
+        # A program that ends without `stop` must end. The thread is the connection itself before aiosqlite 0.22.
+        getattr(connection, "_thread", connection).daemon = True  # type: ignore[union-attr]
+        await connection
+        if failed:
+            await connection.close()
+            raise translate(failed[0]) if isinstance(failed[0], sqlite3.Error) else failed[0]
+        self._connection = connection
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        """A caller that is cancelled does not interrupt the function: it is on the thread already."""
+        if self._connection is None:
+            raise StoreClosed("the store is not open")
+        try:
+            answer: T = await _EXECUTE(self._connection, function, *args)  # type: ignore[no-untyped-call]
+        except sqlite3.Error as error:
+            raise translate(error) from error
+        return answer
+
+    async def close(self) -> None:
+        """What was asked before is done first."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                await connection.close()
+            except sqlite3.Error as error:
+                raise translate(error) from error
+
+
+async def whole(task: asyncio.Task[T]) -> T:
+    """Wait for a task to its end; a cancellation in the meantime takes effect then."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()
