@@ -1,0 +1,58 @@
+"""What the docs show runs, and what they link to is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tocsin.testing import simulate
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
+
+
+def blocks(page: Path) -> list[str]:
+    return BLOCK.findall(page.read_text("utf-8"))
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert not [link for link in LINK.findall(page.read_text("utf-8")) if not (page.parent / link).exists()]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
+def test_examples_are_python(page: Path) -> None:
+    for block in blocks(page):
+        compile(block, named(page), "exec")
+
+
+def test_the_actor_of_the_readme_counts_over_restarts(tmp_path: Path) -> None:
+    [example] = [block for block in blocks(ROOT / "README.md") if "class Counter" in block]
+
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        )
+        for _ in range(2)
+    ]
+
+    assert [run.stdout for run in runs] == ["1\n", "2\n"]
+
+
+def test_the_example_of_a_simulation_holds() -> None:
+    [example] = blocks(ROOT / "docs" / "testing.md")
+    names: dict[str, Any] = {}
+    exec(example, names)
+
+    simulate(1, names["a_reminder_arrives_in_time"])
