@@ -1,20 +1,20 @@
 """The one error hierarchy. Every class says what the caller may conclude and carries its HTTP code.
 
-    TocsinError
-      RequestError            the request is at fault; nothing was changed
-        InvalidInputError  InvalidScheduleIdError  PayloadTooLargeError
-        UnauthenticatedError  ForbiddenError  NotFoundError  OriginNotConfiguredError
-        DuplicateScheduleIdError  ConflictError  StaleLeaseError
-      ActorError              the runtime could not serve the event
-        OverloadedError       not run: the mailbox is full, try again
-        HostClosedError       not run: the host is stopping
-        ActorBrokenError      perhaps run: its answer was lost with the activation
-        TurnError             a programmer's fault: storage or a call on the wrong side of a turn
-      StoreError              the store refused; `retryable` and `owner_lost` say what helps
-        StoreLocked  Fenced  RolledBack  StoreFull  StoreUnavailable
-        StoreTooLarge  StoreCorrupt  StoreSchema  StoreClosed
-      SignatureError          a webhook signature did not verify
-      SettingsError           the configuration is at fault
+TocsinError
+  RequestError            the request is at fault; nothing was changed
+    InvalidInputError  InvalidScheduleIdError  PayloadTooLargeError
+    UnauthenticatedError  ForbiddenError  NotFoundError  OriginNotConfiguredError
+    DuplicateScheduleIdError  ConflictError  StaleLeaseError
+  ActorError              the runtime could not serve the event
+    OverloadedError       not run: the mailbox is full, try again
+    HostClosedError       not run: the host is stopping
+    ActorBrokenError      perhaps run: its answer was lost with the activation
+    TurnError             a programmer's fault: storage or a call on the wrong side of a turn
+  StoreError              the store refused; `retryable` and `owner_lost` say what helps
+    StoreLocked  Fenced  RolledBack  StoreFull  StoreUnavailable
+    StoreTooLarge  StoreCorrupt  StoreSchema  StoreClosed
+  SignatureError          a webhook signature did not verify
+  SettingsError           the configuration is at fault
 """
 
 from __future__ import annotations
