@@ -1,23 +1,36 @@
-"""Callbacks to an ASGI app in the same process: no socket, the same bounds and deadline."""
+"""Callbacks to an ASGI app in the same process: no socket, the same bounds and deadline.
+
+The app's lifespan is not run here: whoever owns the app does that.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from tocsin.dispatch.transport import Answer, AnswerTooLarge, BrokenExchange, DeadlinePassed
+from tocsin.dispatch.exchange import Body, joined
+from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected, TransportError
+
+log = logging.getLogger("tocsin.dispatch")
 
 Message = MutableMapping[str, Any]
-App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class AsgiTransport:
-    """A `Transport` to one app, whatever the host in the URL."""
+    """A `Transport` to one app, whatever the host in the URL. The call ends with the answer; what the app does
+    after it (background tasks) goes on. An app that has not answered when the call ends is cancelled.
+    """
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def post(
         self,
@@ -29,72 +42,112 @@ class AsgiTransport:
         timeout: float,
         max_body: int,
     ) -> Answer:
-        call = _Call(url, headers, body, max_body)
+        if self._closed:
+            raise NeverConnected("the transport is closed")
+        call = _Call(body, max_body)
+        task = asyncio.get_running_loop().create_task(self._run(_scope(url, headers, body), call))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         try:
             async with asyncio.timeout(timeout):
-                await self._app(call.scope, call.receive, call.send)
+                return await call.answer
         except TimeoutError:
-            raise DeadlinePassed(f"after {timeout:g} s") from None
-        except AnswerTooLarge:
+            raise DeadlinePassed(f"none after {timeout:g} s") from None
+        finally:
+            if not call.answered:
+                task.cancel()
+
+    async def _run(self, scope: Message, call: _Call) -> None:
+        """The app's own task: the end of the call is not the end of the app."""
+        try:
+            await self._app(scope, call.receive, call.send)
+        except asyncio.CancelledError:
+            call.end(BrokenExchange("the app was cancelled"))
             raise
         except Exception as error:
-            raise BrokenExchange(f"the app raised {type(error).__name__}") from error
-        return call.answer()
+            if not call.failed:
+                log.exception("the app raised while it served a callback")
+            call.end(BrokenExchange(f"the app raised {type(error).__name__}"))
+        else:
+            call.end(BrokenExchange("the app ended without a whole answer"))
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        self._closed = True
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+
+
+def _scope(url: str, headers: Mapping[str, str], body: bytes) -> Message:
+    parts = urlsplit(url)
+    path = parts.path or "/"
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": parts.scheme,
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": parts.query.encode(),
+        "headers": [
+            (b"host", parts.netloc.encode()),
+            (b"content-length", b"%d" % len(body)),
+            *((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()),
+        ],
+        "client": ("127.0.0.1", 0),
+        "server": (parts.hostname or "localhost", parts.port or (443 if parts.scheme == "https" else 80)),
+    }
 
 
 class _Call:
-    """One request to the app and what it answered."""
+    """One request to the app, and the answer as it comes."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], body: bytes, max_body: int) -> None:
-        parts = urlsplit(url)
-        self._body, self._max_body, self._size = body, max_body, 0
+    def __init__(self, body: bytes, max_body: int) -> None:
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answered = False
+        self.failed = False
+        self._body: bytes | None = body
+        self._received = Body(max_body)
         self._status: int | None = None
         self._headers: dict[str, str] = {}
-        self._pieces: list[bytes] = []
-        self._complete = False
-        self.scope: Message = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": parts.scheme,
-            "path": parts.path or "/",
-            "raw_path": (parts.path or "/").encode(),
-            "root_path": "",
-            "query_string": parts.query.encode(),
-            "headers": [
-                (b"host", parts.netloc.encode()),
-                (b"content-length", str(len(body)).encode()),
-                *((name.lower().encode(), value.encode()) for name, value in headers.items()),
-            ],
-            "client": ("127.0.0.1", 0),
-            "server": (parts.hostname or "localhost", parts.port or 80),
-        }
-        self._asked = False
 
     async def receive(self) -> Message:
-        if self._asked:
-            return {"type": "http.disconnect"}
-        self._asked = True
-        return {"type": "http.request", "body": self._body, "more_body": False}
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        # An app that listens for a disconnect would take one before its answer for a lost caller.
+        await asyncio.wait([self.answer])
+        return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            for name, value in message.get("headers", ()):
-                self._headers[name.decode().lower()] = value.decode("latin-1")
-        elif message["type"] == "http.response.body":
-            piece = message.get("body", b"")
-            self._size += len(piece)
-            if self._size > self._max_body:
-                raise AnswerTooLarge(f"the answer is longer than {self._max_body} bytes")
-            self._pieces.append(piece)
-            self._complete = not message.get("more_body", False)
+        try:
+            self._take(message)
+        except TransportError as error:
+            self.end(error)
+        if self.failed:
+            raise OSError("the caller is gone")  # what ASGI 2.4 says to raise
 
-    def answer(self) -> Answer:
-        if self._status is None or not self._complete:
-            raise BrokenExchange("the app ended without a whole answer")
-        return Answer(self._status, self._headers, b"".join(self._pieces))
+    def _take(self, message: Message) -> None:
+        if self.answer.done():
+            raise BrokenExchange("the call is over")
+        kind = message["type"]
+        if kind == "http.response.start" and self._status is None:
+            self._status = message["status"]
+            pairs = message.get("headers", ())
+            self._headers = joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+        elif kind == "http.response.body" and self._status is not None:
+            self._received.add(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.answered = True
+                self.answer.set_result(Answer(self._status, self._headers, self._received.whole()))
+        else:
+            raise BrokenExchange(f"the app sent {kind!r} out of turn")
+
+    def end(self, error: TransportError) -> None:
+        """Nothing more will come."""
+        self.failed = not self.answered
+        if not self.answer.done():
+            self.answer.set_exception(error)

@@ -1,54 +1,71 @@
-"""What an answer, or the lack of one, means: the table of the contract, section 3."""
+"""What an answer, or the lack of one, means: the table of the contract, section 3.
+
+Pure functions. Whether an uncharged outcome is still uncharged long after the due instant is the scheduler's matter.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC
 from email.utils import parsedate_to_datetime
+from typing import Final
 
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, TransportError
 
-RESPONSE_KEPT = 2 * 1024
-RETRY_AFTER_MAX_MS = 3_600_000
-GONE = 410
+RESPONSE_KEPT: Final = 2 * 1024
+MESSAGE_KEPT: Final = 500
+RETRY_AFTER_MAX_MS: Final = 3_600_000
+CONFLICT, GONE, TOO_MANY, UNAVAILABLE = 409, 410, 429, 503
 
 
 def classify(answer: Answer, now_ms: int) -> Outcome:
-    """`now_ms` is the instant a Retry-After date counts from."""
-    status, kept = answer.status, answer.body[:RESPONSE_KEPT]
+    """The first row of the table that fits. `now_ms` is the instant a Retry-After date counts from."""
+    status, headers, kept = answer.status, answer.headers, answer.body[:RESPONSE_KEPT]
     if 200 <= status <= 299:
-        return Outcome(Verdict.DONE, status=status, response=kept)
+        return Outcome(Verdict.DONE, None, status, None, kept)
     said = f"HTTP {status}"
-    if status == 409 and answer.headers.get("tocsin-declined", "").strip() == "1":
+    if status == CONFLICT and headers.get("tocsin-declined", "").strip() == "1":
         return Outcome(Verdict.DECLINED, f"{said}: declined, an earlier attempt still runs there", status, None, kept)
-    if answer.headers.get("tocsin-retry", "").strip().lower() == "never":
+    if headers.get("tocsin-retry", "").strip().lower() == "never":
         return Outcome(Verdict.DEAD, f"{said}: the receiver asked for no retry", status, None, kept)
     if status == GONE:
         return Outcome(Verdict.DEAD, f"{said}: gone", status, None, kept)
-    if status in (429, 503):
-        wait = retry_after_ms(answer.headers.get("retry-after"), now_ms)
+    if status in (TOO_MANY, UNAVAILABLE):
+        wait = retry_after_ms(headers.get("retry-after"), now_ms)
         if wait is not None:
             return Outcome(Verdict.BUSY, f"{said}: busy, retry after {wait} ms", status, wait, kept)
+    if 300 <= status <= 399:
+        said += ": redirects are not followed"
     return Outcome(Verdict.FAILED, said, status, None, kept)
 
 
 def retry_after_ms(value: str | None, now_ms: int) -> int | None:
-    """Seconds or an HTTP date (RFC 9110, 10.2.3), capped at one hour; None if it is neither."""
+    """Seconds or an HTTP date (RFC 9110, 10.2.3), capped at one hour; None if it is neither. A past date is 0."""
     if value is None:
         return None
     text = value.strip()
     if text.isascii() and text.isdigit():
-        return RETRY_AFTER_MAX_MS if len(text) > 9 else min(int(text) * 1000, RETRY_AFTER_MAX_MS)
+        # Longer ones are over the cap without being read: Python refuses thousands of digits.
+        return min(int(text[:16]) * 1000, RETRY_AFTER_MAX_MS)
     try:
-        at_ms = parsedate_to_datetime(text).timestamp() * 1000
-    except (ValueError, TypeError, OverflowError, IndexError):
+        at = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
         return None
+    # The oldest of the three date forms names no zone; it is UTC, never this machine's.
+    at_ms = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000
     return int(min(max(at_ms - now_ms, 0), RETRY_AFTER_MAX_MS))
 
 
 def from_error(error: TransportError) -> Outcome:
     """The outcome of an exchange that brought no whole answer."""
     if isinstance(error, NeverConnected):
-        return Outcome(Verdict.UNREACHABLE, f"never connected: {error}")
+        return Outcome(Verdict.UNREACHABLE, plain(f"never connected: {error}"))
     if isinstance(error, DeadlinePassed):
-        return Outcome(Verdict.UNKNOWN, f"no answer in time: {error}")
-    return Outcome(Verdict.FAILED, f"broken exchange: {error}")
+        return Outcome(Verdict.UNKNOWN, plain(f"no answer in time: {error}"))
+    return Outcome(Verdict.FAILED, plain(f"broken exchange: {error}"))
+
+
+def plain(text: str) -> str:
+    """Fit to be stored and shown: a broken receiver's bytes may be quoted in an error's text."""
+    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:MESSAGE_KEPT])
+    return shown if len(text) <= MESSAGE_KEPT else shown + "..."

@@ -1,59 +1,65 @@
-"""The retry ladder: how long to wait after the n-th charged failure. Pure arithmetic that cannot overflow."""
+"""The retry ladder: how long to wait after the n-th charged failure.
+
+Arithmetic is on ratios of integers, so it is exact, and cannot overflow for any `n`.
+"""
 
 from __future__ import annotations
 
 import math
 from random import Random
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from tocsin.errors import InvalidInputError
 
-BACKOFFS = ("exponential", "linear")
-MAX_RETRIES = 100
-LARGEST_MS = 10**15 - 1
-LEAST_MS = 1
-"""Even `baseMs: 0` waits one millisecond: the next attempt is another instant, never the same one."""
+Backoff = Literal["exponential", "linear"]
+BACKOFFS: Final = get_args(Backoff)
+MAX_RETRIES: Final = 100
+LARGEST_MS: Final = 10**15 - 1
+LEAST_MS: Final = 100
+"""No delay is shorter, even with `baseMs: 0`: a failing receiver is never called in a tight loop."""
+DOUBLINGS: Final = 1_124
+"""As many take even the smallest float over `LARGEST_MS`, so the power may stop growing there."""
 
 
 class Retry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """`max_retries` after the first dispatch, so 5 means six dispatches; 0 is legal.
+    """`max_retries` (0 to 100) follow the first dispatch, so 5 means six dispatches in all.
 
     The n-th delay is base * 2^(n-1) (`exponential`) or base * n (`linear`), at most `max_ms`. `jitter` (0 to 1)
-    adds up to that share of the delay and never takes away. Contract, section 3.
+    adds up to that share of the delay and never takes away. Fractions round up, and no delay is shorter than
+    100 ms. InvalidInputError names the field that is out of its limits.
     """
 
     max_retries: int = 5
-    backoff: str = "exponential"
+    backoff: Backoff = "exponential"
     base_ms: int | float = 30_000
     max_ms: int | float = 3_600_000
-    jitter: float = 0.0
+    jitter: int | float = 0
 
     def __post_init__(self) -> None:
-        _number("maxRetries", self.max_retries, 0, MAX_RETRIES, whole=True)
+        _check("maxRetries", self.max_retries, MAX_RETRIES, whole=True)
         if self.backoff not in BACKOFFS:
-            raise InvalidInputError(f"retry.backoff must be one of {', '.join(BACKOFFS)}, not {self.backoff!r}")
-        _number("baseMs", self.base_ms, 0, LARGEST_MS)
-        _number("maxMs", self.max_ms, 0, LARGEST_MS)
-        _number("jitter", self.jitter, 0, 1)
+            raise InvalidInputError(f"retry.backoff must be one of {', '.join(BACKOFFS)}, not {self.backoff!r:.80}")
+        _check("baseMs", self.base_ms, LARGEST_MS)
+        _check("maxMs", self.max_ms, LARGEST_MS)
+        _check("jitter", self.jitter, 1)
 
     def delay_ms(self, n: int, random: Random) -> int:
-        """The wait before the next attempt after the `n`-th charged failure (from 1), whole ms, rounded up."""
-        if self.backoff == "linear":
-            delay = min(self.base_ms * n, self.max_ms)
-        else:
-            # Past 2^60 any base above zero is over the largest instant, so the power may stop growing.
-            delay = min(self.base_ms * 2 ** min(n - 1, 60), self.max_ms)
+        """The wait before the next attempt after the `n`-th charged failure (from 1), in whole ms."""
+        base, parts = self.base_ms.as_integer_ratio()
+        grown = base * n if self.backoff == "linear" else base << min(n - 1, DOUBLINGS)
+        delay = min(-(-grown // parts), math.ceil(self.max_ms))
         if self.jitter:
-            delay += delay * self.jitter * random.random()
-        return max(math.ceil(delay), LEAST_MS)
+            delay += int(delay * self.jitter * random.random())
+        return max(delay, LEAST_MS)
 
 
-def _number(name: str, value: object, least: float, most: float, *, whole: bool = False) -> None:
-    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+def _check(name: str, value: object, most: int, *, whole: bool = False) -> None:
+    kinds, kind = ((int,), "an integer") if whole else ((int, float), "a number")
     if isinstance(value, bool) or not isinstance(value, kinds):
-        kind = "an integer" if whole else "a number"
-        raise InvalidInputError(f"retry.{name} must be {kind}, not {value!r}")
-    assert isinstance(value, (int, float))
-    if not least <= value <= most:  # false for NaN, too
-        raise InvalidInputError(f"retry.{name} must be {least:g}..{most:g}, not {value}")
+        raise InvalidInputError(f"retry.{name} must be {kind}, not {value!r:.80}")
+    if not 0 <= value <= most:  # false for NaN, too
+        # Python refuses to write out integers of thousands of digits.
+        shown = value if isinstance(value, float) or value.bit_length() < 100 else "a number far outside"
+        raise InvalidInputError(f"retry.{name} must be 0..{most}, not {shown}")

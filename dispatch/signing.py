@@ -9,7 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tocsin.errors import SettingsError, SignatureError
@@ -17,17 +17,18 @@ from tocsin.errors import SettingsError, SignatureError
 PREFIX: Final = "whsec_"
 MIN_BYTES: Final = 24
 TOLERANCE_S: Final = 5 * 60
+MAX_STAMP_DIGITS: Final = 15
 
 
 def parse_secret(secret: str | bytes) -> bytes:
-    """`whsec_` + base64, or at least 24 raw bytes. The error never shows the secret."""
-    if isinstance(secret, str) and secret.startswith(PREFIX):
-        try:
-            key = base64.b64decode(secret[len(PREFIX) :], validate=True)
-        except (binascii.Error, ValueError):
-            raise SettingsError(f"a secret that starts with {PREFIX} must go on in base64") from None
-    else:
-        key = secret.encode() if isinstance(secret, str) else bytes(secret)
+    """The key of `whsec_` + base64, or of at least 24 raw bytes. The SettingsError never shows the secret."""
+    if not isinstance(secret, (str, bytes)):
+        # bytes(32) would be a key of 32 zeros.
+        raise SettingsError(f"a secret must be text or bytes, not {type(secret).__name__}")
+    raw = _raw(secret)
+    key = _decoded(_padded(raw[len(PREFIX) :])) if raw.startswith(PREFIX.encode()) else raw
+    if key is None:
+        raise SettingsError(f"a secret that starts with {PREFIX} must go on in base64")
     if len(key) < MIN_BYTES:
         raise SettingsError(
             f"a secret has {len(key)} bytes, at least {MIN_BYTES} are needed: make one with `tocsin keys new`"
@@ -48,10 +49,9 @@ class Signer:
         return f"Signer({len(self._keyed)} secrets)"
 
     def sign(self, message_id: str, timestamp_s: int, body: bytes) -> str:
-        """The value of `webhook-signature`, the first secret's signature first."""
-        return " ".join(
-            "v1," + base64.b64encode(digest).decode() for digest in self._digests(message_id, timestamp_s, body)
-        )
+        """The value of `webhook-signature`, the first secret's signature first. The id must not hold a dot."""
+        digests = self._digests(message_id, b"%d" % timestamp_s, body)
+        return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
 
     def verify(self, headers: Mapping[str, str], body: bytes, *, now_s: float) -> str:
         """The message id of a genuine request; header names in lower case. Raises SignatureError.
@@ -63,24 +63,23 @@ class Signer:
         given = headers.get("webhook-signature", "")
         if not (message_id and stamp and given):
             raise SignatureError("webhook-id, webhook-timestamp and webhook-signature are needed")
-        if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 15):
+        if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= MAX_STAMP_DIGITS):
             raise SignatureError("webhook-timestamp is not a number of seconds")
         if abs(now_s - int(stamp)) > TOLERANCE_S:
             raise SignatureError(f"webhook-timestamp is more than {TOLERANCE_S} s away from now")
-        claimed = [part.partition(",") for part in given.split(" ")]
-        sent = [_decoded(signature) for version, _, signature in claimed if version == "v1"]
+        sent = list(_signatures(given))
         genuine = False
-        for digest in self._digests(message_id, int(stamp), body):
+        for digest in self._digests(message_id, stamp.encode(), body):
             for signature in sent:  # every pair is compared: time tells nothing
                 genuine |= hmac.compare_digest(digest, signature)
         if not genuine:
             raise SignatureError("webhook-signature fits none of the active secrets")
         return message_id
 
-    def _digests(self, message_id: str, timestamp_s: int, body: bytes) -> list[bytes]:
+    def _digests(self, message_id: str, stamp: bytes, body: bytes) -> list[bytes]:
         if "." in message_id:
             raise SignatureError("a webhook-id must not hold a dot: the signed text uses it as delimiter")
-        signed = b"%b.%d.%b" % (message_id.encode(), timestamp_s, body)
+        signed = b"%b.%b.%b" % (message_id.encode(), stamp, body)
         digests = []
         for keyed in self._keyed:
             mac = keyed.copy()
@@ -89,8 +88,29 @@ class Signer:
         return digests
 
 
-def _decoded(signature: str) -> bytes:
+def _raw(secret: str | bytes) -> bytes:
     try:
-        return base64.b64decode(signature, validate=True)
+        return secret.encode() if isinstance(secret, str) else secret
+    except UnicodeEncodeError:
+        # Its exception would carry the secret.
+        raise SettingsError("a secret holds characters that cannot be written as UTF-8") from None
+
+
+def _padded(text: bytes) -> bytes:
+    """Other libraries of the standard take secrets without their padding, too."""
+    return text + b"=" * (-len(text) % 4)
+
+
+def _signatures(given: str) -> Iterator[bytes]:
+    for part in given.split(" "):
+        version, _, text = part.partition(",")
+        if version == "v1" and (signature := _decoded(text)) is not None:
+            yield signature
+
+
+def _decoded(text: str | bytes) -> bytes | None:
+    """None if it is not base64."""
+    try:
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return b""
+        return None

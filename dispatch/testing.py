@@ -1,24 +1,52 @@
-"""Dispatch for tests: a network that loses, delays and duplicates, and a receiver that verifies and remembers."""
+"""Dispatch for tests: a network that loses, delays and duplicates, and a receiver that verifies and remembers.
+
+Both run in virtual time: they wait by `asyncio.sleep` only, and take chance and clock from outside.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from tocsin.dispatch.asgi_transport import Message, Send
+from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
+from tocsin.dispatch.exchange import Bounds, joined
 from tocsin.dispatch.signing import Signer
-from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected
+from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
+from tocsin.errors import SignatureError
 
 Receive = Callable[[Mapping[str, str], bytes], Awaitable[Answer]]
-LATENCIES_S = (0.001, 0.02, 0.4, 3.0)
+LATENCIES_S: Final = (0.001, 0.02, 0.4, 3.0)
+
+
+class Fault(Enum):
+    """What goes wrong with one call."""
+
+    REFUSED = "refused"
+    UNREACHED = "the connection is never made"
+    DROPPED = "reset before the receiver saw it"
+    UNANSWERED = "received, and no answer ever comes"
+    LOST = "received, and the answer is lost"
+    TWICE = "received twice, one after the other"
+    BOTH = "received twice at the same time"
+    GATEWAY = "received, but a proxy on the way answers 502"
+    BUSY = "a proxy on the way answers 503, nothing was received"
+
+
+FAULTS: Final = tuple(Fault)
 
 
 class SimNetwork:
-    """A `Transport`. `fault()` is the share of calls that go wrong just now; no one answers once `alive()` is false."""
+    """A `Transport`. `fault()` is the share of calls that go wrong just now; no one answers once `alive()` is false.
+
+    The receiver is another machine: neither the deadline nor the end of the calling process stops it.
+    """
 
     def __init__(
         self,
@@ -29,6 +57,7 @@ class SimNetwork:
         fault: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._receive, self._random, self._alive, self._fault = receive, random, alive, fault
+        self._received: set[asyncio.Task[Answer]] = set()
         self.in_flight = 0
 
     async def post(
@@ -42,38 +71,66 @@ class SimNetwork:
         max_body: int,
     ) -> Answer:
         self.in_flight += 1
-        sent = False
+        fault = self._random.choice(FAULTS) if self._random.random() < self._fault() else None
+        bounds = Bounds(connect_timeout, timeout)
         try:
-            async with asyncio.timeout(timeout):
-                await self._travel()
-                dice, fault = self._random.random(), self._fault()
-                if dice < fault / 4:
-                    raise NeverConnected("refused, as the simulation wanted")
-                sent = True
-                answer = await self._deliver(headers, body, duplicate=dice < fault / 2)
-                if dice > 1 - fault / 4:
-                    raise BrokenExchange("the answer was lost, as the simulation wanted")
-                if dice > 1 - fault / 2:
-                    await asyncio.get_running_loop().create_future()  # never answers: the deadline ends it
-                await self._travel()
-                return answer
-        except TimeoutError:
-            raise DeadlinePassed(f"after {timeout:g} s") if sent else NeverConnected("in time") from None
+            async with bounds.scope:
+                await self._connect(fault)
+                bounds.sending()
+                return await self._exchange(fault, headers, body)
+        except TimeoutError as error:
+            raise bounds.failure(error) from None
         finally:
             self.in_flight -= 1
+
+    async def _connect(self, fault: Fault | None) -> None:
+        await self._travel()
+        if fault is Fault.REFUSED:
+            raise NeverConnected("refused, as the simulation wanted")
+        if fault is Fault.UNREACHED:
+            await _for_ever()
+
+    async def _exchange(self, fault: Fault | None, headers: Mapping[str, str], body: bytes) -> Answer:
+        if fault is Fault.DROPPED:
+            raise BrokenExchange("reset, as the simulation wanted")
+        if fault is Fault.BUSY:
+            return Answer(503, {}, b"busy, as the simulation wanted")
+        answers = [self._deliver(headers, body)]
+        if fault is Fault.TWICE:
+            await asyncio.shield(answers[0])
+        if fault in (Fault.TWICE, Fault.BOTH):
+            answers.append(self._deliver(headers, body))
+        answer = await asyncio.shield(answers[-1])
+        if fault is Fault.UNANSWERED:
+            await _for_ever()
+        await self._travel()
+        if fault is Fault.LOST:
+            raise BrokenExchange("the answer was lost, as the simulation wanted")
+        if fault is Fault.GATEWAY:
+            return Answer(502, {}, b"bad gateway, as the simulation wanted")
+        return answer
 
     async def _travel(self) -> None:
         await asyncio.sleep(self._random.choice(LATENCIES_S))
         if not self._alive():
-            await asyncio.get_running_loop().create_future()
+            await _for_ever()
 
-    async def _deliver(self, headers: Mapping[str, str], body: bytes, *, duplicate: bool) -> Answer:
-        if duplicate:
-            await self._receive(headers, body)
-        return await self._receive(headers, body)
+    def _deliver(self, headers: Mapping[str, str], body: bytes) -> asyncio.Future[Answer]:
+        task = asyncio.ensure_future(_answer(self._receive, headers, body))
+        self._received.add(task)
+        task.add_done_callback(self._received.discard)
+        return task
 
     async def aclose(self) -> None:
         """Nothing is held."""
+
+
+async def _answer(receive: Receive, headers: Mapping[str, str], body: bytes) -> Answer:
+    return await receive(headers, body)
+
+
+async def _for_ever() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +146,69 @@ class Delivery:
 
 
 class FakeReceiver:
-    """Verifies each callback, remembers it, and answers what `answer(delivery)` says (200 if not given)."""
+    """Verifies each callback, remembers it, and answers what `answer(delivery)` says (200 if not given).
+
+    It is called with headers and body (by `SimNetwork`), or served: `receiver.asgi` is an ASGI app. A callback
+    that does not verify is answered 401 and its fault noted in `rejected`.
+    """
 
     def __init__(
         self,
-        secrets: list[str | bytes],
+        secrets: Sequence[str | bytes],
         *,
         now_ms: Callable[[], int],
         answer: Callable[[Delivery], Answer | Awaitable[Answer]] | None = None,
     ) -> None:
         self.deliveries: list[Delivery] = []
+        self.rejected: list[str] = []
         self._signer, self._now_ms, self._answer = Signer(secrets), now_ms, answer
+        self._arrived = asyncio.Event()
 
     async def __call__(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        webhook_id = self._signer.verify(headers, body, now_s=self._now_ms() / 1000)
+        try:
+            webhook_id = self._signer.verify(headers, body, now_s=self._now_ms() / 1000)
+        except SignatureError as error:
+            self.rejected.append(error.message)
+            return Answer(401, {}, error.message.encode())
         content = msgspec.json.decode(body)
         delivery = Delivery(content["id"], webhook_id, content["attempt"], content["lease"], content, headers)
         self.deliveries.append(delivery)
+        self._arrived.set()
         if self._answer is None:
             return Answer(200, {}, b"ok")
         answer = self._answer(delivery)
         return await answer if isinstance(answer, Awaitable) else answer
+
+    async def wait_for(self, count: int) -> list[Delivery]:
+        """All deliveries, as soon as there are `count`."""
+        while len(self.deliveries) < count:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self.deliveries
+
+    async def asgi(self, scope: Message, receive: AsgiReceive, send: Send) -> None:
+        """The receiver as an ASGI app, whatever the method and path."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        headers = joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+        answer = await self(headers, await _whole(receive))
+        pairs = [(name.encode(), value.encode("latin-1")) for name, value in answer.headers.items()]
+        pairs.append((b"content-length", b"%d" % len(answer.body)))
+        await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
+        await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _whole(receive: AsgiReceive) -> bytes:
+    pieces: list[bytes] = []
+    while True:
+        message = await receive()
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+async def _lifespan(receive: AsgiReceive, send: Send) -> None:
+    for _ in ("startup", "shutdown"):
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})

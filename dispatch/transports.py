@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Final
 
 from tocsin.dispatch.transport import Transport
 from tocsin.errors import SettingsError
 
-NAMES = ("aiohttp", "httpx")
+NAMES: Final = ("aiohttp", "httpx")
 
 
 def default_transport(name: str | None = None) -> Transport:
     """SettingsError for a name that is unknown or not installed."""
-    if name not in (None, *NAMES):
-        raise SettingsError(f"transport must be one of {', '.join(NAMES)}, not {name!r}")
-    if name == "httpx" or (name is None and find_spec("aiohttp") is None):
+    if name is None:
+        name = "httpx" if find_spec("aiohttp") is None else "aiohttp"
+    if name == "httpx":
         from tocsin.dispatch.httpx_transport import HttpxTransport
 
         return HttpxTransport()
+    if name != "aiohttp":
+        raise SettingsError(f"transport must be one of {', '.join(NAMES)}, not {name!r}")
     if find_spec("aiohttp") is None:
         raise SettingsError("the aiohttp transport needs aiohttp: pip install 'tocsin[fast]'")
     from tocsin.dispatch.aiohttp_transport import AiohttpTransport

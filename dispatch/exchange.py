@@ -1,0 +1,73 @@
+"""What the HTTP transports have in common: how long a connection is kept, what they ask for, how failures are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from tocsin.dispatch.transport import AnswerTooLarge, BrokenExchange, DeadlinePassed, NeverConnected, TransportError
+
+KEEP_ALIVE_S: Final = 1.5
+"""Shorter than the 2 s (gunicorn) or 5 s (uvicorn, Node, Apache) after which servers close what is idle.
+
+A request that meets a closing connection cannot be sent again in silence, since the receiver may have acted on
+it, and would be charged as a failure. A fresh connection now and then costs less.
+"""
+ASKED: Final = {"accept": "*/*", "accept-encoding": "identity"}
+"""What a receiver compresses all the same is not unpacked, so it cannot swell in memory."""
+
+
+class Bounds:
+    """The two bounds of one call, under one timer: `connect_timeout` until `sending`, then `timeout` over all."""
+
+    def __init__(self, connect_timeout: float, timeout: float) -> None:
+        start = asyncio.get_running_loop().time()
+        self._connect_timeout, self._timeout = min(connect_timeout, timeout), timeout
+        self._end = start + timeout
+        self._sent = False
+        self.scope = asyncio.timeout_at(start + self._connect_timeout)
+
+    def sending(self) -> None:
+        """From now on bytes of the request may arrive. Before, nobody can have received anything."""
+        self._sent = True
+        if not self.scope.expired():
+            self.scope.reschedule(self._end)
+
+    def failure(self, error: Exception) -> TransportError:
+        """What an exception that ended the call means."""
+        late = self.scope.expired()
+        if self._sent:
+            return DeadlinePassed(f"none after {self._timeout:g} s") if late else BrokenExchange(said(error))
+        return NeverConnected(f"no connection after {self._connect_timeout:g} s" if late else said(error))
+
+
+def said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Headers as an `Answer` has them."""
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        name = name.lower()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+class Body:
+    """An answer's body as it comes in, refused as soon as it is over its limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._pieces: list[bytes] = []
+
+    def add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise AnswerTooLarge(f"the answer is longer than {self._limit} bytes")
+        self._pieces.append(piece)
+
+    def whole(self) -> bytes:
+        return b"".join(self._pieces)

@@ -1,0 +1,181 @@
+"""Every row of the outcome table (contract, section 3)."""
+
+from __future__ import annotations
+
+import os
+import time
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.outcome import classify, from_error, plain, retry_after_ms
+from tocsin.dispatch.transport import Answer, AnswerTooLarge, BrokenExchange, DeadlinePassed, NeverConnected
+
+NOW = 1_741_942_800_000  # Fri, 14 Mar 2025 09:00:00 GMT
+HOUR = 3_600_000
+
+
+def judged(status: int, headers: dict[str, str] | None = None, body: bytes = b"said") -> Outcome:
+    return classify(Answer(status, headers or {}, body), NOW)
+
+
+# ---- Answers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
+@pytest.mark.parametrize("headers", [{}, {"tocsin-retry": "never"}, {"tocsin-declined": "1"}, {"retry-after": "9"}])
+def test_any_2xx_is_done(status: int, headers: dict[str, str]) -> None:
+    assert judged(status, headers) == Outcome(Verdict.DONE, None, status, None, b"said")
+
+
+@pytest.mark.parametrize("value", ["1", " 1 "])
+def test_a_declared_decline_is_one_whatever_the_body(value: str) -> None:
+    outcome = judged(409, {"tocsin-declined": value, "tocsin-retry": "never"}, b"not json")
+
+    assert (outcome.verdict, outcome.status, outcome.retry_after_ms) == (Verdict.DECLINED, 409, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"), [(409, {}), (409, {"tocsin-declined": "0"}), (409, {"tocsin-declined": "true"})]
+)
+def test_a_plain_409_is_a_failure(status: int, headers: dict[str, str]) -> None:
+    assert judged(status, headers, b'{"code":"declined"}').verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize("status", [400, 409, 429, 500, 503, 302])
+@pytest.mark.parametrize("value", ["never", "Never", " never "])
+def test_a_receiver_that_never_wants_it_again_is_obeyed(status: int, value: str) -> None:
+    outcome = judged(status, {"tocsin-retry": value, "retry-after": "5"})
+
+    assert (outcome.verdict, outcome.message) == (
+        Verdict.DEAD,
+        f"HTTP {status}: the receiver asked for no retry",
+    )
+
+
+def test_gone_is_dead() -> None:
+    assert judged(410) == Outcome(Verdict.DEAD, "HTTP 410: gone", 410, None, b"said")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_receiver_says_when(status: int) -> None:
+    outcome = judged(status, {"retry-after": "120"})
+
+    assert outcome == Outcome(Verdict.BUSY, f"HTTP {status}: busy, retry after 120000 ms", status, 120_000, b"said")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "soon"}, {"retry-after": "-5"}])
+def test_a_busy_receiver_that_does_not_say_when_has_failed(status: int, headers: dict[str, str]) -> None:
+    assert judged(status, headers) == Outcome(Verdict.FAILED, f"HTTP {status}", status, None, b"said")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 413, 418, 422, 425, 451, 499, 500, 501, 502, 504, 599])
+def test_other_errors_climb_the_ladder(status: int) -> None:
+    assert judged(status, {"retry-after": "60"}) == Outcome(Verdict.FAILED, f"HTTP {status}", status, None, b"said")
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308, 399])
+def test_redirects_are_failures_that_explain_themselves(status: int) -> None:
+    outcome = judged(status, {"location": "https://elsewhere.example"})
+
+    assert (outcome.verdict, outcome.message) == (Verdict.FAILED, f"HTTP {status}: redirects are not followed")
+
+
+@pytest.mark.parametrize("status", [0, 99, 100, 101, 103, 199, 600, 999])
+def test_what_is_no_status_of_an_answer_is_a_failure(status: int) -> None:
+    assert judged(status).verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize("status", [200, 409, 410, 429, 500])
+def test_two_kib_of_the_answer_are_kept(status: int) -> None:
+    assert judged(status, {"retry-after": "1"}, b"x" * 2_048 + b"y" * 9_000).response == b"x" * 2_048
+
+
+# ---- Retry-After ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ("0", 0),
+        ("120", 120_000),
+        (" 120 ", 120_000),
+        ("0120", 120_000),
+        ("3600", HOUR),
+        ("3601", HOUR),
+        ("9999999999", HOUR),  # 317 years
+        ("9" * 5_000, HOUR),
+        ("Fri, 14 Mar 2025 09:05:00 GMT", 300_000),
+        ("Friday, 14-Mar-25 09:05:00 GMT", 300_000),
+        ("Fri Mar 14 09:05:00 2025", 300_000),
+        ("Fri, 14 Mar 2025 10:05:00 +0100", 300_000),
+        ("Fri, 14 Mar 2025 08:00:00 GMT", 0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", HOUR),
+        ("", None),
+        ("abc", None),
+        ("-5", None),
+        ("+5", None),
+        ("1.5", None),
+        ("1e3", None),
+        ("１２０", None),
+        ("120, 120", None),
+        ("120 s", None),
+        ("2025-03-14T09:05:00Z", None),
+        ("Fri, 32 Mar 2025 09:05:00 GMT", None),
+        ("Fri, 14 Mar 99999999999 09:05:00 GMT", None),
+        ("Fri, 14 Mar 2025 09:05:00 +999999999999999999", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(value: str | None, expected: int | None) -> None:
+    assert retry_after_ms(value, NOW) == expected
+
+
+def test_a_date_without_a_zone_is_utc_wherever_we_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert retry_after_ms("Fri Mar 14 09:05:00 2025", NOW) == 300_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@given(st.text(max_size=60) | st.integers().map(str), st.integers(10**11, 10**15 - 1))
+def test_no_retry_after_breaks_anything(value: str, now_ms: int) -> None:
+    wait = retry_after_ms(value, now_ms)
+
+    assert wait is None or 0 <= wait <= HOUR
+
+
+@given(st.integers(-10_000, 10_000))
+def test_dates_count_from_now(seconds: int) -> None:
+    value = formatdate(NOW / 1000 + seconds, usegmt=True)
+
+    assert retry_after_ms(value, NOW) == min(max(seconds * 1000, 0), HOUR)
+
+
+# ---- No answer -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (NeverConnected("refused"), Outcome(Verdict.UNREACHABLE, "never connected: refused")),
+        (DeadlinePassed("none after 5 s"), Outcome(Verdict.UNKNOWN, "no answer in time: none after 5 s")),
+        (BrokenExchange("reset"), Outcome(Verdict.FAILED, "broken exchange: reset")),
+        (AnswerTooLarge("too long"), Outcome(Verdict.FAILED, "broken exchange: too long")),
+    ],
+)
+def test_errors_have_their_rows(error: NeverConnected, outcome: Outcome) -> None:
+    assert from_error(error) == outcome
+
+
+def test_messages_are_fit_to_be_stored_and_shown() -> None:
+    assert plain("bad line '\x00\x1b[31m\udc80\n'") == r"bad line '\x00\x1b[31m\xdc80\x0a'"
+    assert len(plain("x" * 10_000)) < 600
+    assert plain("grüße ☃") == "grüße ☃"

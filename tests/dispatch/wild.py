@@ -1,0 +1,220 @@
+"""Servers on loopback that behave as badly as a script says, and watch who comes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+PATIENCE_S = 5.0
+CERTIFICATE = Path(__file__).parent / "data" / "localhost.pem"
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+Script = Callable[["Visit"], Awaitable[None]]
+
+
+class Visit:
+    """One connection of a client."""
+
+    def __init__(self, server: WildServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.server, self.reader, self.writer = server, reader, writer
+
+    async def request(self) -> bytes:
+        """The next whole request, noted in `server.requests`. EOFError if the client leaves instead."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = 0
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        request = head + await self.reader.readexactly(length)
+        self.server.requests.append(request)
+        self.server.changed()
+        return request
+
+    async def send(self, data: bytes) -> None:
+        if self.writer.is_closing():
+            raise ConnectionResetError("the client left")
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def gone(self) -> None:
+        """Until the client closes."""
+        while await self.reader.read(65_536):
+            pass
+
+    def reset(self) -> None:
+        """A TCP reset instead of an orderly end."""
+        linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.writer.transport.abort()
+
+
+class WildServer:
+    """What came so far. A connection is open until the client is known to have closed it or the script has ended."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._changed = asyncio.Event()
+        self._visits: set[asyncio.Task[None]] = set()
+        self.port = 0
+        self.accepted = 0
+        self.open = 0
+        self.requests: list[bytes] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/_tocsin/callback"
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def empty(self) -> None:
+        """Until nobody is connected."""
+        await self.until(lambda: self.open == 0)
+
+    def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._host(Visit(self, reader, writer)))
+        self._visits.add(task)
+        task.add_done_callback(self._visits.discard)
+
+    async def _host(self, visit: Visit) -> None:
+        self.accepted += 1
+        self.open += 1
+        self.changed()
+        try:
+            await self._script(visit)
+        except (EOFError, ConnectionError, ssl.SSLError):
+            pass  # the client left
+        finally:
+            visit.writer.transport.abort()
+            self.open -= 1
+            self.changed()
+
+    async def end(self) -> None:
+        for task in self._visits:
+            task.cancel()
+        await asyncio.gather(*self._visits, return_exceptions=True)
+
+
+@asynccontextmanager
+async def serving(script: Script, *, tls: bool = False) -> AsyncIterator[WildServer]:
+    """A server whose every connection runs `script`."""
+    wild = WildServer(script)
+    server = await asyncio.start_server(wild.visited, "127.0.0.1", 0, ssl=server_tls() if tls else None, backlog=1_024)
+    wild.port = server.sockets[0].getsockname()[1]
+    try:
+        yield wild
+    finally:
+        server.close()
+        await wild.end()
+        await asyncio.sleep(0)  # aborted transports close in the loop's next round
+
+
+def server_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    return context
+
+
+def trusting_tls() -> ssl.SSLContext:
+    """A client's context that trusts `serving(..., tls=True)`, and nobody else."""
+    return ssl.create_default_context(cafile=CERTIFICATE)
+
+
+@contextmanager
+def refused_port() -> Iterator[int]:
+    """Bound, so nobody else gets it, and not listened on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """A full backlog: connecting takes for ever."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        try:
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(deaf.getsockname())
+            yield deaf.getsockname()[1]
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+# ---- Scripts -------------------------------------------------------------------------------------
+
+
+async def polite(visit: Visit) -> None:
+    while True:
+        await visit.request()
+        await visit.send(OK)
+
+
+async def silent(visit: Visit) -> None:
+    """Reads, never answers."""
+    await visit.gone()
+
+
+def answering(*pieces: bytes) -> Script:
+    """Each request is answered with these bytes, and the connection left open."""
+
+    async def script(visit: Visit) -> None:
+        while True:
+            await visit.request()
+            for piece in pieces:
+                await visit.send(piece)
+
+    return script
+
+
+def closing_after(*pieces: bytes) -> Script:
+    """One request, these bytes, an orderly end."""
+
+    async def script(visit: Visit) -> None:
+        await visit.request()
+        for piece in pieces:
+            await visit.send(piece)
+        visit.writer.write_eof()
+        await visit.gone()
+
+    return script
+
+
+def resetting_after(*pieces: bytes) -> Script:
+    """One request, these bytes, a reset."""
+
+    async def script(visit: Visit) -> None:
+        await visit.request()
+        for piece in pieces:
+            await visit.send(piece)
+        visit.reset()
+
+    return script
+
+
+def dripping(start: bytes, drop: bytes, every_s: float = 0.02) -> Script:
+    """One request, then `start`, then `drop` again and again until the client leaves."""
+
+    async def script(visit: Visit) -> None:
+        await visit.request()
+        await visit.send(start)
+        while not visit.reader.at_eof():
+            await visit.send(drop)
+            await asyncio.sleep(every_s)
+
+    return script
