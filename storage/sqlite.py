@@ -32,6 +32,7 @@ from tocsin.storage.combiner import ActorWrites, Combiner
 from tocsin.storage.handles import Handle, Handles
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.reserve import Reserve
+from tocsin.storage.sqlite_errors import Unsettled, translate
 from tocsin.storage.sqlite_file import Reader, Writer, connect
 from tocsin.storage.sqlite_thread import Thread, whole
 
@@ -44,6 +45,8 @@ LOOK_EVERY = 64
 """Transactions between two looks at the WAL's size."""
 FULL_LOOK_S = 1.0
 """Between two looks whether a full disk has space again."""
+SETTLE_LOOK_S = 0.5
+"""Between two looks what became of a commit that failed."""
 
 
 class SQLiteView:
@@ -196,17 +199,42 @@ class SQLiteProvider:
 
     async def _write(self, group: Sequence[ActorWrites]) -> None:
         try:
-            await self._writer.run(self._file.apply, group)
+            await self._apply(group)
         except StoreFull:
             given_up = await asyncio.to_thread(self._reserve.give_up)
             self._now_full()
             self._look_after()
             if not given_up:
                 raise
-            await self._writer.run(self._file.apply, group)
+            await self._apply(group)
         self._transactions += 1
         if self._transactions % LOOK_EVERY == 0:
             self._look_after()
+
+    async def _apply(self, group: Sequence[ActorWrites]) -> None:
+        try:
+            await self._writer.run_to_end(self._file.apply, group)
+        except Unsettled as unsettled:
+            if not await self._settled():
+                raise translate(unsettled.error) from unsettled.error
+
+    async def _settled(self) -> bool:
+        """Whether the last transaction is in the file. Until that is known, nobody gets an answer: a commit never
+        ends "maybe". Only a stop does not wait for a disk that may never come back."""
+        told = False
+        while True:
+            try:
+                return await self._writer.run_to_end(self._file.settle)
+            except StoreError as error:
+                if error.owner_lost or isinstance(error, StoreClosed):
+                    raise
+                if self._stopping is not None:
+                    log.critical("%s: stopped before it was known whether the last commit happened", self.path)
+                    raise
+                if not told:
+                    log.error("%s: a commit failed, and what became of it cannot be read yet: %s", self.path, error)
+                told = True
+            await asyncio.sleep(SETTLE_LOOK_S)
 
     def _now_full(self) -> None:
         if not self.full:

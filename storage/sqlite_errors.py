@@ -26,6 +26,28 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
 }
 
 
+_COMMIT_LEAVES_NOTHING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT}
+_COMMIT_LEAVES_NOTHING_EXACTLY = {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHMSIZE}
+
+
+class Unsettled(Exception):
+    """A COMMIT failed, and a crash might still bring its transaction back: `settle` until that answers."""
+
+    def __init__(self, error: sqlite3.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def leaves_nothing(error: sqlite3.Error) -> bool:
+    """Whether a COMMIT that failed so has certainly left nothing that a recovery of the WAL could find.
+
+    Its last frame marks the transaction as whole. If that was written and only the sync, or what follows it,
+    failed, a crash would bring the transaction back.
+    """
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF in _COMMIT_LEAVES_NOTHING or code in _COMMIT_LEAVES_NOTHING_EXACTLY
+
+
 def translate(error: sqlite3.Error) -> StoreError:
     """The named error for what SQLite raised; its own words go along."""
     code = getattr(error, "sqlite_errorcode", None)

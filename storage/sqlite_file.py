@@ -5,6 +5,7 @@ Everything here is synchronous and runs on the thread of one connection.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,9 @@ from pathlib import Path
 from tocsin.errors import RolledBack, StoreSchema, StoreUnavailable
 from tocsin.storage.api import UNSET, Range, Row
 from tocsin.storage.combiner import ActorWrites
+from tocsin.storage.sqlite_errors import Unsettled, leaves_nothing
+
+log = logging.getLogger("tocsin.storage")
 
 LAYOUT = 1
 PAGE_SIZE = 4096
@@ -121,26 +125,60 @@ class Writer:
         if _inode(self.path) != self._inode:
             raise RolledBack(f"{self.path} was replaced or removed while it was in use: start again on the right file")
         new: dict[str, int] = {}
-        committing = False
+        self._roll_back()  # should an earlier one have failed to
+        self._db.execute("BEGIN IMMEDIATE")
         try:
-            self._db.execute("BEGIN IMMEDIATE")
             self._bump()
             self._write(group, new)
-            committing = True
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            if not (committing and self._stored_seq() == self.seq + 1):
-                raise
-            # An error after the fact, of a checkpoint say: the transaction is in the file.
+            try:
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                if leaves_nothing(error):
+                    raise
+                raise Unsettled(error) from error
+        finally:
+            self._roll_back()
         self.seq += 1
         self._ids.update(new)
+
+    def settle(self) -> bool:
+        """Whether the transaction that was left `Unsettled` is in the file. Raises if that cannot be known yet.
+
+        If it is not, its frames may still lie behind the end of the WAL, where a crash would find them; if it is,
+        it may not be synced. The empty transaction written here takes their place, or their side.
+        """
+        before = self.seq
+        self._roll_back()
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            seq = self._stored_seq()
+            if seq in (before, before + 1):
+                self._db.execute("UPDATE meta SET v = ? WHERE k = 'seq'", (seq + 2,))
+            elif seq not in (before + 2, before + 3):  # what an earlier try of ours left
+                raise self._restored()
+            self._db.execute("COMMIT")
+        finally:
+            self._roll_back()
+        applied = seq in (before + 1, before + 3)
+        self.seq += 3 if applied else 2
+        self._ids.clear()
+        return applied
+
+    def _roll_back(self) -> None:
+        """Never raises: what brought us here is the error to tell of, and the next transaction rolls back first."""
+        if self._db.in_transaction:
+            try:
+                self._db.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                log.warning("rolling back in %s failed: %s", self.path, error)
 
     def _bump(self) -> None:
         changed = self._db.execute("UPDATE meta SET v = v + 1 WHERE k = 'seq' AND v = ?", (self.seq,)).rowcount
         if changed != 1:
-            raise RolledBack(f"{self.path} is not as this process left it: it was restored or written by others")
+            raise self._restored()
+
+    def _restored(self) -> RolledBack:
+        return RolledBack(f"{self.path} is not as this process left it: it was restored or written by others")
 
     def _stored_seq(self) -> int:
         (seq,) = self._db.execute("SELECT v FROM meta WHERE k = 'seq'").fetchone()

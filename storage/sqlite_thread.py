@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 import aiosqlite
 
@@ -57,6 +57,16 @@ class Thread:
             raise translate(error) from error
         return answer
 
+    async def run_to_end(self, function: Callable[..., T], *args: object) -> T:
+        """Like `run`, but the answer is waited for even by a caller that is cancelled: it must not be lost."""
+        once = _Once(function, args)
+        while True:
+            try:
+                # One queue, so a second call returns when the first one has: that is how the answer is found again.
+                return await self.run(once.run)
+            except asyncio.CancelledError:
+                continue
+
     async def close(self) -> None:
         """What was asked before is done first."""
         connection, self._connection = self._connection, None
@@ -65,6 +75,23 @@ class Thread:
                 await connection.close()
             except sqlite3.Error as error:
                 raise translate(error) from error
+
+
+class _Once(Generic[T]):
+    def __init__(self, function: Callable[..., T], args: tuple[object, ...]) -> None:
+        self._function, self._args = function, args
+        self._answer: list[T] = []
+        self._error: Exception | None = None
+
+    def run(self) -> T:
+        if self._error is None and not self._answer:
+            try:
+                self._answer.append(self._function(*self._args))
+            except Exception as error:
+                self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._answer[0]
 
 
 async def whole(task: asyncio.Task[T]) -> T:
