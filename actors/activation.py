@@ -55,8 +55,9 @@ class Activation:
         self._wake: int | None = None  # as sealed last
         self._wake_change: int | Unset | None = UNSET
         self._ring_at: int | Unset | None = UNSET
-        self._ringing = False
+        self._rings_at: int | None = None  # when it rings here, if not at what is stored
         self._alarm_changes = 0
+        self._ringing: int | None = None  # while it rings: how often it had been set before
 
     @property
     def idle(self) -> bool:
@@ -88,27 +89,36 @@ class Activation:
             self._worker = self.host.start_soon(self._work())
 
     async def _work(self) -> None:
+        handed_over = False
+        try:
+            handed_over = await self._work_line()
+        finally:
+            if not handed_over and self._worker is asyncio.current_task():
+                # Its end must leave nobody waiting, whatever ended it.
+                self._worker = None
+                self.last_used = self.host.clock.monotonic()
+                if len(self._input) and self.broken is None and self.host.is_open:
+                    self._ensure_worker()
+
+    async def _work_line(self) -> bool:
+        """Turn after turn until the line is empty; True if the turn went to a handler that came back."""
         turns = 0
-        while self.broken is None:
-            place = self._input.next()
-            if place is None:
-                break
+        while self.broken is None and (place := self._input.next()) is not None:
             if isinstance(place, asyncio.Future):
                 if not place.done():
                     place.set_result(None)
-                    return  # the turn, and with it the line, are that handler's task's now
+                    return True  # the turn, and with it the line, are that handler's task's now
                 continue
             await self._turn(place)
             turns += 1
             if turns % TURNS_BEFORE_YIELD == 0:
                 await asyncio.sleep(0)  # others on this loop want to live, too
-        self._worker = None
-        self.last_used = self.host.clock.monotonic()
+        return False
 
     async def _turn(self, event: Event) -> None:
         try:
             actor = self.actor or await self._start()
-            self.storage.in_turn = True
+            self.storage.begin()
             handler = partial(self._ring, actor) if event.method is RING else getattr(actor, event.method)
             result = await handler(*event.args)
             number = self._seal()
@@ -118,14 +128,24 @@ class Activation:
                 event.fail(error)
             else:  # an error tells of earlier turns as much as an answer does
                 self._output.when_durable(self._output.sealed, partial(event.fail, error), event.fail)
-        except asyncio.CancelledError:  # the host goes down without waiting
-            self._abandon()
+        except asyncio.CancelledError:
+            self._cancelled(event)
+        else:
+            self._output.when_durable(number, partial(event.answer, result), event.fail)
+
+    def _cancelled(self, event: Event) -> None:
+        """The host goes down without waiting; or the handler cancelled itself, and that is a failed turn."""
+        self._abandon()
+        if not self.host.is_open:
             stopped = ActorBrokenError(f"{self.id}: the host was stopped in the middle of this event")
             event.fail(stopped)
             self.break_(stopped, fail_line=True)
-            raise
-        else:
-            self._output.when_durable(number, partial(event.answer, result), event.fail)
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        while task.uncancel():
+            pass
+        event.fail(ActorBrokenError(f"{self.id}: the handler of {event.method!r} was cancelled from inside"))
 
     async def _start(self) -> Actor:
         if not self.storage.epoch:
@@ -136,7 +156,7 @@ class Activation:
             except Exception as error:
                 raise self.break_(error, fail_line=True) from error
         actor = self._factory(self._ctx)
-        self.storage.in_turn = True
+        self.storage.begin()
         await actor.on_start()
         self.actor = actor
         return actor
@@ -154,8 +174,9 @@ class Activation:
             self._commit(wake)
         number = self._output.sealed
         if self._ring_at is not UNSET:
+            self._rings_at = self._ring_at
             self.host.alarms.set(self.id, self._ring_at)
-        self.storage.in_turn = False
+        self.storage.end()
         self._wake_change = self._ring_at = UNSET
         self._release_deferred(number)
         return number
@@ -217,8 +238,8 @@ class Activation:
         self.storage.discard()
         self.actor = None
         self._wake_change = self._ring_at = UNSET
-        self.storage.in_turn = False
-        self._ringing = False
+        self.storage.end()
+        self._ringing = None
         for func, args in regrets:
             func(*args)
 
@@ -258,31 +279,33 @@ class Activation:
     def alarm_now(self) -> int | None:
         if self._wake_change is not UNSET:
             return self._wake_change
-        return None if self._ringing else self._wake
+        return None if self._ringing == self._alarm_changes else self._wake
 
     def change_alarm(self, due_ms: int | None, ring_at_ms: int | None) -> None:
-        if not self.storage.in_turn:
+        if not self.storage.my_turn:
             raise TurnError("set_alarm outside a turn")
         self._wake_change, self._ring_at = due_ms, ring_at_ms
         self._alarm_changes += 1
 
     async def _ring(self, actor: Actor) -> None:
         """Run `alarm`. It looks gone meanwhile, and is gone with the turn's batch if it succeeds."""
-        if self._wake is None or self._wake > self.host.clock.now_ms():
-            self.host.alarms.set(self.id, self._wake)  # moved since the host looked
+        due = min((ms for ms in (self._wake, self._rings_at) if ms is not None), default=None)
+        if due is None or due > self.host.clock.now_ms():
+            self.host.alarms.set(self.id, due)  # moved since the host looked
             return
-        self._ringing = True
-        changes = self._alarm_changes
+        self._ringing = self._alarm_changes
         await actor.alarm()
-        self._ringing = False
-        if self._alarm_changes == changes:
+        rang, self._ringing = self._ringing, None
+        if self._alarm_changes == rang:
             self._wake_change = self._ring_at = None
 
     # ---- Leaving the turn ------------------------------------------------------------------------
 
     async def leave_turn(self) -> None:
-        if not self.storage.in_turn:
+        if not self.storage.my_turn:
             raise TurnError("outside() outside a turn")
+        if self.actor is None:
+            raise TurnError("outside() in on_start: the actor is not there yet for others to use")
         self._seal()
         self._outside += 1
         self._worker = None
@@ -305,12 +328,12 @@ class Activation:
                     self._ensure_worker()
                 raise
         self._worker = asyncio.current_task()
-        self.storage.in_turn = True
+        self.storage.begin()
         if self.actor is not actor:
             raise ActorBrokenError(f"{self.id} was restarted meanwhile: nothing after outside() was done")
 
     async def call_out(self, kind: str, name: str, method: str, args: tuple[Any, ...]) -> Any:
-        if self.storage.in_turn:
+        if self.storage.my_turn:
             raise TurnError("a call inside a turn could wait for itself: use after_commit() or outside()")
         return await self.host.call(ActorId(kind, name), method, *args)
 

@@ -3,6 +3,7 @@ knows every room."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tocsin.actors.http import App, Authorize, Token
 
 A = TypeVar("A", bound=Actor)
+LEAST_DRAIN_S = 1.0
 
 
 class Stub(Generic[A]):
@@ -65,9 +67,19 @@ class ActorHost:
         max_in_flight: int = 256,
         mailbox_limit: int = 1000,
         idle_after_s: float = 60.0,
+        dead_retention_s: float | None = 30 * 86_400,
+        max_jobs: int | None = None,
         drain_s: float = 10.0,
     ) -> None:
-        self._service = SchedulerService(dispatcher, has_origin=has_origin, lanes=lanes, max_in_flight=max_in_flight)
+        check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
+        self._service = SchedulerService(
+            dispatcher,
+            has_origin=has_origin,
+            lanes=lanes,
+            max_in_flight=max_in_flight,
+            dead_retention_s=dead_retention_s,
+            max_jobs=max_jobs,
+        )
         kinds = {KIND: self._service.kind}
         for actor in actors:
             name = actor.kind_name()
@@ -79,6 +91,7 @@ class ActorHost:
         )
         self._service.bind(self.runtime)
         self._drain_s = drain_s
+        self._stopped: asyncio.Task[None] | None = None
 
     @classmethod
     def open(
@@ -123,6 +136,8 @@ class ActorHost:
     # ---- Life ------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> ActorHost:
+        self._stopped = None
+        self._service.start()
         await self.runtime.start()
         return self
 
@@ -132,12 +147,22 @@ class ActorHost:
         await self.stop()
 
     async def stop(self) -> None:
-        """Graceful: no new claims, attempts end (or are ended, uncharged), everything is settled and closed."""
+        """Graceful: no new claims, attempts end (or are ended, uncharged), everything is settled and closed.
+
+        A caller that is cancelled does not interrupt it.
+        """
+        if self._stopped is None:
+            self._stopped = asyncio.get_running_loop().create_task(self._stop())
+        await asyncio.shield(self._stopped)
+
+    async def _stop(self) -> None:
+        began = self.runtime.clock.monotonic()
         try:
             await self._service.drain(self._drain_s)
         finally:
             try:
-                await self.runtime.stop(self._drain_s)
+                left = self._drain_s - (self.runtime.clock.monotonic() - began)
+                await self.runtime.stop(max(left, LEAST_DRAIN_S))
             finally:
                 await self._service.aclose()
 
@@ -196,3 +221,33 @@ def is_loopback(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def check_options(
+    lanes: object,
+    max_in_flight: object,
+    mailbox_limit: object,
+    idle_after_s: object,
+    dead_retention_s: object,
+    max_jobs: object,
+    drain_s: object,
+) -> None:
+    """Refuse what could never work, naming the option, the value and the limit."""
+    _within("lanes", lanes, 1, 1_000, whole=True)
+    _within("max_in_flight", max_in_flight, 1, 10_000, whole=True)
+    _within("mailbox_limit", mailbox_limit, 1, 1_000_000, whole=True)
+    _within("idle_after_s", idle_after_s, 0.01, 86_400 * 365)
+    _within("drain_s", drain_s, 0, 86_400)
+    if dead_retention_s is not None:
+        _within("dead_retention_s", dead_retention_s, 1, 86_400 * 36_500)
+    if max_jobs is not None:
+        _within("max_jobs", max_jobs, 1, 10**12, whole=True)
+
+
+def _within(name: str, value: object, least: float, most: float, *, whole: bool = False) -> None:
+    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise SettingsError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
+    assert isinstance(value, (int, float))
+    if not least <= value <= most:
+        raise SettingsError(f"{name} must be {least:g}..{most:g}, not {value!r}")

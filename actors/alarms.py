@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from random import Random
 
@@ -16,8 +17,6 @@ from tocsin.actors.ids import ActorId
 
 log = logging.getLogger("tocsin.actors")
 
-LONGEST_SLEEP_MS = 1_000
-"""Wall clocks step and machines suspend: look again at least this often, so a step is noticed soon."""
 RETRY_BASE_MS = 2_000
 RINGS_PER_TICK = 1_000
 
@@ -37,8 +36,11 @@ class AlarmHeap:
         self._ring, self._start_soon, self._backoff_max_ms = ring, start_soon, backoff_max_ms
         self._heap: list[tuple[int, ActorId]] = []
         self._due: dict[ActorId, int] = {}  # the truth; heap entries that differ are stale
-        self._failures: dict[ActorId, tuple[int, int]] = {}  # how often in a row, not before
+        # How often in a row, and not before which monotonic instant: a step of the wall clock mutes nobody.
+        self._failures: dict[ActorId, tuple[int, float]] = {}
         self._ringing: set[ActorId] = set()
+        self._compact_at = 1_000
+        self._look_again_ms = int(clock.look_again_s * 1000)
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
         self._running = False
@@ -55,7 +57,7 @@ class AlarmHeap:
 
     def failures(self, actor: ActorId) -> int:
         """How many times in a row this actor's alarm has failed."""
-        return self._failures.get(actor, (0, 0))[0]
+        return self._failures.get(actor, (0, 0.0))[0]
 
     def set(self, actor: ActorId, due_ms: int | None) -> None:
         """Ring then, instead of whenever was set before; None: not at all."""
@@ -69,14 +71,17 @@ class AlarmHeap:
             self._push(actor, due_ms)
 
     def _push(self, actor: ActorId, due_ms: int) -> None:
-        due_ms = max(due_ms, self._failures.get(actor, (0, 0))[1])
+        due_ms = max(due_ms, self._clock.now_ms() + self._muted_ms(actor))
         heapq.heappush(self._heap, (due_ms, actor))
+        if len(self._heap) > self._compact_at:
+            self._compact()
         if self._running and (self._armed_ms is None or due_ms < self._armed_ms):
             self._arm(due_ms)
 
     def _arm(self, due_ms: int) -> None:
         now = self._clock.now_ms()
-        wait_ms = min(max(due_ms - now, 0), LONGEST_SLEEP_MS)
+        # Wall clocks step and machines suspend: look again at least so often, and a step is noticed soon.
+        wait_ms = min(max(due_ms - now, 0), self._look_again_ms)
         if self._timer is not None:
             self._timer.cancel()
         self._armed_ms = now + wait_ms
@@ -90,19 +95,32 @@ class AlarmHeap:
             due = self._due.get(actor)
             if due is None or actor in self._ringing:
                 continue
-            if max(due, self._failures.get(actor, (0, 0))[1]) > now:
-                self._requeue(actor)
+            if due > now or self._muted_ms(actor):
+                self._requeue(actor, due)
                 continue
             del self._due[actor]
             self._ringing.add(actor)
             self._start_soon(self._attempt(actor))
             rung += 1
-        self._arm(self._heap[0][0] if self._heap else now + LONGEST_SLEEP_MS)
+        self._arm(self._heap[0][0] if self._heap else now + self._look_again_ms)
 
-    def _requeue(self, actor: ActorId) -> None:
-        due = self._due.get(actor)
-        if due is not None:
-            heapq.heappush(self._heap, (max(due, self._failures.get(actor, (0, 0))[1]), actor))
+    def _requeue(self, actor: ActorId, due: int) -> None:
+        heapq.heappush(self._heap, (max(due, self._clock.now_ms() + self._muted_ms(actor)), actor))
+
+    def _muted_ms(self, actor: ActorId) -> int:
+        """How much longer a failing alarm backs off."""
+        failure = self._failures.get(actor)
+        return 0 if failure is None else max(math.ceil((failure[1] - self._clock.monotonic()) * 1000), 0)
+
+    def _compact(self) -> None:
+        """Alarms that were moved or removed leave stale entries behind; drop them before they outgrow the rest."""
+        self._heap = [
+            (max(due, self._clock.now_ms() + self._muted_ms(actor)), actor)
+            for actor, due in self._due.items()
+            if actor not in self._ringing
+        ]
+        heapq.heapify(self._heap)
+        self._compact_at = 2 * len(self._heap) + 1_000
 
     async def _attempt(self, actor: ActorId) -> None:
         try:
@@ -118,10 +136,9 @@ class AlarmHeap:
                 self._push(actor, due)
 
     def _failed(self, actor: ActorId, error: Exception) -> None:
-        count = self._failures.get(actor, (0, 0))[0] + 1
+        count = self.failures(actor) + 1
         delay = min(RETRY_BASE_MS << min(count - 1, 20), self._backoff_max_ms(actor))
         delay += self._random.randint(0, delay // 4)
-        now = self._clock.now_ms()
-        self._failures[actor] = (count, now + delay)
-        self._due.setdefault(actor, now)
+        self._failures[actor] = (count, self._clock.monotonic() + delay / 1000)
+        self._due.setdefault(actor, self._clock.now_ms())
         log.warning("the alarm of %s failed %d times in a row, again in %d ms: %r", actor, count, delay, error)

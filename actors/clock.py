@@ -20,6 +20,11 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
+    @property
+    def look_again_s(self) -> float:
+        """For how long a step of the wall clock, or a suspended machine, may go unnoticed."""
+        ...
+
 
 class SystemClock:
     """The real one."""
@@ -32,3 +37,7 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    @property
+    def look_again_s(self) -> float:
+        return 1.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import Any
@@ -19,11 +19,11 @@ from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.gates import Event
 from tocsin.actors.ids import ActorId
 from tocsin.errors import HostClosedError, InvalidInputError, NotFoundError, StoreError
-from tocsin.storage.api import Event as StoreEvent
 from tocsin.storage.api import Lost, Owned, StoreProvider
 
 log = logging.getLogger("tocsin.actors")
 
+LISTEN_RETRY_S = (1.0, 30.0)
 Factory = Callable[[ActorContext], Actor]
 
 
@@ -60,6 +60,7 @@ class Host:
         self._loops: list[asyncio.Task[None]] = []
         self._open = False
         self._closing = False
+        self._deaf = False
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -77,7 +78,7 @@ class Host:
         await self.provider.start()
         self._open, self._closing = True, False
         self._loops = [
-            self.start_soon(self._listen(self.provider.events())),
+            self.start_soon(self._listen()),
             self.start_soon(self._evict_idle()),
         ]
         self.alarms.start()
@@ -113,6 +114,7 @@ class Host:
             if not busy and not waiting:
                 return
             await asyncio.gather(*busy, *(each.wait_durable() for each in waiting), return_exceptions=True)
+            await asyncio.sleep(0)  # the end of a wait is seen by others first
 
     def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run beside everything else; a failure is logged, never lost, and takes nobody along."""
@@ -128,8 +130,13 @@ class Host:
 
     @property
     def ready(self) -> bool:
-        """Open, and not stopping."""
-        return self._open and not self._closing
+        """Open, not stopping, and aware of every alarm in the store."""
+        return self._open and not self._closing and not self._deaf
+
+    @property
+    def is_open(self) -> bool:
+        """Still there, though it may be stopping."""
+        return self._open
 
     # ---- Events ----------------------------------------------------------------------------------
 
@@ -160,7 +167,7 @@ class Host:
         self._activation(actor).post(event, bounded=bounded)
 
     def _check_open(self) -> None:
-        if not self.ready:
+        if not self._open or self._closing:
             raise HostClosedError("the host is not open, or is stopping")
 
     def _activation(self, actor: ActorId) -> Activation:
@@ -194,13 +201,26 @@ class Host:
         kind = self._kinds.get(actor.kind)
         return kind.backoff_max_ms if kind else Actor.alarm_backoff_max_ms
 
-    async def _listen(self, events: AsyncIterator[StoreEvent]) -> None:
-        """What the store says of ownership: first all that is ours already, then changes."""
-        async for event in events:
-            if isinstance(event, Owned):
-                self._owned(event)
-            else:
-                self._lost(event)
+    async def _listen(self) -> None:
+        """What the store says of ownership: first all that is ours already, then changes.
+
+        A failure may have kept back alarms, so it is asked again from the start; until then this host is not ready.
+        """
+        wait = LISTEN_RETRY_S[0]
+        while True:
+            try:
+                async for event in self.provider.events():
+                    self._deaf = False
+                    if isinstance(event, Owned):
+                        self._owned(event)
+                    else:
+                        self._lost(event)
+                return
+            except StoreError as error:
+                self._deaf = True
+                log.error("the store could not say which alarms there are, again in %.0f s: %r", wait, error)
+                await self.clock.sleep(wait)
+                wait = min(wait * 2, LISTEN_RETRY_S[1])
 
     def _owned(self, event: Owned) -> None:
         for name, wake_at in event.actors:

@@ -6,10 +6,11 @@ durable its rows are read from here, so a turn always sees every turn before it.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-from tocsin.errors import TurnError
+from tocsin.errors import InvalidInputError, TurnError
 from tocsin.storage.api import (
     MAX_KEY,
     MAX_SCAN_BYTES,
@@ -24,14 +25,15 @@ from tocsin.storage.api import (
 
 RESERVED = b"\x00"
 EPOCH = RESERVED + b"epoch"
+OUTSIDE = "storage used outside a turn: use it in a handler (writes: in the handler's own task), not in `ctx.outside()`"
 
 
 class ActorStorage:
     """The rows of one actor. Usable only inside a turn."""
 
     def __init__(self) -> None:
-        self.in_turn = False
         self.epoch = 0
+        self._turn: asyncio.Task[object] | None = None  # the task that has the turn
         self._store: OrderedStore | None = None
         self._dirty: dict[bytes, bytes | None] = {}  # this turn
         self._sealed: dict[bytes, tuple[int, bytes | None]] = {}  # batch number, value; not yet durable
@@ -45,6 +47,24 @@ class ActorStorage:
         await store.commit(Batch({EPOCH: b"%d" % epoch}))
         self.epoch = epoch
 
+    # ---- The turn --------------------------------------------------------------------------------
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether somebody has the turn."""
+        return self._turn is not None
+
+    @property
+    def my_turn(self) -> bool:
+        """Whether the running task has it."""
+        return self._turn is not None and self._turn is asyncio.current_task()
+
+    def begin(self) -> None:
+        self._turn = asyncio.current_task()
+
+    def end(self) -> None:
+        self._turn = None
+
     # ---- Writes ----------------------------------------------------------------------------------
 
     @property
@@ -53,6 +73,8 @@ class ActorStorage:
 
     def put(self, key: bytes, value: bytes) -> None:
         self._check(key)
+        if type(value) is not bytes:
+            raise InvalidInputError(f"the value of {key[:64]!r} must be bytes, not {type(value).__name__}")
         self._dirty[key] = value
 
     def delete(self, key: bytes) -> None:
@@ -163,13 +185,16 @@ class ActorStorage:
         return self._store
 
     def _check(self, key: bytes) -> None:
-        self._check_turn()
+        if not self.my_turn:
+            raise TurnError(OUTSIDE)
+        if type(key) is not bytes:
+            raise InvalidInputError(f"a key must be bytes, not {type(key).__name__}")
         if key[:1] == RESERVED:
             raise TurnError(f"keys starting with {RESERVED!r} are the runtime's: {key[:32]!r}")
 
     def _check_turn(self) -> None:
         if not self.in_turn:
-            raise TurnError("storage used outside a turn: do it in a handler, outside `ctx.outside()`")
+            raise TurnError(OUTSIDE)
 
 
 class _Absent:

@@ -11,7 +11,8 @@ START_MS = 1_800_000_000_000
 class VirtualClock:
     """A `Clock`. Wall time begins at `start_ms` with the loop and may be stepped; monotonic time is the loop's."""
 
-    def __init__(self, start_ms: int = START_MS) -> None:
+    def __init__(self, start_ms: int = START_MS, look_again_s: float = 60.0) -> None:
+        self.look_again_s = look_again_s
         self._offset_ms = start_ms
 
     def now_ms(self) -> int:

@@ -58,6 +58,23 @@ class Counter(Actor):
     async def hold_turn(self, door: asyncio.Event) -> None:
         await door.wait()
 
+    async def cancel_itself(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    async def put_outside(self, door: asyncio.Event) -> None:
+        async with self.ctx.outside():
+            await door.wait()
+            self.ctx.storage.put(b"n", b"99")
+
+    async def put_text(self) -> None:
+        self.ctx.storage.put(b"n", "text")  # type: ignore[arg-type]
+
+    async def put_much(self) -> None:
+        self.ctx.storage.put(b"much", b"x" * 100_000)
+
     async def tell_after(self, heard: list[int], n: int) -> None:
         value = await self.add(n)
         self.ctx.after_commit(heard.append, value)

@@ -11,11 +11,13 @@ from tests.actors.held import HeldProvider
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.errors import (
+    ActorBrokenError,
     HostClosedError,
     InvalidInputError,
     NotFoundError,
     OverloadedError,
     StoreFull,
+    StoreTooLarge,
     StoreUnavailable,
     TurnError,
 )
@@ -249,3 +251,42 @@ async def test_a_stopping_host_serves_who_waits_and_refuses_who_comes() -> None:
 
     assert await waiting == 2
     await stop
+
+
+async def test_a_handler_that_cancels_itself_fails_alone_and_the_actor_lives_on() -> None:
+    async with running() as host:
+        with pytest.raises(ActorBrokenError, match="cancelled from inside"):
+            await host.call(ONE, "cancel_itself")
+
+        assert await host.call(ONE, "add", 1) == 1
+
+
+async def test_a_write_outside_the_turn_is_refused_though_another_event_has_one() -> None:
+    async with running() as host:
+        door = asyncio.Event()
+        slipping = asyncio.ensure_future(host.call(ONE, "put_outside", door))
+        await turns(host)
+        holding = asyncio.ensure_future(host.call(ONE, "hold_turn", door))
+        await turns(host)
+        door.set()
+        await holding
+
+        with pytest.raises(TurnError, match="outside a turn"):
+            await slipping
+
+
+async def test_what_is_stored_must_be_bytes() -> None:
+    async with running() as host:
+        with pytest.raises(InvalidInputError, match="must be bytes, not str"):
+            await host.call(ONE, "put_text")
+
+
+async def test_a_turn_over_the_stores_limits_fails_alone() -> None:
+    async with running() as host:
+        adding = [host.call(ONE, "add", 1) for _ in range(3)]
+        results = await asyncio.gather(
+            *adding, host.call(ONE, "put_much"), host.call(ONE, "add", 1), return_exceptions=True
+        )
+
+        assert [one for one in results if isinstance(one, int)] == [1, 2, 3, 4]
+        assert isinstance(results[3], StoreTooLarge)
