@@ -32,6 +32,8 @@ class Verdict(Enum):
 
     DONE = "done"
     """Any 2xx."""
+    ACCEPTED = "accepted"
+    """2xx with `tocsin-accepted: 1`: work goes on there, settled later by `/complete`."""
     FAILED = "failed"
     """The retry ladder; charged."""
     DECLINED = "declined"
@@ -61,3 +63,5 @@ class Outcome:
     """For BUSY: how long the receiver asks to be left alone, capped at one hour."""
     response: bytes | None = None
     """The first 2 KiB of the answer's body."""
+    lease_ms: int | None = None
+    """For ACCEPTED: how long the receiver asks to hold the lease, if it says."""

@@ -15,6 +15,7 @@ from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, Tr
 RESPONSE_KEPT: Final = 2 * 1024
 MESSAGE_KEPT: Final = 500
 RETRY_AFTER_MAX_MS: Final = 3_600_000
+LEASE_MIN_MS, LEASE_MAX_MS = 1_000, 3_600_000
 CONFLICT, GONE, TOO_MANY, UNAVAILABLE = 409, 410, 429, 503
 
 
@@ -22,6 +23,8 @@ def classify(answer: Answer, now_ms: int) -> Outcome:
     """The first row of the table that fits. `now_ms` is the instant a Retry-After date counts from."""
     status, headers, kept = answer.status, answer.headers, answer.body[:RESPONSE_KEPT]
     if 200 <= status <= 299:
+        if headers.get("tocsin-accepted", "").strip() == "1":
+            return Outcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms(headers.get("tocsin-lease-ms")))
         return Outcome(Verdict.DONE, None, status, None, kept)
     said = f"HTTP {status}"
     if status == CONFLICT and headers.get("tocsin-declined", "").strip() == "1":
@@ -37,6 +40,14 @@ def classify(answer: Answer, now_ms: int) -> Outcome:
     if 300 <= status <= 399:
         said += ": redirects are not followed"
     return Outcome(Verdict.FAILED, said, status, None, kept)
+
+
+def lease_ms(value: str | None) -> int | None:
+    """How long a receiver that accepted asks to hold the lease: 1 s to 1 h; None if it does not say, or garbage."""
+    text = (value or "").strip()
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return min(max(int(text[:16]), LEASE_MIN_MS), LEASE_MAX_MS)
 
 
 def retry_after_ms(value: str | None, now_ms: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -47,11 +47,9 @@ def duration_ms(value: object, name: str) -> int:
         match = _DURATION.fullmatch(value)
         if match is None:
             raise InvalidInputError(f'{name} must look like "90s", "5m", "2h" or "1d", not {_show(value)}')
-        ms = math.ceil(float(match[1]) * _UNITS[match[2]])
+        ms = _whole(float(match[1]) * _UNITS[match[2]], name)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise InvalidInputError(f"{name} must be finite, not {value}")
-        ms = math.ceil(value * 1000)
+        ms = value * 1000 if isinstance(value, int) else _whole(value * 1000, name)
     else:
         raise InvalidInputError(f"{name} must be a timedelta, seconds or a text like '5m', not {_show(value)}")
     if ms < 0:
@@ -59,12 +57,19 @@ def duration_ms(value: object, name: str) -> int:
     return ms
 
 
+def _whole(ms: float, name: str) -> int:
+    if not math.isfinite(ms):
+        raise InvalidInputError(f"{name} must be finite, and not as long as this")
+    return math.ceil(ms)
+
+
 def instant_ms(value: object, name: str) -> int:
     """An aware `datetime`, or integer epoch milliseconds. Fractions round up."""
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
             raise InvalidInputError(f"{name} must be an aware datetime (with a time zone), not {value!r}")
-        since = value - datetime.fromtimestamp(0, value.tzinfo)
+        # In UTC: of two datetimes with the same zone Python takes the difference of their wall clocks.
+        since = value.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
         return epoch_ms(math.ceil(since / timedelta(milliseconds=1)), name)
     return epoch_ms(value, name)
 
@@ -84,7 +89,7 @@ def delayed(now: int, delay_ms: int, name: str) -> int:
     """Now plus a delay, refused where it could not be indexed."""
     due = now + delay_ms
     if due > LARGEST_MS:
-        raise InvalidInputError(f"{name} of {delay_ms} ms ends after the largest instant, {LARGEST_MS} ms")
+        raise InvalidInputError(f"{name} of {_show(delay_ms)} ms ends after the largest instant, {LARGEST_MS} ms")
     return due
 
 
@@ -140,10 +145,16 @@ def target(value: object, field: str) -> str:
         raise InvalidInputError(f"{field} must be a text that is not empty, not {_show(value)}")
     if len(value) > MAX_TARGET:
         raise InvalidInputError(f"{field} has {len(value)} characters, at most {MAX_TARGET} are allowed")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{field} holds half a character (a lone surrogate): {_show(value)}") from None
     return value
 
 
 def _show(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length()} bits"  # Python refuses to write thousands of digits
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -156,7 +167,7 @@ def encode_args(value: object, max_bytes: int = MAX_ARGS) -> bytes:
     _plain(value, "args", 0)
     try:
         raw = msgspec.json.encode(value)
-    except (UnicodeEncodeError, msgspec.MsgspecError) as error:
+    except (UnicodeEncodeError, TypeError, OverflowError, msgspec.MsgspecError) as error:
         raise InvalidInputError(f"args cannot be written as JSON: {error}") from None
     return _sized(raw, max_bytes)
 

@@ -13,8 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from tocsin.actors.overlay import ActorStorage
-from tocsin.actors.scheduler.lines import Lines, Stream
+from tocsin.actors.scheduler.lines import ALONE, Lines, Stream
+from tocsin.actors.scheduler.rebuild import rebuild
 from tocsin.actors.scheduler.rows import (
+    DAY_MS,
+    INSTANCE,
     LAYOUT,
     META_COUNTERS,
     META_LAYOUT,
@@ -22,9 +25,13 @@ from tocsin.actors.scheduler.rows import (
     BadRow,
     Counters,
     DeadRow,
+    HistRow,
+    IdemRow,
+    InstanceRow,
     JobRow,
     LeaseRow,
     LinesRow,
+    ParkedRow,
     PoolRow,
     R,
     args_key,
@@ -33,26 +40,35 @@ from tocsin.actors.scheduler.rows import (
     dead_key,
     decode,
     encode,
+    hist_key,
+    idem_key,
     job_key,
     lease_key,
     line_key,
     lines_key,
     parked_key,
     pool_key,
-    split_lease_key,
     split_line_tail,
-    split_lines_key,
-    split_timer_key,
     stream_prefix,
     timer_key,
 )
-from tocsin.errors import StoreSchema
+from tocsin.errors import StoreCorrupt, StoreSchema
 from tocsin.storage.api import after
 
 log = logging.getLogger("tocsin.scheduler")
 
 PAGE = 5_000
 EXPIRE = "expire"
+HISTORY = "history"
+RETIRE = "retire"
+IDEM = "idem"
+DEAD_MS = 30 * DAY_MS
+"""How long dead letters are kept."""
+HISTORY_MS = 7 * DAY_MS
+"""How long the end of an attempt is kept, by whole days."""
+ENDS_PER_TURN = 500
+LOSSES_TOGETHER = 2
+"""A job that has lost so many hosts starts alone from then on."""
 Lease = tuple[str, str, LeaseRow]
 """Id, token and row."""
 
@@ -66,7 +82,14 @@ class Book:
         self.leases: dict[str, tuple[str, LeaseRow]] = {}  # by token
         self.by_id: dict[str, set[str]] = {}  # tokens
         self.counters = Counters()
+        self.instance = InstanceRow()
         self.next_timer: int | None = None  # no timer is earlier
+        self.history_ms = HISTORY_MS
+        self.dead_ms: int | None = DEAD_MS
+        self.quota: int | None = None
+        self._idem_day = -1
+        self._damaged = False
+        self._history_day = -1
         self._sealed_counters = self.counters
         self._headless: dict[bytes, Stream] = {}  # streams whose first row was removed, by prefix
         self._ends: list[tuple[int, str]] = []  # lease ends, with stale entries
@@ -75,32 +98,45 @@ class Book:
 
     async def load(self) -> None:
         """Memory from rows: one hop for most, a page at a time for many lines."""
-        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS])
-        layout = int(meta.get(META_LAYOUT, b"%d" % LAYOUT))
+        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, INSTANCE])
+        self._check_layout(meta.get(META_LAYOUT))
+        if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
+            self.counters = self._sealed_counters = counters
+        if INSTANCE in meta and (instance := self.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
+            self.instance = instance
+            self.lines.paused = instance.paused
+            if instance.erasing:
+                return  # half of the rows are gone: nothing is to be made of the rest
+        for key, value in await self.all_rows(b"pool/"):
+            if (pool := self.read(PoolRow, key, value)) is not None:
+                self.lines.pools[key[5:].decode()] = pool
+        for key, value in await self.all_rows(b"lease/"):
+            if (names := self._names(key, 3, value)) and (lease := self.read(LeaseRow, key, value)) is not None:
+                self._remember(*names, lease)
+                self.lines.hold(lease.pool)
+        for key, value in await self.all_rows(b"lines/"):
+            if (names := self._names(key, 3, value)) and (row := self.read(LinesRow, key, value)) is not None:
+                self.lines.load(names, row)
+        if self._damaged:
+            await rebuild(self)
+        await self.look_at_timers()
+
+    def _check_layout(self, value: bytes | None) -> None:
+        layout = LAYOUT
+        if value is not None:
+            if not value.isdigit():
+                raise StoreCorrupt(f"meta/layout is {value[:40]!r}, not a number: restore a backup of this store")
+            layout = int(value)
+        else:
+            self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
         if layout > LAYOUT:
             raise StoreSchema(
                 f"this scheduler was written by a newer tocsin (layout {layout}); this one reads up to {LAYOUT}: "
                 "upgrade tocsin, or open the store with the newer one"
             )
-        if META_LAYOUT not in meta:
-            self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
-        if META_COUNTERS in meta:
-            self.counters = self._sealed_counters = decode(Counters, META_COUNTERS, meta[META_COUNTERS])
-        for key, value in await self._all(b"pool/"):
-            if (pool := self.read(PoolRow, key, value)) is not None:
-                self.lines.pools[key[5:].decode()] = pool
-        for key, value in await self._all(b"lease/"):
-            if (lease := self.read(LeaseRow, key, value)) is not None:
-                self._remember(*split_lease_key(key), lease)
-                self.lines.hold(lease.pool)
-        for key, value in await self._all(b"lines/"):
-            if (row := self.read(LinesRow, key, value)) is not None:
-                self.lines.load(split_lines_key(key), row)
-            else:
-                await self._recount(*split_lines_key(key))
-        await self.look_at_timers()
 
-    async def _all(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+    async def all_rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Every row of a family, a page at a time."""
         found: list[tuple[bytes, bytes]] = []
         start, end = prefix, after(prefix)
         while True:
@@ -110,31 +146,46 @@ class Book:
                 return found
             start = page[-1][0] + b"\x00"
 
-    async def _recount(self, pool: str, queue: str) -> None:
-        """Rebuild the summary of a line from its own rows; the unreadable one is kept aside."""
-        streams: dict[int, tuple[int, int]] = {}
-        for key, _ in await self._all(b"line/%b/%b/" % (pool.encode(), queue.encode())):
-            priority = 9 - int(key.split(b"/")[3])
-            due, _ = split_line_tail(key)
-            waiting, first = streams.get(priority, (0, due))
-            streams[priority] = (waiting + 1, min(first, due))
-        if streams:
-            self.lines.load((pool, queue), LinesRow(streams))
-            self.lines.touched.add((pool, queue))
+    def _names(self, key: bytes, parts: int, value: bytes) -> tuple[str, str] | None:
+        """The two names in a key of so many parts; None after moving a misshapen one aside."""
+        try:
+            _, first, second = key.decode().split("/", parts)
+        except ValueError:
+            self.set_aside(key, value, "its key has another shape")
+            return None
+        return first, second
+
+    async def find_place(self, job: JobRow) -> AtRow:
+        """Where a job stands whose own word for it cannot be read: by its line row, found the long way."""
+        for queue in (job.queue, ALONE):
+            for key, _ in await self.all_rows(stream_prefix(job.pool, queue, job.priority)):
+                due, job_id = split_line_tail(key)
+                if job_id == job.id:
+                    return AtRow(due, losses=LOSSES_TOGETHER if queue == ALONE else 0)
+        return AtRow(job.scheduled_for)
 
     def read(self, kind: type[R], key: bytes, value: bytes) -> R | None:
         """A row, or None after moving an unreadable one aside: it is reported and kept, and stops nobody."""
         try:
             return decode(kind, key, value)
         except BadRow as error:
-            log.error("an unreadable row was moved to bad/: %s", error)
-            self.storage.put(bad_key(key), value)
-            self.storage.delete(key)
+            self.set_aside(key, value, str(error))
             return None
+
+    def set_aside(self, key: bytes, value: bytes, reason: str) -> None:
+        log.error("an unreadable row was moved to bad/: %r: %s", key, reason)
+        self.storage.put(bad_key(key), value)
+        self.storage.delete(key)
+        self._damaged = True
+
+    def write_at(self, job: JobRow, at: AtRow) -> None:
+        """The job's place, where it says more than the job itself."""
+        if at != AtRow(job.scheduled_for):
+            self.storage.put(at_key(job.id), encode(at))
 
     async def look_at_timers(self) -> None:
         first = await self.storage.scan(b"timer/", after(b"timer/"), limit=1)
-        self.next_timer = split_timer_key(first[0][0])[0] if first else None
+        self.next_timer = int(first[0][0][6:21]) if first and first[0][0][6:21].isdigit() else None
 
     # ---- Jobs and lines --------------------------------------------------------------------------
 
@@ -155,16 +206,15 @@ class Book:
 
     def enter_line(self, job: JobRow, at: AtRow) -> None:
         """Wait. `at` is written only if it says more than the job itself."""
-        due = at.next_at
-        self.storage.put(line_key(job.pool, job.queue, job.priority, due, job.id), b"")
-        if at != AtRow(job.scheduled_for):
-            self.storage.put(at_key(job.id), encode(at))
-        self.lines.add(job.pool, job.queue, job.priority, due)
+        due, queue = at.next_at, queue_of(job, at)
+        self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
+        self.write_at(job, at)
+        self.lines.add(job.pool, queue, job.priority, due)
         self._count(waiting=1)
 
     def leave_line(self, job: JobRow, at: AtRow) -> None:
         """Wait no more."""
-        self.drop_line(job.pool, job.queue, job.priority, at.next_at, job.id)
+        self.drop_line(job.pool, queue_of(job, at), job.priority, at.next_at, job.id)
         if at != AtRow(job.scheduled_for):
             self.storage.delete(at_key(job.id))
 
@@ -233,9 +283,9 @@ class Book:
         return None
 
     def ended(self, horizon: int) -> list[str]:
-        """Take the tokens of leases that end at or before `horizon`; each must then be dropped or changed."""
+        """Take tokens of leases that end at or before `horizon`, a page; each must then be dropped or changed."""
         tokens: list[str] = []
-        while (first := self.first_end()) is not None and first[0] <= horizon:
+        while len(tokens) < ENDS_PER_TURN and (first := self.first_end()) is not None and first[0] <= horizon:
             heapq.heappop(self._ends)
             if first[1] not in tokens:
                 tokens.append(first[1])
@@ -252,14 +302,20 @@ class Book:
 
     # ---- Dead letters, timers, pools -------------------------------------------------------------
 
-    def park(self, job_id: str, dead: DeadRow) -> None:
-        self.storage.put(dead_key(job_id), encode(dead))
-        self.storage.put(parked_key(dead.parked_at, job_id), b"")
+    def park(self, job: JobRow, dead: DeadRow) -> None:
+        if self.dead_ms is not None:
+            dead = msgspec.structs.replace(dead, retire_at=dead.parked_at + self.dead_ms)
+            self.put_timer(dead.parked_at + self.dead_ms, RETIRE, job.id)
+        self.storage.put(dead_key(job.id), encode(dead))
+        row = ParkedRow(dead.reason, job.pool, job.function_path or job.workflow or "")
+        self.storage.put(parked_key(dead.parked_at, job.id), encode(row))
         self._count(dead=1)
 
     def unpark(self, job_id: str, dead: DeadRow) -> None:
         self.storage.delete(dead_key(job_id))
         self.storage.delete(parked_key(dead.parked_at, job_id))
+        if dead.retire_at is not None:
+            self.storage.delete(timer_key(dead.retire_at, RETIRE, job_id))
         self._count(dead=-1)
 
     def put_timer(self, ms: int, kind: str, key: str) -> None:
@@ -267,10 +323,24 @@ class Book:
         if self.next_timer is None or ms < self.next_timer:
             self.next_timer = ms
 
+    def drop_timer(self, ms: int, kind: str, key: str) -> None:
+        self.storage.delete(timer_key(ms, kind, key))
+
     def put_pool(self, name: str, row: PoolRow) -> None:
         self.storage.put(pool_key(name), encode(row))
         self.lines.pools[name] = row
         self.lines.pool_changed(name)
+
+    def drop_pool(self, name: str) -> None:
+        self.storage.delete(pool_key(name))
+        self.lines.pools.pop(name, None)
+        self.lines.pool_changed(name)
+
+    def put_instance(self, row: InstanceRow) -> None:
+        self.storage.put(INSTANCE, encode(row))
+        self.instance = row
+        if row.paused != self.lines.paused:
+            self.lines.pause(row.paused)
 
     # ---- Counting and closing --------------------------------------------------------------------
 
@@ -279,6 +349,26 @@ class Book:
         self.counters = msgspec.structs.replace(
             now, **{name: getattr(now, name) + change for name, change in changes.items()}
         )
+
+    def note(self, job: JobRow, row: HistRow) -> None:
+        """History: one row for every end of an attempt, and for the end of a job that had none."""
+        n = f"{row.attempt:06d}" + ("" if row.token else f"-{row.outcome}")
+        self.storage.put(hist_key(row.ended, job.id, job.incarnation, n), encode(row))
+        day = row.ended // DAY_MS
+        if day != self._history_day:
+            self._history_day = day
+            self.put_timer((day + 1) * DAY_MS + self.history_ms, HISTORY, str(day))
+
+    def remember_answer(self, digest: bytes, row: IdemRow) -> None:
+        """The answer to a request with an Idempotency-Key, for 24 hours and the rest of that day."""
+        day = row.at // DAY_MS
+        self.storage.put(idem_key(day, digest), encode(row))
+        if day != self._idem_day:
+            self._idem_day = day
+            self.put_timer((day + 2) * DAY_MS, IDEM, str(day))
+
+    def count_retired(self) -> None:
+        self._count(retired=1)
 
     def count_done(self) -> None:
         self._count(done=1)
@@ -303,3 +393,8 @@ class Book:
         if self.counters != self._sealed_counters:
             self.storage.put(META_COUNTERS, encode(self.counters))
             self._sealed_counters = self.counters
+
+
+def queue_of(job: JobRow, at: AtRow) -> str:
+    """The queue whose line the job waits in."""
+    return ALONE if at.losses >= LOSSES_TOGETHER and not job.queue else job.queue

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from tocsin.actors.scheduler.lines import PRIORITY_MS, Stream
 from tocsin.actors.scheduler.rows import (
     AtRow,
+    HistRow,
     JobRow,
     LeaseRow,
     at_key,
@@ -30,6 +31,8 @@ class Claim:
     job: JobRow
     lease: LeaseRow
     args: bytes
+    permits: int = 1
+    """How many of the host's permits it holds: all of them if it must run alone."""
 
 
 @dataclass(slots=True)
@@ -44,8 +47,17 @@ class _Head:
 async def claim(turn: Turn, most: int) -> list[Claim]:
     """Up to `most` due jobs in start order: (due - priority x 30 s, id)."""
     streams = turn.book.lines.pick(turn.now, most) if most > 0 else []
-    if not streams:
-        return []
+    return await _claim(turn, streams, most) if streams else []
+
+
+async def claim_alone(turn: Turn, permits: int) -> list[Claim]:
+    """The due job that must start alone, if there is one and it has not expired."""
+    stream = turn.book.lines.alone_ready(turn.now)
+    claims = await _claim(turn, [stream], 1) if stream is not None else []
+    return [replace(one, permits=permits) for one in claims]
+
+
+async def _claim(turn: Turn, streams: list[Stream], most: int) -> list[Claim]:
     rows = await turn.book.storage.scan_many([_range(turn, stream, most) for stream in streams])
     heads = [_Head(stream, [split_line_tail(key) for key, _ in found]) for stream, found in _paired(streams, rows)]
     chosen = list(_choose(turn, heads, most))
@@ -59,8 +71,7 @@ async def claim(turn: Turn, most: int) -> list[Claim]:
         at = msgspec.structs.replace(known[job_id].at, next_at=due)
         turn.book.leave_line(job, at)
         if expired(job, at, turn.now):
-            turn.book.erase_job(job)
-            turn.book.count_expired()
+            expire(turn, job, at)
             continue
         claims.append((job, *_lease(turn, job, at)))
     for head in heads:
@@ -71,6 +82,13 @@ async def claim(turn: Turn, most: int) -> list[Claim]:
 
 def expired(job: JobRow, at: AtRow, now: int) -> bool:
     return job.expires_at is not None and at.expires and job.expires_at <= now
+
+
+def expire(turn: Turn, job: JobRow, at: AtRow) -> None:
+    """Its time is over: recorded, never dispatched, not dead. It stands in no line any more."""
+    turn.book.erase_job(job)
+    turn.book.count_expired()
+    turn.book.note(job, HistRow("expired", at.attempt, turn.now, turn.now, at.next_at))
 
 
 def _paired(streams: list[Stream], rows: list[list[Row]]) -> Iterator[tuple[Stream, list[Row]]]:
@@ -114,6 +132,7 @@ def _lease(turn: Turn, job: JobRow, at: AtRow) -> tuple[str, LeaseRow]:
     lease = LeaseRow(
         until=turn.now + lease_ms(job),
         length_ms=lease_ms(job),
+        started=turn.now,
         kind="fired",
         host=turn.owner,
         incarnation=job.incarnation,

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from tocsin.actors.scheduler.book import queue_of
+from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.rows import (
     LAYOUT,
     META_COUNTERS,
@@ -19,11 +21,15 @@ from tocsin.actors.scheduler.rows import (
     BadRow,
     Counters,
     DeadRow,
+    HistRow,
+    IdemRow,
+    InstanceRow,
     JobRow,
     LeaseRow,
     LinesRow,
     PoolRow,
     R,
+    RedriveRow,
     decode,
     split_lease_key,
     split_lines_key,
@@ -32,6 +38,8 @@ from tocsin.actors.scheduler.rows import (
 from tocsin.storage.api import Row, StoreView
 
 PAGE = 5_000
+OTHERS: dict[bytes, Any] = {b"hist": HistRow, b"idem": IdemRow, b"redrive": RedriveRow, b"instance": InstanceRow}
+"""Families of which only that they can be read is checked."""
 K = TypeVar("K")
 
 
@@ -51,6 +59,7 @@ class Snapshot:
     pools: dict[str, PoolRow] = field(default_factory=dict)
     timers: set[tuple[int, str, str]] = field(default_factory=set)
     counters: Counters = field(default_factory=Counters)
+    paused: bool = False
     faults: list[str] = field(default_factory=list)
 
 
@@ -99,7 +108,11 @@ def _enter(taken: Snapshot, row: Row) -> None:
 
 
 def _enter_rest(taken: Snapshot, family: bytes, key: bytes, value: bytes) -> None:
-    if family == b"lease":
+    if family in OTHERS:
+        others: dict[str, Any] = {}
+        _keep(taken, others, name_of(key), OTHERS[family], (key, value))
+        taken.paused = taken.paused or any(isinstance(row, InstanceRow) and row.paused for row in others.values())
+    elif family == b"lease":
         leases: dict[tuple[str, str], LeaseRow] = {}
         _keep(taken, leases, split_lease_key(key), LeaseRow, (key, value))
         taken.leases.extend((*name, lease) for name, lease in leases.items())
@@ -112,6 +125,10 @@ def _enter_rest(taken: Snapshot, family: bytes, key: bytes, value: bytes) -> Non
             taken.faults.append(f"layout {int(value)} is newer than {LAYOUT}")
     else:
         taken.faults.append(f"a row of no known kind: {key!r}")
+
+
+def name_of(key: bytes) -> str:
+    return key.decode("utf-8", "replace")
 
 
 def _keep(taken: Snapshot, into: dict[K, R], name: K, kind: type[R], row: Row) -> None:
@@ -153,7 +170,7 @@ def _places(taken: Snapshot) -> Iterator[str]:
             yield f"job {job_id} has {taken.args.get(job_id, 0)} rows of args, not {job.args_rows}"
         if job_id in taken.waiting:
             at = taken.at.get(job_id, AtRow(job.scheduled_for))
-            place = (job.pool, job.queue, job.priority, at.next_at)
+            place = (job.pool, queue_of(job, at), job.priority, at.next_at)
             if taken.waiting[job_id] != place:
                 yield f"job {job_id} stands at {taken.waiting[job_id]}, not at {place}"
     for job_id in taken.waiting.keys() - taken.jobs.keys():
@@ -205,6 +222,13 @@ def _counts(taken: Snapshot) -> Iterator[str]:
 def _timers(taken: Snapshot) -> Iterator[str]:
     """A timer serves a row that names its instant; a waiting job that can expire has its timer."""
     for ms, kind, job_id in taken.timers:
+        if kind in ("history", "idem", "redrive"):
+            continue
+        if kind == "retire":
+            letter = taken.dead.get(job_id)
+            if letter is None or letter.retire_at != ms:
+                yield f"timer {ms}/{kind}/{job_id} serves nothing"
+            continue
         served = taken.jobs.get(job_id)
         if kind != "expire" or served is None or served.expires_at != ms:
             yield f"timer {ms}/{kind}/{job_id} serves nothing"
@@ -224,7 +248,7 @@ def _wakes(taken: Snapshot, wake_at: int | None) -> Iterator[str]:
     instants = [*ends, *(ms for ms, _, _ in taken.timers)]
     for (pool, queue), row in taken.lines.items():
         cap = taken.pools.get(pool, PoolRow(1))
-        if not queue and (not pool or (not cap.paused and held[pool] < cap.cap)):
+        if queue in ("", ALONE) and not taken.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
             instants.extend(first for _, first in row.streams.values())
     if instants and (wake_at is None or wake_at > min(instants)):
         yield f"wake_at is {wake_at}, but something is to be done at {min(instants)}"

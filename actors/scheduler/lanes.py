@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from tocsin.actors.scheduler.claim import Claim
+from tocsin.actors.scheduler.permits import Permits
 from tocsin.actors.scheduler.settle import Finished
-from tocsin.actors.scheduler.turn import LEASE_MARGIN_MS
+from tocsin.actors.scheduler.turn import LEASE_MARGIN_MS, due_of
 from tocsin.dispatch.callback import Callback, Outcome, Verdict
+from tocsin.errors import HostClosedError
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -27,44 +29,6 @@ LAUNCH_WITHIN_S = 10.0
 """A claim durable only later than this is not sent: its deadline could outlast its lease. Below the margin of
 15 s that every lease has over its deadline."""
 NOT_SENT = Outcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
-
-
-class Permits:
-    """At most `limit` callbacks in flight on this host, shared round-robin among schedulers with ready work."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.free = limit
-        self._line: OrderedDict[Lanes, None] = OrderedDict()
-
-    def take(self, lanes: Lanes, want: int) -> int:
-        """As many as there are, if it is this scheduler's turn; it joins the line for the rest."""
-        got = 0
-        if not self._line or next(iter(self._line)) is lanes:
-            self._line.pop(lanes, None)
-            got = min(want, self.free)
-            self.free -= got
-        if got < want:
-            self._line.setdefault(lanes)
-        self._wake_first()
-        return got
-
-    def give(self, count: int) -> None:
-        self.free += count
-        self._wake_first()
-
-    def leave(self, lanes: Lanes) -> None:
-        """It has no ready work after all."""
-        if lanes in self._line:
-            del self._line[lanes]
-            self._wake_first()
-
-    def waits(self, lanes: Lanes) -> bool:
-        return lanes in self._line
-
-    def _wake_first(self) -> None:
-        if self.free and self._line:
-            next(iter(self._line)).wake()
 
 
 class Lanes:
@@ -92,6 +56,7 @@ class Lanes:
         self._settling = False
         self._settle_failures = 0
         self._waking = False
+        self._all_settled = asyncio.Event()
 
     # ---- For the scheduler's turns ---------------------------------------------------------------
 
@@ -102,9 +67,9 @@ class Lanes:
     def busy(self) -> bool:
         return bool(self._live or self._finished or self._waking or self._permits.waits(self))
 
-    def take(self) -> int:
+    def take(self, most: int) -> int:
         """Permits for new attempts. Give back what is not used."""
-        room = self.limit - self.in_flight
+        room = min(self.limit - self.in_flight, most)
         if self.stopping or room <= 0:
             self._permits.leave(self)  # it would block the line: a lane that frees claims again
             return 0
@@ -112,9 +77,25 @@ class Lanes:
         self.in_flight += got
         return got
 
+    def take_alone(self) -> int:
+        """All permits of the host, or none: then this scheduler is woken when nothing else is in flight."""
+        if self.stopping:
+            return 0
+        got = self._permits.take_alone(self)
+        if got:
+            self.in_flight += 1
+        return got
+
     def give_back(self, count: int) -> None:
         self.in_flight -= count
         self._permits.give(count)
+
+    def give_back_alone(self, permits: int) -> None:
+        self.in_flight -= 1
+        self._permits.give(permits)
+
+    def nothing_alone(self) -> None:
+        self._permits.leave_alone(self)
 
     @property
     def could_take(self) -> bool:
@@ -130,7 +111,10 @@ class Lanes:
     def lost(self, claims: Sequence[Claim]) -> None:
         """The claims' batch failed: nothing was sent, nothing is held."""
         self._live.difference_update(claim.token for claim in claims)
-        self.give_back(len(claims))
+        self.in_flight -= len(claims)
+        self._permits.give(sum(claim.permits for claim in claims))
+        if not self._live:
+            self._all_settled.set()
 
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
         """The claims, made at `claimed`, are durable: send them."""
@@ -150,6 +134,14 @@ class Lanes:
 
     def settled(self, finished: Sequence[Finished]) -> None:
         self._live.difference_update(end.token for end in finished)
+        if not self._live:
+            self._all_settled.set()
+
+    async def wait_settled(self) -> None:
+        """Until no attempt is live: all have ended, and their ends are on disk."""
+        while self._live:
+            self._all_settled.clear()
+            await self._all_settled.wait()
 
     # ---- The attempt -----------------------------------------------------------------------------
 
@@ -169,7 +161,9 @@ class Lanes:
         self.in_flight -= 1
         self._finished.append(Finished(claim.job, claim.token, outcome))
         self._settle_soon()
-        self._permits.give(1)
+        if not late:
+            self._permits.ended(outcome.verdict)
+        self._permits.give(claim.permits)
 
     def _settle_soon(self) -> None:
         if not self._settling and self._finished:
@@ -182,6 +176,8 @@ class Lanes:
             self._settle_failures = 0
             self._settle_again()
             return
+        if isinstance(error, HostClosedError):
+            return  # nobody can book it any more: its lease ends, and the next host takes it up
         self._settle_failures += 1
         least, most = SETTLE_RETRY_S
         delay = min(least * 2 ** min(self._settle_failures, 20), most)
@@ -200,8 +196,10 @@ class Lanes:
 
     def _woken(self, done: asyncio.Future[None]) -> None:
         self._waking = False
-        if not done.cancelled() and done.exception() is not None:
-            self._permits.leave(self)  # the line must not wait for it
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._permits.leave(self)
+            if isinstance(error, HostClosedError):
+                return  # the line must not wait for it
             asyncio.get_running_loop().call_later(WAKE_RETRY_S, self.wake)
 
     # ---- Stopping --------------------------------------------------------------------------------
@@ -209,6 +207,7 @@ class Lanes:
     def stop_claiming(self) -> None:
         self.stopping = True
         self._permits.leave(self)
+        self._permits.leave_alone(self)
 
     def running(self) -> list[asyncio.Task[None]]:
         return list(self._tasks)
@@ -224,7 +223,7 @@ def callback_of(claim: Claim, instance: str) -> Callback:
         id=job.id,
         incarnation=job.incarnation,
         args=claim.args,
-        scheduled_for=job.scheduled_for,
+        scheduled_for=due_of(job, claim.lease.at),
         attempt=claim.lease.at.attempt,
         lease=claim.token,
         instance=instance,

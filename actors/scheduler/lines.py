@@ -15,6 +15,8 @@ from itertools import count
 from tocsin.actors.scheduler.rows import LinesRow, PoolRow, stream_prefix
 
 PRIORITY_MS = 30_000
+ALONE = "~"
+"""The queue of jobs that have lost two hosts: they start only while nothing else runs. No user's queue is named so."""
 LineName = tuple[str, str]
 
 
@@ -62,8 +64,10 @@ class Lines:
         self.pools: dict[str, PoolRow] = {}
         self.holders: Counter[str] = Counter()
         self.touched: set[LineName] = set()
+        self.paused = False  # the whole instance
         self._lines: dict[LineName, Line] = {}
         self._of_pool: dict[str, set[LineName]] = {}
+        self._alone_lines: set[LineName] = set()
         self._future: list[tuple[int, int, Stream]] = []
         self._ready: list[tuple[int, int, Stream]] = []
         self._serial = count(1)
@@ -112,6 +116,7 @@ class Lines:
                 yield name, line.row()
             else:
                 del self._lines[name]
+                self._alone_lines.discard(name)
                 names = self._of_pool[line.pool]
                 names.discard(name)
                 if not names:
@@ -122,6 +127,8 @@ class Lines:
         line = self._lines.get(name)
         if line is None:
             line = self._lines[name] = Line(*name)
+            if line.queue == ALONE:
+                self._alone_lines.add(name)
             self._of_pool.setdefault(line.pool, set()).add(name)
         return line
 
@@ -138,7 +145,7 @@ class Lines:
 
     def may_start(self, line: Line) -> bool:
         """Queued jobs are pulled, not started here."""
-        return not line.queue and self.room(line.pool) != 0
+        return not self.paused and not line.queue and self.room(line.pool) != 0
 
     def hold(self, pool: str) -> None:
         if pool:
@@ -150,6 +157,16 @@ class Lines:
             if not self.holders[pool]:
                 del self.holders[pool]
             self.pool_changed(pool)
+
+    def pause(self, paused: bool) -> None:
+        """Stop or start all firing."""
+        self.paused = paused
+        for pool in list(self._of_pool):
+            self.pool_changed(pool)
+
+    def queued(self, pool: str) -> int:
+        """How many jobs of a pool wait."""
+        return sum(self._lines[name].count for name in self._of_pool.get(pool, ()))
 
     def pool_changed(self, pool: str) -> None:
         """A slot, the cap or the pause changed: its waiting heads may stand in a heap again."""
@@ -183,6 +200,21 @@ class Lines:
         for entry in passed:
             heapq.heappush(self._ready, entry)
         return picked
+
+    def alone_ready(self, now: int) -> Stream | None:
+        """The due job first in order that must start alone, if its pool has room."""
+        due = [stream for stream in self._alone() if stream.first_due <= now]
+        return min(due, key=lambda stream: stream.order, default=None)
+
+    def alone_due(self, now: int) -> int | None:
+        """When the first future head that must start alone is due."""
+        return min((stream.first_due for stream in self._alone() if stream.first_due > now), default=None)
+
+    def _alone(self) -> Iterator[Stream]:
+        for name in self._alone_lines:
+            line = self._lines[name]
+            if not self.paused and self.room(line.pool) != 0:
+                yield from (stream for stream in line.streams.values() if stream.count)
 
     def any_ready(self, now: int) -> bool:
         """Whether a due job may start."""

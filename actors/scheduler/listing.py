@@ -8,17 +8,20 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from tocsin.actors.scheduler.query import Found, attach, read
 from tocsin.actors.scheduler.records import Page, Record
+from tocsin.actors.scheduler.redrive import wanted
 from tocsin.actors.scheduler.rows import (
     JobRow,
     LeaseRow,
     LinesRow,
+    ParkedRow,
+    RedriveRow,
     args_key,
     at_key,
     dead_key,
@@ -30,7 +33,7 @@ from tocsin.actors.scheduler.rows import (
     stream_prefix,
 )
 from tocsin.errors import InvalidInputError
-from tocsin.storage.api import Range, StoreView, after
+from tocsin.storage.api import Range, Row, StoreView, after
 
 ROWS_PER_PAGE = 5_000
 LINES_MERGED = 1_000
@@ -46,12 +49,14 @@ class Filter:
     pool: str | None = None
     state: str | None = None
     label: str | None = None
+    path: str | None = None
 
     def passes(self, record: Record) -> bool:
         return (
             (self.pool is None or record.pool == self.pool)
             and (self.state is None or record.state == self.state)
             and (self.label is None or self.label in record.labels)
+            and (self.path is None or self.path in (record.function_path, record.workflow))
         )
 
 
@@ -134,47 +139,57 @@ async def list_by_due(view: StoreView, instance: str, now: int, limit: int, curs
 async def _by_due(
     view: StoreView, place: tuple[int, str] | None, wanted: Filter
 ) -> AsyncGenerator[list[tuple[int, str]], None]:
-    """(due, id) of all live jobs behind `place`, in order, in chunks."""
+    """(due, id) of all live jobs behind `place`, in order, in chunks. Each chunk is read from one snapshot of lines
+    and leases, so a job that starts meanwhile is in the one or in the other."""
     prefix = b"lines/%b/" % wanted.pool.encode() if wanted.pool is not None else b"lines/"
-    lines = await view.scan(prefix, after(prefix), limit=LINES_MERGED + 1)
-    if len(lines) > LINES_MERGED:
-        raise InvalidInputError(
-            f"order=due merges at most {LINES_MERGED} lines with waiting jobs and there are more: "
-            "ask for one pool, or use order=id"
-        )
-    streams = [
-        stream_prefix(*split_lines_key(key), priority)
-        for key, value in lines
-        if (row := read(LinesRow, key, value)) is not None
-        for priority in row.streams
-    ]
-    running = await _running(view, wanted)
     while True:
-        here = [entry for entry in running if place is None or entry > place][:CHUNK]
-        ranges: list[Range] = [
-            (
-                prefix + (b"%015d/%b\x00" % (place[0], place[1].encode()) if place else b""),
-                after(prefix),
-                CHUNK,
+        lines = await view.scan(prefix, after(prefix), limit=LINES_MERGED + 1)
+        if len(lines) > LINES_MERGED:
+            raise InvalidInputError(
+                f"order=due merges at most {LINES_MERGED} lines with waiting jobs and there are more: "
+                "ask for one pool, or use order=id"
             )
-            for prefix in streams
+        streams = [
+            stream_prefix(*split_lines_key(key), priority)
+            for key, value in lines
+            if (row := read(LinesRow, key, value)) is not None
+            for priority in row.streams
         ]
-        waiting = [split_line_tail(key) for rows in await view.scan_many(ranges) for key, _ in rows] if ranges else []
-        chunk = sorted({*here, *waiting})[:CHUNK]
-        if not chunk:
+        chunk, more = await _chunk(view, streams, place, wanted)
+        if chunk:
+            yield chunk
+            place = chunk[-1]
+        if not more:
             return
-        yield chunk
-        place = chunk[-1]
 
 
-async def _running(view: StoreView, wanted: Filter) -> list[tuple[int, str]]:
-    rows = await view.scan(b"lease/", after(b"lease/"), limit=ROWS_PER_PAGE)
-    leases = [(split_lease_key(key)[0], read(LeaseRow, key, value)) for key, value in rows]
-    return sorted(
-        (lease.at.next_at, job_id)
-        for job_id, lease in leases
-        if lease is not None and not lease.orphan and wanted.pool in (None, lease.pool)
-    )
+async def _chunk(
+    view: StoreView, streams: Sequence[bytes], place: tuple[int, str] | None, wanted: Filter
+) -> tuple[list[tuple[int, str]], bool]:
+    """The next entries of all streams and leases, as far as they are known completely; whether there are more."""
+    each = CHUNK // max(len(streams), 1) + 2
+    tail = b"%015d/%b\x00" % (place[0], place[1].encode()) if place else b""
+    ranges: list[Range] = [(b"lease/", after(b"lease/"), ROWS_PER_PAGE)]
+    ranges += [(prefix + tail, after(prefix), each) for prefix in streams]
+    leases, *waiting = await view.scan_many(ranges)
+    if len(leases) == ROWS_PER_PAGE:
+        raise InvalidInputError(f"order=due looks at most at {ROWS_PER_PAGE} running jobs: use order=id")
+    found = {entry for entry in _running(leases, wanted) if place is None or entry > place}
+    horizon: tuple[int, str] | None = None
+    for rows in waiting:
+        entries = [split_line_tail(key) for key, _ in rows]
+        found.update(entries)
+        if len(rows) == each and (horizon is None or entries[-1] < horizon):
+            horizon = entries[-1]  # behind it, this stream may hold more than was read
+    chunk = sorted(entry for entry in found if horizon is None or entry <= horizon)
+    return chunk, horizon is not None
+
+
+def _running(leases: Sequence[Row], wanted: Filter) -> Iterator[tuple[int, str]]:
+    for key, value in leases:
+        lease = read(LeaseRow, key, value)
+        if lease is not None and not lease.orphan and wanted.pool in (None, lease.pool):
+            yield lease.at.next_at, split_lease_key(key)[0]
 
 
 async def list_dead(
@@ -199,6 +214,16 @@ async def list_dead(
         else:
             start = rows[-1][0] + b"\x00"
     return pager.page(more=bool(await view.scan(parked_key(*pager.last) + b"\x00", after(b"parked/"), limit=1)))
+
+
+async def count_dead(view: StoreView, row: RedriveRow) -> int:
+    """How many dead letters a redrive would retry."""
+    start, matched = b"parked/%015d/" % row.since, 0
+    while rows := await view.scan(start, b"parked/%015d/" % row.before, limit=ROWS_PER_PAGE):
+        letters = (read(ParkedRow, key, value) for key, value in rows)
+        matched += sum(letter is not None and wanted(row, letter) for letter in letters)
+        start = rows[-1][0] + b"\x00"
+    return matched
 
 
 async def load(view: StoreView, ids: Sequence[str]) -> list[Found]:

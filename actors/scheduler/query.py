@@ -12,13 +12,15 @@ from typing import Any
 
 import msgspec
 
-from tocsin.actors.scheduler.records import ErrorInfo, LeaseInfo, PoolStatus, Record
+from tocsin.actors.scheduler.records import Attempt, ErrorInfo, Holder, LeaseInfo, Pool, PoolStatus, Record
 from tocsin.actors.scheduler.rows import (
+    DAY_MS,
     META_COUNTERS,
     AtRow,
     BadRow,
     Counters,
     DeadRow,
+    HistRow,
     JobRow,
     LeaseRow,
     LinesRow,
@@ -28,14 +30,18 @@ from tocsin.actors.scheduler.rows import (
     at_key,
     dead_key,
     decode,
+    hist_day,
     job_key,
+    pool_key,
     split_lease_key,
     split_lines_key,
     stream_prefix,
 )
+from tocsin.actors.scheduler.turn import due_of
 from tocsin.storage.api import Range, Row, StoreView, after
 
 POOLS_SHOWN = 1_000
+HISTORY_DAYS = 31
 DUE_COUNTED = 10_000
 PAGE = 5_000
 
@@ -60,8 +66,9 @@ class Found:
             at = running.at
         return Record(
             id=job.id,
+            incarnation=job.incarnation,
             raw_args=msgspec.Raw(self.args),
-            scheduled_for=job.scheduled_for,
+            scheduled_for=due_of(job, at),
             next_attempt_at=at.next_at if self.dead is None else None,
             state=self._state(running, at, now),
             attempt=at.attempt,
@@ -170,6 +177,7 @@ class Counts:
     oldest_due_ms: int | None
     pools: list[PoolStatus]
     more_pools: bool
+    retired: int
 
 
 async def counts(view: StoreView, now: int) -> Counts:
@@ -191,7 +199,7 @@ async def counts(view: StoreView, now: int) -> Counts:
     }
     due, oldest = await _due(view, streams, now)
     shown, more = _pools(streams, pools, leases)
-    return Counts(counters.waiting, counters.leased, counters.dead, due, oldest, shown, more)
+    return Counts(counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired)
 
 
 async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Row]:
@@ -244,3 +252,51 @@ def _pools(
         for row in [known.get(name)]
     ]
     return shown, len(longest) > POOLS_SHOWN
+
+
+# ---- Pools and history ---------------------------------------------------------------------------
+
+HOLDERS_SHOWN = 1_000
+
+
+async def pool(view: StoreView, name: str) -> Pool:
+    """One pool, from its lines and leases."""
+    prefix = b"lines/%b/" % name.encode()
+    rows, lines, leases = await view.scan_many(
+        [one(pool_key(name)), (prefix, after(prefix), PAGE), (b"lease/", after(b"lease/"), PAGE)]
+    )
+    leases += await _rest(view, b"lease/", leases)
+    row = (read(PoolRow, rows[0][0], rows[0][1]) if rows else None) or PoolRow(1)
+    queued = sum(
+        count
+        for key, value in lines
+        if (line := read(LinesRow, key, value)) is not None
+        for count, _ in line.streams.values()
+    )
+    held = [
+        Holder(split_lease_key(key)[0], lease.kind, lease.until, lease.orphan)
+        for key, value in leases
+        if (lease := read(LeaseRow, key, value)) is not None and lease.pool == name
+    ]
+    return Pool(name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN])
+
+
+async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
+    """Of every incarnation of the id that is still kept, the oldest first."""
+    today = now // DAY_MS
+    days = range(today - HISTORY_DAYS, today + 2)
+    ranges = [(prefix, after(prefix), 1_000) for day in days for prefix in [hist_day(day) + job_id.encode() + b"/"]]
+    found = [
+        row
+        for rows in await view.scan_many(ranges)
+        for key, value in rows
+        if (row := read(HistRow, key, value)) is not None
+    ]
+    found.sort(key=lambda row: (row.ended, row.attempt))
+    return [
+        Attempt(
+            row.attempt, row.outcome, row.started, row.ended, max(row.started - row.due, 0), row.status, row.message,
+            None if row.result is None else msgspec.Raw(row.result),
+        )
+        for row in found
+    ]  # fmt: skip

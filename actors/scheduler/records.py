@@ -63,6 +63,7 @@ class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
     """
 
     id: str
+    incarnation: str
     raw_args: msgspec.Raw
     scheduled_for: int
     state: str
@@ -134,6 +135,83 @@ class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
     pools: Sequence[PoolStatus]
     more_pools: bool = False
     alarm_failures: int = 0
+    retired: int = 0
+    """Dead letters dropped for their age, since ever."""
+
+
+class Rescheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to a reschedule; a running job is not moved."""
+
+    rescheduled: bool
+    scheduled_for: int | None = None
+    was_running: bool | None = None
+
+
+class Matched(_Value, frozen=True, rename="camel"):
+    """How many jobs a filter matched, and how many of them were cancelled."""
+
+    matched: int
+    cancelled: int
+
+
+class Removed(_Value, frozen=True, rename="camel"):
+    """What the removal of an instance took."""
+
+    jobs: int
+    rows: int
+
+
+class Holder(_Value, frozen=True, rename="camel"):
+    """A held slot: whose, of what kind, until when (epoch ms). `orphan`: its job was cancelled."""
+
+    id: str
+    kind: str
+    until: int
+    orphan: bool
+
+
+class Pool(_Value, frozen=True, rename="camel"):
+    """A pool in detail; `holders` shows at most 1,000."""
+
+    name: str
+    in_flight: int
+    max_concurrency: int
+    queued: int
+    paused: bool
+    holders: Sequence[Holder]
+
+
+class Attempt(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """How one attempt ended (or the job itself, if it had none); instants in epoch ms, `lateness_ms` after due."""
+
+    attempt: int
+    outcome: str
+    started: int
+    ended: int
+    lateness_ms: int
+    status: int | None = None
+    error: str | None = None
+    result: msgspec.Raw | None = None
+
+
+class Redrive(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A bulk retry of dead letters: how many matched when it was asked for, how many it has retried."""
+
+    redrive_id: str
+    matched: int
+    retried: int
+    running: bool
+    stopped: bool = False
+
+
+class Reason(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """Why a job is not running: `code` for programs, `message` for people, `at` if an instant ends it (epoch ms)."""
+
+    code: str
+    message: str
+    at: int | None = None
+    pool: str | None = None
+    holders: Sequence[str] | None = None
 
 
 class DeadRetried(_Value, frozen=True, rename="camel", omit_defaults=True):

@@ -14,6 +14,7 @@ from tocsin.dispatch.retry import Retry
 
 DUE_DIGITS: Final = 15
 LARGEST_MS: Final = 10**DUE_DIGITS - 1
+DAY_MS: Final = 86_400_000
 INLINE_ARGS: Final = 64 * 1024
 """Args above this continue in `args/<id>/<n>` rows, so that no value passes the store's limit."""
 
@@ -62,9 +63,12 @@ class AtRow(_Row, frozen=True, array_like=True, tag=1):
     """Charged failures since scheduled or retried from the dead."""
     losses: int = 0
     last_token: str = ""
+    """Of an attempt whose lease ended without an answer: its success may still come."""
     last_error: LastError | None = None
     expires: bool = True
     """False once retried from the dead: `expires_at` no longer counts."""
+    moved_to: int | None = None
+    """The due instant since it was rescheduled, in place of the job's own."""
 
 
 class LeaseRow(_Row, frozen=True, array_like=True, tag=1):
@@ -72,18 +76,21 @@ class LeaseRow(_Row, frozen=True, array_like=True, tag=1):
 
     until: int
     kind: str
-    """`fired`: a callback is on its way. `unknown`: its deadline passed or its host stopped; waits for `until`."""
+    """`fired`: a callback is on its way. `accepted`: the receiver works on and will complete it. `unknown`: its
+    deadline passed or its host stopped; waits for `until`."""
     host: str
     incarnation: str
     pool: str
     queue: str
     priority: int
     length_ms: int
+    started: int
+    """When the attempt was claimed."""
     at: AtRow
     orphan: bool = False
     """The job was cancelled: the slot is held until the attempt ends, then only this row goes."""
     charged: bool = False
-    """For `unknown`: whether the attempt counts against the budget when the lease ends."""
+    """For `unknown` and `accepted`: whether the attempt counts against the budget when the lease ends."""
     retry_at: int = 0
     """For `unknown`: no next attempt before this, nor before `until`."""
 
@@ -92,6 +99,13 @@ class LinesRow(_Row, frozen=True, array_like=True, tag=1):
     """`lines/<pool>/<queue>`: per priority, how many wait and when the first is due."""
 
     streams: dict[int, tuple[int, int]]
+
+
+class InstanceRow(_Row, frozen=True, array_like=True, tag=1):
+    """`instance`: whether all firing is stopped, and whether everything of it is being removed."""
+
+    paused: bool = False
+    erasing: bool = False
 
 
 class PoolRow(_Row, frozen=True, array_like=True, tag=1):
@@ -110,6 +124,58 @@ class DeadRow(_Row, frozen=True, array_like=True, tag=1):
     at: AtRow
     status: int | None = None
     response: bytes | None = None
+    retire_at: int | None = None
+    """When it is dropped for its age; its timer says the same."""
+
+
+class ParkedRow(_Row, frozen=True, array_like=True, tag=1):
+    """`parked/<ms>/<id>`: dead letters by time, with what they are filtered by."""
+
+    reason: str
+    pool: str
+    path: str
+
+
+class RedriveRow(_Row, frozen=True, array_like=True, tag=1):
+    """`redrive/<id>`: dead letters being retried in bulk, at a pace, from those parked before it was asked for."""
+
+    before: int
+    rate: int
+    matched: int
+    pool: str | None = None
+    reason: str | None = None
+    path: str | None = None
+    since: int = 0
+    cursor: tuple[int, str] = (0, "")
+    retried: int = 0
+    next_at: int = 0
+    """Its timer; 0 once it has ended."""
+    stopped: bool = False
+
+
+class IdemRow(_Row, frozen=True, array_like=True, tag=1):
+    """`idem/<day>/<hash>`: the answer to a request with an Idempotency-Key, committed with its effect."""
+
+    body: bytes
+    """Hash of the request's body."""
+    at: int
+    status: int
+    answer: bytes
+
+
+class HistRow(_Row, frozen=True, array_like=True, tag=1):
+    """`hist/<day>/<id>/<incarnation>/<n>`: how one attempt, or the job itself, ended."""
+
+    outcome: str
+    attempt: int
+    started: int
+    ended: int
+    due: int
+    """When it was to start: `started - due` is the lateness."""
+    token: str = ""
+    status: int | None = None
+    message: str | None = None
+    result: bytes | None = None
 
 
 class Counters(_Row, frozen=True, array_like=True, tag=1):
@@ -124,11 +190,14 @@ class Counters(_Row, frozen=True, array_like=True, tag=1):
     dead: int = 0
     done: int = 0
     expired: int = 0
+    retired: int = 0
+    """Dead letters dropped for their age."""
 
 
 LAYOUT: Final = 1
 META_LAYOUT: Final = b"meta/layout"
 META_COUNTERS: Final = b"meta/counters"
+INSTANCE: Final = b"instance"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoders: dict[type[_Row], msgspec.msgpack.Decoder[_Row]] = {}
@@ -216,6 +285,27 @@ def split_line_tail(key: bytes) -> tuple[int, str]:
     """Due and id, from the end of a line key."""
     _, due, job_id = key.rsplit(b"/", 2)
     return int(due), job_id.decode()
+
+
+def hist_key(ended: int, job_id: str, incarnation: str, n: str) -> bytes:
+    return b"hist/%06d/%b/%b/%b" % (ended // DAY_MS, job_id.encode(), incarnation.encode(), n.encode())
+
+
+def redrive_key(redrive_id: str) -> bytes:
+    return b"redrive/%b" % redrive_id.encode()
+
+
+def idem_key(day: int, digest: bytes) -> bytes:
+    return b"idem/%06d/%b" % (day, digest.hex().encode())
+
+
+def idem_day(day: int) -> bytes:
+    return b"idem/%06d/" % day
+
+
+def hist_day(day: int) -> bytes:
+    """Everything that ended on one day."""
+    return b"hist/%06d/" % day
 
 
 def pool_key(name: str) -> bytes:

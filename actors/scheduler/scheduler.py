@@ -6,21 +6,51 @@ The work of each event is in the module named after it; memory is rebuilt from r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tocsin.actors.actor import Actor, ActorContext
+from tocsin.actors.scheduler import redrive
 from tocsin.actors.scheduler.book import Book
-from tocsin.actors.scheduler.claim import Claim, claim
+from tocsin.actors.scheduler.claim import Claim, claim, claim_alone
+from tocsin.actors.scheduler.complete import Completion, complete, extend
 from tocsin.actors.scheduler.lanes import Lanes
-from tocsin.actors.scheduler.records import Cancelled, DeadRetried
-from tocsin.actors.scheduler.settle import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers, settle
+from tocsin.actors.scheduler.passing import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
+from tocsin.actors.scheduler.pools import (
+    Erased,
+    cancel_many,
+    delete_pool,
+    erase_page,
+    reschedule,
+    set_instance,
+    set_pool,
+)
+from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Rescheduled
+from tocsin.actors.scheduler.replay import Once, submit_once
+from tocsin.actors.scheduler.rows import RedriveRow
+from tocsin.actors.scheduler.settle import settle
 from tocsin.actors.scheduler.submit import Answer, cancel, cancel_dead, retry_dead, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
+from tocsin.errors import ConflictError
 
 CLAIM_ROUNDS = 4
+CLAIMS_PER_TURN = 500
+"""With what else a turn may write it stays inside one commit of the store."""
+ERASE_ALONE_MS = 5_000
+"""After so long without its caller asking for the next page, a removal goes on by itself."""
 FULL_RETRY_MS = 1_000
 """A store without space claims nothing; so often it looks whether there is space again."""
 OVERDUE = 0
 """The stored wake time while a due job may start: now, whenever that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the host's settings say of every scheduler."""
+
+    dead_ms: int | None = None
+    """How long dead letters are kept; None: for ever."""
+    quota: int | None = None
+    """How many jobs an instance may hold."""
 
 
 class SchedulerActor(Actor):
@@ -29,16 +59,33 @@ class SchedulerActor(Actor):
     kind = "scheduler"
     alarm_backoff_max_ms = 5_000
 
-    def __init__(self, ctx: ActorContext, lanes: Lanes, owner: str, full: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        ctx: ActorContext,
+        lanes: Lanes,
+        owner: str,
+        full: Callable[[], bool],
+        limits: Limits,
+    ) -> None:
         super().__init__(ctx)
         self._lanes = lanes
         self._owner = owner
         self._full = full
-        self._book = Book(ctx.storage)
+        self._limits = limits
+        self._book = self._new_book()
+
+    def _new_book(self) -> Book:
+        book = Book(self.ctx.storage)
+        book.dead_ms, book.quota = self._limits.dead_ms, self._limits.quota
+        return book
 
     async def on_start(self) -> None:
         await self._book.load()
-        await return_unsent(self._turn(), self._lanes.is_live)
+        turn = self._turn()
+        if not self._book.instance.erasing:
+            await return_unsent(turn, self._lanes.is_live)
+            await self._book.close()  # the event that follows may find that it has nothing to do
+            self._set_alarm(turn.now)
 
     def pinned(self) -> bool:
         return self._lanes.busy
@@ -50,9 +97,21 @@ class SchedulerActor(Actor):
 
     async def submit(self, jobs: Sequence[NewJob]) -> list[Answer]:
         turn = self._turn()
+        self._check_not_erasing()
         answers = await submit(turn, jobs)
         await self._finish(turn)
         return answers
+
+    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> tuple[int, bytes]:
+        turn = self._turn()
+        self._check_not_erasing()
+        answer = await submit_once(turn, jobs, once)
+        await self._finish(turn)
+        return answer
+
+    def _check_not_erasing(self) -> None:
+        if self._book.instance.erasing:
+            raise ConflictError(f"instance {self.ctx.id.name!r} is being removed: try again when that is done")
 
     async def cancel(self, job_id: str) -> Cancelled:
         turn = self._turn()
@@ -72,6 +131,68 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return removed
 
+    async def redrive(self, redrive_id: str, row: RedriveRow) -> None:
+        turn = self._turn()
+        await redrive.start(turn, redrive_id, row)
+        await self._finish(turn)
+
+    async def redrive_stop(self, redrive_id: str) -> bool:
+        turn = self._turn()
+        stopped = await redrive.stop(turn, redrive_id)
+        await self._finish(turn)
+        return stopped
+
+    async def set_pool(self, name: str, cap: int | None, paused: bool | None) -> None:
+        turn = self._turn()
+        await set_pool(turn, name, cap, paused)
+        await self._finish(turn)
+
+    async def delete_pool(self, name: str) -> bool:
+        turn = self._turn()
+        there = await delete_pool(turn, name)
+        await self._finish(turn)
+        return there
+
+    async def reschedule(self, job_id: str, due: int) -> Rescheduled:
+        turn = self._turn()
+        answer = await reschedule(turn, job_id, due)
+        await self._finish(turn)
+        return answer
+
+    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> int:
+        turn = self._turn()
+        cancelled = await cancel_many(turn, jobs)
+        await self._finish(turn)
+        return cancelled
+
+    async def set_instance(self, paused: bool) -> None:
+        turn = self._turn()
+        await set_instance(turn, paused)
+        await self._finish(turn)
+
+    async def erase_page(self) -> Erased:
+        """Part of a removal: begins it, or goes on with one that a crash interrupted."""
+        turn = self._turn()
+        erased = await erase_page(turn)
+        self._book = self._new_book()
+        if erased.more:
+            self._book.instance = turn.book.instance
+            self.ctx.set_alarm(turn.now + ERASE_ALONE_MS)
+        else:
+            self.ctx.set_alarm(None)
+        return erased
+
+    async def complete(self, said: Completion) -> None:
+        turn = self._turn()
+        await complete(turn, said)
+        await self._finish(turn)
+
+    async def extend(self, job_id: str, token: str, lease_ms: int) -> int:
+        turn = self._turn()
+        until = await extend(turn, job_id, token, lease_ms)
+        await self._finish(turn)
+        return until
+
     async def settle(self) -> None:
         """Attempts have ended: book them, and let their lanes take the next jobs."""
         finished = self._lanes.take_finished()
@@ -87,6 +208,10 @@ class SchedulerActor(Actor):
 
     async def alarm(self) -> None:
         """A head is due, a timer rings, or a lease ends."""
+        if self._book.instance.erasing:
+            if (await self.erase_page()).more:
+                self.ctx.set_alarm(self.ctx.now_ms())
+            return
         turn = self._turn()
         await end_leases(turn, self._lanes.is_live)
         await run_timers(turn)
@@ -95,13 +220,20 @@ class SchedulerActor(Actor):
     # ---- The end of every turn -------------------------------------------------------------------
 
     async def _finish(self, turn: Turn) -> None:
+        if self._book.instance.erasing:
+            self.ctx.set_alarm(turn.now)
+            return
         await self._claim(turn)
         await self._book.close()
         self._set_alarm(turn.now)
 
     async def _claim(self, turn: Turn) -> None:
         lines = self._book.lines
-        if not self._full() and lines.any_ready(turn.now) and (permits := self._lanes.take()):
+        if self._full():
+            self._lanes.no_more_work()  # who stands in line waits to be woken; without space it is the alarm that looks
+            self._lanes.nothing_alone()
+            return
+        if lines.any_ready(turn.now) and (permits := self._lanes.take(CLAIMS_PER_TURN)):
             grant = _Grant(self._lanes, permits)
             self.ctx.if_lost(grant.lose)
             for _ in range(CLAIM_ROUNDS):
@@ -112,38 +244,57 @@ class SchedulerActor(Actor):
             self.ctx.after_commit(self._lanes.launch, grant.claims, self._lanes.now)
         if not lines.any_ready(turn.now):
             self._lanes.no_more_work()
+        await self._claim_alone(turn)
+
+    async def _claim_alone(self, turn: Turn) -> None:
+        """A job that has lost two hosts starts when nothing else runs on this one."""
+        if self._book.lines.alone_ready(turn.now) is None:
+            self._lanes.nothing_alone()
+            return
+        if permits := self._lanes.take_alone():
+            grant = _Grant(self._lanes, permits, alone=True)
+            self.ctx.if_lost(grant.lose)
+            grant.use(await claim_alone(turn, permits))
+            grant.return_unused()
+            self.ctx.after_commit(self._lanes.launch, grant.claims, self._lanes.now)
 
     def _set_alarm(self, now: int) -> None:
         """Stored: everything that may have to happen. In memory: without what other events will wake."""
         book = self._book
         ready = book.lines.any_ready(now)
-        head = book.lines.next_due(now)
+        head = _earliest(book.lines.next_due(now), book.lines.alone_due(now))
+        alone = book.lines.alone_ready(now) is not None
         end = book.first_end()
         end_at = end[0] if end else None
         # A live attempt's lease is renewed a little before it ends.
         renew_at = end_at - RENEW_BEFORE_MS if end and end_at and self._lanes.is_live(end[1]) else end_at
-        stored = _earliest(OVERDUE if ready else None, head, book.next_timer, end_at)
+        stored = _earliest(OVERDUE if ready or alone else None, head, book.next_timer, end_at)
         again = now + FULL_RETRY_MS if self._full() else now
-        ring_at = _earliest(again if ready and self._lanes.could_take else None, head, book.next_timer, renew_at)
+        waiting = (ready or alone) and self._lanes.could_take
+        ring_at = _earliest(again if waiting else None, head, book.next_timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
 
 class _Grant:
     """Permits taken in this turn, and the claims they were used for."""
 
-    def __init__(self, lanes: Lanes, permits: int) -> None:
+    def __init__(self, lanes: Lanes, permits: int, *, alone: bool = False) -> None:
         self.unused = permits
+        self._alone = alone
         self.claims: list[Claim] = []
         self._lanes = lanes
 
     def use(self, claims: Sequence[Claim]) -> None:
         self._lanes.sealed(claims)
         self.claims.extend(claims)
-        self.unused -= len(claims)
+        self.unused -= sum(claim.permits for claim in claims)
 
     def return_unused(self) -> None:
         unused, self.unused = self.unused, 0
-        self._lanes.give_back(unused)
+        if unused and self._alone:
+            self._lanes.give_back_alone(unused)
+        elif unused:
+            self._lanes.give_back(unused)
 
     def lose(self) -> None:
         self._lanes.lost(self.claims)

@@ -12,8 +12,10 @@ from tocsin.actors.actor import ActorContext
 from tocsin.actors.clock import Clock
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler.lanes import Lanes, Permits
-from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tocsin.actors.scheduler.lanes import Lanes
+from tocsin.actors.scheduler.permits import Circuit, Permits
+from tocsin.actors.scheduler.scheduler import Limits, SchedulerActor
+from tocsin.actors.scheduler.why import Facts
 from tocsin.dispatch.callback import Callback, Outcome
 from tocsin.dispatch.dispatcher import Dispatcher
 
@@ -32,15 +34,23 @@ class SchedulerService:
         has_origin: Callable[[], bool],
         lanes: int = 64,
         max_in_flight: int = 256,
+        dead_retention_s: float | None = 30 * 86_400,
+        max_jobs: int | None = None,
     ) -> None:
         self.has_origin = has_origin
         self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms)
-        self.permits = Permits(max_in_flight)
+        self.circuit = Circuit(lambda: self.clock.monotonic())
+        self.permits = Permits(max_in_flight, self.circuit)
         self._dispatcher = dispatcher
         self._lanes_limit = lanes
+        self._limits = Limits(None if dead_retention_s is None else int(dead_retention_s * 1000), max_jobs)
         # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
         self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
         self._host: Host | None = None
+        self._stopping = False
+
+    def start(self) -> None:
+        self._stopping = False
 
     def bind(self, host: Host) -> None:
         self._host = host
@@ -60,7 +70,7 @@ class SchedulerService:
 
     def _make(self, ctx: ActorContext) -> SchedulerActor:
         provider = self.host.provider
-        return SchedulerActor(ctx, self.lanes(ctx.id.name), provider.owner, lambda: provider.full)
+        return SchedulerActor(ctx, self.lanes(ctx.id.name), provider.owner, lambda: provider.full, self._limits)
 
     def lanes(self, name: str) -> Lanes:
         lanes = self._lanes.get(name)
@@ -75,6 +85,8 @@ class SchedulerService:
                 self.host.start_soon,
                 self.clock.monotonic,
             )
+            if self._stopping:
+                lanes.stop_claiming()
             self._lanes[name] = lanes
         return lanes
 
@@ -83,6 +95,21 @@ class SchedulerService:
         lanes = self._lanes.get(name)
         return (lanes.in_flight if lanes else 0), self._lanes_limit
 
+    def facts(self, name: str) -> Facts:
+        """What only this host knows of why a job waits."""
+        in_flight, limit = self.lanes_in_use(name)
+        lanes = self._lanes.get(name)
+        return Facts(
+            lanes_in_flight=in_flight,
+            lanes_limit=limit,
+            in_flight=self.permits.limit - self.permits.free,
+            max_in_flight=self.permits.limit,
+            circuit_open=self.circuit.open,
+            store_full=self.host.provider.full,
+            stopping=not self.host.ready or (lanes is not None and lanes.stopping),
+            alarm_failures=self.host.alarms.failures(ActorId(KIND, name)),
+        )
+
     async def _send(self, callback: Callback) -> Outcome:
         return await self._dispatcher.attempt(callback, now_ms=self.clock.now_ms())
 
@@ -90,6 +117,7 @@ class SchedulerService:
 
     async def drain(self, seconds: float) -> None:
         """Claim nothing more; let attempts end, for at most `seconds`; then end them, uncharged."""
+        self._stopping = True
         used = list(self._lanes.values())
         for lanes in used:
             lanes.stop_claiming()
@@ -99,12 +127,13 @@ class SchedulerService:
             for task in late:
                 task.cancel()
             if late:
-                log.warning(
-                    "%d callbacks were ended after %.1f s of draining; they are not charged",
-                    len(late),
-                    seconds,
-                )
+                log.warning("%d callbacks were ended after %.1f s of draining, uncharged", len(late), seconds)
                 await asyncio.wait(late)
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(lanes.wait_settled() for lanes in used))
+        except TimeoutError:
+            log.warning("the ends of some callbacks could not be stored: they are repeated when their leases end")
 
     async def aclose(self) -> None:
         await self._dispatcher.aclose()

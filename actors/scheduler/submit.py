@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from tocsin.actors.scheduler.records import Cancelled, Scheduled
-from tocsin.actors.scheduler.rows import AtRow, DeadRow, JobRow, PoolRow, dead_key
+from tocsin.actors.scheduler.rows import AtRow, DeadRow, HistRow, JobRow, PoolRow, dead_key
 from tocsin.actors.scheduler.turn import Known, NewJob, Turn
-from tocsin.errors import DuplicateScheduleIdError
+from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError
 
-Answer = Scheduled | DuplicateScheduleIdError
+Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
 
 
 async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
@@ -27,10 +27,23 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
             if answer is not None:
                 answers.append(answer)
                 continue
+        if (refused := _over_quota(turn)) is not None:
+            answers.append(refused)
+            continue
         job = _accept(turn, new)
         known[job.id] = Known(job, AtRow(job.scheduled_for))
         answers.append(Scheduled(job.id, job.scheduled_for, True))
     return answers
+
+
+def _over_quota(turn: Turn) -> QuotaExceededError | None:
+    quota, counters = turn.book.quota, turn.book.counters
+    held = counters.waiting + counters.leased + counters.dead
+    if quota is None or held < quota:
+        return None
+    return QuotaExceededError(
+        f"this instance holds {held} jobs, dead ones included, and may hold {quota}: wait for some to end", limit=quota
+    )
 
 
 def _accept(turn: Turn, new: NewJob) -> JobRow:
@@ -86,6 +99,8 @@ async def cancel(turn: Turn, job_id: str) -> Cancelled:
     token = turn.book.lease_of(job_id)
     if token is None:
         turn.book.leave_line(known.job, known.at)
+        at = known.at
+        turn.book.note(known.job, HistRow("cancelled", at.attempt, turn.now, turn.now, at.next_at))
     else:
         # Its slot stays held until the attempt answers or its lease ends; then only the lease goes.
         turn.book.change_lease(token, orphan=True)

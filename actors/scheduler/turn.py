@@ -11,12 +11,10 @@ from tocsin.actors.scheduler.book import Book
 from tocsin.actors.scheduler.rows import (
     LARGEST_MS,
     AtRow,
-    BadRow,
     JobRow,
     args_key,
     at_key,
     dead_key,
-    decode,
     job_key,
 )
 from tocsin.dispatch.retry import Retry
@@ -56,18 +54,15 @@ class Turn:
             key = job_key(job_id)
             if key in rows and (job := self.book.read(JobRow, key, rows[key])) is not None:
                 at = rows.get(at_key(job_id))
-                known[job_id] = Known(job, self._place(job, at))
+                known[job_id] = Known(job, await self._place(job, at))
         return known
 
-    def _place(self, job: JobRow, row: bytes | None) -> AtRow:
+    async def _place(self, job: JobRow, row: bytes | None) -> AtRow:
         if row is None:
             return AtRow(job.scheduled_for)
-        try:
-            return decode(AtRow, at_key(job.id), row)
-        except BadRow:
-            # Its line row still says where the job stands; only the counts are lost.
-            self.book.read(AtRow, at_key(job.id), row)
-            return AtRow(job.scheduled_for)
+        at = self.book.read(AtRow, at_key(job.id), row)
+        # Its line row still says where the job stands; only the counts are lost.
+        return await self.book.find_place(job) if at is None else at
 
     async def dead(self, ids: Sequence[str]) -> set[str]:
         """Which of these jobs are dead letters."""
@@ -113,6 +108,11 @@ class NewJob:
 
 def indexable(ms: int) -> bool:
     return 0 <= ms <= LARGEST_MS
+
+
+def due_of(job: JobRow, at: AtRow) -> int:
+    """The instant the job was asked for, by its last reschedule if there was one."""
+    return job.scheduled_for if at.moved_to is None else at.moved_to
 
 
 def retry_of(job: JobRow) -> Retry:

@@ -5,6 +5,7 @@ TocsinError
     InvalidInputError  InvalidScheduleIdError  PayloadTooLargeError
     UnauthenticatedError  ForbiddenError  NotFoundError  OriginNotConfiguredError
     DuplicateScheduleIdError  ConflictError  StaleLeaseError
+    QuotaExceededError  IdempotencyMismatchError
   ActorError              the runtime could not serve the event
     OverloadedError       not run: the mailbox is full, try again
     HostClosedError       not run: the host is stopping
@@ -105,6 +106,20 @@ class ConflictError(RequestError):
 
     code = "CONFLICT"
     status = 409
+
+
+class QuotaExceededError(RequestError):
+    """The instance holds as many jobs as it may; retry when some have ended."""
+
+    code = "QUOTA_EXCEEDED"
+    status = 429
+
+
+class IdempotencyMismatchError(RequestError):
+    """The Idempotency-Key was used for another request within the last 24 hours."""
+
+    code = "IDEMPOTENCY_KEY_REUSED"
+    status = 422
 
 
 class StaleLeaseError(RequestError):

@@ -23,11 +23,12 @@ Reply = Answer | Awaitable[Answer]
 class Stage:
     """`reply(delivery)` says what the receiver answers; `down` refuses connections."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, look_again_s: float = 60.0) -> None:
         self.random = random
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(look_again_s=look_again_s)
         self.disk = MemoryDisk()
         self.down = False
+        self.refused = 0
         self.reply: Callable[[Delivery], Reply] = lambda delivery: OK
         self.receiver = FakeReceiver([SECRET], now_ms=self.clock.now_ms, answer=lambda one: self.reply(one))
         self.arrivals: list[tuple[int, str]] = []
@@ -66,6 +67,7 @@ class Stage:
         """The host dies between two of its steps; what it had not written is lost."""
         self.process.alive = False
         self.host.runtime.alarms.stop()
+        self.host.runtime._open = False  # nothing of it goes on
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in others:
                 task.cancel()
@@ -118,6 +120,7 @@ class Wire:
         max_body: int,
     ) -> Answer:
         if self._stage.down:
+            self._stage.refused += 1
             raise NeverConnected("refused")
         self._stage.arrivals.append((self._stage.now - 1_800_000_000_000, headers["webhook-id"].partition(":")[0]))
         try:
@@ -130,13 +133,15 @@ class Wire:
         """Nothing is held."""
 
 
-def staged(**options: Any) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], Callable[[], None]]:
+def staged(
+    look_again_s: float = 60.0, **options: Any
+) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], Callable[[], None]]:
     """Run a test on a simulated loop with an open host; afterwards the rows must be sound."""
 
     def decorate(test: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         def run() -> None:
             async def main(random: Random) -> None:
-                stage = Stage(random)
+                stage = Stage(random, look_again_s)
                 await stage.open(**options)
                 await test(stage)
                 await stage.close()

@@ -9,10 +9,11 @@ from random import Random
 import pytest
 
 from tests.actors.scheduler.desk import Desk
-from tocsin.actors.scheduler.claim import Claim, claim
+from tocsin.actors.scheduler.claim import Claim, claim, claim_alone
+from tocsin.actors.scheduler.passing import end_leases, run_timers
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.rows import PoolRow
-from tocsin.actors.scheduler.settle import Finished, end_leases, run_timers, settle
+from tocsin.actors.scheduler.settle import Finished, settle
 from tocsin.actors.scheduler.submit import cancel, cancel_dead, retry_dead, submit
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.storage.memory import MemoryProvider
@@ -64,7 +65,7 @@ class Model:
         waiting = sorted(
             (job.due - job.priority * PRIORITY_MS, job_id)
             for job_id, job in self.jobs.items()
-            if job.state == "waiting" and job.due <= now
+            if job.state == "waiting" and job.due <= now and job.losses < 2
         )
         start: list[str] = []
         for _, job_id in waiting:
@@ -102,10 +103,39 @@ class Model:
         assert [one.job.id for one in claims] == [job_id for job_id in looked if job_id not in gone]
         for job_id in gone:
             del self.jobs[job_id]
+        if not self.running and not claims:
+            claims = await self.claim_alone()
         for one in claims:
             self.jobs[one.job.id].state = "running"
             self.running[one.token] = one
         assert all(count <= self.caps[pool] for pool, count in self.held().items() if pool) or self.lowered
+
+    async def claim_alone(self) -> list[Claim]:
+        """Jobs that have lost two hosts, one by one while nothing else runs."""
+        now, held = self.desk.now, self.held()
+        alone = sorted(
+            (job.due - job.priority * PRIORITY_MS, job_id)
+            for job_id, job in self.jobs.items()
+            if job.state == "waiting" and job.due <= now and job.losses >= 2
+            if not job.pool or (job.pool not in self.paused and held[job.pool] < self.caps[job.pool])
+        )
+        claims = await self.desk.turn(lambda turn: claim_alone(turn, 6))
+        if not alone:
+            assert claims == []
+            return []
+        orders = {order for order, _ in alone}
+        taken = {job_id for order, job_id in alone if order == min(orders)}
+        expired = {i for i in taken if (at := self.jobs[i].expires) is not None and at <= now}
+        assert {one.job.id for one in claims} <= taken - expired
+        if not claims:
+            there = await self.there()
+            (gone,) = (job_id for job_id in expired if job_id not in there)
+            del self.jobs[gone]
+        return claims
+
+    async def there(self) -> set[str]:
+        rows = await self.desk.view.scan(b"job/", b"job0", limit=1000)
+        return {key[4:].decode() for key, _ in rows}
 
     lowered = False
 

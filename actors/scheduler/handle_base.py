@@ -1,0 +1,60 @@
+"""What the parts of a `Scheduler` handle share: its name, its host, and how to reach its actor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tocsin.actors.ids import ActorId
+from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError
+from tocsin.storage.api import StoreView
+
+if TYPE_CHECKING:
+    from tocsin.actors.scheduler.service import SchedulerService
+
+T = TypeVar("T")
+
+
+class Handle:
+    """Costs nothing until used."""
+
+    def __init__(self, service: SchedulerService, name: str) -> None:
+        self.name = arguments.instance_name(name)
+        self._service = service
+        self._id = ActorId(SchedulerActor.kind_name(), self.name)
+
+    def _now(self) -> int:
+        return self._service.clock.now_ms()
+
+    def _after(self, delay_ms: int, name: str) -> int:
+        return arguments.delayed(self._now(), delay_ms, name)
+
+    async def _call(self, event: str, *args: Any) -> Any:
+        return await self._service.host.call(self._id, event, *args)
+
+    async def _change(self, event: str, absent: T, *args: Any) -> T:
+        try:
+            answer: T = await self._service.host.call(self._id, event, *args, create=False)
+        except NotFoundError:
+            return absent  # an instance that was never written holds nothing
+        return answer
+
+    def _view(self) -> StoreView:
+        return self._service.host.provider.view(str(self._id))
+
+    def _name(self, value: str | None, field: str) -> str | None:
+        return None if value is None else arguments.plain_name(value, field)
+
+    def _limit(self, value: int) -> int:
+        return arguments.integer(value, "limit", 1, 1000)
+
+
+def lease_token(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= 200:
+        raise InvalidInputError("lease must be the text that came with the callback as tocsin-lease")
+    return value
+
+
+def stale(job_id: str) -> StaleLeaseError:
+    return StaleLeaseError(f"no lease of job {job_id!r} is alive", id=job_id)

@@ -1,0 +1,197 @@
+"""Changing jobs that are there: cancel, move, complete, extend; and dead letters."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from tocsin.actors.scheduler import arguments, listing, query
+from tocsin.actors.scheduler.complete import LONGEST_LEASE_MS, Completion
+from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
+from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Page, Redrive, Rescheduled
+from tocsin.actors.scheduler.rows import RedriveRow, redrive_key
+from tocsin.errors import InvalidInputError, NotFoundError
+
+ERROR_MAX = 2_000
+RESULT_MAX = 2 * 1024
+CANCEL_PAGE = 500
+
+
+class Changing(Handle):
+    """The part of a handle that changes jobs."""
+
+    async def cancel(self, id: str) -> Cancelled:
+        """Remove a pending, waiting or running job. Its id is free at once; a running attempt is not stopped,
+        but whatever it answers changes nothing. A dead job is not cancelled by this: see `dead_cancel`."""
+        return await self._change("cancel", Cancelled(False, False), arguments.schedule_id(id))
+
+    async def cancel_all(
+        self,
+        *,
+        pool: str | None = None,
+        label: str | None = None,
+        path: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> Matched:
+        """Cancel every job there is now that fits all filters (`all=True`: every job), a page at a time."""
+        if all == any(one is not None for one in (pool, label, path)):
+            raise InvalidInputError("give pool, label or functionPath, or all: true and none of them")
+        wanted = listing.Filter(self._name(pool, "pool"), None, self._name(label, "label"), path)
+        until, cursor, matched, cancelled = self._now(), None, 0, 0
+        while True:
+            page = await listing.list_by_id(self._view(), self.name, until, CANCEL_PAGE, cursor, wanted)
+            found = [(one.id, one.incarnation) for one in page.records if one.enqueued_at <= until]
+            matched += len(found)
+            if found and not dry_run:
+                cancelled += await self._call("cancel_many", found)
+            if not page.truncated:
+                return Matched(matched, cancelled)
+            cursor = page.cursor
+
+    async def reschedule(
+        self,
+        id: str,
+        *,
+        at: datetime | int | None = None,
+        after: timedelta | float | str | None = None,
+    ) -> Rescheduled:
+        """Move a pending or waiting job to an instant, or to a delay from now. A running one is not moved."""
+        if (at is None) == (after is None):
+            raise InvalidInputError("give exactly one of at and after")
+        if at is not None:
+            due = arguments.instant_ms(at, "at")
+        else:
+            due = self._after(arguments.duration_ms(after, "after"), "after")
+        return await self._change("reschedule", Rescheduled(False), arguments.schedule_id(id), due)
+
+    async def rescheduled(self, id: str, scheduled_for: Any, delay_ms: Any) -> Rescheduled:
+        """`reschedule` with wire values; for the HTTP face."""
+        if (scheduled_for is None) == (delay_ms is None):
+            raise InvalidInputError("give exactly one of scheduledFor and delayMs")
+        if scheduled_for is not None:
+            due = arguments.epoch_ms(scheduled_for, "scheduledFor")
+        else:
+            due = self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
+        return await self._change("reschedule", Rescheduled(False), arguments.schedule_id(id), due)
+
+    async def complete(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool = True,
+        error: str | None = None,
+        retryable: bool = True,
+        delay: timedelta | float | str | None = None,
+        result: Any = None,
+    ) -> bool:
+        """Settle an attempt whose callback was answered `tocsin-accepted: 1`, before its answer or after.
+
+        `ok=False` climbs the retry ladder (or waits `delay`); `retryable=False` makes the job dead. The same lease
+        again within ten minutes answers the same; a lease that is not alive raises StaleLeaseError. `result` is
+        JSON of at most 2 KiB, kept in the history.
+        """
+        delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
+        kept = None if result is None else arguments.encode_args(result, RESULT_MAX)
+        return await self.completed(id, lease, ok=ok, error=error, retryable=retryable, delay_ms=delay_ms, result=kept)
+
+    async def completed(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool,
+        error: str | None,
+        retryable: bool,
+        delay_ms: int | None,
+        result: bytes | None,
+    ) -> bool:
+        """`complete` with wire values; for the HTTP face."""
+        if delay_ms is not None:
+            self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
+        if result is not None:
+            arguments.raw_args(result, RESULT_MAX)
+        said = Completion(
+            arguments.schedule_id(id), lease_token(lease), ok, None if error is None else error[:ERROR_MAX],
+            retryable, delay_ms, result,
+        )  # fmt: skip
+        try:
+            await self._service.host.call(self._id, "complete", said, create=False)
+        except NotFoundError:
+            raise stale(id) from None
+        return True
+
+    async def extend(self, id: str, lease: str, lease_ms: int) -> int:
+        """Hold the attempt until `lease_ms` (1 s to 1 h) from now; that instant, epoch ms.
+
+        StaleLeaseError if the lease is not alive, also when the job was cancelled: then stop working on it.
+        """
+        length = arguments.integer(lease_ms, "leaseMs", 1_000, LONGEST_LEASE_MS)
+        job_id, token = arguments.schedule_id(id), lease_token(lease)
+        try:
+            until: int = await self._service.host.call(self._id, "extend", job_id, token, length, create=False)
+        except NotFoundError:
+            raise stale(id) from None
+        return until
+
+    # ---- Dead letters ----------------------------------------------------------------------------
+
+    async def dead(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        pool: str | None = None,
+        since: datetime | int | None = None,
+    ) -> Page:
+        """A page of dead jobs, the newest parked last; `since` leaves out those parked before."""
+        parked_since = 0 if since is None else arguments.instant_ms(since, "since")
+        wanted = listing.Filter(self._name(pool, "pool"))
+        return await listing.list_dead(
+            self._view(), self.name, self._now(), self._limit(limit), cursor, wanted, parked_since
+        )
+
+    async def dead_retry(self, id: str) -> DeadRetried:
+        """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
+        return await self._change("dead_retry", DeadRetried(False), arguments.schedule_id(id))
+
+    async def dead_cancel(self, id: str) -> bool:
+        """Remove a dead job for good; False if there is none of that id."""
+        return await self._change("dead_cancel", False, arguments.schedule_id(id))
+
+    async def dead_retry_all(
+        self,
+        *,
+        pool: str | None = None,
+        reason: str | None = None,
+        path: str | None = None,
+        since: datetime | int | None = None,
+        all: bool = False,
+        rate_per_second: int = 10,
+        dry_run: bool = False,
+    ) -> Redrive:
+        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job."""
+        if all == any(one is not None for one in (pool, reason, path, since)):
+            raise InvalidInputError("give pool, reason, functionPath or since, or all: true and none of them")
+        rate = arguments.integer(rate_per_second, "ratePerSecond", 1, 1_000)
+        parked_since = 0 if since is None else arguments.instant_ms(since, "since")
+        redrive_id = arguments.mint_id(self._now(), self._service.random.getrandbits(80))
+        row = RedriveRow(self._now(), rate, 0, self._name(pool, "pool"), reason, path, parked_since)
+        matched = await listing.count_dead(self._view(), row)
+        row = msgspec.structs.replace(row, matched=matched)
+        if matched and not dry_run:
+            await self._call("redrive", redrive_id, row)
+        return Redrive(redrive_id, matched, 0, bool(matched) and not dry_run)
+
+    async def redrive(self, redrive_id: str) -> Redrive | None:
+        """How far a `dead_retry_all` has come; None if there is none of that id."""
+        key = redrive_key(arguments.schedule_id(redrive_id))
+        row = query.read(RedriveRow, key, (await self._view().get([key])).get(key))
+        return None if row is None else Redrive(redrive_id, row.matched, row.retried, bool(row.next_at), row.stopped)
+
+    async def redrive_stop(self, redrive_id: str) -> bool:
+        """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
+        return await self._change("redrive_stop", False, arguments.schedule_id(redrive_id))

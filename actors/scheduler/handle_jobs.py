@@ -1,0 +1,183 @@
+"""Scheduling: `run_at`, `run_after`, `submit_many`, and what the HTTP face needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.handle_base import Handle
+from tocsin.actors.scheduler.records import Scheduled
+from tocsin.actors.scheduler.replay import Once
+from tocsin.actors.scheduler.turn import NewJob
+from tocsin.dispatch.retry import Retry
+from tocsin.errors import InvalidInputError, OriginNotConfiguredError, PayloadTooLargeError, StoreFull, TocsinError
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One job for `submit_many`: exactly one of `at` and `after`; `options` as for `run_at`."""
+
+    path: str | None = None
+    args: Any = None
+    at: datetime | int | None = None
+    after: timedelta | float | str | None = None
+    workflow: str | None = None
+    options: Mapping[str, Any] = {}
+
+
+class Scheduling(Handle):
+    """The part of a handle that accepts jobs."""
+
+    async def run_at(
+        self,
+        at: datetime | int,
+        path: str | None,
+        args: Any = None,
+        *,
+        workflow: str | None = None,
+        id: str | None = None,
+        on_conflict: str = "error",
+        pool: str | None = None,
+        max_concurrency: int | None = None,
+        priority: int | None = None,
+        retry: Retry | None = None,
+        timeout_ms: int | None = None,
+        expires_at: datetime | int | None = None,
+        shard_key: str | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> str:
+        """Call `path` back at an instant (aware datetime or epoch ms; a past one is due at once). The id.
+
+        The job is on disk when this returns. `args` is anything JSON can hold, 256 KiB at most. A chosen `id`
+        that is taken raises DuplicateScheduleIdError, unless `on_conflict` is "keep" (the job there stays) or
+        "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h.
+        """
+        options = {
+            "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
+            "priority": priority, "retry": retry, "timeout_ms": timeout_ms, "expires_at": expires_at,
+            "shard_key": shard_key, "labels": labels,
+        }  # fmt: skip
+        due = arguments.instant_ms(at, "at")
+        job = self._new_job(path, workflow, arguments.encode_args(args), due, options)
+        return (await self.submit(job)).id
+
+    async def run_after(
+        self,
+        delay: timedelta | float | str,
+        path: str | None,
+        args: Any = None,
+        *,
+        workflow: str | None = None,
+        id: str | None = None,
+        on_conflict: str = "error",
+        pool: str | None = None,
+        max_concurrency: int | None = None,
+        priority: int | None = None,
+        retry: Retry | None = None,
+        timeout_ms: int | None = None,
+        expires_at: datetime | int | None = None,
+        shard_key: str | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> str:
+        """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
+        options = {
+            "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
+            "priority": priority, "retry": retry, "timeout_ms": timeout_ms, "expires_at": expires_at,
+            "shard_key": shard_key, "labels": labels,
+        }  # fmt: skip
+        due = self._after(arguments.duration_ms(delay, "delay"), "delay")
+        job = self._new_job(path, workflow, arguments.encode_args(args), due, options)
+        return (await self.submit(job)).id
+
+    async def submit_many(self, jobs: Sequence[Job]) -> list[Scheduled | TocsinError]:
+        """Up to 1,000 jobs in one atomic commit. One answer each, in order: accepted, or why not."""
+        if len(jobs) > arguments.MAX_BATCH:
+            raise InvalidInputError(f"jobs: {len(jobs)} given, at most {arguments.MAX_BATCH} in one call")
+        checked: list[NewJob | TocsinError] = []
+        for job in jobs:
+            try:
+                checked.append(self._checked(job))
+            except TocsinError as error:
+                checked.append(error)
+        return await self.submit_checked(checked)
+
+    def _checked(self, job: Job) -> NewJob:
+        if (job.at is None) == (job.after is None):
+            raise InvalidInputError("give exactly one of at and after")
+        if job.at is not None:
+            due = arguments.instant_ms(job.at, "at")
+        else:
+            due = self._after(arguments.duration_ms(job.after, "after"), "after")
+        return self._new_job(job.path, job.workflow, arguments.encode_args(job.args), due, job.options)
+
+    def new_job(
+        self,
+        *,
+        function_path: str | None,
+        workflow: str | None,
+        raw_args: bytes,
+        scheduled_for: int | None,
+        delay_ms: int | None,
+        options: Mapping[str, Any],
+    ) -> NewJob:
+        """A checked job from wire values; for the HTTP face."""
+        if (scheduled_for is None) == (delay_ms is None):
+            raise InvalidInputError("give exactly one of scheduledFor and delayMs")
+        if scheduled_for is not None:
+            due = arguments.epoch_ms(scheduled_for, "scheduledFor")
+        else:
+            due = self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
+        return self._new_job(function_path, workflow, arguments.raw_args(raw_args), due, options)
+
+    def _new_job(
+        self, path: str | None, workflow: str | None, args: bytes, due: int, options: Mapping[str, Any]
+    ) -> NewJob:
+        if not self._service.has_origin():
+            raise OriginNotConfiguredError(
+                "callbacks have nowhere to go: open the host with origin=..., or set TOCSIN_ORIGIN_URL"
+            )
+        now = self._now()
+        minted = arguments.mint_id(now, self._service.random.getrandbits(80))
+        return arguments.new_job(
+            function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
+            minted=minted, options=options,
+        )  # fmt: skip
+
+    async def submit(self, job: NewJob) -> Scheduled:
+        """Store one checked job."""
+        self._check_space()
+        answer = (await self._service.host.call(self._id, "submit", [job]))[0]
+        if isinstance(answer, TocsinError):
+            raise answer
+        assert isinstance(answer, Scheduled)
+        return answer
+
+    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> tuple[int, bytes]:
+        """For the HTTP face: a request with an Idempotency-Key. The status and body of its one answer."""
+        self._check_space()
+        self._check_size(jobs)
+        answer: tuple[int, bytes] = await self._call("submit_once", jobs, once)
+        return answer
+
+    async def submit_checked(self, jobs: Sequence[NewJob | TocsinError]) -> list[Scheduled | TocsinError]:
+        """Store those that passed their checks; errors stay where they stand."""
+        self._check_space()
+        good = [job for job in jobs if isinstance(job, NewJob)]
+        self._check_size(good)
+        stored = iter(await self._service.host.call(self._id, "submit", good) if good else [])
+        return [next(stored) if isinstance(job, NewJob) else job for job in jobs]
+
+    def _check_size(self, jobs: Sequence[NewJob]) -> None:
+        size = sum(job.size for job in jobs)
+        if size > arguments.MAX_BATCH_BYTES:
+            raise PayloadTooLargeError(
+                f"these jobs are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one call: send them in parts",
+                limit=arguments.MAX_BATCH_BYTES,
+            )
+
+    def _check_space(self) -> None:
+        if self._service.host.provider.full:
+            raise StoreFull("no space is left for new jobs: free some on the store's disk; what is under way goes on")

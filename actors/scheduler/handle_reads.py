@@ -1,0 +1,123 @@
+"""Reading: jobs, counts, history, why a job does not run; and what operators set: pools, the instance."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from tocsin.actors.scheduler import arguments, listing, query, why
+from tocsin.actors.scheduler.handle_base import Handle
+from tocsin.actors.scheduler.pools import Erased
+from tocsin.actors.scheduler.records import Attempt, LanesStatus, Page, Pool, Reason, Record, Removed, Status
+from tocsin.errors import InvalidInputError
+
+STATES = ("pending", "waiting", "running")
+ORDERS = ("due", "id")
+AMBER_DEAD = 100_000
+
+
+class Reading(Handle):
+    """The part of a handle that reads committed state, outside the actor's turn."""
+
+    async def get(self, id: str) -> Record | None:
+        """The job, dead ones included; None if there is none of that id."""
+        return await query.get(self._view(), arguments.schedule_id(id), self._now())
+
+    async def list(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        order: str = "due",
+        pool: str | None = None,
+        state: str | None = None,
+        label: str | None = None,
+    ) -> Page:
+        """A page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
+        if order not in ORDERS:
+            raise InvalidInputError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
+        if state is not None and state not in STATES:
+            raise InvalidInputError(f"state must be one of {', '.join(STATES)}, not {state!r}")
+        wanted = listing.Filter(self._name(pool, "pool"), state, self._name(label, "label"))
+        pages = listing.list_by_due if order == "due" else listing.list_by_id
+        return await pages(self._view(), self.name, self._now(), self._limit(limit), cursor, wanted)
+
+    async def list_all(self, *, order: str = "id", **filters: Any) -> AsyncIterator[Record]:
+        """Every live job, page by page."""
+        cursor: str | None = None
+        while True:
+            page = await self.list(cursor=cursor, limit=1000, order=order, **filters)
+            for record in page.records:
+                yield record
+            if not page.truncated:
+                return
+            cursor = page.cursor
+
+    async def status(self) -> Status:
+        """Counts of this instance, exact but for `due`."""
+        counts = await query.counts(self._view(), self._now())
+        facts = self._service.facts(self.name)
+        failures = facts.alarm_failures
+        return Status(
+            backlog=counts.backlog,
+            in_flight=counts.in_flight,
+            due=counts.due,
+            oldest_due_ms=counts.oldest_due_ms,
+            dead=counts.dead,
+            lanes=LanesStatus(*self._service.lanes_in_use(self.name)),
+            health=_health(counts.dead, bool(failures or facts.store_full or facts.circuit_open or facts.stopping)),
+            pools=counts.pools,
+            more_pools=counts.more_pools,
+            alarm_failures=failures,
+            retired=counts.retired,
+        )
+
+    async def why(self, id: str) -> Sequence[Reason]:
+        """Every reason the job is not running now; empty only if it may start at this instant."""
+        return await why.reasons(self._view(), arguments.schedule_id(id), self._now(), self._service.facts(self.name))
+
+    async def history(self, id: str) -> Sequence[Attempt]:
+        """How its attempts ended, the oldest first; kept for some days after the job is gone."""
+        return await query.history(self._view(), arguments.schedule_id(id), self._now())
+
+
+def _health(dead: int, trouble: bool) -> str:
+    if trouble:
+        return "red"
+    return "amber" if dead >= AMBER_DEAD else "green"
+
+
+class Operating(Handle):
+    """The part of a handle for operators."""
+
+    async def pool(self, name: str) -> Pool:
+        """A pool and its holders. One that nobody has set or used has the default cap, 1."""
+        return await query.pool(self._view(), arguments.plain_name(name, "name"))
+
+    async def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> Pool:
+        """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish."""
+        if max_concurrency is None and paused is None:
+            raise InvalidInputError("give maxConcurrency, paused or both")
+        if max_concurrency is not None:
+            arguments.integer(max_concurrency, "maxConcurrency", 0, 10_000)
+        if paused is not None and not isinstance(paused, bool):
+            raise InvalidInputError(f"paused must be true or false, not {paused!r}")
+        await self._call("set_pool", arguments.plain_name(name, "name"), max_concurrency, paused)
+        return await self.pool(name)
+
+    async def delete_pool(self, name: str) -> bool:
+        """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""
+        return await self._change("delete_pool", False, arguments.plain_name(name, "name"))
+
+    async def pause(self, paused: bool = True) -> None:
+        """Stop all firing of this instance, or start it again."""
+        await self._call("set_instance", paused)
+
+    async def remove(self) -> Removed:
+        """Remove everything of this instance. Goes on after a crash, once begun; accepts nothing meanwhile."""
+        jobs = rows = 0
+        while True:
+            erased = await self._change("erase_page", Erased(0, 0, False))
+            jobs, rows = jobs + erased.jobs, rows + erased.rows
+            if not erased.more:
+                return Removed(jobs, rows)

@@ -1,0 +1,183 @@
+"""Time passes: leases end or are renewed, timers ring. Called by the alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RETIRE
+from tocsin.actors.scheduler.claim import expire
+from tocsin.actors.scheduler.redrive import REDRIVE, drive
+from tocsin.actors.scheduler.rows import (
+    AtRow,
+    DeadRow,
+    JobRow,
+    LastError,
+    dead_key,
+    hist_day,
+    idem_day,
+    split_timer_key,
+)
+from tocsin.actors.scheduler.settle import climb, enter, note_end, park
+from tocsin.actors.scheduler.turn import Turn
+from tocsin.storage.api import after
+
+LOSSES_MAX = 5
+TIMERS_PER_TURN = 500
+ROWS_PER_TURN = 500
+RENEW_BEFORE_MS = 5_000
+
+Live = Callable[[str], bool]
+
+
+# ---- Leases --------------------------------------------------------------------------------------
+
+
+async def end_leases(turn: Turn, live: Live) -> None:
+    """Renew the leases of attempts that live on this host; end the others that are over."""
+    over: list[str] = []
+    for token in turn.book.ended(turn.now + RENEW_BEFORE_MS):
+        _, lease = turn.book.leases[token]
+        if lease.kind == "fired" and live(token):
+            turn.book.change_lease(token, until=turn.now + lease.length_ms)
+        elif lease.until <= turn.now:
+            over.append(token)
+        else:
+            turn.book.remember_end(token)
+    if over:
+        await _end(turn, over)
+
+
+async def _end(turn: Turn, tokens: Sequence[str]) -> None:
+    ids = {turn.book.leases[token][0] for token in tokens if not turn.book.leases[token][1].orphan}
+    known = await turn.jobs(sorted(ids))
+    for token in tokens:
+        job_id, _, lease = turn.book.drop_lease(token)
+        if lease.orphan or job_id not in known:
+            continue
+        job = known[job_id].job
+        if lease.kind == "fired":
+            note_end(turn, job, token, lease, "lost", None)
+            _lost(turn, job, lease.at)
+            continue
+        note_end(turn, job, token, lease, "unknown" if lease.kind == "unknown" else "lapsed", None)
+        at = lease.at
+        if lease.kind == "accepted":
+            message = "accepted, and not completed before its lease ended"
+            at = msgspec.structs.replace(at, last_error=LastError(turn.now, message))
+        if not lease.charged:
+            enter(turn, job, msgspec.structs.replace(at, next_at=turn.now))
+        else:
+            climb(turn, job, at, None, lease.retry_at if lease.kind == "unknown" else None)
+
+
+def _lost(turn: Turn, job: JobRow, at: AtRow) -> None:
+    """Its host died while dispatching. Counted apart from failures; back to its old place."""
+    at = msgspec.structs.replace(
+        at,
+        losses=at.losses + 1,
+        last_error=LastError(turn.now, "the host was lost while the attempt ran; its lease ended"),
+    )
+    if at.losses >= LOSSES_MAX:
+        park(turn, job, at, "lost", None)
+    else:
+        enter(turn, job, at)
+
+
+async def return_unsent(turn: Turn, live: Live) -> None:
+    """At activation: a lease of this process that is not live was never sent. Back in line, uncharged."""
+    unsent = [
+        token
+        for token, (_, lease) in turn.book.leases.items()
+        if lease.kind == "fired" and lease.host == turn.owner and not live(token)
+    ]
+    ids = sorted({turn.book.leases[token][0] for token in unsent})
+    known = await turn.jobs(ids) if ids else {}
+    for token in unsent:
+        job_id, _, lease = turn.book.drop_lease(token)
+        if not lease.orphan and job_id in known:
+            enter(turn, known[job_id].job, msgspec.structs.replace(lease.at, last_token=""))
+
+
+# ---- Timers --------------------------------------------------------------------------------------
+
+
+async def run_timers(turn: Turn) -> None:
+    """A page of due timers."""
+    if turn.book.next_timer is None or turn.book.next_timer > turn.now:
+        return
+    storage = turn.book.storage
+    rows = await storage.scan(b"timer/", b"timer/%015d/" % (turn.now + 1), limit=TIMERS_PER_TURN)
+    by_kind: dict[str, list[tuple[int, str]]] = {}
+    for key, _ in rows:
+        storage.delete(key)
+        try:
+            ms, kind, name = split_timer_key(key)
+        except ValueError:
+            turn.book.set_aside(key, b"", "its key has another shape")
+            continue
+        by_kind.setdefault(kind, []).append((ms, name))
+    for kind, due in by_kind.items():
+        if (ring := TIMERS.get(kind)) is not None:
+            await ring(turn, due)
+    await turn.book.look_at_timers()
+
+
+Due = Sequence[tuple[int, str]]
+"""Instant and key of each timer of one kind."""
+
+
+async def _expire(turn: Turn, due: Due) -> None:
+    """Out of the line; a running job is looked at when its attempt ends."""
+    ids = [job_id for _, job_id in due]
+    known, dead = await turn.jobs(ids), await turn.dead(ids)
+    for ms, job_id in due:
+        found = known.get(job_id)
+        if found is None or job_id in dead or found.job.expires_at != ms or not found.at.expires:
+            continue
+        if turn.book.lease_of(job_id) is None:
+            turn.book.leave_line(found.job, found.at)
+            expire(turn, found.job, found.at)
+
+
+async def _forget_history(turn: Turn, due: Due) -> None:
+    """Whole days are dropped, a page a turn."""
+    for _, day in due:
+        await _forget(turn, HISTORY, hist_day(int(day)), day)
+
+
+async def _forget(turn: Turn, kind: str, prefix: bytes, day: str) -> None:
+    rows = await turn.book.storage.scan(prefix, after(prefix), limit=ROWS_PER_TURN)
+    for key, _ in rows:
+        turn.book.storage.delete(key)
+    if len(rows) == ROWS_PER_TURN:
+        turn.book.put_timer(turn.now, kind, day)
+
+
+async def _retire(turn: Turn, due: Due) -> None:
+    """Dead letters past their age are dropped, and counted."""
+    ids = [job_id for _, job_id in due]
+    known = await turn.jobs(ids)
+    rows = await turn.book.storage.get_many([dead_key(job_id) for job_id in ids])
+    for ms, job_id in due:
+        key = dead_key(job_id)
+        dead = turn.book.read(DeadRow, key, rows[key]) if key in rows else None
+        if dead is not None and job_id in known and dead.retire_at == ms:
+            turn.book.unpark(job_id, dead)
+            turn.book.erase_job(known[job_id].job)
+            turn.book.count_retired()
+
+
+async def _forget_answers(turn: Turn, due: Due) -> None:
+    for _, day in due:
+        await _forget(turn, IDEM, idem_day(int(day)), day)
+
+
+TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
+    EXPIRE: _expire,
+    HISTORY: _forget_history,
+    IDEM: _forget_answers,
+    RETIRE: _retire,
+    REDRIVE: drive,
+}

@@ -1,0 +1,38 @@
+"""Requests with an Idempotency-Key: the first answer is committed with its effect and given again for 24 hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tocsin.actors.scheduler.rows import DAY_MS, IdemRow, idem_key
+from tocsin.actors.scheduler.submit import Answer, submit
+from tocsin.actors.scheduler.turn import NewJob, Turn
+from tocsin.errors import IdempotencyMismatchError
+
+KEPT_MS = DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A request to be done once. `key` hashes identity, route and Idempotency-Key; `render` writes the answer."""
+
+    key: bytes
+    body: bytes
+    render: Callable[[Sequence[Answer]], tuple[int, bytes]]
+
+
+async def submit_once(turn: Turn, jobs: Sequence[NewJob], once: Once) -> tuple[int, bytes]:
+    """Status and body: of the first time, if there was one. IdempotencyMismatchError if that was another request."""
+    today = turn.now // DAY_MS
+    for day in (today, today - 1):
+        key = idem_key(day, once.key)
+        value = await turn.book.storage.get(key)
+        row = None if value is None else turn.book.read(IdemRow, key, value)
+        if row is not None and turn.now - row.at <= KEPT_MS:
+            if row.body != once.body:
+                raise IdempotencyMismatchError("this Idempotency-Key was used for another request: make a new key")
+            return row.status, row.answer
+    status, answer = once.render(await submit(turn, jobs))
+    turn.book.remember_answer(once.key, IdemRow(once.body, turn.now, status, answer))
+    return status, answer

@@ -1,0 +1,116 @@
+"""Why a job is not running: every reason, in words and as data, from committed state and what the host knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.book import LOSSES_TOGETHER
+from tocsin.actors.scheduler.records import Reason, Record
+from tocsin.actors.scheduler.rows import INSTANCE, InstanceRow
+from tocsin.storage.api import StoreView
+
+HOLDERS_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What only the host knows: its lanes and permits, the circuit, its store."""
+
+    lanes_in_flight: int
+    lanes_limit: int
+    in_flight: int
+    max_in_flight: int
+    circuit_open: bool
+    store_full: bool
+    stopping: bool
+    alarm_failures: int
+
+
+async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[Reason]:
+    """Empty only for a job that may start at this instant."""
+    record = await query.get(view, job_id, now)
+    if record is None:
+        return [
+            Reason(
+                "NOT_FOUND", f"there is no job {job_id!r}: it has ended, was cancelled, or never was; see its history"
+            )
+        ]
+    if record.state == "dead":
+        error = f": {record.last_error.message}" if record.last_error else ""
+        return [
+            Reason(
+                "DEAD", f"it was given up ({record.reason}){error}; retry or cancel the dead letter", record.parked_at
+            )
+        ]
+    if record.state == "running":
+        return [_running(record)]
+    found = _of_job(record, now)
+    found.extend(await _of_instance(view))
+    if record.pool is not None:
+        found.extend(await _of_pool(view, record.pool))
+    return found + _of_host(facts)
+
+
+def _running(record: Record) -> Reason:
+    assert record.lease is not None
+    words = {
+        "fired": "it is running: its callback is on its way",
+        "accepted": "it is running: the receiver accepted it and has not completed it yet",
+        "unknown": "an attempt got no answer and may still run there: nothing starts before its lease ends",
+    }
+    return Reason("RUNNING", words.get(record.lease.kind, record.lease.kind), record.lease.until)
+
+
+def _of_job(record: Record, now: int) -> list[Reason]:
+    found: list[Reason] = []
+    if record.next_attempt_at is not None and record.next_attempt_at > now:
+        wait = record.next_attempt_at - now
+        if record.attempt:
+            error = f" after: {record.last_error.message}" if record.last_error else ""
+            found.append(Reason("RETRY_LATER", f"its next attempt is in {wait} ms{error}", record.next_attempt_at))
+        else:
+            found.append(Reason("NOT_DUE", f"it is due in {wait} ms", record.next_attempt_at))
+    if record.losses >= LOSSES_TOGETHER:
+        found.append(Reason("ALONE", f"{record.losses} hosts were lost while it ran: it starts when nothing else runs"))
+    return found
+
+
+async def _of_instance(view: StoreView) -> list[Reason]:
+    row = query.read(InstanceRow, INSTANCE, (await view.get([INSTANCE])).get(INSTANCE))
+    if row is None or not row.paused:
+        return []
+    if row.erasing:
+        return [Reason("REMOVING", "this instance is being removed")]
+    return [Reason("INSTANCE_PAUSED", "this instance is paused")]
+
+
+async def _of_pool(view: StoreView, name: str) -> list[Reason]:
+    pool = await query.pool(view, name)
+    holders = [holder.id for holder in pool.holders[:HOLDERS_NAMED]]
+    if pool.paused:
+        return [Reason("POOL_PAUSED", f"pool {name} is paused", pool=name)]
+    if pool.in_flight >= pool.max_concurrency:
+        said = f"pool {name} is full: {pool.in_flight} of {pool.max_concurrency} slots are held"
+        ends = min((holder.until for holder in pool.holders), default=None)
+        return [Reason("POOL_FULL", said, ends, name, holders)]
+    return []
+
+
+def _of_host(facts: Facts) -> list[Reason]:
+    found: list[Reason] = []
+    if facts.stopping:
+        found.append(Reason("HOST_STOPPING", "the host is stopping"))
+    if facts.circuit_open:
+        found.append(
+            Reason("CIRCUIT_OPEN", "the origin cannot be reached: one callback every 5 s tries whether it is back")
+        )
+    if facts.store_full:
+        found.append(Reason("STORE_FULL", "the store has no space: nothing new is started"))
+    if facts.lanes_in_flight >= facts.lanes_limit:
+        found.append(Reason("LANES_FULL", f"all {facts.lanes_limit} lanes of this scheduler are in use"))
+    if facts.in_flight >= facts.max_in_flight:
+        found.append(Reason("HOST_FULL", f"all {facts.max_in_flight} callbacks this host may have in flight are"))
+    if facts.alarm_failures:
+        found.append(Reason("ALARM_FAILING", f"the scheduler's alarm has failed {facts.alarm_failures} times in a row"))
+    return found

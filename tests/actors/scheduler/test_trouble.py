@@ -1,0 +1,228 @@
+"""When things around a scheduler go wrong: stores that hiccup, clocks that step, stops at bad moments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.actors.scheduler.stage import OK, Stage, staged
+from tocsin.actors.ids import ActorId
+from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.handle import Job
+from tocsin.dispatch.transport import Answer
+from tocsin.errors import InvalidInputError, StoreUnavailable
+from tocsin.storage.api import Event
+from tocsin.storage.combiner import ActorWrites
+from tocsin.storage.memory import MemoryProvider
+
+
+async def after(seconds: float, answer: Answer = OK) -> Answer:
+    await asyncio.sleep(seconds)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("zone", "local", "utc"),
+    [
+        ("Europe/Berlin", datetime(2027, 7, 1, 12), datetime(2027, 7, 1, 10)),
+        ("Europe/Berlin", datetime(2027, 1, 1, 12), datetime(2027, 1, 1, 11)),
+        ("America/New_York", datetime(2027, 7, 1, 12), datetime(2027, 7, 1, 16)),
+        ("America/New_York", datetime(2027, 11, 7, 1, 30, fold=0), datetime(2027, 11, 7, 5, 30)),
+        ("America/New_York", datetime(2027, 11, 7, 1, 30, fold=1), datetime(2027, 11, 7, 6, 30)),
+    ],
+)
+def test_an_aware_datetime_is_its_instant_in_summer_winter_and_twice_told_hours(
+    zone: str, local: datetime, utc: datetime
+) -> None:
+    expected = int((utc - datetime(1970, 1, 1)).total_seconds() * 1000)
+
+    assert arguments.instant_ms(local.replace(tzinfo=ZoneInfo(zone)), "at") == expected
+
+
+@pytest.mark.parametrize("delay", ["9" * 400 + "d", 10**400, 1e308, float("inf"), float("nan"), -(10**400)])
+def test_delays_beyond_all_bounds_are_refused_by_name(delay: object) -> None:
+    with pytest.raises(InvalidInputError, match="delay"):
+        arguments.delayed(1_800_000_000_000, arguments.duration_ms(delay, "delay"), "delay")
+
+
+@staged()
+async def test_half_a_character_is_refused_before_the_turn(stage: Stage) -> None:
+    for path, args in (("a\ud800", None), ("a", "\ud800"), ("a", {"k": "\ud800"})):
+        with pytest.raises(InvalidInputError):
+            await stage.jobs.run_after(1, path, args)
+
+
+@staged()
+async def test_a_store_that_hiccups_while_alarms_are_listed_is_asked_again(stage: Stage) -> None:
+    await stage.jobs.run_after("5s", "work:run", id="x")
+    await stage.close()
+    listing = MemoryProvider.events
+    failures = iter([StoreUnavailable("one hiccup")])
+
+    async def events(self: MemoryProvider) -> AsyncIterator[Event]:
+        for failure in failures:
+            raise failure
+        async for event in listing(self):
+            yield event
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryProvider, "events", events)
+        await stage.open()
+        await stage.sleep(0.5)
+        ready = [stage.host.runtime.ready]
+        await stage.sleep(10)
+        ready.append(stage.host.runtime.ready)
+
+    assert ready == [False, True]
+    assert stage.times("x") == [5_000]
+
+
+@staged(max_in_flight=1)
+async def test_who_stood_in_line_when_the_disk_was_full_goes_on_when_it_is_not(stage: Stage) -> None:
+    stage.reply = lambda one: after(2)
+    await stage.host.scheduler("a").run_after(0, "work:run", id="one")
+    await stage.sleep(0.5)
+    await stage.host.scheduler("b").run_after(0, "work:run", id="two")
+    stage.host.runtime.provider.full = True
+    await stage.sleep(30)
+    stage.host.runtime.provider.full = False
+    await stage.sleep(5)
+
+    assert {job_id for _, job_id in stage.arrivals} == {"one", "two"}
+
+
+@staged()
+async def test_the_slot_of_a_cancelled_attempt_that_may_still_run_is_held_until_its_lease_ends(stage: Stage) -> None:
+    stage.reply = lambda one: after(100 if one.id == "a" else 1)
+    await stage.jobs.run_after(0, "work:run", id="a", pool="p", timeout_ms=2_000)
+    await stage.sleep(1)
+    await stage.jobs.cancel("a")
+    await stage.jobs.run_after(0, "work:run", id="b", pool="p")
+    await stage.sleep(60)
+
+    assert stage.times("b") == [17_000]
+
+
+@staged()
+async def test_a_backward_step_does_not_mute_an_alarm_that_failed(stage: Stage) -> None:
+    await stage.jobs.run_after("5s", "work:run", id="x")
+    scan = stage.disk.scan_many
+    failing = True
+
+    def broken(*args: object) -> object:
+        if failing:
+            raise StoreUnavailable("reads fail")
+        return scan(*args)  # type: ignore[arg-type]
+
+    stage.disk.scan_many = broken  # type: ignore[method-assign, assignment]
+    await stage.sleep(6)
+    failing = False
+    stage.clock.step(-5_000)
+    assert stage.host.runtime.alarms.failures(ActorId("scheduler", "t")) == 1
+    await stage.sleep(20)
+
+    assert len(stage.times("x")) == 1
+
+
+@staged()
+async def test_a_stop_waits_for_ends_that_could_not_be_stored_at_once(stage: Stage) -> None:
+    await stage.jobs.run_after(0, "work:run", id="x")
+    provider = stage.host.runtime.provider
+    write = provider.write  # type: ignore[attr-defined]
+    left = 3
+
+    async def hiccup(writes: Sequence[ActorWrites]) -> None:
+        nonlocal left
+        if left and stage.deliveries:
+            left -= 1
+            raise StoreUnavailable("a hiccup")
+        await write(writes)
+
+    provider.combiner._write = hiccup  # type: ignore[attr-defined]
+    await stage.sleep(0.01)
+    await stage.close()
+    await stage.open()
+    await stage.sleep(200)
+
+    assert left == 0
+    assert len(stage.deliveries) == 1
+
+
+@staged(drain_s=5.0)
+async def test_an_instance_that_wakes_while_the_host_drains_starts_nothing(stage: Stage) -> None:
+    stage.reply = lambda one: after(100 if one.id == "slow" else 0)
+    await stage.jobs.run_after(0, "work:run", id="slow")
+    await stage.host.scheduler("other").run_after("3s", "work:run", id="late")
+    await stage.host.runtime.evict()
+    await stage.sleep(1)
+    began = stage.now
+    await stage.close()
+
+    assert stage.now - began <= 7_000
+    assert stage.times("late") == []
+    await stage.open()
+    await stage.sleep(1)
+    assert len(stage.times("late")) == 1
+
+
+@staged(look_again_s=1.0)
+async def test_a_live_lease_is_renewed_before_it_ends(stage: Stage) -> None:
+    stage.reply = lambda one: after(10)
+    await stage.jobs.run_after(0, "work:run", id="x", timeout_ms=60_000)
+    await stage.sleep(1)
+    stage.clock.step(71_000)  # the lease has three seconds left by the clock, the attempt many
+    await stage.sleep(2)
+    record = await stage.jobs.get("x")
+
+    assert record is not None and record.lease is not None
+    assert record.lease.until > stage.now + 60_000
+    await stage.sleep(20)
+    assert len(stage.times("x")) == 1
+
+
+@staged()
+async def test_moved_and_removed_alarms_leave_no_crowd_in_the_heap(stage: Stage) -> None:
+    for n in range(3_000):
+        await stage.jobs.run_at(stage.now + 10**9 - n, "work:run", id="x")
+        await stage.jobs.cancel("x")
+
+    assert len(stage.host.runtime.alarms._heap) <= 1_100
+
+
+@staged(lanes=1)
+async def test_a_list_by_due_misses_no_job_that_starts_meanwhile(stage: Stage) -> None:
+    stage.reply = lambda one: after(0.02)
+    await stage.jobs.submit_many([Job(path="work:run", after=0.0, options={"id": f"j{n:03d}"}) for n in range(300)])
+    seen: set[str] = set()
+    before = {one.id async for one in stage.jobs.list_all(order="id")}
+    cursor = None
+    while True:
+        page = await stage.jobs.list(limit=20, cursor=cursor)
+        seen.update(one.id for one in page.records)
+        await stage.sleep(0.05)
+        if not page.truncated:
+            break
+        cursor = page.cursor
+    ended = before - {one.id async for one in stage.jobs.list_all(order="id")}
+
+    assert before <= seen | ended
+
+
+@staged()
+async def test_a_list_by_due_over_many_pools_is_whole_and_in_order(stage: Stage) -> None:
+    await stage.jobs.pause()
+    made = [
+        Job(path="work:run", after=1 + (n * 7919 % 5_000) / 10, options={"pool": f"p{n % 200}", "id": f"j{n:04d}"})
+        for n in range(2_000)
+    ]
+    for start in range(0, 2_000, 1_000):
+        await stage.jobs.submit_many(made[start : start + 1_000])
+    listed = [one async for one in stage.jobs.list_all(order="due")]
+    keys = [(one.next_attempt_at, one.id) for one in listed]
+
+    assert len(keys) == 2_000
+    assert keys == sorted(keys)
