@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -13,8 +14,22 @@ HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosnif
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An answer whose text stands already: given before, and given again."""
+
+    status: int
+    text: bytes
+
+
+def write(value: Any) -> bytes:
+    return _encoder.encode(value)
+
+
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """`value` is anything msgspec can encode."""
+    if isinstance(value, Written):
+        return Response(value.text, value.status, {**HEADERS, **(headers or {})}, "application/json")
     return Response(_encoder.encode(value), status, {**HEADERS, **(headers or {})}, "application/json")
 
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tocsin.actors.http.access import Authorize, Gate
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
 from tocsin.actors.http.faults import refuse_unrouted
-from tocsin.actors.http.operations import OPERATIONS
+from tocsin.actors.http.operations import OPERATIONS, Operation
 from tocsin.actors.http.probes import Health, Readiness
 from tocsin.actors.http.tokens import SHAPE, Token, parse_tokens
 from tocsin.errors import SettingsError
@@ -48,9 +48,17 @@ def build_app(
         )
     gate = Gate(parsed, authorize)
     endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host))]
-    endpoints += [(one.path, OperationEndpoint(one, gate, host.scheduler)) for one in OPERATIONS]
+    by_path: dict[str, list[Operation]] = {}
+    for one in OPERATIONS:
+        by_path.setdefault(one.path, []).append(one)
+    endpoints += [(path, OperationEndpoint(ones, gate, host.scheduler)) for path, ones in by_path.items()]
     app = Starlette(
-        routes=[Route(place + path, endpoint, methods=None) for place in PLACES for path, endpoint in endpoints],
+        routes=[
+            Route(place + path, endpoint, methods=None)
+            for place in PLACES
+            for path, endpoint in endpoints
+            if place + path  # the root itself removes nothing: an instance is removed by its name
+        ],
         exception_handlers={HTTPException: refuse_unrouted, Exception: refuse_unrouted},
     )
     app.router.redirect_slashes = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 
@@ -10,8 +12,11 @@ from tocsin.actors.http import body, wire
 from tocsin.actors.http.access import Caller, Gate
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.replay import Once
+from tocsin.actors.scheduler.submit import Answer
 from tocsin.errors import InvalidInputError
 
+KEY_MAX: Final = 255
 B = TypeVar("B", bound=wire.Request)
 
 
@@ -21,18 +26,26 @@ class Call:
     def __init__(self, request: Request, scheduler: Scheduler, gate: Gate, caller: Caller, action: str) -> None:
         self.scheduler = scheduler
         self._request, self._gate, self._caller, self._action = request, gate, caller, action
+        self._raw = b""
 
     async def admit(self, resource: str | None) -> None:
         """ForbiddenError if the embedding app's rule says no."""
         await self._gate.ask(self._caller, self._action, self.scheduler.name, resource)
 
-    def check_replay(self) -> None:
-        """A replay that is asked for and not given would be a second job: refused until there are replays."""
-        if "idempotency-key" in self._request.headers:
-            raise InvalidInputError(
-                "Idempotency-Key is not in this version of tocsin yet: leave it out, and give id with onConflict "
-                "keep to make a job at most once"
-            )
+    def once(self, render: Callable[[Sequence[Answer]], tuple[int, bytes]]) -> Once | None:
+        """What makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
+        given = self._request.headers.getlist("idempotency-key")
+        if not given:
+            return None
+        if len(given) > 1 or not 1 <= len(given[0]) <= KEY_MAX:
+            raise InvalidInputError(f"Idempotency-Key must be one text of 1 to {KEY_MAX} characters")
+        scope = "\0".join((self._caller.name or "", self._action, self._request.url.path.rpartition("/")[2], given[0]))
+        return Once(_digest(scope.encode()), _digest(self._raw), render)
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        value: str = self._request.path_params[name]
+        return value
 
     def query(self, *known: str) -> Query:
         return Query(self._request, known)
@@ -40,6 +53,11 @@ class Call:
     async def body(self, kind: type[B], limit: int) -> B:
         """The request in the body; it takes no query parameters beside it."""
         Query(self._request, ())
-        parsed = body.parse_text(await body.read_json(self._request, limit), kind)
+        self._raw = await body.read_json(self._request, limit)
+        parsed = body.parse_text(self._raw, kind)
         parsed.check_instance(self.scheduler.name)
         return parsed
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tocsin.actors.http.access import Gate
+from tocsin.actors.http.access import Caller, Gate
 from tocsin.actors.http.answers import allowing, answer
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.faults import MethodNotAllowedError, refusal
@@ -24,11 +24,11 @@ DEFAULT_INSTANCE: Final = "default"
 class Endpoint(ABC):
     """Answers one method (HEAD like GET, without the body), and OPTIONS with the methods there are."""
 
-    def __init__(self, method: str, gate: Gate) -> None:
-        self._method = method
+    def __init__(self, methods: Sequence[str], gate: Gate) -> None:
+        self._methods = tuple(methods)
         self._gate = gate
-        methods = ("GET", "HEAD", "OPTIONS") if method == "GET" else (method, "OPTIONS")
-        self._allow = ", ".join(methods)
+        allowed = [name for method in methods for name in (("GET", "HEAD") if method == "GET" else (method,))]
+        self._allow = ", ".join([*allowed, "OPTIONS"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -46,7 +46,7 @@ class Endpoint(ABC):
         self._gate.check_local(request)
         if request.method == "OPTIONS":
             return allowing(self._allow)
-        if ("GET" if request.method == "HEAD" else request.method) != self._method:
+        if ("GET" if request.method == "HEAD" else request.method) not in self._methods:
             raise MethodNotAllowedError(f"{request.url.path} takes {self._allow}, not {request.method[:20]}")
         return await self.answer(request)
 
@@ -56,19 +56,23 @@ class Endpoint(ABC):
 
 
 class OperationEndpoint(Endpoint):
-    """An operation of the instance in the path, behind the gate."""
+    """The operations of one path, by method, on the instance in the path, behind the gate."""
 
-    def __init__(self, operation: Operation, gate: Gate, scheduler: Callable[[str], Scheduler]) -> None:
-        super().__init__(operation.method, gate)
-        self._operation = operation
+    def __init__(self, operations: Sequence[Operation], gate: Gate, scheduler: Callable[[str], Scheduler]) -> None:
+        super().__init__([one.method for one in operations], gate)
+        self._operations = {one.method: one for one in operations}
         self._scheduler = scheduler
 
     async def answer(self, request: Request) -> Response:
-        caller, token = self._gate.identify(request)
+        operation = self._operations["GET" if request.method == "HEAD" else request.method]
+        caller, token = Caller(headers=request.headers), None
+        if operation.scopes:
+            caller, token = self._gate.identify(request)
         instance = instance_name(request.path_params.get("instance", DEFAULT_INSTANCE))
-        self._gate.check_token(token, self._operation.scopes, self._operation.action, instance)
-        call = Call(request, self._scheduler(instance), self._gate, caller, self._operation.action)
-        return answer(await self._operation.run(call))
+        if operation.scopes:
+            self._gate.check_token(token, operation.scopes, operation.action, instance)
+        call = Call(request, self._scheduler(instance), self._gate, caller, operation.action)
+        return answer(await operation.run(call))
 
 
 def _wrong_method(error: Exception) -> bool:

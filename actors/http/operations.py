@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
+from tocsin.actors.http.answers import Written, write
 from tocsin.actors.http.body import parse
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.faults import envelope
-from tocsin.actors.http.wire import BatchRequest, IdRequest, ScheduleRequest
+from tocsin.actors.http.wire import (
+    BatchRequest,
+    CancelAllRequest,
+    CompleteRequest,
+    ExtendRequest,
+    IdRequest,
+    InstanceRequest,
+    PoolRequest,
+    RescheduleRequest,
+    RetryAllRequest,
+    ScheduleRequest,
+)
 from tocsin.actors.scheduler.arguments import MAX_ARGS
+from tocsin.actors.scheduler.records import Scheduled
+from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
-from tocsin.errors import ForbiddenError, InvalidInputError, TocsinError
+from tocsin.errors import ForbiddenError, InvalidInputError, NotFoundError, TocsinError
 
 SMALL_BODY: Final = 64 * 1024
 SCHEDULE_BODY: Final = MAX_ARGS + SMALL_BODY
@@ -24,6 +38,9 @@ DEFAULT_LIMIT: Final = 100
 READ: Final = frozenset({"read"})
 SCHEDULE: Final = frozenset({"schedule"})
 OPERATE: Final = frozenset({"operate"})
+ADMIN: Final = frozenset({"admin"})
+BY_LEASE: Final[frozenset[str]] = frozenset()
+"""No token is asked for: the lease in the body, which nobody can guess, is leave enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +58,38 @@ class Operation:
 
 
 async def schedule(call: Call) -> Any:
-    call.check_replay()
     request = await call.body(ScheduleRequest, SCHEDULE_BODY)
     await call.admit(request.target)
-    return await call.scheduler.submit(_new_job(call, request))
+    job = _new_job(call, request)
+    once = call.once(_one_answer)
+    if once is None:
+        return await call.scheduler.submit(job)
+    return Written(*await call.scheduler.submit_once([job], once))
+
+
+def _one_answer(answers: Sequence[Answer]) -> tuple[int, bytes]:
+    (answer,) = answers
+    if isinstance(answer, TocsinError):
+        return answer.status, write(envelope(answer))
+    return 200, write(answer)
 
 
 async def schedule_batch(call: Call) -> Any:
     """One answer per job, in order; those accepted are one commit."""
-    call.check_replay()
     request = await call.body(BatchRequest, BATCH_BODY)
     check = _BatchCheck(call)
     checked = [await check.job(raw) for raw in request.jobs]
-    answers = await call.scheduler.submit_checked(checked)
+    once = call.once(lambda stored: (200, write(_results(checked, stored))))
+    if once is None:
+        return _results(await call.scheduler.submit_checked(checked), ())
+    good = [one for one in checked if isinstance(one, NewJob)]
+    return Written(*await call.scheduler.submit_once(good, once))
+
+
+def _results(checked: Sequence[NewJob | Scheduled | TocsinError], stored: Sequence[Answer]) -> dict[str, Any]:
+    """The answers in the order of the request: what was stored takes the places of the jobs that passed."""
+    left = iter(stored)
+    answers = [next(left) if isinstance(one, NewJob) else one for one in checked]
     return {"results": [envelope(one) if isinstance(one, TocsinError) else one for one in answers]}
 
 
@@ -124,7 +160,131 @@ async def _admitted_id(call: Call) -> str:
     return id
 
 
+async def cancel_all(call: Call) -> Any:
+    request = await call.body(CancelAllRequest, SMALL_BODY)
+    await call.admit(None)
+    return await call.scheduler.cancel_all(
+        pool=request.pool, label=request.label, path=request.function_path, all=request.all, dry_run=request.dry_run
+    )
+
+
+async def reschedule(call: Call) -> Any:
+    request = await call.body(RescheduleRequest, SMALL_BODY)
+    id = request.required_id()
+    await call.admit(id)
+    return await call.scheduler.rescheduled(id, request.scheduled_for, request.delay_ms)
+
+
+async def dead_retry_all(call: Call) -> Any:
+    request = await call.body(RetryAllRequest, SMALL_BODY)
+    await call.admit(None)
+    return await call.scheduler.dead_retry_all(
+        pool=request.pool,
+        reason=request.reason,
+        path=request.function_path,
+        since=request.since,
+        all=request.all,
+        rate_per_second=request.rate_per_second,
+        dry_run=request.dry_run,
+    )
+
+
+async def get_redrive(call: Call) -> Any:
+    call.query()
+    await call.admit(call.path("redriveId"))
+    redrive = await call.scheduler.redrive(call.path("redriveId"))
+    if redrive is None:
+        raise NotFoundError(f"there is no redrive {call.path('redriveId')!r}")
+    return redrive
+
+
+async def stop_redrive(call: Call) -> Any:
+    call.query()
+    await call.admit(call.path("redriveId"))
+    return {"stopped": await call.scheduler.redrive_stop(call.path("redriveId"))}
+
+
+# ---- By lease: whoever holds one needs no token ---------------------------------------------------
+
+
+async def complete(call: Call) -> Any:
+    request = await call.body(CompleteRequest, SCHEDULE_BODY)
+    result = bytes(request.result)
+    settled = await call.scheduler.completed(
+        request.required_id(),
+        request.required_lease(),
+        ok=request.ok,
+        error=request.error,
+        retryable=request.retryable,
+        delay_ms=request.delay_ms,
+        result=None if result == b"null" else result,
+    )
+    return {"settled": settled}
+
+
+async def extend(call: Call) -> Any:
+    request = await call.body(ExtendRequest, SMALL_BODY)
+    until = await call.scheduler.extend(request.required_id(), request.required_lease(), request.lease_ms)  # type: ignore[arg-type]
+    return {"leaseUntil": until}
+
+
+# ---- Operating -----------------------------------------------------------------------------------
+
+
+async def get_pool(call: Call) -> Any:
+    name = call.query("name").required("name")
+    await call.admit(name)
+    return await call.scheduler.pool(name)
+
+
+async def put_pool(call: Call) -> Any:
+    request = await call.body(PoolRequest, SMALL_BODY)
+    await call.admit(request.name if isinstance(request.name, str) else None)
+    return await call.scheduler.set_pool(
+        request.name,  # type: ignore[arg-type]  # the handle checks every value
+        max_concurrency=request.max_concurrency,  # type: ignore[arg-type]
+        paused=request.paused,  # type: ignore[arg-type]
+    )
+
+
+async def delete_pool(call: Call) -> Any:
+    name = call.query("name").required("name")
+    await call.admit(name)
+    return {"deleted": await call.scheduler.delete_pool(name)}
+
+
+async def put_instance(call: Call) -> Any:
+    request = await call.body(InstanceRequest, SMALL_BODY)
+    if not isinstance(request.paused, bool):
+        raise InvalidInputError(f"paused must be true or false, not {request.paused!r}")
+    await call.admit(None)
+    await call.scheduler.pause(request.paused)
+    return {"name": call.scheduler.name, "paused": request.paused}
+
+
+async def remove(call: Call) -> Any:
+    confirmed = call.query("confirm").text("confirm")
+    if confirmed != call.scheduler.name:
+        raise InvalidInputError(
+            f"this removes everything of the instance: repeat its name, ?confirm={call.scheduler.name}"
+        )
+    await call.admit(None)
+    return await call.scheduler.remove()
+
+
 # ---- Reading -------------------------------------------------------------------------------------
+
+
+async def why(call: Call) -> Any:
+    id = call.query("id").required("id")
+    await call.admit(id)
+    return {"id": id, "reasons": await call.scheduler.why(id)}
+
+
+async def history(call: Call) -> Any:
+    id = call.query("id").required("id")
+    await call.admit(id)
+    return {"id": id, "attempts": await call.scheduler.history(id)}
 
 
 async def get(call: Call) -> Any:
@@ -184,4 +344,18 @@ OPERATIONS: Final = (
     Operation("POST", "/dead/retry", "dead_retry", OPERATE, dead_retry),
     Operation("POST", "/dead/cancel", "dead_cancel", OPERATE, dead_cancel),
     Operation("GET", "/status", "status", READ, status),
+    Operation("GET", "/why", "why", READ, why),
+    Operation("GET", "/history", "history", READ, history),
+    Operation("POST", "/cancel-all", "cancel_all", OPERATE, cancel_all),
+    Operation("POST", "/reschedule", "reschedule", SCHEDULE | OPERATE, reschedule),
+    Operation("POST", "/dead/retry-all", "dead_retry_all", OPERATE, dead_retry_all),
+    Operation("GET", "/dead/redrives/{redriveId}", "redrive", READ, get_redrive),
+    Operation("DELETE", "/dead/redrives/{redriveId}", "redrive_stop", OPERATE, stop_redrive),
+    Operation("POST", "/complete", "complete", BY_LEASE, complete),
+    Operation("POST", "/extend", "extend", BY_LEASE, extend),
+    Operation("GET", "/pool", "pool", READ, get_pool),
+    Operation("PUT", "/pool", "set_pool", OPERATE, put_pool),
+    Operation("DELETE", "/pool", "delete_pool", OPERATE, delete_pool),
+    Operation("PUT", "/instance", "pause", ADMIN, put_instance),
+    Operation("DELETE", "", "remove", ADMIN, remove),
 )

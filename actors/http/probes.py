@@ -26,7 +26,7 @@ class Health(Endpoint):
     """200 as long as the process answers at all."""
 
     def __init__(self, gate: Gate) -> None:
-        super().__init__("GET", gate)
+        super().__init__(["GET"], gate)
 
     async def answer(self, request: Request) -> Response:
         return answer({"ok": True})
@@ -36,7 +36,7 @@ class Readiness(Endpoint):
     """200 while the host is open and its store answers; else 503 with the reason."""
 
     def __init__(self, gate: Gate, host: ActorHost) -> None:
-        super().__init__("GET", gate)
+        super().__init__(["GET"], gate)
         self._host = host
 
     async def answer(self, request: Request) -> Response:

@@ -120,3 +120,73 @@ class BatchRequest(Request, frozen=True, kw_only=True):
     """Each job is parsed by itself, so that a wrong one spoils none of the others."""
 
     jobs: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_BATCH)]
+
+
+class RescheduleRequest(IdRequest, frozen=True, kw_only=True):
+    """`{id, scheduledFor or delayMs}`."""
+
+    scheduled_for: Scalar = None
+    delay_ms: Scalar = None
+
+
+class CancelAllRequest(Request, frozen=True, kw_only=True):
+    """`{pool?, label?, functionPath?}` or `{all: true}`, `dryRun?`."""
+
+    pool: str | None = None
+    label: str | None = None
+    function_path: str | None = None
+    all: bool = False
+    dry_run: bool = False
+
+
+class RetryAllRequest(Request, frozen=True, kw_only=True):
+    """`{pool?, reason?, functionPath?, since?}` or `{all: true}`, `ratePerSecond?`, `dryRun?`."""
+
+    pool: str | None = None
+    reason: str | None = None
+    function_path: str | None = None
+    since: int | None = None
+    all: bool = False
+    rate_per_second: int = 10
+    dry_run: bool = False
+
+
+class LeaseRequest(IdRequest, frozen=True, kw_only=True):
+    """`{id, lease}`."""
+
+    lease: Scalar = None
+
+    def required_lease(self) -> str:
+        if self.lease is None or self.lease == "":
+            raise InvalidInputError("lease is missing: it came with the callback as tocsin-lease")
+        return self.lease  # type: ignore[return-value]  # the handle checks its shape
+
+
+class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
+    """`{id, lease, ok?, error?, retryable?, delayMs?, result?}`."""
+
+    ok: bool = True
+    error: str | None = None
+    retryable: bool = True
+    delay_ms: int | None = None
+    result: msgspec.Raw = ABSENT
+
+
+class ExtendRequest(LeaseRequest, frozen=True, kw_only=True):
+    """`{id, lease, leaseMs}`."""
+
+    lease_ms: Scalar = None
+
+
+class PoolRequest(Request, frozen=True, kw_only=True):
+    """`{name, maxConcurrency?, paused?}`."""
+
+    name: Scalar = None
+    max_concurrency: Scalar = None
+    paused: Scalar = None
+
+
+class InstanceRequest(Request, frozen=True, kw_only=True):
+    """`{paused}`."""
+
+    paused: Scalar = None

@@ -1,0 +1,250 @@
+"""The routes of operators and of accepted work: a good answer as the contract says, and bad input by name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
+
+pytestmark = pytest.mark.anyio
+
+ADMIN = {"authorization": "Bearer sesame-sesame"}
+
+
+class Accepting:
+    """Accepts every callback, and keeps its lease."""
+
+    def __init__(self) -> None:
+        self.leases: dict[str, str] = {}
+        self.called = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = await Request(scope, receive).json()
+        self.leases[body["id"]] = body["lease"]
+        self.called.set()
+        await Response(status_code=202, headers={"tocsin-accepted": "1"})(scope, receive, send)
+
+
+async def accepted(face: Face, app: Accepting, id: str) -> str:
+    await face.schedule(id=id, delayMs=0)
+    async with asyncio.timeout(10):
+        while id not in app.leases:
+            app.called.clear()
+            await app.called.wait()
+        while True:
+            record = (await face.get(f"/get?id={id}")).json()["record"]
+            if record.get("lease", {}).get("kind") == "accepted":
+                break
+            await asyncio.sleep(0.005)
+    return app.leases[id]
+
+
+async def bad(face: Face, method: str, path: str, bodies: list[tuple[Any, str]]) -> None:
+    for body, words in bodies:
+        answer = await face.client.request(method, path, json=body)
+        refused(answer, 400, "INVALID_INPUT", words)
+
+
+# ---- Accepted work -------------------------------------------------------------------------------
+
+
+async def test_complete_settles_by_lease_alone_and_says_so_again() -> None:
+    from tocsin.dispatch.asgi_transport import AsgiTransport
+
+    app = Accepting()
+    async with open_face(transport=AsgiTransport(app)) as face:
+        lease = await accepted(face, app, "a")
+        for _ in range(2):
+            answer = await face.post("/complete", {"id": "a", "lease": lease, "result": {"rows": 3}})
+            assert answer.json() == {"settled": True}
+        history = (await face.get("/history?id=a")).json()
+        assert [(one["outcome"], one["result"]) for one in history["attempts"]] == [("done", {"rows": 3})]
+        assert (await face.get("/get?id=a")).json() == {}
+        refused(await face.post("/complete", {"id": "a", "lease": "1.2.3"}), 409, "STALE_LEASE", "'a'")
+        await bad(
+            face,
+            "POST",
+            "/complete",
+            [
+                ({"lease": lease}, "id is missing"),
+                ({"id": "a"}, "lease is missing"),
+                ({"id": "a", "lease": 5}, "lease must be"),
+                ({"id": "a", "lease": lease, "ok": "yes"}, "ok"),
+                ({"id": "a", "lease": lease, "delayMs": -1}, "delayMs must be"),
+            ],
+        )
+
+
+async def test_extend_says_until_when() -> None:
+    from tocsin.dispatch.asgi_transport import AsgiTransport
+
+    app = Accepting()
+    async with open_face(transport=AsgiTransport(app)) as face:
+        lease = await accepted(face, app, "a")
+        until = (await face.post("/extend", {"id": "a", "lease": lease, "leaseMs": 60_000})).json()["leaseUntil"]
+        assert (await face.get("/get?id=a")).json()["record"]["lease"]["until"] == until
+        refused(await face.post("/extend", {"id": "a", "lease": "x", "leaseMs": 1000}), 409, "STALE_LEASE")
+        await bad(
+            face,
+            "POST",
+            "/extend",
+            [
+                ({"id": "a", "lease": lease}, "leaseMs must be an integer"),
+                ({"id": "a", "lease": lease, "leaseMs": 3_600_001}, "1000..3600000"),
+                ({"id": "a", "lease": lease, "leaseMs": True}, "leaseMs must be an integer"),
+            ],
+        )
+        await face.post("/complete", {"id": "a", "lease": lease})
+
+
+async def test_a_lease_is_leave_enough_where_tokens_are_asked_for() -> None:
+    async with open_host() as (host, _), client_of(host.asgi(tokens="ops:admin:sesame-sesame")) as client:
+        refused(await client.post("/complete", json={"id": "a", "lease": "1.2.3"}), 409, "STALE_LEASE")
+        refused(await client.post("/cancel", json={"id": "a"}), 401, "UNAUTHENTICATED")
+
+
+# ---- Pools and the instance ----------------------------------------------------------------------
+
+
+async def test_a_pool_is_set_shown_and_deleted(face: Face) -> None:
+    answer = await face.client.put("/pool", json={"name": "p", "maxConcurrency": 3})
+    assert answer.json() == {
+        "name": "p",
+        "inFlight": 0,
+        "maxConcurrency": 3,
+        "queued": 0,
+        "paused": False,
+        "holders": [],
+    }
+    await face.schedule(id="a", pool="p")
+    assert (await face.get("/pool?name=p")).json()["queued"] == 1
+    refused(await face.client.delete("/pool?name=p"), 409, "CONFLICT", "1 waiting")
+    await face.post("/cancel", {"id": "a"})
+    assert (await face.client.delete("/pool?name=p")).json() == {"deleted": True}
+    await bad(
+        face,
+        "PUT",
+        "/pool",
+        [
+            ({}, "give maxConcurrency"),
+            ({"name": "a/b", "paused": True}, "name must be"),
+            ({"name": "p", "maxConcurrency": -1}, "0..10000"),
+            ({"name": "p", "paused": "yes"}, "true or false"),
+        ],
+    )
+    refused(await face.get("/pool"), 400, "INVALID_INPUT", "name is missing")
+
+
+async def test_an_instance_is_stopped_started_and_removed(face: Face) -> None:
+    await face.schedule("/i/tenant", id="a")
+    assert (await face.client.put("/i/tenant/instance", json={"paused": True})).json() == {
+        "name": "tenant",
+        "paused": True,
+    }
+    assert "INSTANCE_PAUSED" in str((await face.get("/i/tenant/why?id=a")).json())
+    refused(await face.client.put("/instance", json={"paused": 1}), 400, "INVALID_INPUT", "true or false")
+    refused(await face.client.delete("/i/tenant"), 400, "INVALID_INPUT", "confirm=tenant")
+    refused(await face.client.delete("/i/tenant?confirm=other"), 400, "INVALID_INPUT", "confirm=tenant")
+    removed = (await face.client.delete("/i/tenant?confirm=tenant")).json()
+    assert removed["jobs"] == 1
+    assert (await face.get("/i/tenant/status")).json()["backlog"] == 0
+
+
+# ---- Bulk ----------------------------------------------------------------------------------------
+
+
+async def test_cancel_all_and_reschedule(face: Face) -> None:
+    for n in range(3):
+        await face.schedule(id=f"a{n}", pool="p")
+    moved = await face.post("/reschedule", {"id": "a0", "scheduledFor": DUE + 5})
+    assert moved.json() == {"rescheduled": True, "scheduledFor": DUE + 5}
+    assert (await face.post("/reschedule", {"id": "nobody", "delayMs": 5})).json() == {"rescheduled": False}
+    assert (await face.post("/cancel-all", {"pool": "p", "dryRun": True})).json() == {"matched": 3, "cancelled": 0}
+    assert (await face.post("/cancel-all", {"all": True})).json() == {"matched": 3, "cancelled": 3}
+    await bad(
+        face, "POST", "/cancel-all", [({}, "all: true"), ({"pool": 5}, "pool"), ({"all": True, "pool": "p"}, "none")]
+    )
+    await bad(
+        face,
+        "POST",
+        "/reschedule",
+        [
+            ({"id": "a"}, "exactly one"),
+            ({"id": "a", "delayMs": -1}, "delayMs must be"),
+            ({"delayMs": 1}, "id is missing"),
+        ],
+    )
+
+
+async def test_dead_letters_are_retried_in_bulk_and_watched(face: Face) -> None:
+    await face.bury("a")
+    started = (await face.post("/dead/retry-all", {"all": True, "ratePerSecond": 5})).json()
+    shown = (await face.get(f"/dead/redrives/{started['redriveId']}")).json()
+    assert (started["matched"], shown["retried"]) == (1, 1)
+    stopped = await face.client.delete(f"/dead/redrives/{started['redriveId']}")
+    assert stopped.json() == {"stopped": False}  # it had ended
+    refused(await face.get("/dead/redrives/nobody"), 404, "NOT_FOUND", "nobody")
+    await bad(
+        face,
+        "POST",
+        "/dead/retry-all",
+        [({}, "all: true"), ({"all": True, "ratePerSecond": 0}, "1..1000"), ({"since": 5}, "looks like seconds")],
+    )
+
+
+# ---- Once ----------------------------------------------------------------------------------------
+
+
+def keyed(key: str) -> dict[str, str]:
+    return {"idempotency-key": key}
+
+
+async def test_a_key_makes_one_job_and_one_answer(face: Face) -> None:
+    job = {"functionPath": "p", "scheduledFor": DUE}
+    answers = await asyncio.gather(*(face.post("/schedule", job, headers=keyed("k")) for _ in range(5)))
+    assert len({answer.content for answer in answers}) == 1
+    assert answers[0].json()["created"] is True
+    assert (await face.get("/status")).json()["backlog"] == 1
+    other = await face.post("/schedule", {**job, "scheduledFor": DUE + 1}, headers=keyed("k"))
+    refused(other, 422, "IDEMPOTENCY_KEY_REUSED", "another request")
+    assert (await face.post("/i/tenant/schedule", job, headers=keyed("k"))).json()["created"] is True
+    assert (await face.post("/schedule", job, headers=keyed("k2"))).content != answers[0].content
+
+
+async def test_a_conflict_is_an_answer_to_keep_and_bad_input_is_not(face: Face) -> None:
+    await face.schedule(id="a")
+    job = {"functionPath": "p", "scheduledFor": DUE, "id": "a"}
+    refused(await face.post("/schedule", job, headers=keyed("k")), 409, "DUPLICATE_SCHEDULE_ID")
+    await face.post("/cancel", {"id": "a"})
+    refused(await face.post("/schedule", job, headers=keyed("k")), 409, "DUPLICATE_SCHEDULE_ID")
+    refused(await face.post("/schedule", {}, headers=keyed("j")), 400, "INVALID_INPUT")
+    assert (await face.post("/schedule", job, headers=keyed("j"))).status_code == 200
+
+
+async def test_a_batch_is_done_once(face: Face) -> None:
+    body = {"jobs": [{"functionPath": "p", "scheduledFor": DUE}, {"functionPath": "p"}]}
+    first = await face.post("/schedule/batch", body, headers=keyed("k"))
+    again = await face.post("/schedule/batch", body, headers=keyed("k"))
+    assert first.content == again.content
+    assert ["id" in one for one in first.json()["results"]] == [True, False]
+    assert (await face.get("/status")).json()["backlog"] == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+async def test_a_key_has_bounds(face: Face, key: str) -> None:
+    answer = await face.post("/schedule", {"functionPath": "p", "scheduledFor": DUE}, headers=keyed(key))
+    refused(answer, 400, "INVALID_INPUT", "1 to 255")
+
+
+async def test_an_instance_over_its_quota_is_429() -> None:
+    async with open_face(max_jobs=2) as face:
+        for n in range(2):
+            await face.schedule(id=f"a{n}")
+        answer: httpx.Response = await face.post("/schedule", {"functionPath": "p", "scheduledFor": DUE})
+        refused(answer, 429, "QUOTA_EXCEEDED", "may hold 2")
