@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "the attempt of a cancelled job brings it back",
         "actors/scheduler/settle.py",
-        "        elif turn.book.leases[end.token][1].orphan:\n            turn.book.drop_lease(end.token)\n",
+        "        elif turn.book.leases[end.token][1].orphan:\n            _settle_orphan(turn, end)\n",
         "",
     ),
     Mutant(
@@ -99,19 +99,19 @@ MUTANTS = (
     Mutant(
         "leases do not count as pool slots after a restart",
         "actors/scheduler/book.py",
-        '                self.lines.hold(lease.pool)\n        for key, value in await self._all(b"lines/"):',
-        '        for key, value in await self._all(b"lines/"):',
+        "                self._remember(*names, lease)\n                self.lines.hold(lease.pool)\n",
+        "                self._remember(*names, lease)\n",
     ),
     Mutant(
         "the stored wake time leaves out lease ends",
         "actors/scheduler/scheduler.py",
-        "        stored = _earliest(OVERDUE if ready else None, head, book.next_timer, end_at)",
-        "        stored = _earliest(OVERDUE if ready else None, head, book.next_timer)",
+        "        stored = _earliest(OVERDUE if ready or alone else None, head, book.next_timer, end_at)",
+        "        stored = _earliest(OVERDUE if ready or alone else None, head, book.next_timer)",
     ),
     Mutant(
         "the stored wake time leaves out overdue heads",
         "actors/scheduler/scheduler.py",
-        "        stored = _earliest(OVERDUE if ready else None, head, book.next_timer, end_at)",
+        "        stored = _earliest(OVERDUE if ready or alone else None, head, book.next_timer, end_at)",
         "        stored = _earliest(head, book.next_timer, end_at)",
     ),
     Mutant(
@@ -129,8 +129,8 @@ MUTANTS = (
     Mutant(
         "a lost claim keeps its permits",
         "actors/scheduler/lanes.py",
-        "        self._live.difference_update(claim.token for claim in claims)\n        self.give_back(len(claims))",
-        "        self._live.difference_update(claim.token for claim in claims)",
+        "        self.in_flight -= len(claims)\n        self._permits.give(sum(claim.permits for claim in claims))",
+        "        self.in_flight -= len(claims)",
     ),
     Mutant(
         "a settlement whose batch was lost is forgotten",
@@ -145,8 +145,58 @@ MUTANTS = (
         "            True\n",
     ),
     Mutant(
-        "live attempts are claimed again when their lease ends",
+        "accepted work counts as done",
         "actors/scheduler/settle.py",
+        "    if verdict is Verdict.ACCEPTED:\n        _hold_accepted(turn, end)\n        return\n",
+        "    if verdict is Verdict.ACCEPTED:\n        turn.book.drop_lease(end.token)\n"
+        "        finish(turn, job)\n        return\n",
+    ),
+    Mutant(
+        "accepted work gives its lease back at once",
+        "actors/scheduler/settle.py",
+        'kind="accepted", until=until, length_ms=length, charged=True)',
+        'kind="accepted", until=turn.now, length_ms=length, charged=True)',
+    ),
+    Mutant(
+        "a completion leaves the lease",
+        "actors/scheduler/complete.py",
+        "    _, _, lease = turn.book.drop_lease(said.lease)\n    if said.ok:",
+        "    _, lease = turn.book.leases[said.lease]\n    if said.ok:",
+    ),
+    Mutant(
+        "an accepted lease that lapses takes its job along",
+        "actors/scheduler/passing.py",
+        '        if lease.kind == "fired":\n            note_end',
+        '        if lease.kind == "accepted":\n            turn.book.erase_job(job)\n            continue\n'
+        '        if lease.kind == "fired":\n            note_end',
+    ),
+    Mutant(
+        "a paused pool starts jobs",
+        "actors/scheduler/lines.py",
+        "        return 0 if row.paused else max(",
+        "        return max(",
+    ),
+    Mutant(
+        "a moved job keeps its old place",
+        "actors/scheduler/pools.py",
+        "    turn.book.leave_line(known.job, known.at)\n    turn.book.enter_line(known.job, msgspec",
+        "    turn.book.enter_line(known.job, msgspec",
+    ),
+    Mutant(
+        "nobody probes an open circuit",
+        "actors/scheduler/permits.py",
+        "            self._timer = asyncio.get_running_loop().call_later(wait + 0.001, self._probe_due)",
+        "            pass",
+    ),
+    Mutant(
+        "a job that expired in line leaves its row",
+        "actors/scheduler/claim.py",
+        "    turn.book.erase_job(job)\n    turn.book.count_expired()\n    turn.book.note",
+        "    turn.book.count_expired()\n    turn.book.note",
+    ),
+    Mutant(
+        "live attempts are claimed again when their lease ends",
+        "actors/scheduler/passing.py",
         '        if lease.kind == "fired" and live(token):',
         "        if False:",
     ),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from tests.simulation.promises import NAME, Promises, Wish
+from tests.simulation.promises import NAME, Promises, Run, Wish
 from tocsin.actors.actor import Actor
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.ids import ActorId
@@ -20,13 +20,14 @@ from tocsin.actors.testing import Process, VirtualClock, Weather
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.testing import SimNetwork
-from tocsin.dispatch.transport import Answer
-from tocsin.errors import ActorError, DuplicateScheduleIdError, StoreError
+from tocsin.dispatch.transport import Answer, NeverConnected
+from tocsin.errors import ActorError, DuplicateScheduleIdError, StaleLeaseError, StoreError
 from tocsin.storage.memory import MemoryDisk
 from tocsin.storage.testing import FaultyProvider
 
 SECRET = "whsec_" + "c2ltdWxhdGVkIHNlY3JldCBvZiAzMiBieXRlcw=="
 TIMEOUT_MS = 8_000
+ACCEPTED_MS = 30_000
 UNHEARD = (ActorError, StoreError)
 COUNTER = ActorId("Tally", "t")
 
@@ -63,7 +64,9 @@ class World:
     counted: list[int] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
     numbers: int = 0
-    receiving: set[asyncio.Future[Answer]] = field(default_factory=set)
+    receiving: set[asyncio.Future[Any]] = field(default_factory=set)
+    completed: set[str] = field(default_factory=set)
+    down: bool = False
 
     def __post_init__(self) -> None:
         self.promises = Promises(self.disk, self.clock)
@@ -89,11 +92,52 @@ class World:
         with self.promises.watching():
             run = self.promises.arrived(headers, body)
         try:
-            return await self._work(headers, body)
+            return await self._work(headers, body, run)
         finally:
             run.running -= 1
 
-    async def _work(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    def _accept(self, headers: Mapping[str, str], wish: Wish, run: Run) -> Answer:
+        """Work goes on after the answer; it is completed later, twice, before its answer is there, or never."""
+        run.running += 1
+        run.accepted = True
+        run.ends = self.clock.now_ms() + ACCEPTED_MS
+        worker = asyncio.ensure_future(self._complete_later(headers["tocsin-lease"], wish, run))
+        self.receiving.add(worker)
+        worker.add_done_callback(self.receiving.discard)
+        return Answer(202, {"tocsin-accepted": "1", "tocsin-lease-ms": str(ACCEPTED_MS)}, b"")
+
+    async def _complete_later(self, lease: str, wish: Wish, run: Run) -> None:
+        try:
+            await asyncio.sleep(self.random.choice((0, 0, 0.5, 5, 15)))
+            if self.storm_now and self.random.random() < 0.3:
+                return  # silent: the lease lapses
+            for _ in range(self.random.choice((1, 1, 2))):
+                await self._complete(lease, wish)
+        finally:
+            run.running -= 1
+
+    async def _complete(self, lease: str, wish: Wish) -> None:
+        for _ in range(5):
+            try:
+                await self.current.scheduler("sim").complete(wish.id, lease)
+            except StaleLeaseError:
+                with self.promises.watching():
+                    assert self.storm, f"good weather, and the lease of {wish.n} was lost"
+                return
+            except UNHEARD:
+                await asyncio.sleep(1)
+            else:
+                if lease not in self.completed:
+                    self.completed.add(lease)
+                    self.promises.delivered[wish.n] += 1
+                    self.note(f"completed {wish.n}")
+                return
+
+    @property
+    def storm_now(self) -> bool:
+        return self.weather.fault > 0
+
+    async def _work(self, headers: Mapping[str, str], body: bytes, run: Run) -> Answer:
         n = int(body.partition(b'"n":')[2].partition(b"}")[0])
         wish = self.promises.wishes[n]
         dice = self.random.random() if self.weather.fault else 1.0
@@ -107,6 +151,8 @@ class World:
             return Answer(429, {"retry-after": "7"}, b"")
         if dice < 0.24 and wish.mortal:
             return Answer(410, {}, b"gone")
+        if self.random.random() < 0.25:
+            return self._accept(headers, wish, run)
         await asyncio.sleep(self.random.choice((0, 0.05, 1)))
         self.promises.delivered[n] += 1
         self.note(f"delivered {n} attempt {headers['tocsin-attempt']}")
@@ -136,6 +182,7 @@ class World:
             process = Process()
             host = self.host(process)
             await host.__aenter__()
+            self.current = host
             self.note(f"life {life}")
             quiet = last and self.random.random() < 0.5  # nobody comes: alarms alone must finish the work
             users = [asyncio.ensure_future(self.user(host.scheduler("sim"), host)) for _ in range(0 if quiet else 4)]
@@ -145,19 +192,26 @@ class World:
                 await asyncio.sleep(self.random.choice((0.05, 0.5, 2, 6, 30)))
                 await self.crash(host, process)
 
+    current: Any = None
+    """The host that lives just now."""
+
     async def crash(self, host: ActorHost, process: Process) -> None:
         process.alive = False
+        self.promises.paused_since = None
         self.promises.crashes += 1
         self.note("crash")
         await asyncio.sleep(0.2)  # what it had in flight is applied, or not
         host.runtime.alarms.stop()
+        host.runtime._open = False  # nothing of it goes on
         await end_tasks(self.receiving)
         await self.promises.rows_are_sound()
 
     async def end_well(self, host: ActorHost, users: Sequence[asyncio.Future[None]]) -> None:
         await asyncio.gather(*users)
         await asyncio.sleep(20)
-        self.weather.fault = 0.0
+        self.weather.fault, self.down = 0.0, False
+        self.promises.paused_since = None
+        await host.scheduler("sim").set_pool("a", paused=False)
         last = max((wish.due for wish in self.promises.wishes.values()), default=0)
         await asyncio.sleep(max(last - self.clock.now_ms(), 0) / 1000 + 2_000)
         await host.stop()
@@ -175,7 +229,30 @@ class World:
                     await self.schedule(jobs, wish.id)  # the id is free at once
             if self.promises.steps and self.random.random() < 0.1:
                 self.clock.step(self.random.choice((-3_600_000, 3_600_000)))
+            await self.operate(jobs, wish)
             await self.tally(host)
+
+    async def operate(self, jobs: Scheduler, wish: Wish) -> None:
+        """Now and then an operator sets or stops a pool, somebody moves a job, or the origin is away."""
+        dice = self.random.random()
+        try:
+            if dice < 0.06:
+                self.promises.lowered.update("ab")
+                await jobs.set_pool(self.random.choice("ab"), max_concurrency=self.random.randint(1, 3))
+            elif dice < 0.10:
+                await jobs.set_pool("a", paused=True)
+                self.promises.paused_since = self.clock.now_ms()
+                await asyncio.sleep(self.random.choice((0.1, 3)))
+                self.promises.paused_since = None
+                await jobs.set_pool("a", paused=False)
+            elif dice < 0.16:
+                await jobs.reschedule(wish.id, after=self.random.choice((0, 0.5, 5)))
+            elif dice < 0.19 and self.storm:
+                self.down = True
+                await asyncio.sleep(self.random.choice((1, 20)))
+                self.down = False
+        except UNHEARD:
+            assert self.storm, "nothing failed, yet a caller heard an error"
 
     async def schedule(self, jobs: Scheduler, id: str | None = None) -> Wish:
         self.numbers += 1
@@ -246,7 +323,7 @@ class World:
             assert int(stored.get(b"n") or b"0") == len(self.counted), "a failed turn left a trace"
 
 
-async def end_tasks(spared: Collection[asyncio.Future[Answer]] = ()) -> None:
+async def end_tasks(spared: Collection[asyncio.Future[Any]] = ()) -> None:
     """Cancel everything but the caller and the spared, and what that brings about, until nothing is left."""
     while others := asyncio.all_tasks() - {asyncio.current_task(), *spared}:
         for task in others:
@@ -265,6 +342,8 @@ class _WatchedNetwork(SimNetwork):
         if self._process.alive:
             with self._world.promises.watching():
                 self._world.promises.sent(headers, body)
+        if self._world.down:
+            raise NeverConnected("the origin is away, as the simulation wanted")
         return await super().post(url, headers, body, **bounds)
 
 
