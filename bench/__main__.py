@@ -8,6 +8,7 @@ import sys
 import click
 
 from bench.lease import measure
+from bench.pool import measure as measure_pool
 
 
 @click.group()
@@ -29,6 +30,18 @@ def lease(jobs: int, pending: str, loops: str, transport: str | None, folder: st
         for loop in loops.split(",")
         for count in pending.split(",")
     }
+    if as_json:
+        json.dump(figures, sys.stdout, indent=2)
+        print()
+
+
+@main.command()
+@click.option("--waiters", default=100_000, show_default=True, help="Waiters, and pools, of the largest measurements.")
+@click.option("--folder", help="Where the stores lie: a folder on the disk to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON at the end.")
+def pool(waiters: int, folder: str | None, as_json: bool) -> None:
+    """Hand-over of slots, latency beside a full pool, rows written per job."""
+    figures = measure_pool(waiters, folder)
     if as_json:
         json.dump(figures, sys.stdout, indent=2)
         print()

@@ -113,11 +113,11 @@ class Receiver:
             stats: dict[str, float] = json.load(answer)
         return stats
 
-    async def until(self, count: int) -> dict[str, float]:
+    async def until(self, count: int, prefix: str = "") -> dict[str, float]:
         """The stats once `count` jobs have arrived; after two quiet minutes, whatever there is."""
         deadline = time.monotonic() + 120
         while True:
-            stats = await asyncio.to_thread(self.ask, "stats")
+            stats = await asyncio.to_thread(self.ask, f"stats?{prefix}")
             if stats["unique"] >= count or time.monotonic() > deadline:
                 return stats
             await asyncio.sleep(0.1)

@@ -1,6 +1,7 @@
 """A bare HTTP/1.1 receiver in its own process: answers 200 and notes what arrived when.
 
-`GET /stats` answers JSON: count, unique ids, first and last arrival, lateness percentiles. `GET /reset` forgets.
+`GET /stats` answers JSON: count, unique ids, seconds from first to last, lateness percentiles; `?prefix` looks at
+the ids that start so. `GET /reset` forgets.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.ids: Counter[bytes] = Counter()
-        self.late_ms: list[float] = []
+        self.late_ms: list[tuple[bytes, float]] = []
         self.first = self.last = 0.0
 
     def note(self, body: bytes) -> None:
@@ -32,13 +33,14 @@ class Tally:
         self.last = now
         if (found := JOB.search(body)) is not None:
             self.ids[found[1]] += 1
-            self.late_ms.append(now * 1000 - int(found[2]))
+            self.late_ms.append((found[1], now * 1000 - int(found[2])))
 
-    def stats(self) -> dict[str, float]:
-        late = sorted(self.late_ms)
+    def stats(self, prefix: bytes) -> dict[str, float]:
+        late = sorted(ms for job_id, ms in self.late_ms if job_id.startswith(prefix))
+        counts = [count for job_id, count in self.ids.items() if job_id.startswith(prefix)]
         return {
-            "count": sum(self.ids.values()),
-            "unique": len(self.ids),
+            "count": sum(counts),
+            "unique": len(counts),
             "seconds": self.last - self.first,
             "late_p50_ms": percentile(late, 0.50),
             "late_p99_ms": percentile(late, 0.99),
@@ -76,7 +78,8 @@ class Receiver(asyncio.Protocol):
             return ANSWER
         if head.startswith(b"GET /reset"):
             Receiver.tally = Tally()
-        content = json.dumps(Receiver.tally.stats()).encode()
+        prefix = head.split(b" ", 2)[1].partition(b"?")[2]
+        content = json.dumps(Receiver.tally.stats(prefix)).encode()
         return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(content), content)
 
 
