@@ -50,8 +50,8 @@ class Receiver:
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
-    command = [sys.executable, "-m", "bench.receiver", "0"]
+def receiving(port: int = 0) -> Iterator[Receiver]:
+    command = [sys.executable, "-m", "bench.receiver", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -1,0 +1,50 @@
+"""An origin that is away for twenty seconds, with real processes: nothing is lost, nothing hammers it."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.cli.processes import serving
+from tests.processes.rounds import free_port
+from tests.processes.test_sigkill import TOKEN, post, receiving
+
+JOBS = 300
+AWAY_S = 20.0
+
+
+def status_of(url: str) -> Any:
+    request = urllib.request.Request(f"{url}/status", headers={"authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_jobs_due_while_the_origin_is_away_arrive_when_it_is_back(tmp_path: Path) -> None:
+    port = free_port()
+    settings = {
+        "TOCSIN_STORE": "sqlite:///jobs.db",
+        "TOCSIN_ORIGIN_URL": f"http://127.0.0.1:{port}",
+        "TOCSIN_SECRETS": "whsec_" + "a2V5" * 8,
+        "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
+    }
+    with serving(cwd=tmp_path, **settings) as server:
+        url = server.url()
+        due = time.time_ns() // 1_000_000
+        jobs = [{"functionPath": "a:b", "scheduledFor": due + n * 50} for n in range(JOBS)]
+        post(f"{url}/schedule/batch", {"jobs": jobs})
+        time.sleep(AWAY_S)  # the outage itself: this is the time that passes
+        away = status_of(url)
+        with receiving(port) as receiver:
+            stats = receiver.wait_for(JOBS, 30)
+            time.sleep(0.5)  # what would come twice comes now
+            stats = receiver.stats()
+        after = status_of(url)
+
+        assert (away["health"], away["dead"]) == ("red", 0)
+        assert away["backlog"] + away["inFlight"] == JOBS
+        assert (stats["unique"], stats["count"]) == (JOBS, JOBS)
+        assert (after["backlog"], after["dead"], after["health"]) == (0, 0, "green")
+        assert server.stop() == 0
