@@ -142,7 +142,7 @@ async def assert_nothing_left(folder: Path, store: str) -> None:
     view = provider.view("scheduler/default")
     left = {key.split(b"/")[0] for key, _ in await view.scan(b"\x01", b"\xff", limit=10_000)}
     timers = [key for key, _ in await view.scan(b"timer/", b"timer0", limit=10)]
-    faults = await check(view, None)
+    faults = [fault for fault in await check(view, None) if "wake_at" not in fault]  # history has its timer
     await provider.stop()
 
     assert left <= {b"meta", b"pool", b"hist", b"timer"}

@@ -33,7 +33,11 @@ def committing(path: Path, *step: str) -> subprocess.Popen[str]:
 
 def killed(process: subprocess.Popen[str]) -> list[int]:
     """What the process acknowledged before it died by SIGKILL."""
-    out, err = process.communicate(timeout=30)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # Not communicate(): it passes by what an earlier readline() left in the buffer.
+    with process:
+        out, err = process.stdout.read(), process.stderr.read()
     assert (process.returncode, err) == (-signal.SIGKILL, "")
     return [int(line) for line in out.splitlines(keepends=True) if line.endswith("\n")]
 
