@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -13,6 +14,8 @@ from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Body, Bounds, joined
 from tocsin.dispatch.transport import Answer, NeverConnected
 
 if TYPE_CHECKING:
+    from aiohttp import ClientRequest, ClientTimeout
+    from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
@@ -39,15 +42,25 @@ class AiohttpTransport:
     ) -> Answer:
         if self._closed:
             raise NeverConnected("the transport is closed")
-        bounds = Bounds(connect_timeout, timeout)
-        token = _bounds.set(bounds)
+        call = _Call(connect_timeout, timeout)
+        token = _call.set(call)
         try:
-            async with bounds.scope:
+            async with call.scope:
                 return await self._exchange(url, headers, body, max_body)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
-            raise bounds.failure(error) from error
+            call.cut()
+            raise call.failure(error) from error
+        except asyncio.CancelledError as error:
+            call.cut()
+            if _asked_to_stop():
+                raise
+            # A closing session cancels the name lookup its calls wait for; they would end as if cancelled themselves.
+            raise call.failure(ConnectionError("the transport was closed")) from error
+        except BaseException:
+            call.cut()
+            raise
         finally:
-            _bounds.reset(token)
+            _call.reset(token)
 
     async def _exchange(self, url: str, headers: Mapping[str, str], body: bytes, max_body: int) -> Answer:
         session = self._session or self._open()
@@ -88,16 +101,47 @@ class AiohttpTransport:
             await session.close()
 
 
-_bounds: ContextVar[Bounds] = ContextVar("bounds")
-"""Of the call that runs in this context."""
+class _Call(Bounds):
+    """One call, and the wire it got."""
+
+    wire: asyncio.Transport | None = None
+    is_new = False
+    """Whether it is the first on its wire."""
+
+    def cut(self) -> None:
+        """A wire that is being closed is closed at once: a TLS peer that fell silent would keep it for another 30 s.
+
+        One that is not was given back whole, and may be another call's by now.
+        """
+        if self.wire is not None and self.wire.is_closing():
+            self.wire.abort()
+
+
+_call: ContextVar[_Call] = ContextVar("call")
+"""The one that runs in this context."""
 
 
 class _Connector(aiohttp.TCPConnector):
     """Tells a call when it has its connection. Tracing could as well, at an eighth of the whole cost of a call."""
 
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        _bounds.get().sending()
+    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
+        connection, call = await super().connect(req, traces, timeout), _call.get()
+        while not call.is_new and connection.protocol is not None and connection.protocol.should_close:
+            # Something came while it was idle, and would be taken for the answer to this request.
+            connection.close()
+            connection = await super().connect(req, traces, timeout)
+        call.wire = connection.transport
+        call.sending()
         return connection
+
+    async def _create_connection(
+        self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout
+    ) -> ResponseHandler:
+        protocol = await super()._create_connection(req, traces, timeout)
+        _call.get().is_new = True
+        return protocol
+
+
+def _asked_to_stop() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

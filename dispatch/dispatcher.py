@@ -107,6 +107,9 @@ class Dispatcher:
         except Exception as error:
             log.exception("origin() raised")
             raise SettingsError(f"origin() raised {type(error).__name__}") from error
+        if origin is not None and not isinstance(origin, str):
+            # Typed callers cannot, but an `async def` is soon given; not charged, since no job is at fault.
+            raise SettingsError(f"origin() must return text, not {type(origin).__name__}")
         if not origin:
             raise SettingsError("no origin to call back: set TOCSIN_ORIGIN_URL, or open the host with origin=")
         return origin

@@ -26,6 +26,8 @@ def parse_secret(secret: str | bytes) -> bytes:
         # bytes(32) would be a key of 32 zeros.
         raise SettingsError(f"a secret must be text or bytes, not {type(secret).__name__}")
     raw = _raw(secret)
+    if raw.lstrip() != raw and raw.lstrip().startswith(PREFIX.encode()):
+        raise SettingsError(f"a secret has spaces before its {PREFIX}: as raw bytes it would sign what nobody verifies")
     key = _decoded(_padded(raw[len(PREFIX) :])) if raw.startswith(PREFIX.encode()) else raw
     if key is None:
         raise SettingsError(f"a secret that starts with {PREFIX} must go on in base64")
@@ -65,7 +67,7 @@ class Signer:
             raise SignatureError("webhook-id, webhook-timestamp and webhook-signature are needed")
         if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= MAX_STAMP_DIGITS):
             raise SignatureError("webhook-timestamp is not a number of seconds")
-        if abs(now_s - int(stamp)) > TOLERANCE_S:
+        if not abs(now_s - int(stamp)) <= TOLERANCE_S:  # true for a clock that is NaN, too
             raise SignatureError(f"webhook-timestamp is more than {TOLERANCE_S} s away from now")
         sent = list(_signatures(given))
         genuine = False
@@ -79,7 +81,11 @@ class Signer:
     def _digests(self, message_id: str, stamp: bytes, body: bytes) -> list[bytes]:
         if "." in message_id:
             raise SignatureError("a webhook-id must not hold a dot: the signed text uses it as delimiter")
-        signed = b"%b.%b.%b" % (message_id.encode(), stamp, body)
+        try:
+            signed = b"%b.%b.%b" % (message_id.encode(), stamp, body)
+        except UnicodeEncodeError:
+            # Some servers hand on what is not UTF-8 as lone surrogates.
+            raise SignatureError("a webhook-id must be UTF-8") from None
         digests = []
         for keyed in self._keyed:
             mac = keyed.copy()

@@ -13,6 +13,8 @@ DEFAULT_PATH: Final = "/_tocsin/callback"
 EXAMPLE: Final = "https://app.example"
 UNFIT: Final = re.compile(r"[\x00-\x20\x7f\\]")
 """URL parsers differ about these; one that is checked here and another that connects must read the same host."""
+HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+)(:[0-9]+)?")
+"""Older Pythons read `[::1]evil.example` as the host `::1`."""
 
 
 def check_origin_url(origin: str) -> str:
@@ -29,7 +31,7 @@ def check_origin_url(origin: str) -> str:
         port = parts.port
     except ValueError:
         raise SettingsError(f"the origin {origin!r} is not a URL; write it like {EXAMPLE}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+    if parts.scheme not in ("http", "https") or not HOST.fullmatch(parts.netloc) or port == 0:
         raise SettingsError(f"the origin {origin!r} must look like {EXAMPLE}: http or https, a host, a port if unusual")
     return origin.rstrip("/")
 

@@ -16,7 +16,7 @@ import msgspec
 
 from tocsin.dispatch.asgi_transport import Message, Send
 from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
-from tocsin.dispatch.exchange import Bounds, joined
+from tocsin.dispatch.exchange import Body, Bounds, joined
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
 from tocsin.errors import SignatureError
@@ -77,11 +77,14 @@ class SimNetwork:
             async with bounds.scope:
                 await self._connect(fault)
                 bounds.sending()
-                return await self._exchange(fault, headers, body)
+                answer = await self._exchange(fault, headers, body)
         except TimeoutError as error:
             raise bounds.failure(error) from None
         finally:
             self.in_flight -= 1
+        received = Body(max_body)
+        received.add(answer.body)
+        return Answer(answer.status, joined(answer.headers.items()), received.whole())
 
     async def _connect(self, fault: Fault | None) -> None:
         await self._travel()
@@ -193,7 +196,7 @@ class FakeReceiver:
             return
         headers = joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
         answer = await self(headers, await _whole(receive))
-        pairs = [(name.encode(), value.encode("latin-1")) for name, value in answer.headers.items()]
+        pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers.items()]
         pairs.append((b"content-length", b"%d" % len(answer.body)))
         await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
         await send({"type": "http.response.body", "body": answer.body})

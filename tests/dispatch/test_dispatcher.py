@@ -212,6 +212,13 @@ async def test_nowhere_to_go_is_nobodys_fault(origin: Callable[[], str | None], 
     assert wire.calls == []
 
 
+@pytest.mark.parametrize("origin", [8000, b"https://app.example", ["https://app.example"]])
+async def test_an_origin_that_is_no_text_is_nobodys_fault(origin: Any) -> None:
+    outcome = await dispatcher(Recorder(), origin=lambda: origin).attempt(JOB, now_ms=NOW)
+
+    assert outcome == Outcome(Verdict.UNREACHABLE, f"origin() must return text, not {type(origin).__name__}")
+
+
 @pytest.mark.parametrize("path", ["cb", "https://x/", "/a?b"])
 def test_a_wrong_path_is_refused_when_the_host_is_built(path: str) -> None:
     with pytest.raises(SettingsError, match="callback path"):

@@ -152,6 +152,17 @@ def test_no_retry_after_breaks_anything(value: str, now_ms: int) -> None:
     assert wait is None or 0 <= wait <= HOUR
 
 
+DATES = "Fri, 14 Mar 2025 09:05:00 GMT Fri 14-Mar-25 09.05.00 +2359 0001 9999 99:99:99 -2359 EST PM : , - ( 0"
+PARTS = st.sampled_from(DATES.split())
+
+
+@given(st.lists(PARTS, max_size=9), st.sampled_from([" ", "", " , "]))
+def test_no_date_of_odd_parts_breaks_anything(parts: list[str], between: str) -> None:
+    wait = retry_after_ms(between.join(parts), NOW)
+
+    assert wait is None or 0 <= wait <= HOUR
+
+
 @given(st.integers(-10_000, 10_000))
 def test_dates_count_from_now(seconds: int) -> None:
     value = formatdate(NOW / 1000 + seconds, usegmt=True)

@@ -115,6 +115,51 @@ def test_limits_themselves_are_legal(limits: dict[str, Any]) -> None:
     assert Retry(**limits)
 
 
+@given(SOME_MS, SOME_MS, BACKOFF, st.lists(st.integers(1, 10**6), min_size=2, max_size=8))
+def test_delays_never_shrink_and_never_pass_their_top(
+    base_ms: float, max_ms: float, backoff: Any, steps: list[int]
+) -> None:
+    retry = Retry(backoff=backoff, base_ms=base_ms, max_ms=max_ms)
+    delays = [retry.delay_ms(n, Random(0)) for n in sorted(steps)]
+
+    assert delays == sorted(delays)
+    assert delays[-1] <= max(math.ceil(max_ms), LEAST_MS)
+
+
+@given(st.integers(0, 100), BACKOFF, SOME_MS, SOME_MS, st.integers(0, 1) | st.floats(0, 1))
+def test_it_comes_back_from_json_as_it_went(
+    retries: int, backoff: Any, base: float, most: float, jitter: float
+) -> None:
+    retry = Retry(max_retries=retries, backoff=backoff, base_ms=base, max_ms=most, jitter=jitter)
+    back = msgspec.json.decode(msgspec.json.encode(retry), type=Retry)
+
+    assert back == retry
+    assert [type(value) for value in msgspec.structs.astuple(back)] == [
+        type(value) for value in msgspec.structs.astuple(retry)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b'{"maxRetries":5.0}', "maxRetries"),
+        (b'{"maxRetries":true}', "maxRetries"),
+        (b'{"maxRetries":null}', "maxRetries"),
+        (b'{"baseMs":1e400}', "baseMs"),
+        (b'{"baseMs":%b}' % (b"9" * 5_000), "baseMs"),
+        (b'{"baseMs":"30s"}', "baseMs"),
+        (b'{"maxMs":false}', "maxMs"),
+        (b'{"jitter":NaN}', "malformed"),
+        (b'{"backoff":"Linear"}', "backoff"),
+        (b'{"max_retries":3}', "unknown field `max_retries`"),
+        (b"[5]", "Expected `object`"),
+    ],
+)
+def test_json_that_is_no_retry_is_refused_by_name(text: bytes, said: str) -> None:
+    with pytest.raises(msgspec.DecodeError, match=said):
+        msgspec.json.decode(text, type=Retry)
+
+
 def test_it_travels_as_json() -> None:
     retry = Retry(max_retries=0, backoff="linear", base_ms=1.5, max_ms=9, jitter=0.5)
     text = b'{"maxRetries":0,"backoff":"linear","baseMs":1.5,"maxMs":9,"jitter":0.5}'

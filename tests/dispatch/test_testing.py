@@ -16,7 +16,7 @@ from tocsin.dispatch.callback import Callback, Verdict
 from tocsin.dispatch.dispatcher import Dispatcher
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.testing import FAULTS, Delivery, FakeReceiver, Fault, SimNetwork
-from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected
+from tocsin.dispatch.transport import Answer, AnswerTooLarge, BrokenExchange, DeadlinePassed, NeverConnected
 
 SECRET = "whsec_" + "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IQ=="
 NOW = 1_800_000_000_000
@@ -36,7 +36,7 @@ class Chosen(Random):
 
 async def call(network: SimNetwork, timeout: float = 60.0) -> Answer | Exception:
     try:
-        return await network.post("http://x/", {}, b"", connect_timeout=10, timeout=timeout, max_body=10)
+        return await network.post("http://x/", {}, b"", connect_timeout=10, timeout=timeout, max_body=100)
     except (NeverConnected, DeadlinePassed, BrokenExchange) as error:
         return error
 
@@ -96,6 +96,75 @@ def test_a_stormy_network_does_everything_and_a_calm_one_nothing() -> None:
 
     assert storm.keys() == {200, 502, 503, NeverConnected, BrokenExchange, DeadlinePassed}
     assert calm == {200: 500}
+
+
+def test_the_network_is_a_function_of_its_seed() -> None:
+    async def receive(headers: Mapping[str, str], body: bytes) -> Answer:
+        return Answer(200, {}, b"ok")
+
+    async def main(random: Random) -> list[tuple[str, float]]:
+        network, clock = SimNetwork(receive, random, fault=lambda: 0.5), asyncio.get_running_loop().time
+
+        async def one() -> tuple[str, float]:
+            return repr(await call(network)), clock()
+
+        return await asyncio.gather(*(one() for _ in range(100)))
+
+    assert simulate(5, main) == simulate(5, main)
+    assert simulate(5, main) != simulate(6, main)
+
+
+@pytest.mark.parametrize(("timeout", "kind"), [(0.005, NeverConnected), (0.5, DeadlinePassed)])
+def test_deadlines_hold_to_the_instant(timeout: float, kind: type) -> None:
+    class Slow(Chosen):
+        def choice(self, seq: object) -> object:  # type: ignore[override]
+            return 0.02
+
+    async def receive(headers: Mapping[str, str], body: bytes) -> Answer:
+        await asyncio.sleep(30)
+        return Answer(200, {}, b"")
+
+    async def main(random: Random) -> tuple[object, float]:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        return await call(SimNetwork(receive, Slow(Fault.LOST)), timeout), loop.time() - start
+
+    end, seconds = simulate(1, main)
+
+    assert isinstance(end, kind)
+    assert seconds == pytest.approx(timeout)
+
+
+def test_answers_are_bounded_and_their_headers_read_as_over_a_wire() -> None:
+    answers = [Answer(409, {"Tocsin-Declined": "1"}, b"x" * 100), Answer(200, {}, b"x" * 101)]
+
+    async def receive(headers: Mapping[str, str], body: bytes) -> Answer:
+        return answers.pop(0)
+
+    async def main(random: Random) -> list[Answer | Exception]:
+        network = SimNetwork(receive, random)
+        return [await call(network) for _ in range(2)]
+
+    fitting, too_long = simulate(1, main)
+
+    assert fitting == Answer(409, {"tocsin-declined": "1"}, b"x" * 100)
+    assert isinstance(too_long, AnswerTooLarge)
+
+
+@pytest.mark.anyio
+async def test_a_callback_altered_on_its_way_is_refused() -> None:
+    receiver = FakeReceiver([SECRET], now_ms=lambda: NOW)
+    headers = {
+        "webhook-id": "job:1-7",
+        "webhook-timestamp": str(NOW // 1000),
+        "webhook-signature": Signer([SECRET]).sign("job:1-7", NOW // 1000, b"{}"),
+    }
+    changes = [{"webhook-id": "job:1-8"}, {"webhook-timestamp": str(NOW // 1000 + 1)}, {"webhook-signature": "v1,x"}]
+    answers = [await receiver({**headers, **change}, b"{}") for change in changes]
+    answers.append(await receiver(headers, b"{ }"))
+
+    assert [answer.status for answer in answers] == [401] * 4
+    assert receiver.deliveries == [] and len(receiver.rejected) == 4
 
 
 def test_the_receiver_goes_on_when_the_caller_gave_up() -> None:

@@ -168,6 +168,20 @@ async def test_a_resolver_that_does_not_answer(transport: Transport, names: dict
     assert taken.seconds < SHORT_S + SLACK_S
 
 
+async def test_a_transport_that_closes_during_a_lookup_cancels_nobody(
+    transport: Transport, names: dict[str, Any]
+) -> None:
+    """A call that ended as if cancelled would take its lane down with it."""
+    names["receiver.example"] = threading.Event()
+    calls = [asyncio.create_task(post(transport, "http://receiver.example/", timeout=SHORT_S)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    calls[2].cancel()
+    await transport.aclose()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert [type(end) for end in ends] == [NeverConnected, NeverConnected, asyncio.CancelledError]
+
+
 @pytest.mark.parametrize("address", ["http://" + "a" * 70 + ".example/", "http://[::1/", "nonsense", "gopher://x/"])
 async def test_an_address_that_is_none(transport: Transport, address: str) -> None:
     with pytest.raises(NeverConnected):

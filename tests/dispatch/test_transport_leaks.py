@@ -19,6 +19,12 @@ CANCELLED = 1_000
 AT_ONCE = 50
 
 
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """Both loops: `tocsin serve` runs on uvloop where it is installed."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
