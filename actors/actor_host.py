@@ -17,8 +17,10 @@ from tocsin.actors.actor import Actor
 from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler.arguments import instance_name
+from tocsin.actors.scheduler import instances
+from tocsin.actors.scheduler.arguments import instance_name, integer
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.records import InstancePage
 from tocsin.actors.scheduler.service import KIND, SchedulerService
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.signing import Signer
@@ -195,9 +197,24 @@ class ActorHost:
         """A handle; costs nothing until used."""
         return Scheduler(self._service, name)
 
+    async def instances(
+        self, *, cursor: str | None = None, limit: int = 100, shown: instances.Shown | None = None
+    ) -> InstancePage:
+        """The schedulers that were used and not removed, by name, with their counts; at most 1,000 on a page.
+
+        `shown` leaves out those for which it answers False. InvalidInputError for a wrong cursor or limit.
+        """
+        limit = integer(limit, "limit", 1, 1000)
+        start = "" if cursor is None else instance_name(cursor)
+        return await instances.page(self.runtime.provider, start, limit, shown or _everyone)
+
     def actor(self, kind: type[A], name: str) -> Stub[A]:
         """A handle on one of your own actors."""
         return Stub(self.runtime, ActorId(kind.kind_name(), instance_name(name)))
+
+
+async def _everyone(name: str) -> bool:
+    return True
 
 
 def check_origin(origin: str | None, *, signed: bool, insecure: bool) -> None:

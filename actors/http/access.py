@@ -75,13 +75,15 @@ class Gate:
 
     def check_token(self, token: Token | None, scopes: frozenset[str], action: str, instance: str) -> None:
         """ForbiddenError if the token lacks the scope or the instance."""
-        if token is None:
-            return
-        if not token.may(scopes):
+        self.check_scope(token, scopes, action)
+        if token is not None and not token.reaches(instance):
+            raise ForbiddenError(f"token {token.name!r} does not reach the instance {instance!r}")
+
+    def check_scope(self, token: Token | None, scopes: frozenset[str], action: str) -> None:
+        """ForbiddenError if the token lacks the scope."""
+        if token is not None and not token.may(scopes):
             needed = " or ".join(sorted(scopes))
             raise ForbiddenError(f"token {token.name!r} may not {action}: that needs the scope {needed}")
-        if not token.reaches(instance):
-            raise ForbiddenError(f"token {token.name!r} does not reach the instance {instance!r}")
 
     async def ask(self, caller: Caller, action: str, instance: str, resource: str | None) -> None:
         """Ask the app's own rule, if there is one. An error of the rule lets nobody pass."""

@@ -1,5 +1,5 @@
 """`build_app`: the routes of a host. Every one exists at the root, for the instance `default`, and for each
-instance under `/i/{instance}`."""
+instance under `/i/{instance}`; but `/instances`, which is about all of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.routing import Route
 from tocsin.actors.http.access import Authorize, Gate
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
 from tocsin.actors.http.faults import refuse_unrouted
+from tocsin.actors.http.instances import Instances
 from tocsin.actors.http.operations import OPERATIONS, Operation
 from tocsin.actors.http.probes import Health, Readiness
 from tocsin.actors.http.tokens import SHAPE, Token, parse_tokens
@@ -54,10 +55,13 @@ def build_app(
     endpoints += [(path, OperationEndpoint(ones, gate, host.scheduler)) for path, ones in by_path.items()]
     app = Starlette(
         routes=[
-            Route(place + path, endpoint, methods=None)
-            for place in PLACES
-            for path, endpoint in endpoints
-            if place + path  # the root itself removes nothing: an instance is removed by its name
+            Route("/instances", Instances(gate, host), methods=None),
+            *(
+                Route(place + path, endpoint, methods=None)
+                for place in PLACES
+                for path, endpoint in endpoints
+                if place + path  # the root itself removes nothing: an instance is removed by its name
+            ),
         ],
         exception_handlers={HTTPException: refuse_unrouted, Exception: refuse_unrouted},
     )

@@ -139,6 +139,23 @@ class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
     """Dead letters dropped for their age, since ever."""
 
 
+class Instance(_Value, frozen=True, rename="camel"):
+    """One instance of a host, and how many jobs it has: not started, started, dead."""
+
+    name: str
+    backlog: int
+    in_flight: int
+    dead: int
+
+
+class InstancePage(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A page of instances; `cursor` asks for the next one and is there when `truncated` is True."""
+
+    instances: Sequence[Instance]
+    truncated: bool
+    cursor: str | None = None
+
+
 class Rescheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
     """The answer to a reschedule; a running job is not moved."""
 

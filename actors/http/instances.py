@@ -1,0 +1,52 @@
+"""`GET /instances`: every instance that the caller may see, by name, with counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tocsin.actors.http.access import Caller, Gate
+from tocsin.actors.http.answers import answer
+from tocsin.actors.http.endpoint import Endpoint
+from tocsin.actors.http.operations import ADMIN, DEFAULT_LIMIT
+from tocsin.actors.http.query import Query
+from tocsin.actors.http.tokens import Token
+from tocsin.errors import ForbiddenError
+
+if TYPE_CHECKING:
+    from tocsin.actors.actor_host import ActorHost
+
+ACTION: Final = "instances"
+
+
+class Instances(Endpoint):
+    """A page of instances. Those that the token's pattern or the app's own rule does not let pass are left out."""
+
+    def __init__(self, gate: Gate, host: ActorHost) -> None:
+        super().__init__(["GET"], gate)
+        self._host = host
+
+    async def answer(self, request: Request) -> Response:
+        caller, token = self._gate.identify(request)
+        self._gate.check_scope(token, ADMIN, ACTION)
+        query = Query(request, ("cursor", "limit"))
+        limit = query.whole("limit")
+
+        async def shown(name: str) -> bool:
+            return await self._may_see(caller, token, name)
+
+        page = await self._host.instances(
+            cursor=query.text("cursor") or None, limit=DEFAULT_LIMIT if limit is None else limit, shown=shown
+        )
+        return answer(page)
+
+    async def _may_see(self, caller: Caller, token: Token | None, name: str) -> bool:
+        if token is not None and not token.reaches(name):
+            return False
+        try:
+            await self._gate.ask(caller, ACTION, name, None)
+        except ForbiddenError:
+            return False
+        return True
