@@ -26,6 +26,11 @@ class Caller:
     user: Any = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What tells callers apart: the token's name, and the user as text ("" if it has none that is stable)."""
+        return self.name or "", _text_of(self.user)
+
 
 Authorize = Callable[[Caller, str, str, str | None], bool | Awaitable[bool]]
 """`authorize(identity, action, instance, resource)`, sync or async. `action` is the name of the Python method
@@ -101,3 +106,18 @@ def _same_host(origin: str, host: str) -> bool:
         return urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:
         return False
+
+
+def _text_of(user: Any) -> str:
+    """Texts and numbers; what a user object calls itself; its own `str`. The default one holds an address."""
+    if user is None:
+        return ""
+    for name in ("identity", "display_name"):
+        try:
+            value = getattr(user, name, None)
+        except NotImplementedError:  # of Starlette's BaseUser, where the app has not written it
+            continue
+        if isinstance(value, (str, int)):
+            return str(value)
+    own: Any = type(user).__str__
+    return "" if own is object.__str__ else str(user)

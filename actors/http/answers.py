@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,6 +12,9 @@ from starlette.responses import Response
 
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
+PLAIN: Final = 4 * 1024
+
+_COMPRESSED: Final = b"\x78"
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -24,6 +28,16 @@ class Written:
 
 def write(value: Any) -> bytes:
     return _encoder.encode(value)
+
+
+def pack(text: bytes) -> bytes:
+    """An answer as it is kept, to be given again: a long one is compressed."""
+    return text if len(text) <= PLAIN else zlib.compress(text)
+
+
+def unpack(kept: bytes) -> bytes:
+    """JSON never begins like compressed text."""
+    return zlib.decompress(kept) if kept[:1] == _COMPRESSED else kept
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

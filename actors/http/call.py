@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+import msgspec
 from starlette.requests import Request
 
 from tocsin.actors.http import body, wire
@@ -37,10 +38,11 @@ class Call:
         given = self._request.headers.getlist("idempotency-key")
         if not given:
             return None
-        if len(given) > 1 or not 1 <= len(given[0]) <= KEY_MAX:
+        if len(given) > 1 or not 1 <= len(given[0].strip()) <= KEY_MAX:
             raise InvalidInputError(f"Idempotency-Key must be one text of 1 to {KEY_MAX} characters")
-        scope = "\0".join((self._caller.name or "", self._action, self._request.url.path.rpartition("/")[2], given[0]))
-        return Once(_digest(scope.encode()), _digest(self._raw), render)
+        route = self._request.url.path.rpartition("/")[2]
+        scope = msgspec.msgpack.encode((*self._caller.identity, self._action, route, given[0].strip()))
+        return Once(_digest(scope), _digest(self._raw), render)
 
     def path(self, name: str) -> str:
         """A part of the path."""

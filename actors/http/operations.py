@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http.answers import Written, write
+from tocsin.actors.http.answers import Written, pack, unpack, write
 from tocsin.actors.http.body import parse
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.faults import envelope
@@ -25,15 +25,25 @@ from tocsin.actors.http.wire import (
     ScheduleRequest,
 )
 from tocsin.actors.scheduler.arguments import MAX_ARGS
+from tocsin.actors.scheduler.handle_changes import RESULT_MAX
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
-from tocsin.errors import ForbiddenError, InvalidInputError, NotFoundError, TocsinError
+from tocsin.errors import (
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+    PayloadTooLargeError,
+    QuotaExceededError,
+    TocsinError,
+)
 
 SMALL_BODY: Final = 64 * 1024
 SCHEDULE_BODY: Final = MAX_ARGS + SMALL_BODY
 BATCH_BODY: Final = 8 * 1024 * 1024
 DEFAULT_LIMIT: Final = 100
+MOST_FAULTS: Final = 32 * 1024
+"""How many bytes the refusals of a batch may take, packed: a kept answer must fit one row of the store."""
 
 READ: Final = frozenset({"read"})
 SCHEDULE: Final = frozenset({"schedule"})
@@ -64,14 +74,21 @@ async def schedule(call: Call) -> Any:
     once = call.once(_one_answer)
     if once is None:
         return await call.scheduler.submit(job)
-    return Written(*await call.scheduler.submit_once([job], once))
+    return _given(await call.scheduler.submit_once([job], once))
 
 
 def _one_answer(answers: Sequence[Answer]) -> tuple[int, bytes]:
     (answer,) = answers
+    if isinstance(answer, QuotaExceededError):
+        raise answer  # not kept: with the same key it may pass once there is room
     if isinstance(answer, TocsinError):
         return answer.status, write(envelope(answer))
     return 200, write(answer)
+
+
+def _given(kept: tuple[int, bytes]) -> Written:
+    status, text = kept
+    return Written(status, unpack(text))
 
 
 async def schedule_batch(call: Call) -> Any:
@@ -79,11 +96,20 @@ async def schedule_batch(call: Call) -> Any:
     request = await call.body(BatchRequest, BATCH_BODY)
     check = _BatchCheck(call)
     checked = [await check.job(raw) for raw in request.jobs]
-    once = call.once(lambda stored: (200, write(_results(checked, stored))))
-    if once is None:
-        return _results(await call.scheduler.submit_checked(checked), ())
+    once = call.once(lambda stored: (200, pack(write(_results(checked, stored)))))
     good = [one for one in checked if isinstance(one, NewJob)]
-    return Written(*await call.scheduler.submit_once(good, once))
+    if once is None or not good:  # where all is refused nothing happens, so nothing is kept
+        return _results(await call.scheduler.submit_checked(checked), ())
+    _check_faults([envelope(one) for one in checked if isinstance(one, TocsinError)])
+    return _given(await call.scheduler.submit_once(good, once))
+
+
+def _check_faults(faults: Sequence[Any]) -> None:
+    if len(pack(write(faults))) > MOST_FAULTS:
+        raise PayloadTooLargeError(
+            f"jobs: the refusals of {len(faults)} of them are too long to be kept under an Idempotency-Key: "
+            "correct them, or send fewer at once"
+        )
 
 
 def _results(checked: Sequence[NewJob | Scheduled | TocsinError], stored: Sequence[Answer]) -> dict[str, Any]:
@@ -164,7 +190,11 @@ async def cancel_all(call: Call) -> Any:
     request = await call.body(CancelAllRequest, SMALL_BODY)
     await call.admit(None)
     return await call.scheduler.cancel_all(
-        pool=request.pool, label=request.label, path=request.function_path, all=request.all, dry_run=request.dry_run
+        pool=request.pool,
+        label=request.label,
+        path=request.function_path,
+        all=bool(request.all),
+        dry_run=bool(request.dry_run),
     )
 
 
@@ -182,10 +212,10 @@ async def dead_retry_all(call: Call) -> Any:
         pool=request.pool,
         reason=request.reason,
         path=request.function_path,
-        since=request.since,
-        all=request.all,
-        rate_per_second=request.rate_per_second,
-        dry_run=request.dry_run,
+        since=request.since,  # type: ignore[arg-type]  # the handle checks every value
+        all=bool(request.all),
+        rate_per_second=10 if request.rate_per_second is None else request.rate_per_second,  # type: ignore[arg-type]
+        dry_run=bool(request.dry_run),
     )
 
 
@@ -210,13 +240,15 @@ async def stop_redrive(call: Call) -> Any:
 async def complete(call: Call) -> Any:
     request = await call.body(CompleteRequest, SCHEDULE_BODY)
     result = bytes(request.result)
+    if len(result) > RESULT_MAX:
+        raise PayloadTooLargeError(f"result is {len(result)} bytes, the limit is {RESULT_MAX}", limit=RESULT_MAX)
     settled = await call.scheduler.completed(
         request.required_id(),
         request.required_lease(),
-        ok=request.ok,
+        ok=request.ok is not False,
         error=request.error,
-        retryable=request.retryable,
-        delay_ms=request.delay_ms,
+        retryable=request.retryable is not False,
+        delay_ms=request.delay_ms,  # type: ignore[arg-type]  # the handle checks every value
         result=None if result == b"null" else result,
     )
     return {"settled": settled}

@@ -135,8 +135,8 @@ class CancelAllRequest(Request, frozen=True, kw_only=True):
     pool: str | None = None
     label: str | None = None
     function_path: str | None = None
-    all: bool = False
-    dry_run: bool = False
+    all: bool | None = None
+    dry_run: bool | None = None
 
 
 class RetryAllRequest(Request, frozen=True, kw_only=True):
@@ -145,10 +145,10 @@ class RetryAllRequest(Request, frozen=True, kw_only=True):
     pool: str | None = None
     reason: str | None = None
     function_path: str | None = None
-    since: int | None = None
-    all: bool = False
-    rate_per_second: int = 10
-    dry_run: bool = False
+    since: Scalar = None
+    all: bool | None = None
+    rate_per_second: Scalar = None
+    dry_run: bool | None = None
 
 
 class LeaseRequest(IdRequest, frozen=True, kw_only=True):
@@ -165,10 +165,10 @@ class LeaseRequest(IdRequest, frozen=True, kw_only=True):
 class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
     """`{id, lease, ok?, error?, retryable?, delayMs?, result?}`."""
 
-    ok: bool = True
+    ok: bool | None = None
     error: str | None = None
-    retryable: bool = True
-    delay_ms: int | None = None
+    retryable: bool | None = None
+    delay_ms: Scalar = None
     result: msgspec.Raw = ABSENT
 
 

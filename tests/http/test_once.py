@@ -1,0 +1,117 @@
+"""Idempotency-Key: for how long, for whom, and what of an answer is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.http.face import DUE, client_of, open_face, open_host, refused
+from tocsin.actors.clock import SystemClock
+
+pytestmark = pytest.mark.anyio
+
+DAY_MS = 86_400_000
+JOB = {"functionPath": "p", "scheduledFor": DUE}
+KEY = {"idempotency-key": "k"}
+
+
+class SteppedClock(SystemClock):
+    """The real clock, and a step."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+async def test_an_answer_is_given_again_for_a_day() -> None:
+    clock = SteppedClock()
+    async with open_face(clock=clock) as face:
+        first = await face.post("/schedule", JOB, headers=KEY)
+        clock.ahead_ms = DAY_MS - 60_000
+        assert (await face.post("/schedule", JOB, headers=KEY)).content == first.content
+        clock.ahead_ms = DAY_MS + 60_000
+        assert (await face.post("/schedule", JOB, headers=KEY)).json()["id"] != first.json()["id"]
+
+
+async def test_a_key_is_of_one_token_and_one_route() -> None:
+    tokens = ["a:schedule:secret-a", "b:schedule:secret-b"]
+    async with open_host() as (host, _), client_of(host.asgi(tokens=tokens)) as client:
+        found = set()
+        for secret in ("secret-a", "secret-b", "secret-a"):
+            headers = {**KEY, "authorization": f"Bearer {secret}"}
+            found.add((await client.post("/schedule", json=JOB, headers=headers)).json()["id"])
+        batch = await client.post("/schedule/batch", json={"jobs": [JOB]}, headers=headers)
+        assert batch.status_code == 200
+        found.add(batch.json()["results"][0]["id"])
+    assert len(found) == 3
+
+
+class User:
+    def __init__(self, name: str) -> None:
+        self.display_name = name
+
+
+async def test_a_key_is_of_one_user_of_the_embedding_app() -> None:
+    async with open_host() as (host, _):
+        app = host.asgi(authorize=lambda *_: True)
+
+        def of(user: str) -> Any:
+            async def inner(scope: Any, receive: Any, send: Any) -> None:
+                await app({**scope, "user": User(user)}, receive, send)
+
+            return inner
+
+        found = []
+        for user in ("ann", "ben", "ann"):
+            async with client_of(of(user)) as client:
+                found.append((await client.post("/schedule", json=JOB, headers=KEY)).json()["id"])
+    assert found[0] == found[2] != found[1]
+
+
+async def test_the_answer_to_the_largest_batch_is_kept() -> None:
+    async with open_face() as face:
+        body = {"jobs": [{**JOB, "id": f"{n:04}".ljust(64, "x")} for n in range(1_000)]}
+        first = await face.post("/schedule/batch", body, headers=KEY)
+        assert first.status_code == 200, first.text
+        assert (await face.post("/schedule/batch", body, headers=KEY)).content == first.content
+
+
+async def test_a_full_quota_is_not_kept() -> None:
+    async with open_face(max_jobs=1) as face:
+        await face.schedule(id="a")
+        refused(await face.post("/schedule", JOB, headers=KEY), 429, "QUOTA_EXCEEDED")
+        await face.post("/cancel", {"id": "a"})
+        assert (await face.post("/schedule", JOB, headers=KEY)).status_code == 200
+
+
+async def test_a_batch_without_an_origin_is_not_kept() -> None:
+    origin: list[str | None] = [None]
+    async with open_face(origin=lambda: origin[0]) as face:
+        await face.post("/schedule/batch", {"jobs": [JOB]}, headers=KEY)
+        origin[0] = "http://127.0.0.1:9"
+        answer = await face.post("/schedule/batch", {"jobs": [JOB]}, headers=KEY)
+        assert "id" in answer.json()["results"][0]
+
+
+@pytest.mark.parametrize("headers", [[("idempotency-key", "  ")], [("idempotency-key", "k")] * 2])
+async def test_a_blank_or_doubled_key_is_refused(headers: Any) -> None:
+    async with open_face() as face:
+        refused(await face.client.post("/schedule", json=JOB, headers=headers), 400, "INVALID_INPUT", "1 to 255")
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [("/cancel-all", {"all": True, "dryRun": None}), ("/dead/retry-all", {"all": True, "ratePerSecond": None})],
+)
+async def test_null_is_left_out_in_bulk_too(route: str, body: Any) -> None:
+    async with open_face() as face:
+        assert (await face.post(route, body)).status_code == 200
+
+
+async def test_a_wrong_result_is_named() -> None:
+    async with open_face() as face:
+        body = {"id": "a", "lease": "1.2.3", "result": "x" * 3_000}
+        refused(await face.post("/complete", body), 413, "PAYLOAD_TOO_LARGE", "result")
