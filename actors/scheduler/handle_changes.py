@@ -12,7 +12,7 @@ from tocsin.actors.scheduler.complete import LONGEST_LEASE_MS, Completion
 from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Page, Redrive, Rescheduled
 from tocsin.actors.scheduler.rows import RedriveRow, redrive_key
-from tocsin.errors import InvalidInputError, NotFoundError
+from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError
 
 ERROR_MAX = 2_000
 RESULT_MAX = 2 * 1024
@@ -119,9 +119,11 @@ class Changing(Handle):
             retryable, delay_ms, result,
         )  # fmt: skip
         try:
-            await self._service.host.call(self._id, "complete", said, create=False)
+            refusal = await self._service.host.call(self._id, "complete", said, create=False)
         except NotFoundError:
             raise stale(id) from None
+        if refusal is not None:
+            raise refusal
         return True
 
     async def extend(self, id: str, lease: str, lease_ms: int) -> int:
@@ -132,10 +134,14 @@ class Changing(Handle):
         length = arguments.integer(lease_ms, "leaseMs", 1_000, LONGEST_LEASE_MS)
         job_id, token = arguments.schedule_id(id), lease_token(lease)
         try:
-            until: int = await self._service.host.call(self._id, "extend", job_id, token, length, create=False)
+            answer: int | StaleLeaseError = await self._service.host.call(
+                self._id, "extend", job_id, token, length, create=False
+            )
         except NotFoundError:
             raise stale(id) from None
-        return until
+        if isinstance(answer, StaleLeaseError):
+            raise answer
+        return answer
 
     # ---- Dead letters ----------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from tocsin.actors.scheduler.rows import RedriveRow
 from tocsin.actors.scheduler.settle import settle
 from tocsin.actors.scheduler.submit import Answer, cancel, cancel_dead, retry_dead, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
-from tocsin.errors import ConflictError
+from tocsin.errors import ConflictError, StaleLeaseError
 
 CLAIM_ROUNDS = 4
 CLAIMS_PER_TURN = 500
@@ -182,14 +182,22 @@ class SchedulerActor(Actor):
             self.ctx.set_alarm(None)
         return erased
 
-    async def complete(self, said: Completion) -> None:
+    async def complete(self, said: Completion) -> StaleLeaseError | None:
+        """A refusal is answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
         turn = self._turn()
-        await complete(turn, said)
+        try:
+            await complete(turn, said)
+        except StaleLeaseError as refusal:  # raised before anything was changed
+            return refusal
         await self._finish(turn)
+        return None
 
-    async def extend(self, job_id: str, token: str, lease_ms: int) -> int:
+    async def extend(self, job_id: str, token: str, lease_ms: int) -> int | StaleLeaseError:
         turn = self._turn()
-        until = await extend(turn, job_id, token, lease_ms)
+        try:
+            until = await extend(turn, job_id, token, lease_ms)
+        except StaleLeaseError as refusal:
+            return refusal
         await self._finish(turn)
         return until
 
