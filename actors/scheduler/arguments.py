@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import msgspec
-
 from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, JobRow
 from tocsin.actors.scheduler.turn import NewJob
+from tocsin.dispatch import values
 from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError
 
 SMALLEST_MS: Final = 10**11
 """Instants below this are refused: as milliseconds they lie before 1973, so they are seconds by mistake."""
 MAX_ARGS: Final = 256 * 1024
-MAX_DEPTH: Final = 64
 MAX_LABELS: Final = 20
 MAX_BATCH: Final = 1_000
 MAX_BATCH_BYTES: Final = 7 * 1024 * 1024
@@ -162,25 +161,17 @@ def _show(value: object) -> str:
 # ---- Args ----------------------------------------------------------------------------------------
 
 
-def encode_args(value: object, max_bytes: int = MAX_ARGS) -> bytes:
-    """JSON text of plain JSON values; anything else is refused with its path (`args.items[3].when`)."""
-    _plain(value, "args", 0)
-    try:
-        raw = msgspec.json.encode(value)
-    except (UnicodeEncodeError, TypeError, OverflowError, msgspec.MsgspecError) as error:
-        raise InvalidInputError(f"args cannot be written as JSON: {error}") from None
-    return _sized(raw, max_bytes)
+def encode_args(value: object, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
+    """JSON text, with tags for what JSON has not; anything else is refused with its path (`args.items[3].when`)."""
+    return _sized(values.encode(value, name), max_bytes, name)
 
 
-def raw_args(raw: bytes, max_bytes: int = MAX_ARGS) -> bytes:
+def raw_args(raw: bytes, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
     """JSON text as it came over HTTP: kept byte for byte, checked for size, depth and that it can be read."""
-    _sized(raw, max_bytes)
+    _sized(raw, max_bytes, name)
     if (depth := _depth(raw)) > MAX_DEPTH:
-        raise InvalidInputError(f"args is nested deeper than {MAX_DEPTH} levels: {depth}")
-    try:
-        msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise InvalidInputError(f"args cannot be read as JSON: {error}") from None
+        raise InvalidInputError(f"{name} is nested deeper than {MAX_DEPTH} levels: {depth}")
+    values.decode(raw, name)
     return raw
 
 
@@ -198,33 +189,10 @@ def _depth(raw: bytes) -> int:
     return deepest
 
 
-def _sized(raw: bytes, max_bytes: int) -> bytes:
+def _sized(raw: bytes, max_bytes: int, name: str) -> bytes:
     if len(raw) > max_bytes:
-        raise PayloadTooLargeError(f"args are {len(raw)} bytes of JSON, the limit is {max_bytes}", limit=max_bytes)
+        raise PayloadTooLargeError(f"{name}: {len(raw)} bytes of JSON, the limit is {max_bytes}", limit=max_bytes)
     return raw
-
-
-def _plain(value: object, path: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise InvalidInputError(f"{path} is nested deeper than {MAX_DEPTH} levels")
-    if value is None or isinstance(value, (bool, str)):
-        return
-    if isinstance(value, int):
-        if not -(2**63) <= value < 2**64:
-            raise InvalidInputError(f"{path} is an integer beyond 64 bits: {_show(value)}; send it as a text")
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidInputError(f"{path} is {value}, which JSON cannot hold")
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                raise InvalidInputError(f"{path} has the key {_show(key)}; JSON keys are texts")
-            _plain(inner, f"{path}.{key}", depth + 1)
-    elif isinstance(value, (list, tuple)):
-        for n, inner in enumerate(value):
-            _plain(inner, f"{path}[{n}]", depth + 1)
-    else:
-        raise InvalidInputError(f"{path} is a {type(value).__name__}, which JSON cannot hold: {_show(value)}")
 
 
 # ---- A whole job ---------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class Changing(Handle):
         JSON of at most 2 KiB, kept in the history.
         """
         delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
-        kept = None if result is None else arguments.encode_args(result, RESULT_MAX)
+        kept = None if result is None else arguments.encode_args(result, RESULT_MAX, "result")
         return await self.completed(id, lease, ok=ok, error=error, retryable=retryable, delay_ms=delay_ms, result=kept)
 
     async def completed(
@@ -113,7 +113,7 @@ class Changing(Handle):
         if delay_ms is not None:
             self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
         if result is not None:
-            arguments.raw_args(result, RESULT_MAX)
+            arguments.raw_args(result, RESULT_MAX, "result")
         said = Completion(
             arguments.schedule_id(id), lease_token(lease), ok, None if error is None else error[:ERROR_MAX],
             retryable, delay_ms, result,

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tocsin.dispatch import values
 from tocsin.dispatch.retry import Retry
 
 
@@ -92,8 +93,8 @@ class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
 
     @property
     def args(self) -> Any:
-        """The args as Python values."""
-        return msgspec.json.decode(self.raw_args)
+        """The args as the Python values that were given."""
+        return values.decode(bytes(self.raw_args))
 
 
 class Page(_Value, frozen=True, rename="camel", omit_defaults=True):

@@ -135,6 +135,16 @@ async def test_args_deeper_than_64_levels_are_refused(face: Face) -> None:
         refused(answer, 400, "INVALID_INPUT", "64 levels")
 
 
+async def test_typed_args_must_say_something_and_ride_along_as_they_came(face: Face) -> None:
+    typed = {"when": {"$tocsin": "date", "v": "2027-01-01"}}
+    await face.schedule(id="a", args=typed)
+    assert (await face.get("/get?id=a")).json()["record"]["args"] == typed
+    for wrong in ({"$tocsin": "date", "v": "2027-02-29"}, {"$tocsin": "mine"}):
+        body = {"functionPath": "p", "id": "b", "scheduledFor": DUE, "args": {"x": [wrong]}}
+        refused(await face.post("/schedule", body), 400, "INVALID_INPUT", "args.x[0]", "$tocsin")
+    assert (await face.get("/get?id=b")).json() == {}
+
+
 async def test_args_that_cannot_be_read_again_are_refused_each_for_itself(face: Face) -> None:
     args = b"[" + b"[]," * 70 + b"1e999]"
     job = b'{"functionPath": "p", "delayMs": 99999, "args": ' + args + b"}"
