@@ -51,9 +51,9 @@ class Scheduling(Handle):
     ) -> str:
         """Call `path` back at an instant (aware datetime or epoch ms; a past one is due at once). The id.
 
-        The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most. A chosen `id`
-        that is taken raises DuplicateScheduleIdError, unless `on_conflict` is "keep" (the job there stays) or
-        "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h.
+        The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most. A
+        chosen `id` that is taken raises DuplicateScheduleIdError, unless `on_conflict` is "keep" (the job there stays)
+        or "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h.
         """
         options = {
             "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
