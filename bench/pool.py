@@ -46,10 +46,14 @@ async def hand_over(folder: Path, receiver: Receiver, cap: int, count: int, figu
     row(figures, f"hand-overs/s, one pool, cap {cap}", (count - 1) / stats["seconds"], "/s")
 
 
-async def beside_saturated(folder: Path, receiver: Receiver, waiters: int, count: int, figures: Figures) -> None:
-    """Lateness of unpooled jobs due in the same instant as the waiters of a pool of cap 1, of whom only one runs."""
+async def beside_saturated(
+    folder: Path, receiver: Receiver, waiters: int, count: int, figures: Figures, lanes: int = 64
+) -> None:
+    """Lateness of unpooled jobs due in the same instant as the waiters of a pool of cap 1, of whom only one runs.
+
+    With as many lanes as jobs they all start at once, and arrive as fast as the HTTP client sends."""
     await asyncio.to_thread(receiver.ask, "reset")
-    async with open_host(folder / f"beside{waiters}-{count}.db", receiver) as host:
+    async with open_host(folder / f"beside{waiters}-{count}-{lanes}.db", receiver, lanes) as host:
         jobs = host.scheduler("bench")
         await jobs.set_pool("p", max_concurrency=1)
         due = now_ms() + 4_000
@@ -58,13 +62,18 @@ async def beside_saturated(folder: Path, receiver: Receiver, waiters: int, count
         assert now_ms() < due, "scheduling took longer than the lead: give fewer jobs"
         stats = await receiver.until(count, "free")
         await jobs.set_pool("p", paused=True)
+        started = sorted([(await jobs.history(f"free{n}"))[0].started - due for n in range(count)])
         await jobs.cancel_all(pool="p")
+    what = f"{count} unpooled beside {waiters:,} waiters, {lanes} lanes"
+    row(figures, f"{what}, started after", started[count // 2], "ms", f"last {started[-1]} ms")
     more = f"p50 {stats['late_p50_ms']:.1f} ms, last {stats['late_max_ms']:.1f} ms after due"
-    row(figures, f"{count} unpooled beside {waiters:,} waiters, first to last", stats["seconds"] * 1000, "ms", more)
+    row(figures, f"{what}, first to last", stats["seconds"] * 1000, "ms", more)
 
 
-def open_host(path: Path, receiver: Receiver) -> ActorHost:
-    return ActorHost.open(f"sqlite:///{path}", origin=receiver.url, secrets=[SECRET])
+def open_host(path: Path, receiver: Receiver, lanes: int = 64) -> ActorHost:
+    return ActorHost.open(
+        f"sqlite:///{path}", origin=receiver.url, secrets=[SECRET], lanes=lanes, max_in_flight=max(256, lanes)
+    )
 
 
 # ---- Counted, in memory --------------------------------------------------------------------------
@@ -153,6 +162,7 @@ def measure(waiters: int, folder: str | None) -> Figures:
             asyncio.run(hand_over(Path(made), receiver, cap, count, figures))
         for beside in (0, 10_000):
             asyncio.run(beside_saturated(Path(made), receiver, beside, 500, figures))
+            asyncio.run(beside_saturated(Path(made), receiver, beside, 500, figures, lanes=512))
             asyncio.run(beside_saturated(Path(made), receiver, beside, 50, figures))
     plain = [Job(path="b", after=0) for _ in range(5_000)]
     asyncio.run(rows_per_job("unpooled", plain, figures))

@@ -84,7 +84,7 @@ class Receiver(asyncio.Protocol):
 
 
 async def main(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(Receiver, "127.0.0.1", port)
+    server = await asyncio.get_running_loop().create_server(Receiver, "127.0.0.1", port, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await server.serve_forever()

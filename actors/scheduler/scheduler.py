@@ -33,7 +33,7 @@ from tocsin.actors.scheduler.turn import NewJob, Turn
 from tocsin.errors import ConflictError, StaleLeaseError
 
 CLAIM_ROUNDS = 4
-CLAIMS_PER_TURN = 500
+CLAIMS_PER_TURN = 512
 """With what else a turn may write it stays inside one commit of the store."""
 ERASE_ALONE_MS = 5_000
 """After so long without its caller asking for the next page, a removal goes on by itself."""
