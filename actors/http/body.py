@@ -10,6 +10,7 @@ import msgspec
 from starlette.requests import Request
 
 from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
+from tocsin.actors.scheduler.arguments import MAX_DEPTH
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T
     except msgspec.DecodeError as error:
         raise InvalidJsonError(f"{whole} is not JSON: {error}") from None
     except RecursionError:
-        raise InvalidInputError(f"{whole} is nested too deeply: args may have 64 levels") from None
+        raise InvalidInputError(f"{whole} is nested too deeply: {MAX_DEPTH} levels are allowed") from None
 
 
 def _explain(fault: str, whole: str) -> str:

@@ -25,8 +25,8 @@ from tocsin.actors.http.wire import (
     ScheduleRequest,
 )
 from tocsin.actors.scheduler.arguments import MAX_ARGS
-from tocsin.actors.scheduler.handle_changes import RESULT_MAX
 from tocsin.actors.scheduler.records import Scheduled
+from tocsin.actors.scheduler.replay import Kept
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.errors import (
@@ -77,16 +77,16 @@ async def schedule(call: Call) -> Any:
     return _given(await call.scheduler.submit_once([job], once))
 
 
-def _one_answer(answers: Sequence[Answer]) -> tuple[int, bytes]:
+def _one_answer(answers: Sequence[Answer]) -> Kept | TocsinError:
     (answer,) = answers
     if isinstance(answer, QuotaExceededError):
-        raise answer  # not kept: with the same key it may pass once there is room
+        return answer  # not kept: with the same key it may pass once there is room
     if isinstance(answer, TocsinError):
         return answer.status, write(envelope(answer))
     return 200, write(answer)
 
 
-def _given(kept: tuple[int, bytes]) -> Written:
+def _given(kept: Kept) -> Written:
     status, text = kept
     return Written(status, unpack(text))
 
@@ -240,8 +240,6 @@ async def stop_redrive(call: Call) -> Any:
 async def complete(call: Call) -> Any:
     request = await call.body(CompleteRequest, SCHEDULE_BODY)
     result = bytes(request.result)
-    if len(result) > RESULT_MAX:
-        raise PayloadTooLargeError(f"result is {len(result)} bytes, the limit is {RESULT_MAX}", limit=RESULT_MAX)
     settled = await call.scheduler.completed(
         request.required_id(),
         request.required_lease(),

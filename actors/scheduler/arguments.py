@@ -172,15 +172,15 @@ def encode_args(value: object, max_bytes: int = MAX_ARGS) -> bytes:
     return _sized(raw, max_bytes)
 
 
-def raw_args(raw: bytes, max_bytes: int = MAX_ARGS) -> bytes:
+def raw_args(raw: bytes, max_bytes: int = MAX_ARGS, field: str = "args") -> bytes:
     """JSON text as it came over HTTP: kept byte for byte, checked for size, depth and that it can be read."""
-    _sized(raw, max_bytes)
+    _sized(raw, max_bytes, field)
     if (depth := _depth(raw)) > MAX_DEPTH:
-        raise InvalidInputError(f"args is nested deeper than {MAX_DEPTH} levels: {depth}")
+        raise InvalidInputError(f"{field} is nested deeper than {MAX_DEPTH} levels: {depth}")
     try:
         msgspec.json.decode(raw)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise InvalidInputError(f"args cannot be read as JSON: {error}") from None
+        raise InvalidInputError(f"{field} cannot be read as JSON: {error}") from None
     return raw
 
 
@@ -198,9 +198,9 @@ def _depth(raw: bytes) -> int:
     return deepest
 
 
-def _sized(raw: bytes, max_bytes: int) -> bytes:
+def _sized(raw: bytes, max_bytes: int, field: str = "args") -> bytes:
     if len(raw) > max_bytes:
-        raise PayloadTooLargeError(f"args are {len(raw)} bytes of JSON, the limit is {max_bytes}", limit=max_bytes)
+        raise PayloadTooLargeError(f"{field}: {len(raw)} bytes of JSON, the limit is {max_bytes}", limit=max_bytes)
     return raw
 
 

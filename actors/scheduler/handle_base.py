@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.scheduler import SchedulerActor
-from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError
+from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
 from tocsin.storage.api import StoreView
 
 if TYPE_CHECKING:
@@ -35,9 +35,11 @@ class Handle:
 
     async def _change(self, event: str, absent: T, *args: Any) -> T:
         try:
-            answer: T = await self._service.host.call(self._id, event, *args, create=False)
+            answer: T | TocsinError = await self._service.host.call(self._id, event, *args, create=False)
         except NotFoundError:
             return absent  # an instance that was never written holds nothing
+        if isinstance(answer, TocsinError):
+            raise answer
         return answer
 
     def _view(self) -> StoreView:

@@ -113,7 +113,7 @@ class Changing(Handle):
         if delay_ms is not None:
             self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
         if result is not None:
-            arguments.raw_args(result, RESULT_MAX)
+            arguments.raw_args(result, RESULT_MAX, "result")
         said = Completion(
             arguments.schedule_id(id), lease_token(lease), ok, None if error is None else error[:ERROR_MAX],
             retryable, delay_ms, result,

@@ -10,8 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
-from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tests.http.face import DUE, Face, activations, client_of, open_face, open_host, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -254,14 +253,7 @@ async def test_an_instance_over_its_quota_is_429() -> None:
 async def test_wrong_leases_cost_no_activation(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody may send them, as these routes need no token."""
     await face.schedule(id="a")
-    built: list[str] = []
-    original = SchedulerActor.on_start
-
-    async def counted(self: SchedulerActor) -> None:
-        built.append("activated")
-        await original(self)
-
-    monkeypatch.setattr(SchedulerActor, "on_start", counted)
+    built = activations(monkeypatch)
     for _ in range(5):
         refused(await face.post("/complete", {"id": "a", "lease": "wrong"}), 409, "STALE_LEASE")
         refused(await face.post("/extend", {"id": "a", "lease": "wrong", "leaseMs": 5_000}), 409, "STALE_LEASE")
