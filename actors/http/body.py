@@ -10,10 +10,14 @@ import msgspec
 from starlette.requests import Request
 
 from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
-from tocsin.actors.scheduler.arguments import MAX_DEPTH
+from tocsin.actors.scheduler.arguments import MAX_ARGS, MAX_DEPTH
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
 T = TypeVar("T")
+
+SMALL_BODY: Final = 64 * 1024
+SCHEDULE_BODY: Final = MAX_ARGS + SMALL_BODY
+BATCH_BODY: Final = 8 * 1024 * 1024
 
 _JSON: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*', re.IGNORECASE)
 _FAULT: Final = re.compile(r"(?P<words>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 
 from tocsin.actors.http import body, wire
 from tocsin.actors.http.access import Caller, Gate
+from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.replay import Kept, Once
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.errors import InvalidInputError, TocsinError
 
-KEY_MAX: Final = 255
 B = TypeVar("B", bound=wire.Request)
 
 

@@ -49,11 +49,11 @@ class Handle:
         return None if value is None else arguments.plain_name(value, field)
 
     def _limit(self, value: int) -> int:
-        return arguments.integer(value, "limit", 1, 1000)
+        return arguments.integer(value, "limit", *arguments.PAGE_LIMIT)
 
 
 def lease_token(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= 200:
+    if not isinstance(value, str) or not 1 <= len(value) <= arguments.MAX_LEASE:
         raise InvalidInputError("lease must be the text that came with the callback as tocsin-lease")
     return value
 

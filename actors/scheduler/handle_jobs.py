@@ -129,7 +129,7 @@ class Scheduling(Handle):
         if scheduled_for is not None:
             due = arguments.epoch_ms(scheduled_for, "scheduledFor")
         else:
-            due = self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
+            due = self._after(arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
         return self._new_job(function_path, workflow, arguments.raw_args(raw_args), due, options)
 
     def _new_job(

@@ -82,7 +82,7 @@ async def test_a_taken_id_is_refused_kept_or_replaced(face: Face) -> None:
         ({"scheduledFor": None, "delayMs": -1}, ["delayMs"]),
         ({"scheduledFor": None, "delayMs": 1.5}, ["delayMs must be an integer"]),
         ({"scheduledFor": None, "delayMs": True}, ["delayMs must be an integer"]),
-        ({"scheduledFor": None, "delayMs": 10**15}, ["delayMs", "largest instant"]),
+        ({"scheduledFor": None, "delayMs": 10**15}, ["delayMs must be 0..900000000000000"]),
         ({"onConflict": "merge"}, ["onConflict must be one of error, keep, replace"]),
         ({"pool": ""}, ["pool"]),
         ({"pool": "a/b"}, ["pool must be 1 to 128 characters"]),
