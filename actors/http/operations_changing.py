@@ -12,6 +12,7 @@ from tocsin.actors.http.wire import (
     IdRequest,
     RescheduleRequest,
     RetryAllRequest,
+    whole,
 )
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Redrive, Rescheduled
 from tocsin.errors import NotFoundError
@@ -51,7 +52,7 @@ async def reschedule(call: Call) -> Rescheduled:
     request = await call.body(RescheduleRequest, SMALL_BODY)
     id = request.required_id()
     await call.admit(id)
-    return await call.scheduler.rescheduled(id, request.scheduled_for, request.delay_ms)
+    return await call.scheduler.rescheduled(id, whole(request.scheduled_for), whole(request.delay_ms))
 
 
 async def dead_retry_all(call: Call) -> Redrive:
@@ -61,9 +62,9 @@ async def dead_retry_all(call: Call) -> Redrive:
         pool=request.pool,
         reason=request.reason,
         path=request.function_path,
-        since=request.since,  # type: ignore[arg-type]  # the handle checks every value
+        since=whole(request.since),  # type: ignore[arg-type]  # the handle checks every value
         all=bool(request.all),
-        rate_per_second=10 if request.rate_per_second is None else request.rate_per_second,  # type: ignore[arg-type]
+        rate_per_second=10 if request.rate_per_second is None else whole(request.rate_per_second),  # type: ignore[arg-type]
         dry_run=bool(request.dry_run),
     )
 
@@ -95,7 +96,7 @@ async def complete(call: Call) -> Settled:
         ok=request.ok is not False,
         error=request.error,
         retryable=request.retryable is not False,
-        delay_ms=request.delay_ms,  # type: ignore[arg-type]  # the handle checks every value
+        delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]  # the handle checks every value
         result=None if result == b"null" else result,
     )
     return Settled(settled)
@@ -103,5 +104,5 @@ async def complete(call: Call) -> Settled:
 
 async def extend(call: Call) -> Extended:
     request = await call.body(ExtendRequest, SMALL_BODY)
-    until = await call.scheduler.extend(request.required_id(), request.required_lease(), request.lease_ms)  # type: ignore[arg-type]
+    until = await call.scheduler.extend(request.required_id(), request.required_lease(), whole(request.lease_ms))  # type: ignore[arg-type]
     return Extended(until)

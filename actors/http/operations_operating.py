@@ -6,7 +6,7 @@ from tocsin.actors.http.body import SMALL_BODY
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.parameters import CONFIRMED, ONE_POOL, names
 from tocsin.actors.http.replies import InstanceState, PoolDeleted
-from tocsin.actors.http.wire import InstanceRequest, PoolRequest
+from tocsin.actors.http.wire import InstanceRequest, PoolRequest, whole
 from tocsin.actors.scheduler.records import Pool, Removed
 from tocsin.errors import InvalidInputError
 
@@ -22,7 +22,7 @@ async def put_pool(call: Call) -> Pool:
     await call.admit(request.name if isinstance(request.name, str) else None)
     return await call.scheduler.set_pool(
         request.name,  # type: ignore[arg-type]  # the handle checks every value
-        max_concurrency=request.max_concurrency,  # type: ignore[arg-type]
+        max_concurrency=whole(request.max_concurrency),  # type: ignore[arg-type]
         paused=request.paused,  # type: ignore[arg-type]
     )
 

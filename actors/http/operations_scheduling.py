@@ -12,7 +12,7 @@ from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.faults import envelope
 from tocsin.actors.http.replies import BatchResults
-from tocsin.actors.http.wire import BatchRequest, ScheduleRequest
+from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.replay import Kept
 from tocsin.actors.scheduler.submit import Answer
@@ -111,8 +111,8 @@ def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
             function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
             workflow=request.workflow,  # type: ignore[arg-type]
             raw_args=bytes(request.args),
-            scheduled_for=request.scheduled_for,  # type: ignore[arg-type]
-            delay_ms=request.delay_ms,  # type: ignore[arg-type]
+            scheduled_for=whole(request.scheduled_for),  # type: ignore[arg-type]
+            delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]
             options=request.options(),
         )
     except msgspec.ValidationError as error:

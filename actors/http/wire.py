@@ -22,6 +22,11 @@ NO_ARGS: Final = msgspec.Raw(b"{}")
 ABSENT: Final = msgspec.Raw(b"null")
 
 
+def whole(value: Scalar) -> Scalar:
+    """JSON knows only numbers: 5.0 and 5e0 are the integer 5, and some clients write large ones so."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _no_args() -> msgspec.Raw:
     return NO_ARGS
 
@@ -79,7 +84,7 @@ class RetryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.max_retries is not None and self.max_attempts is not None:
             raise InvalidInputError("retry.maxAttempts is the older name of retry.maxRetries: give one of them")
         given: dict[str, Any] = {
-            "max_retries": self.max_retries if self.max_attempts is None else self.max_attempts,
+            "max_retries": whole(self.max_retries if self.max_attempts is None else self.max_attempts),
             "backoff": self.backoff,
             "base_ms": self.base_ms,
             "max_ms": self.max_ms,
@@ -147,11 +152,11 @@ class ScheduleRequest(Request, frozen=True, kw_only=True):
             "id": self.id,
             "on_conflict": self.on_conflict,
             "pool": self.pool,
-            "max_concurrency": self.max_concurrency,
-            "priority": self.priority,
+            "max_concurrency": whole(self.max_concurrency),
+            "priority": whole(self.priority),
             "retry": None if self.retry is None else self.retry.retry(),
-            "timeout_ms": self.timeout_ms,
-            "expires_at": self.expires_at,
+            "timeout_ms": whole(self.timeout_ms),
+            "expires_at": whole(self.expires_at),
             "shard_key": self.shard_key,
             "labels": self.labels,
         }
