@@ -44,6 +44,7 @@ _DEAD: Final[Mapping[str, Any]] = {
     "incarnation": "7-3",
     "functionPath": "invoices:send",
     "args": {"invoice": 41},
+    "pool": "stripe",
     "scheduledFor": NOW,
     "state": "dead",
     "attempt": 1,
@@ -61,6 +62,9 @@ _HOLDER: Final = {"id": "invoice-42", "kind": "accepted", "until": LATER, "orpha
 _POOL: Final[Mapping[str, Any]] = {
     "name": "stripe", "inFlight": 0, "maxConcurrency": 8, "queued": 0, "paused": False, "holders": [],
 }  # fmt: skip
+_ATTEMPT: Final = {
+    "attempt": 1, "outcome": "done", "started": LATER + 2, "ended": LATER + 76, "latenessMs": 2, "status": 200,
+}  # fmt: skip
 _REDRIVE_ID: Final = "01m4cw2n8j6t0q7v9xk3d5r1zb"
 
 EXAMPLES: Final[Mapping[str, Example]] = {
@@ -74,9 +78,11 @@ EXAMPLES: Final[Mapping[str, Example]] = {
                 {"id": "invoice-42", "scheduledFor": LATER, "created": True},
                 {
                     "error": {
-                        "code": "INVALID_INPUT",
-                        "message": "scheduledFor looks like seconds: 1795962307; give milliseconds "
-                        "(100000000000..999999999999999)",
+                        "code": "DUPLICATE_SCHEDULE_ID",
+                        "message": "id 'invoice-42' is taken by a pending job: cancel it, choose another id, or pass "
+                        "onConflict keep or replace",
+                        "id": "invoice-42",
+                        "state": "pending",
                     }
                 },
             ]
@@ -84,7 +90,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
         {
             "jobs": [
                 {"id": "invoice-42", "functionPath": "invoices:send", "args": {"invoice": 42}, "scheduledFor": LATER},
-                {"id": "invoice-43", "functionPath": "invoices:send", "scheduledFor": 1_795_962_307},
+                {"id": "invoice-42", "functionPath": "invoices:remind", "delayMs": 86_400_000},
             ]
         },
     ),
@@ -112,7 +118,9 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     "history": Example(
         {
             "id": "invoice-42",
-            "attempts": [{"attempt": 1, "outcome": "done", "started": LATER, "ended": LATER + 74, "latenessMs": 2}],
+            "attempts": [
+                {"attempt": 1, "outcome": "done", "started": LATER, "ended": LATER + 74, "latenessMs": 2, "status": 200}
+            ],
         }
     ),
     "cancel_all": Example({"matched": 1, "cancelled": 1}, {"pool": "stripe", "label": "tenant-7"}),

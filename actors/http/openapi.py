@@ -28,15 +28,16 @@ ROOT: Final = ""
 BY_NAME: Final = "/i/{instance}"
 PLACES: Final = (ROOT, BY_NAME)
 BEARER: Final = "bearer"
+PROBES: Final = "probes"
 
 INSTANCES: Final = About(
     name="instances", group="operating", said="The instances that the caller may see, by name", query=PAGED,
     answer=InstancePage,
 )  # fmt: skip
-HEALTH: Final = About(name="health", group="probes", said="Whether the process answers", answer=Alive)
+HEALTH: Final = About(name="health", group=PROBES, said="Whether the process answers", answer=Alive)
 READY: Final = About(
-    name="ready", group="probes", said="Whether the host is open and its store answers", answer=Ready,
-    errors=("UNAVAILABLE",),
+    name="ready", group=PROBES, said="Whether the host is open and its store answers", answer=Ready,
+    errors=("UNAVAILABLE", "STORE_UNAVAILABLE"),
 )  # fmt: skip
 
 _ABOUT: Final = """\
@@ -149,9 +150,8 @@ def _operation(
 
 def errors_of(method: str, scopes: frozenset[str], about: About, *, by_path: bool) -> list[str]:
     """The codes that an operation may answer."""
-    probe = about.name == HEALTH.name
     found = {"FORBIDDEN", "INTERNAL", *about.errors}
-    if not probe:
+    if about.group != PROBES:
         found |= {"INVALID_INPUT", "STORE_UNAVAILABLE"}
     if scopes:
         found |= {"UNAUTHENTICATED"}

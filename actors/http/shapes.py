@@ -40,6 +40,10 @@ def one_of(words: Sequence[str], **more: Any) -> Schema:
     return {"type": "string", "enum": list(words), **more}
 
 
+NOT_BLANK: Final = (
+    r"[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"  # as str.isspace
+)
+"""Dialects of patterns differ in what `\\S` is."""
 ANY: Final[Schema] = {}
 FLAG: Final[Schema] = {"type": "boolean"}
 TEXT: Final[Schema] = {"type": "string"}
@@ -49,7 +53,7 @@ JOB_ID: Final[Schema] = {"type": "string", "maxLength": 64, "pattern": f"^(?!__)
 REDRIVE_ID: Final = JOB_ID
 INSTANCE_NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.INSTANCE.pattern}$"}
 NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.NAME.pattern}$"}
-TARGET: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_TARGET, "pattern": r"\S"}
+TARGET: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_TARGET, "pattern": NOT_BLANK}
 LEASE: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_LEASE}
 LABELS: Final[Schema] = {"type": "array", "items": NAME, "maxItems": limits.MAX_LABELS}
 JOBS: Final[Schema] = {
