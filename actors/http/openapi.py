@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -61,7 +62,7 @@ class OpenApi(Endpoint):
 
     async def answer(self, request: Request) -> Response:
         head, rest = _written(self._tokens)
-        return answer({**head, "servers": [{"url": request.scope.get("root_path") or "/"}], **rest})
+        return answer({**head, "servers": [{"url": quote(request.scope.get("root_path", "")) or "/"}], **rest})
 
 
 @cache

@@ -56,6 +56,12 @@ def _of_struct(name: str, schema: Schema) -> Schema:
     return _of_answer(schema)
 
 
+def _described(schema: Schema) -> Schema:
+    """The docstring, with the names that members have in JSON; python -OO has none."""
+    said = schema.get("description")
+    return {"description": _SNAKE.sub(lambda match: camel(match[0]), said)} if said else {}
+
+
 # ---- Requests ------------------------------------------------------------------------------------
 
 
@@ -65,7 +71,7 @@ def _of_request(kind: type[msgspec.Struct], schema: Schema) -> Schema:
     rules = list(getattr(kind, "rules", ()))
     return {
         "title": schema["title"],
-        "description": schema["description"],
+        **_described(schema),
         "type": "object",
         "properties": {name: _asked(one, name in needed) for name, one in members.items()},
         **({"required": needed} if needed else {}),
@@ -96,7 +102,7 @@ def _of_answer(schema: Schema) -> Schema:
     members = {name: _told(name, one, name in required) for name, one in schema["properties"].items()}
     return {
         "title": schema["title"],
-        "description": _SNAKE.sub(lambda match: camel(match[0]), schema["description"]),
+        **_described(schema),
         "type": "object",
         "properties": members,
         "required": required,
