@@ -1,10 +1,10 @@
 """`build_app`: the routes of a host. Every one exists at the root, for the instance `default`, and for each
-instance under `/i/{instance}`; but `/instances`, which is about all of them."""
+instance under `/i/{instance}`; but `/instances` and `/openapi.json`, which are about all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,6 +14,7 @@ from tocsin.actors.http.access import Authorize, Gate
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
 from tocsin.actors.http.faults import refuse_unrouted
 from tocsin.actors.http.instances import Instances
+from tocsin.actors.http.openapi import PLACES, OpenApi
 from tocsin.actors.http.operations import OPERATIONS, Operation
 from tocsin.actors.http.probes import Health, Readiness
 from tocsin.actors.http.tokens import SHAPE, Token, parse_tokens
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 App = Starlette
 """What `build_app` makes; rooms that know no HTTP framework name it by this."""
-PLACES: Final = ("", "/i/{instance}")
 
 
 def build_app(
@@ -56,6 +56,7 @@ def build_app(
     app = Starlette(
         routes=[
             Route("/instances", Instances(gate, host), methods=None),
+            Route("/openapi.json", OpenApi(gate, tokens=bool(parsed)), methods=None),
             *(
                 Route(place + path, endpoint, methods=None)
                 for place in PLACES

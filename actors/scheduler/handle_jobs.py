@@ -11,7 +11,7 @@ import msgspec
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.replay import Once
+from tocsin.actors.scheduler.replay import Kept, Once
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, PayloadTooLargeError, StoreFull, TocsinError
@@ -129,7 +129,7 @@ class Scheduling(Handle):
         if scheduled_for is not None:
             due = arguments.epoch_ms(scheduled_for, "scheduledFor")
         else:
-            due = self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
+            due = self._after(arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
         return self._new_job(function_path, workflow, arguments.raw_args(raw_args), due, options)
 
     def _new_job(
@@ -155,11 +155,13 @@ class Scheduling(Handle):
         assert isinstance(answer, Scheduled)
         return answer
 
-    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> tuple[int, bytes]:
+    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> Kept:
         """For the HTTP face: a request with an Idempotency-Key. The status and body of its one answer."""
         self._check_space()
         self._check_size(jobs)
-        answer: tuple[int, bytes] = await self._call("submit_once", jobs, once)
+        answer: Kept | TocsinError = await self._call("submit_once", jobs, once)
+        if isinstance(answer, TocsinError):
+            raise answer
         return answer
 
     async def submit_checked(self, jobs: Sequence[NewJob | TocsinError]) -> list[Scheduled | TocsinError]:
