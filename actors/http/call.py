@@ -25,7 +25,7 @@ class Call:
     """A request whose token has passed. Before an operation does anything it must `admit` what it touches."""
 
     def __init__(self, request: Request, scheduler: Scheduler, gate: Gate, caller: Caller, action: str) -> None:
-        self.scheduler = scheduler
+        self.scheduler = scheduler.for_initiator(caller.identity)
         self._request, self._gate, self._caller, self._action = request, gate, caller, action
         self._raw = b""
 
