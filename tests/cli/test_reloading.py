@@ -1,4 +1,4 @@
-"""Secrets and tokens of a running server: read again when told, or when their files change; taken whole or not at all."""
+"""Secrets and tokens of a running server: read again when told, or when their files change; whole or not at all."""
 
 from __future__ import annotations
 
