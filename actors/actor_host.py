@@ -78,6 +78,8 @@ class ActorHost:
         authorize_fire: AuthorizeFire | None = None,
         drain_s: float = 10.0,
     ) -> None:
+        if authorize_fire is not None and not callable(authorize_fire):
+            raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
         check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
         self._service = SchedulerService(
             dispatcher,

@@ -174,6 +174,23 @@ async def test_without_a_token_and_a_user_a_job_has_no_initiator(host: ActorHost
     assert found is not None and found.initiator is None
 
 
+async def test_only_what_schedules_asks_a_user_for_its_text(host: ActorHost, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError("detached")
+
+    app = build_app(host, insecure=True)
+
+    async def with_user(scope: Any, receive: Any, send: Any) -> None:
+        await app({**scope, "user": Broken()}, receive, send)
+
+    async with client_of(with_user) as client:
+        assert (await client.get("/status")).status_code == 200
+        assert (await client.post("/cancel", json={"id": "a"})).status_code == 200
+        refused(await client.post("/schedule", json=JOB), 500, "INTERNAL")
+    assert "detached" in caplog.text
+
+
 def test_long_users_are_told_apart_in_little_room() -> None:
     one, other = (Caller(user="x" * 1_000 + end).identity[1] for end in "ab")
     assert one != other

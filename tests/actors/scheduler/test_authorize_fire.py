@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
+from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.handle import Job
 from tocsin.actors.scheduler.records import Firing, Initiator, Record
 from tocsin.actors.scheduler.rows import JobRow, decode, encode
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import InvalidInputError
+from tocsin.errors import InvalidInputError, SettingsError
 
 Said = Any
 BROKEN = Answer(500, {}, b"broken")
@@ -152,6 +153,11 @@ def test_a_rule_that_cannot_say_is_nobodys_fault(say: Callable[[Firing], Said], 
         assert (await stage.jobs.status()).health == "green"
 
     ruled(test)()
+
+
+def test_a_rule_must_be_a_function() -> None:
+    with pytest.raises(SettingsError, match="authorize_fire must be a function, not bool"):
+        ActorHost.open("memory:", authorize_fire=True)
 
 
 async def expired() -> bool:
