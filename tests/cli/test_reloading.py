@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from base64 import b64encode
 from pathlib import Path
 from random import Random
@@ -19,9 +20,13 @@ from tocsin.actors.testing import VirtualClock, simulate
 from tocsin.cli.reloading import LOOK_EVERY_S, Reload
 from tocsin.settings import load
 
-from .processes import COMMAND, DEADLINE_S, Server, environment, serving
+from .processes import DEADLINE_S, Server, environment, serving
 
 OLD, NEW = ("whsec_" + b64encode(letter * 32).decode() for letter in (b"o", b"n"))
+
+
+TAKES_ITS_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from tocsin.cli import main; main()"
+"""`tocsin` whose stdin becomes its controlling terminal."""
 
 
 class Folder:
@@ -253,7 +258,7 @@ def test_closing_its_terminal_stops_a_server_in_good_order(tmp_path: Path, termi
         return
     leader, follower = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0"],
+        [sys.executable, "-c", TAKES_ITS_TERMINAL, "serve", "--port", "0"],
         cwd=tmp_path,
         env=environment(),
         stdin=follower,
@@ -261,7 +266,6 @@ def test_closing_its_terminal_stops_a_server_in_good_order(tmp_path: Path, termi
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=_take_terminal,
     )
     os.close(follower)
     server = Server(process)
@@ -274,11 +278,3 @@ def test_closing_its_terminal_stops_a_server_in_good_order(tmp_path: Path, termi
         assert process.wait(DEADLINE_S) == 0
     finally:
         server.end()
-
-
-def _take_terminal() -> None:
-    """In the child: what is its stdin becomes its controlling terminal."""
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
