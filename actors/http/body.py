@@ -10,7 +10,8 @@ import msgspec
 from starlette.requests import Request
 
 from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
-from tocsin.actors.scheduler.arguments import MAX_ARGS, MAX_DEPTH
+from tocsin.actors.scheduler.arguments import MAX_ARGS
+from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
 T = TypeVar("T")

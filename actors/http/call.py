@@ -25,7 +25,8 @@ class Call:
     """A request whose token has passed. Before an operation does anything it must `admit` what it touches."""
 
     def __init__(self, request: Request, scheduler: Scheduler, gate: Gate, caller: Caller, action: str) -> None:
-        self.scheduler = scheduler
+        # Only what schedules asks an app's user for its text: that may be slow, or fail.
+        self.scheduler = scheduler.for_initiator(caller.identity) if action == "schedule" else scheduler
         self._request, self._gate, self._caller, self._action = request, gate, caller, action
         self._raw = b""
 

@@ -210,7 +210,7 @@ def _sized(raw: bytes, max_bytes: int, name: str) -> bytes:
 OPTIONS: Final = frozenset(
     {
         "id", "on_conflict", "pool", "max_concurrency", "priority", "retry",
-        "timeout_ms", "expires_at", "shard_key", "labels",
+        "timeout_ms", "expires_at", "shard_key", "labels", "initiator",
     }
 )  # fmt: skip
 
@@ -224,6 +224,7 @@ def new_job(
     enqueued_at: int,
     minted: str,
     options: Mapping[str, Any],
+    initiator: tuple[str, str] = ("", ""),
 ) -> NewJob:
     """Check everything a caller may give with a job. `options` has keys of OPTIONS; None means not given."""
     if (function_path is None) == (workflow is None):
@@ -256,6 +257,7 @@ def new_job(
         expires_at=_expiry(given.get("expires_at")),
         shard_key=target(given["shard_key"], "shardKey") if "shard_key" in given else None,
         labels=labels_of(given["labels"]) if "labels" in given else (),
+        initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
     )
     return NewJob(job, rest, chosen, conflict)
 

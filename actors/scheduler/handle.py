@@ -15,3 +15,7 @@ class Scheduler(Scheduling, Changing, Reading, Operating):
     Errors of every method: InvalidInputError (and its kin) for a bad argument, before anything is changed;
     OverloadedError, HostClosedError, StoreError when the host or its store cannot serve the call.
     """
+
+    def for_initiator(self, identity: tuple[str, str]) -> Scheduler:
+        """The same instance, for jobs that this caller (token, user) wants; for the HTTP face."""
+        return Scheduler(self._service, self.name, identity)

@@ -19,8 +19,10 @@ T = TypeVar("T")
 class Handle:
     """Costs nothing until used."""
 
-    def __init__(self, service: SchedulerService, name: str) -> None:
+    def __init__(self, service: SchedulerService, name: str, initiator: tuple[str, str] = ("", "")) -> None:
+        """Jobs made through it are `initiator`'s: the name of a token and a user, "" for none."""
         self.name = arguments.instance_name(name)
+        self._initiator = initiator
         self._service = service
         self._id = ActorId(SchedulerActor.kind_name(), self.name)
 

@@ -48,17 +48,19 @@ class Scheduling(Handle):
         expires_at: datetime | int | None = None,
         shard_key: str | None = None,
         labels: Sequence[str] | None = None,
+        initiator: str | None = None,
     ) -> str:
         """Call `path` back at an instant (aware datetime or epoch ms; a past one is due at once). The id.
 
         The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most. A
         chosen `id` that is taken raises DuplicateScheduleIdError, unless `on_conflict` is "keep" (the job there stays)
-        or "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h.
+        or "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h. `initiator`
+        names who wants it, for `authorize_fire` and the record; the receiver does not see it.
         """
         options = {
             "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
             "priority": priority, "retry": retry, "timeout_ms": timeout_ms, "expires_at": expires_at,
-            "shard_key": shard_key, "labels": labels,
+            "shard_key": shard_key, "labels": labels, "initiator": initiator,
         }  # fmt: skip
         due = arguments.instant_ms(at, "at")
         job = self._new_job(path, workflow, arguments.encode_args(args), due, options)
@@ -81,12 +83,13 @@ class Scheduling(Handle):
         expires_at: datetime | int | None = None,
         shard_key: str | None = None,
         labels: Sequence[str] | None = None,
+        initiator: str | None = None,
     ) -> str:
         """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
         options = {
             "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
             "priority": priority, "retry": retry, "timeout_ms": timeout_ms, "expires_at": expires_at,
-            "shard_key": shard_key, "labels": labels,
+            "shard_key": shard_key, "labels": labels, "initiator": initiator,
         }  # fmt: skip
         due = self._after(arguments.duration_ms(delay, "delay"), "delay")
         job = self._new_job(path, workflow, arguments.encode_args(args), due, options)
@@ -143,7 +146,7 @@ class Scheduling(Handle):
         minted = arguments.mint_id(now, self._service.random.getrandbits(80))
         return arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-            minted=minted, options=options,
+            minted=minted, options=options, initiator=self._initiator,
         )  # fmt: skip
 
     async def submit(self, job: NewJob) -> Scheduled:
