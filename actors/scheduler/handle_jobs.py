@@ -179,5 +179,8 @@ class Scheduling(Handle):
             )
 
     def _check_space(self) -> None:
-        if self._service.host.provider.full:
+        if (trouble := self._service.host.provider.trouble) is None:
+            return
+        if isinstance(trouble, StoreFull):
             raise StoreFull("no space is left for new jobs: free some on the store's disk; what is under way goes on")
+        raise type(trouble)(trouble.message, **trouble.details)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import StoreFull
-from tocsin.storage import sqlite
+from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
 from tocsin.storage.reserve import RESERVE_BYTES
 from tocsin.storage.sqlite import SQLiteProvider
@@ -81,9 +81,9 @@ async def stored(provider: SQLiteProvider, name: str) -> dict[bytes, bytes]:
 
 
 async def has_space_again(provider: SQLiteProvider) -> None:
-    assert provider._upkeep is not None
+    assert provider._upkeep._task is not None
     async with asyncio.timeout(10):
-        await asyncio.wait([provider._upkeep])
+        await asyncio.wait([provider._upkeep._task])
     assert not provider.full
 
 
@@ -91,7 +91,7 @@ async def test_what_was_accepted_survives_a_full_disk_and_the_store_recovers(
     disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "tocsin.storage")
-    monkeypatch.setattr(sqlite, "FULL_LOOK_S", 0.05)
+    monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.05)
     provider = SQLiteProvider(disk.folder / "store.db")
     reserve = disk.folder / "store.db.reserve"
     await provider.start()
@@ -137,7 +137,7 @@ async def commit_at_last(provider: SQLiteProvider, batch: Batch) -> None:
 
 async def test_work_ends_on_a_full_disk_however_long_it_lasts(disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The WAL is moved into the file, so that its space serves again: far more is written than the reserve holds."""
-    monkeypatch.setattr(sqlite, "FULL_LOOK_S", 0.01)
+    monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.01)
     provider = SQLiteProvider(disk.folder / "store.db")
     await provider.start()
     store = await provider.open("a")

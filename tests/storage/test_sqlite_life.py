@@ -15,7 +15,7 @@ import aiosqlite
 import pytest
 
 from tocsin.errors import StoreError
-from tocsin.storage import sqlite, sqlite_file
+from tocsin.storage import sqlite_file, sqlite_upkeep
 from tocsin.storage.api import Batch, OrderedStore
 from tocsin.storage.sqlite import SQLiteProvider
 from tocsin.storage.sqlite_thread import Thread
@@ -37,7 +37,7 @@ async def provider(tmp_path: Path) -> AsyncIterator[SQLiteProvider]:
 async def a_long_scan(provider: SQLiteProvider) -> AsyncIterator[asyncio.Task[None]]:
     """A view's scan that is in the middle of its snapshot until the block ends."""
     reading, go_on = threading.Event(), threading.Event()
-    reader = provider._view_reader
+    reader = provider._views.reader
 
     def scan() -> None:
         with reader._snapshot():
@@ -45,7 +45,7 @@ async def a_long_scan(provider: SQLiteProvider) -> AsyncIterator[asyncio.Task[No
             reading.set()
             assert go_on.wait(20)
 
-    scanning = asyncio.create_task(provider._views.run(scan))
+    scanning = asyncio.create_task(provider._views.thread.run(scan))
     await asyncio.to_thread(reading.wait, 10)
     try:
         yield scanning
@@ -64,16 +64,16 @@ async def write(store: OrderedStore, mib: int) -> None:
 
 
 async def upkeep_done(provider: SQLiteProvider) -> None:
-    if provider._upkeep is not None:
-        await asyncio.wait([provider._upkeep])
+    if (task := provider._upkeep._task) is not None:
+        await asyncio.wait([task])
 
 
 @pytest.fixture
 def small_wal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sixteenth of the real sizes, so that few commits show the same."""
-    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", sqlite.CHECKPOINT_BYTES // 16)
-    monkeypatch.setattr(sqlite, "TRUNCATE_BYTES", sqlite.TRUNCATE_BYTES // 16)
-    monkeypatch.setattr(sqlite, "LOOK_EVERY", 4)
+    monkeypatch.setattr(sqlite_upkeep, "CHECKPOINT_BYTES", sqlite_upkeep.CHECKPOINT_BYTES // 16)
+    monkeypatch.setattr(sqlite_upkeep, "TRUNCATE_BYTES", sqlite_upkeep.TRUNCATE_BYTES // 16)
+    monkeypatch.setattr(sqlite_upkeep, "LOOK_EVERY", 4)
 
 
 async def test_a_long_scan_of_a_view_does_not_hold_up_commits_nor_reads_of_actors(provider: SQLiteProvider) -> None:
@@ -94,7 +94,7 @@ async def test_the_wal_stays_small_under_many_commits(provider: SQLiteProvider) 
         await write(store, 1)
         largest = max(largest, wal_bytes(provider))
 
-    assert largest < 2 * sqlite.TRUNCATE_BYTES
+    assert largest < 2 * sqlite_upkeep.TRUNCATE_BYTES
 
 
 @pytest.mark.usefixtures("small_wal")
@@ -105,15 +105,14 @@ async def test_behind_a_stuck_reader_commits_go_on_and_the_wal_is_cut_when_it_le
     async with a_long_scan(provider) as scanning:
         async with asyncio.timeout(busy_s * 0.9):
             await write(store, 12)
-            await upkeep_done(provider)
-        assert wal_bytes(provider) > sqlite.TRUNCATE_BYTES
+        assert wal_bytes(provider) > sqlite_upkeep.TRUNCATE_BYTES
         assert not scanning.done()
     await write(store, 1)
     await upkeep_done(provider)
     await write(store, 1)
     await upkeep_done(provider)
 
-    assert wal_bytes(provider) < sqlite.TRUNCATE_BYTES
+    assert wal_bytes(provider) < sqlite_upkeep.TRUNCATE_BYTES
 
 
 async def test_a_scan_cut_short_does_not_keep_its_snapshot(provider: SQLiteProvider) -> None:
