@@ -11,7 +11,7 @@ import msgspec
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.replay import Once
+from tocsin.actors.scheduler.replay import Once, answered
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, PayloadTooLargeError, StoreFull, TocsinError
@@ -157,7 +157,8 @@ class Scheduling(Handle):
 
     async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> tuple[int, bytes]:
         """For the HTTP face: a request with an Idempotency-Key. The status and body of its one answer."""
-        self._check_space()
+        if self._service.host.provider.trouble is None or not await answered(self._view(), once, self._now()):
+            self._check_space()
         self._check_size(jobs)
         answer: tuple[int, bytes] = await self._call("submit_once", jobs, once)
         return answer

@@ -8,13 +8,10 @@ from tocsin.actors.scheduler import query
 from tocsin.actors.scheduler.book import LOSSES_TOGETHER
 from tocsin.actors.scheduler.records import Reason, Record
 from tocsin.actors.scheduler.rows import INSTANCE, InstanceRow
-from tocsin.errors import RolledBack, StoreCorrupt, StoreError
+from tocsin.errors import StoreCorrupt, StoreError
 from tocsin.storage.api import StoreView
 
 HOLDERS_NAMED = 20
-
-
-_CODES = {StoreCorrupt: "STORE_CORRUPT", RolledBack: "STORE_REPLACED"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ def _of_host(facts: Facts) -> list[Reason]:
             Reason("CIRCUIT_OPEN", "the origin cannot be reached: one callback every 5 s tries whether it is back")
         )
     if (trouble := facts.store_trouble) is not None:
-        found.append(Reason(_CODES.get(type(trouble), trouble.code), f"nothing new is started: {trouble}"))
+        found.append(Reason(_code(trouble), f"nothing new is started: {trouble}"))
     if facts.lanes_in_flight >= facts.lanes_limit:
         found.append(Reason("LANES_FULL", f"all {facts.lanes_limit} lanes of this scheduler are in use"))
     if facts.in_flight >= facts.max_in_flight:
@@ -118,3 +115,9 @@ def _of_host(facts: Facts) -> list[Reason]:
     if facts.alarm_failures:
         found.append(Reason("ALARM_FAILING", f"the scheduler's alarm has failed {facts.alarm_failures} times in a row"))
     return found
+
+
+def _code(trouble: StoreError) -> str:
+    if isinstance(trouble, StoreCorrupt):
+        return "STORE_CORRUPT"
+    return "STORE_REPLACED" if trouble.owner_lost else trouble.code

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.storage.disks import SmallDisk, small_disk
 from tocsin.errors import StoreFull
 from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
@@ -19,42 +18,13 @@ from tocsin.storage.sqlite import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
 
-MIB = 1024 * 1024
 VALUE = b"v" * 60_000
-
-
-class SmallDisk:
-    """A disk of its own, and a file on it that takes all the space others leave."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._filler = folder, folder / "filler"
-
-    @property
-    def free_bytes(self) -> int:
-        space = os.statvfs(self.folder)
-        return space.f_bavail * space.f_frsize
-
-    def fill(self) -> None:
-        with self._filler.open("ab", buffering=0) as file:
-            while (free := self.free_bytes) > 0:
-                file.write(bytes(min(free, MIB)))
-
-    def free(self) -> None:
-        self._filler.unlink()
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m", "tocsin-test", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield SmallDisk(folder)
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "small") as disk:
+        yield disk
 
 
 async def fill_with_rows(provider: SQLiteProvider, name: str) -> dict[bytes, bytes]:
