@@ -16,6 +16,13 @@ if sys.platform == "linux":
     import fcntl
 
 
+_LEFT_OPEN: list[int] = []
+
+
+class FileReplaced(RolledBack):
+    """What lies under the store's name is not the file that is open: the WAL must not be moved into it."""
+
+
 class Identity:
     """Which file `path` was when it was held. `held` and `let_go` embrace the life of every connection to it: closing
     any descriptor of a file lets go of the locks that SQLite has on it in this process."""
@@ -37,6 +44,9 @@ class Identity:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
+                # Not closed: if it was this process, that would let go of the locks of its connections.
+                _LEFT_OPEN.append(self._file)
+                self._file = None
                 raise StoreLocked(
                     f"{self._path} is in use under another name (a hard link, another mount): "
                     "stop who has it, or use another file"
@@ -51,7 +61,7 @@ class Identity:
             self._file = None
 
     def check(self) -> None:
-        """RolledBack if the name leads elsewhere by now, or nowhere."""
+        """FileReplaced if the name leads elsewhere by now, or nowhere."""
         try:
             stat = os.stat(self._path)
         except FileNotFoundError:
@@ -61,11 +71,15 @@ class Identity:
         if (stat.st_dev, stat.st_ino) != self._inode:
             raise self._gone()
 
-    def _gone(self) -> RolledBack:
-        return RolledBack(
+    def _gone(self) -> FileReplaced:
+        return FileReplaced(
             f"{self._path} was replaced or removed while it was in use: put that file back, "
             "or stop this process and start it again on the right one"
         )
+
+    @property
+    def inode(self) -> int:
+        return self._inode[1]
 
     def page(self, number: int, size: int) -> bytes:
         """A page as it lies in the file, whatever SQLite remembers of it."""

@@ -69,13 +69,15 @@ class LockFile:
             pass  # then it is taken anew, or cannot be
         if self._file is None:
             return
-        mark, old = self.last_commit(), self._file
+        mark, file, old = self.last_commit(), os.pread(self._file, 24, 2 * _LINE), self._file
         try:
             self.take()
         except StoreLocked as error:
             raise Fenced(f"{self._path} was replaced, and another process has the store: {error}") from error
         os.close(old)
         self.note_commit(mark)
+        if file.strip().isdigit():
+            self.note_file(int(file))
         log.warning("%s was removed or replaced while it was in use: it was made anew", self._path)
 
     def last_commit(self) -> int:
@@ -91,6 +93,24 @@ class LockFile:
         if self._file is not None:
             with suppress(OSError):  # it only helps a later start to notice a loss
                 os.pwrite(self._file, b"%-15d\n" % seq, _LINE)
+
+    def note_file(self, inode: int) -> None:
+        """Which file the store is."""
+        if self._file is not None:
+            with suppress(OSError):  # as above
+                os.pwrite(self._file, b"%-23d\n%-23d\n" % (inode, self._inode[1]), 2 * _LINE)
+
+    def another_file(self, inode: int) -> bool:
+        """The process before was killed, and had another file under this name. Not if the lock was copied with it."""
+        assert self._file is not None, "taken first"
+        known = os.pread(self._file, 48, 2 * _LINE).split()
+        if not self.last_commit() or len(known) != 2:
+            return False
+        try:
+            file, own = map(int, known)
+        except ValueError:
+            return False
+        return own == self._inode[1] and file != inode
 
     def release(self, *, in_order: bool = True) -> None:
         """`in_order`: nothing of what was committed can be missing at the next start."""

@@ -34,11 +34,11 @@ from tocsin.storage.api import (
 from tocsin.storage.combiner import ActorWrites, Combiner
 from tocsin.storage.condition import Condition
 from tocsin.storage.handles import Handle, Handles
-from tocsin.storage.identity import Identity
+from tocsin.storage.identity import FileReplaced, Identity
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.reserve import Reserve, no_space
 from tocsin.storage.sqlite_errors import Unsettled, says_little, translate
-from tocsin.storage.sqlite_file import Overwritten, Writer, forget_wal
+from tocsin.storage.sqlite_file import Writer
 from tocsin.storage.sqlite_reader import Reader
 from tocsin.storage.sqlite_thread import Thread, whole
 from tocsin.storage.sqlite_upkeep import Upkeep
@@ -193,8 +193,8 @@ class SQLiteProvider:
         self.handles.close_all()
         stopped.set()
         await self._upkeep.stop()
-        if isinstance(self._condition.failing, Overwritten):
-            await asyncio.to_thread(forget_wal, self.path)
+        if isinstance(self._condition.failing, FileReplaced):
+            await asyncio.to_thread(self._file.forget_wal)
         await self._close(in_order=True)
 
     async def _close(self, *, in_order: bool) -> None:
@@ -208,6 +208,7 @@ class SQLiteProvider:
     def forked(self) -> None:
         """In a new process that has a copy of all this: the store, its lock and its threads are the other one's."""
         self._lock.abandon()
+        self._identity.let_go()
         self.handles.close_all()
         self._upkeep.forget()
         for thread in (self._writer, self._turns.thread, self._views.thread):
@@ -248,31 +249,19 @@ class SQLiteProvider:
 
     async def _write(self, group: Sequence[ActorWrites]) -> None:
         try:
-            await self._apply(group)
-        except StoreError as error:
-            if not await self._is_full(error):
-                self._met(error, writing=True)
-                raise
-            given_up = await asyncio.to_thread(self._reserve.give_up)
-            self._condition.now_full()
-            self._upkeep.look()
-            if not given_up:
-                raise self._as_full(error) from error
             try:
                 await self._apply(group)
-            except StoreError as again:
-                self._met(again, writing=True)
-                raise
+            except StoreFull:
+                given_up = await asyncio.to_thread(self._reserve.give_up)
+                self._condition.now_full()
+                self._upkeep.look()
+                if not given_up:
+                    raise
+                await self._apply(group)
+        except StoreError as error:
+            self._met(error, writing=True)
+            raise
         self._upkeep.committed()
-
-    async def _is_full(self, error: StoreError) -> bool:
-        if isinstance(error, StoreFull) or not says_little(error):
-            return isinstance(error, StoreFull)
-        longest = max(self._upkeep.wal_bytes, self.path.stat().st_size if self.path.exists() else 0)
-        return await asyncio.to_thread(no_space, self.path, longest)
-
-    def _as_full(self, error: StoreError) -> StoreFull:
-        return error if isinstance(error, StoreFull) else StoreFull(f"no space is left for the store: {error}")
 
     def _met(self, error: StoreError, *, writing: bool = False) -> None:
         self._condition.note(error, writing=writing)
@@ -280,12 +269,24 @@ class SQLiteProvider:
             self._upkeep.look()
 
     async def _apply(self, group: Sequence[ActorWrites]) -> None:
-        async with self._transaction:
-            try:
-                await self._writer.run_to_end(self._file.apply, group)
-            except Unsettled as unsettled:
-                if not await self._settled():
-                    raise translate(unsettled.error) from unsettled.error
+        try:
+            async with self._transaction:
+                await self._apply_settled(group)
+        except StoreError as error:
+            if says_little(error) and await asyncio.to_thread(self._no_space):
+                raise StoreFull(f"no space is left for the store: {error}") from error
+            raise
+
+    def _no_space(self) -> bool:
+        longest = max(self._upkeep.wal_bytes, self.path.stat().st_size if self.path.exists() else 0)
+        return no_space(self.path, longest)
+
+    async def _apply_settled(self, group: Sequence[ActorWrites]) -> None:
+        try:
+            await self._writer.run_to_end(self._file.apply, group)
+        except Unsettled as unsettled:
+            if not await self._settled():
+                raise translate(unsettled.error) from unsettled.error
 
     async def _settled(self) -> bool:
         """Whether the last transaction is in the file. Until that is known, nobody gets an answer: a commit never

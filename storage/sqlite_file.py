@@ -15,7 +15,7 @@ from pathlib import Path
 from tocsin.errors import RolledBack, StoreCorrupt, StoreSchema, StoreUnavailable
 from tocsin.storage.api import UNSET
 from tocsin.storage.combiner import ActorWrites
-from tocsin.storage.identity import Identity, small_table
+from tocsin.storage.identity import FileReplaced, Identity, small_table
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.sqlite_errors import Unsettled, leaves_nothing
 
@@ -79,6 +79,7 @@ class Writer:
         self._page_size = PAGE_SIZE
         self._seen = b""
         self._seen_seq = 0
+        self._wal_inode = 0
 
     def open(self) -> sqlite3.Connection:
         """Called on the connection's own thread; returns the connection for it to keep. A file that is not
@@ -87,26 +88,48 @@ class Writer:
             # SQLite would make files beside it with the same rights, and they would stay so.
             raise StoreUnavailable(f"{self.path} is read-only: check the rights of file and folder")
         check_whole(self.path)
-        self._db = connect(self.path, create=True)
+        held = self.path.exists()
+        if held:
+            self._identity.hold()
+            self._check_wal_is_of_this_file()
+        try:
+            self._db = connect(self.path, create=True)
+            self._open(held)
+        except BaseException:
+            self._identity.let_go()
+            raise
+        return self._db
+
+    def _open(self, held: bool) -> None:
         try:
             self._check_layout()
             self._check_nothing_lost()
             self._set_pragmas()
             self._migrate()
-            self._identity.hold()
+            if not held:
+                self._identity.hold()
+            self._lock.note_file(self._identity.inode)
             self._remember_page()
         except BaseException:
             self._db.close()
-            self._identity.let_go()
             raise
         self._ids = {}
-        return self._db
 
     def _remember_page(self) -> None:
         (self._page_size,) = self._db.execute("PRAGMA page_size").fetchone()
         (self._meta_page,) = self._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
         self._seen = self._identity.page(self._meta_page, self._page_size)
         self._seen_seq = small_table(self._seen).get("seq", 0)
+        self._wal_inode = wal_of(self.path).stat().st_ino
+
+    def _check_wal_is_of_this_file(self) -> None:
+        """SQLite would move the pages of any WAL into any file."""
+        wal = wal_of(self.path)
+        if self._lock.another_file(self._identity.inode) and wal.exists() and wal.stat().st_size:
+            raise StoreCorrupt(
+                f"{self.path} is not the file that {wal.name} belongs to: it was replaced behind a crash. Move "
+                f"{wal.name} away if {self.path.name} is a backup, or put the file back that was there"
+            )
 
     def _check_nothing_lost(self) -> None:
         """That all is there which the process before had committed when it was killed."""
@@ -176,7 +199,7 @@ class Writer:
             if self._seen_seq <= seq <= self.seq + SETTLED_SEQS:
                 self._seen, self._seen_seq = page, seq
                 return
-        raise Overwritten(
+        raise FileReplaced(
             f"{self.path} was overwritten while it was in use: nothing more is written to it; stop this process, put "
             "the right file in its place and start again"
         )
@@ -263,6 +286,14 @@ class Writer:
         finally:
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
+    def forget_wal(self) -> None:
+        """Before closing, when another file lies under the store's name: a WAL left beside it would be moved into it,
+        by this closing or by the next start. A copy is kept."""
+        wal = wal_of(self.path)
+        if self.path.exists() and wal.exists() and wal.stat().st_ino == self._wal_inode:
+            keep_wal(self.path)
+            os.truncate(wal, 0)
+
     def _write(self, group: Sequence[ActorWrites], new: dict[str, int]) -> None:
         puts: list[tuple[int, bytes, bytes]] = []
         deletes: list[tuple[int, bytes]] = []
@@ -297,14 +328,10 @@ class Writer:
         return known
 
 
-class Overwritten(RolledBack):
-    """The WAL belongs to a file that is no longer there: it must not be moved into the one that is."""
-
-
 def check_whole(path: Path) -> None:
     """Refuse what SQLite would take for a new store, and what it would then throw away."""
     size = path.stat().st_size if path.exists() else 0
-    wal = path.with_name(path.name + "-wal")
+    wal = wal_of(path)
     if size:
         return
     state = "is empty" if path.exists() else "is missing"
@@ -316,17 +343,13 @@ def check_whole(path: Path) -> None:
         raise StoreCorrupt(f"{path} {state}, but there was a store: restore a backup, or remove it to begin anew")
 
 
-def forget_wal(path: Path) -> None:
-    """Empty a WAL whose file was overwritten: closing would move its pages into what lies there now. A copy is kept."""
-    wal = path.with_name(path.name + "-wal")
-    keep_wal(path)
-    if wal.exists():
-        os.truncate(wal, 0)
+def wal_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
 
 
 def keep_wal(path: Path) -> str:
     """Keep a copy of a WAL that SQLite would throw away; words that say so, or none."""
-    wal, copy = path.with_name(path.name + "-wal"), path.with_name(path.name + "-wal.kept")
+    wal, copy = wal_of(path), path.with_name(path.name + "-wal.kept")
     try:
         if not wal.exists() or not wal.stat().st_size:
             return ""

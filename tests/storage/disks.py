@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,3 +50,50 @@ def small_disk(folder: Path, mib: int = 48) -> Iterator[SmallDisk]:
         yield SmallDisk(folder)
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+class LoopDisk:
+    """ext4 on a file: it turns read-only at an error, as a real one does."""
+
+    def __init__(self, folder: Path, image: Path) -> None:
+        self.folder, self._image = folder, image
+
+    def mount(self) -> subprocess.CompletedProcess[str]:
+        command = ["mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.folder)]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", str(self.folder)], check=True)
+
+    def remount(self, how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(self.folder)], check=True, capture_output=True)
+
+    def break_down(self) -> None:
+        """An error that the file system believes it has found."""
+        lines = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+        [device] = [one[0] for one in lines if one[1] == str(self.folder)]
+        Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error").write_text("1")
+
+    def repair(self) -> None:
+        self.unmount()
+        subprocess.run(["e2fsck", "-fy", str(self._image)], capture_output=True)  # 1: it mended something
+        assert self.mount().returncode == 0
+
+
+@contextmanager
+def ext4_disk(folder: Path) -> Iterator[LoopDisk]:
+    """Skipped where loop devices cannot be mounted, which is common in containers, also of CI."""
+    folder.mkdir()
+    image = folder.with_name(folder.name + ".img")
+    disk = LoopDisk(folder, image)
+    with image.open("wb") as file:
+        file.truncate(32 * MIB)
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("there is no mkfs.ext4 here")
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    if (mounted := disk.mount()).returncode != 0:
+        pytest.skip(f"a file cannot be mounted as a disk here: {mounted.stderr.strip()}")
+    try:
+        yield disk
+    finally:
+        disk.unmount()

@@ -4,6 +4,8 @@ behind a crash is noticed at the next start."""
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -76,7 +78,7 @@ async def test_a_damaged_page_stops_the_dispatching_of_this_store_and_of_no_othe
 def page_is_still_hurt(path: Path, table: str) -> bool:
     with closing(sqlite3.connect(path)) as connection:
         try:
-            return connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",)
+            return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",))
         except sqlite3.DatabaseError:
             return True
 
@@ -231,4 +233,37 @@ async def test_transactions_missing_behind_a_crash_are_noticed(hurt: Callable[[P
     provider = SQLiteProvider(path)
     await provider.start()
     assert await provider.exists("a")
+    await provider.stop()
+
+
+async def test_the_wal_of_a_killed_process_is_not_moved_into_a_backup(tmp_path: Path) -> None:
+    path, backup = tmp_path / "store.db", tmp_path / "backup.db"
+    await written(path)
+    shutil.copy(path, backup)
+    crash(path)
+    os.replace(backup, path)
+    whole = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match=r"is not the file that store\.db-wal belongs"):
+        await SQLiteProvider(path).start()
+    assert path.read_bytes() == whole
+
+    path.with_name("store.db-wal").unlink()
+    with pytest.raises(RolledBack, match="an older backup lies in its place"):
+        await SQLiteProvider(path).start()
+    path.with_name("store.db.lock").unlink()
+    provider = SQLiteProvider(path)
+    await provider.start()
+    assert await provider.names("", 9) == ["a"]
+    await provider.stop()
+
+
+async def test_a_folder_copied_behind_a_crash_is_the_same_store(tmp_path: Path) -> None:
+    path = tmp_path / "one" / "store.db"
+    path.parent.mkdir()
+    await written(path)
+    crash(path)
+    shutil.copytree(path.parent, tmp_path / "two")
+    provider = SQLiteProvider(tmp_path / "two" / "store.db")
+    await provider.start()
+    assert await provider.exists("pairs")
     await provider.stop()

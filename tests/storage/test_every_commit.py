@@ -8,10 +8,24 @@ import pytest
 
 from tests.storage import filling
 from tests.storage.disks import small_disk
-from tocsin.storage import sqlite_upkeep
 
 STEP = 9
 """Every so many pages: the run has ten commits of about eight pages each."""
+
+
+FILLED_AT = (0, 3, 5, 8)
+"""Before which transactions of a host; it has about a dozen."""
+
+
+@pytest.mark.anyio
+async def test_whenever_the_disk_of_a_host_is_full_what_it_accepted_arrives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filling.hasten(monkeypatch.setattr)
+    with small_disk(tmp_path / "small", 32) as disk:
+        filled = [await filling.host_with(disk, transaction) for transaction in FILLED_AT]
+
+    assert all(filled)
 
 
 @pytest.mark.anyio
@@ -19,7 +33,7 @@ STEP = 9
 async def test_wherever_the_disk_is_full_nothing_accepted_is_lost(
     reserve: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.005)
+    filling.hasten(monkeypatch.setattr)
     with small_disk(tmp_path / "small", 32) as disk:
         refused = [
             await filling.run_with(disk, pages * filling.PAGE, reserve=reserve)

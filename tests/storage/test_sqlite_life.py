@@ -74,6 +74,7 @@ def small_wal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_upkeep, "CHECKPOINT_BYTES", sqlite_upkeep.CHECKPOINT_BYTES // 16)
     monkeypatch.setattr(sqlite_upkeep, "TRUNCATE_BYTES", sqlite_upkeep.TRUNCATE_BYTES // 16)
     monkeypatch.setattr(sqlite_upkeep, "LOOK_EVERY", 4)
+    monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.02)
 
 
 async def test_a_long_scan_of_a_view_does_not_hold_up_commits_nor_reads_of_actors(provider: SQLiteProvider) -> None:
@@ -145,13 +146,18 @@ async def test_a_hundred_starts_and_stops_leak_nothing(tmp_path: Path) -> None:
         pool = "asyncio"
         return len(os.listdir("/proc/self/fd")), sum(not t.name.startswith(pool) for t in threading.enumerate())
 
+    def ended(threads: set[threading.Thread]) -> None:
+        for thread in set(threading.enumerate()) - threads:
+            if not thread.name.startswith("asyncio"):
+                thread.join(5)
+
+    threads = set(threading.enumerate())
     await live()
-    threads, before = set(threading.enumerate()), await held()
+    ended(threads)
+    before = await held()
     for _ in range(100):
         await live()
-    for thread in set(threading.enumerate()) - threads:
-        if not thread.name.startswith("asyncio"):
-            thread.join(5)
+    ended(threads)
 
     assert await held() == before
 
