@@ -195,7 +195,8 @@ class Writer:
             page = self._identity.page(self._meta_page, self._page_size)
             if page == self._seen:
                 return
-            seq = small_table(page).get("seq", -1)  # checkpoints bring it forward, ours and others'
+            # Checkpoints bring it forward, ours and others'; a new file is given its length before its pages.
+            seq = small_table(page).get("seq", -1) if any(page) else 0
             if self._seen_seq <= seq <= self.seq + SETTLED_SEQS:
                 self._seen, self._seen_seq = page, seq
                 return

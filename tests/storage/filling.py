@@ -122,6 +122,7 @@ async def host_with(disk: SmallDisk, filled_at: int) -> bool:
         if filled.is_set():
             await asyncio.sleep(0.02)  # a moment in which it is full
             disk.free()
+        provider._file.apply = apply  # type: ignore[method-assign]
         await recovered(provider)
         assert await host.scheduler("after").run_after(0, "work:run", id="after") == "after"
         await wire.until(lambda arrived: {*accepted, "after"} <= set(arrived))

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import aiosqlite
@@ -114,6 +114,24 @@ async def test_behind_a_stuck_reader_commits_go_on_and_the_wal_is_cut_when_it_le
     await upkeep_done(provider)
 
     assert wal_bytes(provider) < sqlite_upkeep.TRUNCATE_BYTES
+
+
+async def test_behind_a_reader_of_another_program_later_pages_come_into_a_new_file_first(
+    provider: SQLiteProvider,
+) -> None:
+    """Its first page of ours then reads as zeros for long, and that is not a file that was overwritten."""
+    store = await provider.open("a")
+    await store.commit(Batch(puts={b"first": bytes(90_000)}))
+    with closing(sqlite3.connect(provider.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM meta").fetchone()
+        for n in range(3):
+            await store.commit(Batch(puts={b"%d" % n: bytes(90_000)}))
+            await provider._upkeep._thread.run(provider._upkeep._checkpoint)
+        await store.commit(Batch(puts={b"k": b""}))
+        assert provider.trouble is None
+    await provider._upkeep._thread.run(provider._upkeep._checkpoint)
+    await store.commit(Batch(puts={b"l": b""}))
 
 
 async def test_a_scan_cut_short_does_not_keep_its_snapshot(provider: SQLiteProvider) -> None:
