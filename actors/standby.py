@@ -1,7 +1,7 @@
 """A process whose store another process has: it says so once, waits, and takes over when that one ends.
 
-`uvicorn --workers 4` starts four processes with one store. A worker that ended because three of them cannot have it
-would be started again for ever (uvicorn before 0.50), or would stop the fourth too (since then).
+`uvicorn --workers 4` starts four processes with one store. A worker that ended because another one has it would be
+started again for ever by some supervisors, and would make others, uvicorn 0.54 among them, stop all workers.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ async def when_free(start: Callable[[], Awaitable[None]]) -> bool:
             except StoreLocked as error:
                 if asked.is_set():
                     return False
+                if error.details.get("pid") == str(os.getpid()):
+                    raise  # it would wait for itself
                 if not told:
                     log.error(
                         "%s. This process (%d) serves nothing until then, and takes over when the other one ends. "

@@ -20,6 +20,9 @@ _LINE = 16
 """Bytes: the process, then its last commit. Written over the line before, so that a full disk has room for it."""
 
 
+_MOVED = 2 * _LINE + 48
+
+
 class LockFile:
     """The lock goes with the process, however it dies; the file stays, and is no lock by itself."""
 
@@ -111,6 +114,20 @@ class LockFile:
         except ValueError:
             return False
         return own == self._inode[1] and file != inode
+
+    def note_moved(self, page: int, seq: int) -> None:
+        """That this page of the file itself holds at least this transaction."""
+        if self._file is not None:
+            with suppress(OSError):  # as above
+                os.pwrite(self._file, b"%-15d\n%-15d\n" % (page, seq), _MOVED)
+
+    def moved(self) -> tuple[int, int]:
+        """Page and transaction, if the process before was killed; else zeros."""
+        assert self._file is not None, "taken first"
+        known = os.pread(self._file, 2 * _LINE, _MOVED).split()
+        if not self.last_commit() or len(known) != 2 or not all(map(bytes.isdigit, known)):
+            return 0, 0
+        return int(known[0]), int(known[1])
 
     def release(self, *, in_order: bool = True) -> None:
         """`in_order`: nothing of what was committed can be missing at the next start."""

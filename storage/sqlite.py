@@ -34,7 +34,7 @@ from tocsin.storage.api import (
 from tocsin.storage.combiner import ActorWrites, Combiner
 from tocsin.storage.condition import Condition
 from tocsin.storage.handles import Handle, Handles
-from tocsin.storage.identity import FileReplaced, Identity
+from tocsin.storage.identity import Identity
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.reserve import Reserve, no_space
 from tocsin.storage.sqlite_errors import Unsettled, says_little, translate
@@ -193,8 +193,7 @@ class SQLiteProvider:
         self.handles.close_all()
         stopped.set()
         await self._upkeep.stop()
-        if isinstance(self._condition.failing, FileReplaced):
-            await asyncio.to_thread(self._file.forget_wal)
+        await asyncio.to_thread(self._file.leave)
         await self._close(in_order=True)
 
     async def _close(self, *, in_order: bool) -> None:

@@ -120,12 +120,20 @@ class Writer:
         (self._meta_page,) = self._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
         self._seen = self._identity.page(self._meta_page, self._page_size)
         self._seen_seq = small_table(self._seen).get("seq", 0)
+        self._lock.note_moved(self._meta_page, self._seen_seq)
         self._wal_inode = wal_of(self.path).stat().st_ino
 
     def _check_wal_is_of_this_file(self) -> None:
         """SQLite would move the pages of any WAL into any file."""
         wal = wal_of(self.path)
-        if self._lock.another_file(self._identity.inode) and wal.exists() and wal.stat().st_size:
+        if not wal.exists() or not wal.stat().st_size:
+            return
+        page, moved = self._lock.moved()
+        size = int.from_bytes(self._identity.page(1, 18)[16:18], "big")  # of pages; 1 stands for 65,536
+        overwritten = (
+            page and small_table(self._identity.page(page, 65_536 if size == 1 else size)).get("seq", 0) < moved
+        )
+        if overwritten or self._lock.another_file(self._identity.inode):
             raise StoreCorrupt(
                 f"{self.path} is not the file that {wal.name} belongs to: it was replaced behind a crash. Move "
                 f"{wal.name} away if {self.path.name} is a backup, or put the file back that was there"
@@ -199,6 +207,7 @@ class Writer:
             seq = small_table(page).get("seq", -1) if any(page) else 0
             if self._seen_seq <= seq <= self.seq + SETTLED_SEQS:
                 self._seen, self._seen_seq = page, seq
+                self._lock.note_moved(self._meta_page, seq)
                 return
         raise FileReplaced(
             f"{self.path} was overwritten while it was in use: nothing more is written to it; stop this process, put "
@@ -287,9 +296,17 @@ class Writer:
         finally:
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
-    def forget_wal(self) -> None:
-        """Before closing, when another file lies under the store's name: a WAL left beside it would be moved into it,
-        by this closing or by the next start. A copy is kept."""
+    def leave(self) -> None:
+        """Before closing. When another file lies under the store's name, a WAL left beside it would be moved into it,
+        by this closing or by the next start: it is emptied, and a copy is kept."""
+        try:
+            self.check_file()
+        except FileReplaced:
+            self._forget_wal()
+        except StoreUnavailable as error:
+            log.warning("%s", error)
+
+    def _forget_wal(self) -> None:
         wal = wal_of(self.path)
         if self.path.exists() and wal.exists() and wal.stat().st_ino == self._wal_inode:
             keep_wal(self.path)

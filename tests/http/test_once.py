@@ -8,6 +8,7 @@ import pytest
 
 from tests.http.face import DUE, client_of, open_face, open_host, refused
 from tocsin.actors.clock import SystemClock
+from tocsin.storage.memory import MemoryProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -115,3 +116,16 @@ async def test_a_wrong_result_is_named() -> None:
     async with open_face() as face:
         body = {"id": "a", "lease": "1.2.3", "result": "x" * 3_000}
         refused(await face.post("/complete", body), 413, "PAYLOAD_TOO_LARGE", "result")
+
+
+async def test_a_full_store_still_gives_an_answer_again_and_takes_nothing_new() -> None:
+    async with open_face() as face:
+        first = await face.post("/schedule", JOB, headers=KEY)
+        provider = face.host.runtime.provider
+        assert isinstance(provider, MemoryProvider)
+        provider.full = True
+        again = await face.post("/schedule", JOB, headers=KEY)
+        new = await face.post("/schedule", JOB, headers={"idempotency-key": "another"})
+
+    assert (again.status_code, again.content) == (200, first.content)
+    assert refused(new, 507, "STORE_FULL")

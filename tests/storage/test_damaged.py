@@ -236,12 +236,24 @@ async def test_transactions_missing_behind_a_crash_are_noticed(hurt: Callable[[P
     await provider.stop()
 
 
-async def test_the_wal_of_a_killed_process_is_not_moved_into_a_backup(tmp_path: Path) -> None:
+def moved_over(path: Path, backup: Path) -> None:
+    os.replace(backup, path)
+
+
+def copied_over(path: Path, backup: Path) -> None:
+    shutil.copyfile(backup, path)
+
+
+@pytest.mark.parametrize("restored", [moved_over, copied_over])
+async def test_the_wal_of_a_killed_process_is_not_moved_into_a_backup(
+    restored: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
     path, backup = tmp_path / "store.db", tmp_path / "backup.db"
     await written(path)
     shutil.copy(path, backup)
+    await written(path)  # it has gone on since
     crash(path)
-    os.replace(backup, path)
+    restored(path, backup)
     whole = path.read_bytes()
     with pytest.raises(StoreCorrupt, match=r"is not the file that store\.db-wal belongs"):
         await SQLiteProvider(path).start()

@@ -96,6 +96,22 @@ async def test_a_backup_restored_under_a_running_host_is_noticed_and_stays_whole
     assert await value_in(path) == b"backed up"
 
 
+@pytest.mark.parametrize("restored", [moved_over, copied_over])
+async def test_a_backup_restored_under_an_idle_host_survives_its_stop(
+    restored: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    """Nothing was read or written since: closing must not move the WAL into it all the same."""
+    path = tmp_path / "store.db"
+    provider, backup = await with_a_backup(path)
+    await provider.stop()
+    await provider.start()
+    await put(provider, b"later still")
+    restored(path, backup)
+    await provider.stop()
+
+    assert await value_in(path) == b"backed up"
+
+
 async def test_nothing_is_read_from_a_file_that_is_no_longer_the_store(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     provider, backup = await with_a_backup(path)
@@ -254,6 +270,7 @@ async def main():
 
 loop = asyncio.new_event_loop()
 provider = loop.run_until_complete(main())
+said, say = os.pipe()
 child = os.fork()
 if child == 0:
     async def refused():
@@ -271,9 +288,10 @@ if child == 0:
         return said
     done = asyncio.new_event_loop().run_until_complete(asyncio.wait_for(refused(), 10))
     print(done, flush=True)
+    os.write(say, b".")
     sys.stdin.readline()  # outlives its parent
     os._exit(0)
-os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+os.read(said, 1)
 async def more():
     await (await provider.open("a")).commit(Batch(puts={b"k": b"2"}))
 loop.run_until_complete(more())

@@ -15,7 +15,7 @@ import aiosqlite
 import pytest
 
 from tocsin.errors import StoreError
-from tocsin.storage import sqlite_file, sqlite_upkeep
+from tocsin.storage import sqlite_file, sqlite_reader, sqlite_upkeep
 from tocsin.storage.api import Batch, OrderedStore
 from tocsin.storage.sqlite import SQLiteProvider
 from tocsin.storage.sqlite_thread import Thread
@@ -142,6 +142,35 @@ async def test_a_scan_cut_short_does_not_keep_its_snapshot(provider: SQLiteProvi
     await provider._writer.run(provider._file.truncate_wal)
 
     assert wal_bytes(provider) == 0
+
+
+async def test_what_a_connection_remembers_of_actors_is_bounded(
+    provider: SQLiteProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sqlite_file, sqlite_reader):
+        monkeypatch.setattr(module, "MAX_IDS", 10)
+    for n in range(35):
+        await (await provider.open(f"{n}")).commit(Batch(puts={b"k": b"%d" % n}))
+        assert await provider.view(f"{n}").get([b"k"]) == {b"k": b"%d" % n}
+        assert len(provider._file._ids) <= 10
+        assert len(provider._views.reader._ids) <= 10
+    stores = [await provider.open(f"{n}") for n in range(35)]
+    await asyncio.gather(*(store.commit(Batch(puts={b"k": b"again"})) for store in stores))
+
+    assert [await provider.view(f"{n}").get([b"k"]) for n in range(35)] == [{b"k": b"again"}] * 35
+
+
+async def test_a_log_that_grows_too_long_is_told_once_and_counted(
+    provider: SQLiteProvider, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sqlite_upkeep, "WARN_BYTES", 100_000)
+    store = await provider.open("a")
+    await write(store, 1)
+    for _ in range(3):
+        await provider._upkeep._bound_wal()
+
+    assert provider.stats().wal_bytes == wal_bytes(provider) > 1_000_000
+    assert [record.levelname for record in caplog.records if "the WAL of" in record.message] == ["WARNING"]
 
 
 async def test_after_a_stop_there_is_one_file_and_no_wal(provider: SQLiteProvider) -> None:
