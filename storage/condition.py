@@ -16,6 +16,8 @@ class Condition:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.full = False
+        self.refusals = 0
+        """How often it was full: what was seen before the last time says nothing of now."""
         self.failing: StoreError | None = None
         self.broken: StoreError | None = None
 
@@ -49,8 +51,12 @@ class Condition:
         if not self.full:
             log.error("the disk of %s is full: no new work is accepted until space is freed", self._path)
         self.full = True
+        self.refusals += 1
 
-    def has_space(self) -> None:
+    def has_space(self, refusals: int) -> None:
+        """Seen when it had been full so often."""
+        if refusals != self.refusals:
+            return
         if self.full:
             log.warning("the disk of %s has space again", self._path)
         self.full = False

@@ -258,9 +258,14 @@ class SQLiteProvider:
                     raise
                 await self._apply(group)
         except StoreError as error:
+            if isinstance(error, StoreFull):
+                self._condition.now_full()
             self._met(error, writing=True)
             raise
         self._upkeep.committed()
+        if self._condition.full:
+            # Before others take the space that is left: what is new has its place in the file, and the WAL begins anew.
+            await self._upkeep.move_wal()
 
     def _met(self, error: StoreError, *, writing: bool = False) -> None:
         self._condition.note(error, writing=writing)

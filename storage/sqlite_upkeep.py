@@ -120,6 +120,7 @@ class Upkeep:
     # ---- Trouble ---------------------------------------------------------------------------------
 
     async def _see_whether_it_passed(self) -> None:
+        refusals = self._condition.refusals
         if self._condition.full and not await asyncio.to_thread(self._reserve.make):
             return
         try:
@@ -129,7 +130,7 @@ class Upkeep:
         except StoreError as error:
             self._condition.note(error, writing=True)
         else:
-            self._condition.has_space()
+            self._condition.has_space(refusals)
             self._condition.works()
 
     # ---- The WAL ---------------------------------------------------------------------------------
@@ -140,15 +141,11 @@ class Upkeep:
         least = 1 if self._condition.full else CHECKPOINT_BYTES
         try:
             if self.wal_bytes >= least:
-                await self._thread.run(self._checkpoint)
+                await self.move_wal()
             if self.wal_bytes >= TRUNCATE_BYTES:
                 await self._writer.run(self._file.truncate_wal)
-        except StoreClosed:
-            return False
         except StoreError as error:
-            # The next look tries again; commits do not depend on it. That something is wrong was said before.
-            level = logging.DEBUG if self._condition.trouble else logging.WARNING
-            log.log(level, "the WAL of %s could not be moved into the file: %r", self._path, error)
+            self._unmoved(error)
         size = self.wal_bytes
         if size >= WARN_BYTES and not self._warned:
             log.warning(
@@ -159,6 +156,17 @@ class Upkeep:
             )
         self._warned = size >= WARN_BYTES
         return size >= TRUNCATE_BYTES
+
+    async def move_wal(self) -> None:
+        try:
+            await self._thread.run(self._checkpoint)
+        except StoreError as error:
+            self._unmoved(error)
+
+    def _unmoved(self, error: StoreError) -> None:
+        """The next look tries again; commits do not depend on it. That something is wrong was said before."""
+        level = logging.DEBUG if self._condition.trouble or isinstance(error, StoreClosed) else logging.WARNING
+        log.log(level, "the WAL of %s could not be moved into the file: %r", self._path, error)
 
     def _checkpoint(self) -> None:
         """Move the WAL into the file as far as readers let go of it, while commits go on."""
