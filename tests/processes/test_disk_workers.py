@@ -15,8 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.processes import DEADLINE_S, Server, environment
 from tests.processes.rounds import free_port
+from tocsin.storage.sqlite import SQLiteProvider
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 4
@@ -24,10 +27,10 @@ SAID = "serves nothing until then, and takes over when the other one ends"
 
 
 @contextmanager
-def supervised(folder: Path, port: int) -> Iterator[Server]:
+def supervised(folder: Path, port: int, workers: int = WORKERS) -> Iterator[Server]:
     command = [sys.executable, "-m", "uvicorn", "tests.storage.workers_app:app", "--no-access-log"]
     process = subprocess.Popen(
-        [*command, "--workers", str(WORKERS), "--port", str(port)],
+        [*command, "--workers", str(workers), "--port", str(port)],
         cwd=folder,
         env=environment(PYTHONPATH=str(ROOT)),
         stdout=subprocess.DEVNULL,
@@ -78,3 +81,13 @@ def test_four_workers_say_who_has_the_store_and_the_next_takes_over(tmp_path: Pa
         lines = server.lines + server.rest()
         assert not [line for line in lines if "Traceback" in line or "failed" in line]
         assert sum(SAID in line for line in lines) == WORKERS
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_waits_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    holder = SQLiteProvider(tmp_path / "workers.db")
+    await holder.start()
+    with supervised(tmp_path, free_port(), workers=1) as server:
+        assert f"in use by process {os.getpid()}:" in server.line_with(SAID)
+        assert server.stop() in (0, -signal.SIGTERM)
+    await holder.stop()
