@@ -23,6 +23,7 @@ from tocsin.actors.scheduler.authorize import AuthorizeFire
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.records import InstancePage
 from tocsin.actors.scheduler.service import KIND, SchedulerService
+from tocsin.actors.standby import when_free
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.signing import Signer
@@ -150,10 +151,13 @@ class ActorHost:
     # ---- Life ------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> ActorHost:
+        await self._start()
+        return self
+
+    async def _start(self) -> None:
         self._stopped = None
         self._service.start()
         await self.runtime.start()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -182,9 +186,17 @@ class ActorHost:
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncIterator[dict[str, Any]]:
-        """For any ASGI framework: `FastAPI(lifespan=host.lifespan)`."""
-        async with self:
+        """For any ASGI framework: `FastAPI(lifespan=host.lifespan)`.
+
+        If another process has the store (`uvicorn --workers 4`) this logs an error that names it, waits, and takes
+        over when it ends.
+        """
+        started = await when_free(self._start)
+        try:
             yield {"tocsin": self}
+        finally:
+            if started:
+                await self.stop()
 
     def asgi(
         self,

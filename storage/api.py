@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
+from tocsin.errors import StoreError
+
 Row = tuple[bytes, bytes]
 Range = tuple[bytes, bytes, int]
 """`(start, end, limit)`: keys with `start <= key < end`, at most `limit` of them, ascending."""
@@ -76,6 +78,8 @@ class StoreStats:
     rows_put: int
     rows_deleted: int
     failed: int
+    wal_bytes: int = 0
+    """The length of the log in front of the file, for engines that have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +166,17 @@ class StoreProvider(Protocol):
     capabilities: Capabilities
     owner: str
     """This process's random id: the `owner` of every grant."""
-    full: bool
-    """No space for new work: accept none, claim none; what ends work is still written while the reserve lasts."""
+
+    @property
+    def full(self) -> bool:
+        """No space for new work; what ends work is still written while the reserve lasts."""
+        ...
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why new work is neither accepted nor claimed: no space, no access, damage. None if all is well. What ends
+        work is still tried; a trouble that passes is seen to pass without anybody asking."""
+        ...
 
     async def start(self) -> None:
         """Connect, migrate, take ownership. StoreLocked, StoreSchema, StoreCorrupt, StoreUnavailable."""

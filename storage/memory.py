@@ -9,7 +9,7 @@ import asyncio
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Sequence
 
-from tocsin.errors import StoreClosed
+from tocsin.errors import StoreClosed, StoreError, StoreFull
 from tocsin.storage.api import (
     MAX_SCAN_BYTES,
     UNSET,
@@ -153,6 +153,10 @@ class MemoryProvider:
         self.handles = Handles()
         self.epoch = 0
         self._stopped: asyncio.Event | None = None
+
+    @property
+    def trouble(self) -> StoreError | None:
+        return StoreFull("no space is left for the store, as was said of it") if self.full else None
 
     async def start(self) -> None:
         self.disk.starts += 1

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 RESERVE_BYTES = 8 * 1024 * 1024
+_PROBE_BYTES = 64 * 1024
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Of the disk, of a quota, of a limit on the size of files."""
 
 
 class Reserve:
@@ -43,9 +48,29 @@ class Reserve:
             os.close(file)
 
     def give_up(self) -> bool:
-        """Free the space; False if it was given up before."""
+        """Free the space; False if it was given up before, or cannot be."""
         try:
             self._path.unlink()
-        except FileNotFoundError:
+        except OSError:
             return False
         return True
+
+
+def no_space(beside: Path, size: int) -> bool:
+    """Whether a file of that size cannot grow there for want of space. SQLite tells a full disk from a failing one,
+    but not a quota or a limit on the size of files."""
+    probe = beside.with_name(beside.name + ".probe")
+    try:
+        file = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(file, bytes(_PROBE_BYTES), 0)
+            os.fsync(file)
+            os.ftruncate(file, size + _PROBE_BYTES)  # a hole: it takes no space, but has the length
+        finally:
+            os.close(file)
+    except OSError as error:
+        return error.errno in _NO_SPACE
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return False

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, closing, suppress
+import stat
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
+from weakref import WeakSet
 
-from tocsin.errors import StoreClosed, StoreError, StoreFull
+from tocsin.errors import StoreClosed, StoreError, StoreFull, StoreUnavailable
 from tocsin.storage.api import (
     MAX_SCAN_BYTES,
     Batch,
@@ -29,40 +32,54 @@ from tocsin.storage.api import (
     StoreView,
 )
 from tocsin.storage.combiner import ActorWrites, Combiner
+from tocsin.storage.condition import Condition
 from tocsin.storage.handles import Handle, Handles
+from tocsin.storage.identity import Identity
 from tocsin.storage.lockfile import LockFile
-from tocsin.storage.reserve import Reserve
-from tocsin.storage.sqlite_errors import Unsettled, translate
-from tocsin.storage.sqlite_file import Reader, Writer, connect
+from tocsin.storage.reserve import Reserve, no_space
+from tocsin.storage.sqlite_errors import Unsettled, says_little, translate
+from tocsin.storage.sqlite_file import Writer
+from tocsin.storage.sqlite_reader import Reader
 from tocsin.storage.sqlite_thread import Thread, whole
+from tocsin.storage.sqlite_upkeep import Upkeep
 
 log = logging.getLogger("tocsin.storage")
 
-WAKES_PER_PAGE = 10_000
-CHECKPOINT_BYTES = 16 * 1024 * 1024
-TRUNCATE_BYTES = 128 * 1024 * 1024
-LOOK_EVERY = 64
-"""Transactions between two looks at the WAL's size."""
-FULL_LOOK_S = 1.0
-"""Between two looks whether a full disk has space again."""
+T = TypeVar("T")
+WAKES_PER_PAGE = 1_000
 SETTLE_LOOK_S = 0.5
 """Between two looks what became of a commit that failed."""
+
+
+class Reading:
+    """A reader and its thread; `met` hears of the errors."""
+
+    def __init__(self, reader: Reader, met: Callable[[StoreError], None]) -> None:
+        self.reader, self.thread = reader, Thread()
+        self._met = met
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        try:
+            return await self.thread.run(self.reader.run, function, *args)
+        except StoreError as error:
+            self._met(error)
+            raise
 
 
 class SQLiteView:
     """Committed state of one actor, read on a given thread."""
 
-    def __init__(self, name: str, thread: Thread, reader: Reader) -> None:
+    def __init__(self, name: str, reading: Reading) -> None:
         self.name = name
-        self._thread, self._reader = thread, reader
+        self._reading = reading
 
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        return await self._thread.run(self._reader.get, self.name, keys)
+        return await self._reading.run(self._reading.reader.get, self.name, keys)
 
     async def scan_many(
         self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
     ) -> list[list[Row]]:
-        return await self._thread.run(self._reader.scan_many, self.name, ranges, max_bytes, reverse)
+        return await self._reading.run(self._reading.reader.scan_many, self.name, ranges, max_bytes, reverse)
 
     async def scan(
         self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
@@ -74,7 +91,7 @@ class SQLiteStore(SQLiteView):
     """The writing handle of one actor."""
 
     def __init__(self, view: SQLiteView, provider: SQLiteProvider, handle: Handle, wake_at: int | None) -> None:
-        super().__init__(view.name, view._thread, view._reader)
+        super().__init__(view.name, view._reading)
         self.grant = Grant(provider.owner, provider.starts)
         self.wake_at = wake_at
         self._provider, self._handle = provider, handle
@@ -93,19 +110,19 @@ class SQLiteProvider:
         self.path = Path(path).resolve()  # a link, or a later chdir, must not give one file two locks
         self.capabilities = Capabilities(durable=True, shared=False)
         self.owner = os.urandom(12).hex()
-        self.full = False
         self.combiner = Combiner(self._write, self.capabilities)
-        self._lock = LockFile(self._beside(".lock"))
-        self._reserve = Reserve(self._beside(".reserve"))
-        self._writer, self._turns, self._views = Thread(), Thread(), Thread()
-        self._file, self._turn_reader, self._view_reader = (
-            Writer(self.path),
-            Reader(self.path),
-            Reader(self.path),
-        )
         self.handles = Handles()
-        self._upkeep: asyncio.Task[None] | None = None
-        self._transactions = 0
+        self._condition = Condition(self.path)
+        self._lock, self._identity = LockFile(self._beside(".lock")), Identity(self.path)
+        self._reserve = Reserve(self._beside(".reserve"))
+        self._writer = Thread()
+        self._file = Writer(self.path, self._lock, self._identity)
+        self._turns = Reading(Reader(self.path, self._identity), self._met)
+        self._views = Reading(Reader(self.path, self._identity), self._met)
+        self._upkeep = Upkeep(
+            self.path, self._writer, self._file, self._reserve, self._condition, lambda: self._apply(())
+        )
+        self._transaction = asyncio.Lock()
         self._stopped: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
 
@@ -116,31 +133,51 @@ class SQLiteProvider:
     def starts(self) -> int:
         return self._file.starts
 
+    @property
+    def full(self) -> bool:
+        return self._condition.full
+
+    @property
+    def trouble(self) -> StoreError | None:
+        return self._condition.trouble
+
     # ---- Life ------------------------------------------------------------------------------------
 
     async def start(self) -> None:
+        self._check_is_file()
         self._lock.take()
+        self._transaction = asyncio.Lock()
         try:
             await whole(asyncio.create_task(self._open()))
         except BaseException:
-            await whole(asyncio.create_task(self._close()))
+            await whole(asyncio.create_task(self._close(in_order=False)))
             raise
         self._stopped, self._stopping = asyncio.Event(), None
+        _open.add(self)
         self.handles.open_all()
-        if self.full:
-            self._look_after()
+        self._upkeep.start()
+
+    def _check_is_file(self) -> None:
+        """Before anything is made beside it."""
+        try:
+            mode = self.path.stat().st_mode
+        except OSError:
+            return  # it is made, or the lock says why not
+        if not stat.S_ISREG(mode):
+            raise StoreUnavailable(f"{self.path} is {'a folder' if stat.S_ISDIR(mode) else 'not a file'}: name a file")
 
     async def _open(self) -> None:
-        self.full = False
+        self._condition.start()
         try:
             await self._writer.open(self._file.open)
         except StoreFull:
             if not await asyncio.to_thread(self._reserve.give_up):
                 raise
-            self._now_full()
+            self._condition.now_full()
             await self._writer.open(self._file.open)
-        await self._turns.open(self._turn_reader.open)
-        await self._views.open(self._view_reader.open)
+        await self._turns.thread.open(self._turns.reader.open)
+        await self._views.thread.open(self._views.reader.open)
+        await self._upkeep.open()
         if not self.full:
             await asyncio.to_thread(self._reserve.make)
 
@@ -155,63 +192,100 @@ class SQLiteProvider:
         await self.combiner.drain()
         self.handles.close_all()
         stopped.set()
-        if self._upkeep is not None:
-            await asyncio.wait([self._upkeep])
-        await self._close()
+        await self._upkeep.stop()
+        await asyncio.to_thread(self._file.leave)
+        await self._close(in_order=True)
 
-    async def _close(self) -> None:
+    async def _close(self, *, in_order: bool) -> None:
         async with AsyncExitStack() as last_first:
-            last_first.callback(self._lock.release)
-            for thread in (self._writer, self._turns, self._views):
+            last_first.callback(_open.discard, self)
+            last_first.callback(self._lock.release, in_order=in_order)
+            last_first.callback(self._identity.let_go)
+            for thread in (self._writer, self._turns.thread, self._views.thread, self._upkeep):
                 last_first.push_async_callback(thread.close)
+
+    def forked(self) -> None:
+        """In a new process that has a copy of all this: the store, its lock and its threads are the other one's."""
+        self._lock.abandon()
+        self._identity.let_go()
+        self.handles.close_all()
+        self._upkeep.forget()
+        for thread in (self._writer, self._turns.thread, self._views.thread):
+            thread.forget()
+        self._stopped = None
 
     # ---- Handles and views -----------------------------------------------------------------------
 
     async def open(self, name: str, *, create: bool = True) -> OrderedStore:
         async with self.handles.renew(name) as handle:
-            exists, wake_at = await self._turns.run(self._turn_reader.stored, name)
+            exists, wake_at = await self._turns.run(self._turns.reader.stored, name)
             if not create and not exists:
                 raise KeyError(name)
-        return SQLiteStore(SQLiteView(name, self._turns, self._turn_reader), self, handle, wake_at)
+        return SQLiteStore(SQLiteView(name, self._turns), self, handle, wake_at)
 
     def view(self, name: str) -> StoreView:
-        return SQLiteView(name, self._views, self._view_reader)
+        return SQLiteView(name, self._views)
 
     async def exists(self, name: str) -> bool:
-        return await self._views.run(self._view_reader.id, name) is not None
+        return await self._views.run(self._views.reader.id, name) is not None
 
     async def events(self) -> AsyncIterator[Event]:
         if self._stopped is None:
             raise StoreClosed("the store is not open")
         last = 0
-        while rows := await self._views.run(self._view_reader.wakes, last, WAKES_PER_PAGE):
+        while rows := await self._views.run(self._views.reader.wakes, last, WAKES_PER_PAGE):
             last = rows[-1][0]
             yield Owned([(name, wake_at) for _, name, wake_at in rows])
         await self._stopped.wait()
 
     async def names(self, start: str, limit: int) -> list[str]:
-        return await self._views.run(self._view_reader.names, start, limit)
+        return await self._views.run(self._views.reader.names, start, limit)
 
     def stats(self) -> StoreStats:
-        return self.combiner.stats()
+        return replace(self.combiner.stats(), wal_bytes=self._upkeep.wal_bytes)
 
     # ---- Writing ---------------------------------------------------------------------------------
 
     async def _write(self, group: Sequence[ActorWrites]) -> None:
         try:
-            await self._apply(group)
-        except StoreFull:
-            given_up = await asyncio.to_thread(self._reserve.give_up)
-            self._now_full()
-            self._look_after()
-            if not given_up:
-                raise
-            await self._apply(group)
-        self._transactions += 1
-        if self._transactions % LOOK_EVERY == 0:
-            self._look_after()
+            try:
+                await self._apply(group)
+            except StoreFull:
+                given_up = await asyncio.to_thread(self._reserve.give_up)
+                self._condition.now_full()
+                self._upkeep.look()
+                if not given_up:
+                    raise
+                await self._apply(group)
+        except StoreError as error:
+            if isinstance(error, StoreFull):
+                self._condition.now_full()
+            self._met(error, writing=True)
+            raise
+        self._upkeep.committed()
+        if self._condition.full:
+            # Before others take the space that is left: what is new has its place in the file, and the WAL begins anew.
+            await self._upkeep.move_wal()
+
+    def _met(self, error: StoreError, *, writing: bool = False) -> None:
+        self._condition.note(error, writing=writing)
+        if self._condition.passes:
+            self._upkeep.look()
 
     async def _apply(self, group: Sequence[ActorWrites]) -> None:
+        try:
+            async with self._transaction:
+                await self._apply_settled(group)
+        except StoreError as error:
+            if says_little(error) and await asyncio.to_thread(self._no_space):
+                raise StoreFull(f"no space is left for the store: {error}") from error
+            raise
+
+    def _no_space(self) -> bool:
+        longest = max(self._upkeep.wal_bytes, self.path.stat().st_size if self.path.exists() else 0)
+        return no_space(self.path, longest)
+
+    async def _apply_settled(self, group: Sequence[ActorWrites]) -> None:
         try:
             await self._writer.run_to_end(self._file.apply, group)
         except Unsettled as unsettled:
@@ -234,47 +308,16 @@ class SQLiteProvider:
                 if not told:
                     log.error("%s: a commit failed, and what became of it cannot be read yet: %s", self.path, error)
                 told = True
+                self._condition.note(error, writing=True)
             await asyncio.sleep(SETTLE_LOOK_S)
 
-    def _now_full(self) -> None:
-        if not self.full:
-            log.error("the disk of %s is full: no new work is accepted until space is freed", self.path)
-        self.full = True
 
-    def _look_after(self) -> None:
-        if self._stopped is not None and (self._upkeep is None or self._upkeep.done()):
-            self._upkeep = asyncio.get_running_loop().create_task(self._keep_up(self._stopped))
-
-    async def _keep_up(self, stopped: asyncio.Event) -> None:
-        """In the background: bound the WAL, and set the reserve aside again once there is space."""
-        await self._bound_wal()
-        while self.full and not stopped.is_set():
-            if await asyncio.to_thread(self._reserve.make):
-                self.full = False
-                log.warning("the disk of %s has space again", self.path)
-                return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stopped.wait(), FULL_LOOK_S)
-            await self._bound_wal()
-
-    async def _bound_wal(self) -> None:
-        try:
-            # On a full disk the WAL is moved whatever its size: its space then serves the next transactions.
-            size = await asyncio.to_thread(checkpoint, self.path, 0 if self.full else CHECKPOINT_BYTES)
-            if size >= TRUNCATE_BYTES:
-                await self._writer.run(self._file.truncate_wal)
-        except (sqlite3.Error, StoreError, OSError) as error:
-            # The next look tries again; commits do not depend on it. That the disk is full was said before.
-            level = logging.DEBUG if self.full else logging.WARNING
-            log.log(level, "the WAL of %s could not be moved into the file: %r", self.path, error)
+_open: WeakSet[SQLiteProvider] = WeakSet()
 
 
-def checkpoint(path: Path, at_least: int) -> int:
-    """Move a WAL of that size into the file, as far as readers let go of it, while commits go on; its size.
-    On a thread of its own."""
-    wal = path.with_name(path.name + "-wal")
-    size = wal.stat().st_size if wal.exists() else 0
-    if size >= max(at_least, 1):
-        with closing(connect(path)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-    return size
+def _forked() -> None:
+    for provider in list(_open):
+        provider.forked()
+
+
+os.register_at_fork(after_in_child=_forked)

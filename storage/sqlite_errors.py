@@ -48,6 +48,12 @@ def leaves_nothing(error: sqlite3.Error) -> bool:
     return code & 0xFF in _COMMIT_LEAVES_NOTHING or code in _COMMIT_LEAVES_NOTHING_EXACTLY
 
 
+def says_little(error: StoreError) -> bool:
+    """It may be want of space: SQLite knows a full disk, but no quota and no limit on the size of files."""
+    code = getattr(error.__cause__, "sqlite_errorcode", 0)
+    return bool(code & 0xFF == sqlite3.SQLITE_IOERR)
+
+
 def translate(error: sqlite3.Error) -> StoreError:
     """The named error for what SQLite raised; its own words go along."""
     code = getattr(error, "sqlite_errorcode", None)

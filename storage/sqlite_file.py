@@ -1,4 +1,4 @@
-"""The file of the SQLite engine: its tables, its pragmas, one transaction, one snapshot of reads.
+"""The file of the SQLite engine: its tables, its pragmas, one transaction.
 
 Everything here is synchronous and runs on the thread of one connection.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from tocsin.errors import RolledBack, StoreSchema, StoreUnavailable
-from tocsin.storage.api import UNSET, Range, Row
+from tocsin.errors import RolledBack, StoreCorrupt, StoreSchema, StoreUnavailable
+from tocsin.storage.api import UNSET
 from tocsin.storage.combiner import ActorWrites
+from tocsin.storage.identity import FileReplaced, Identity, small_table
+from tocsin.storage.lockfile import LockFile
 from tocsin.storage.sqlite_errors import Unsettled, leaves_nothing
 
 log = logging.getLogger("tocsin.storage")
@@ -24,7 +26,15 @@ PAGE_SIZE = 4096
 WAL_AUTOCHECKPOINT = 20_000
 """Pages. A safety net: the background checkpoint comes long before."""
 
+WAL_KEPT_BYTES = 64 * 1024 * 1024
+"""A WAL that was longer is cut to this when it begins anew."""
 BUSY_MS = 5000
+MAX_IDS = 10_000
+"""Actors whose numbers a connection remembers."""
+SETTLED_SEQS = 3
+"""How far `seq` may have come beyond what is known, while a commit is settled."""
+READS_OF_A_PAGE = 5
+"""One that is being written just then may read as neither."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID",
@@ -34,8 +44,6 @@ _SCHEMA = (
 )
 _PUT = "INSERT OR REPLACE INTO kv (actor, key, value) VALUES (?, ?, ?)"
 _DELETE = "DELETE FROM kv WHERE actor = ? AND key = ?"
-_SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
-_SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
 
 
 def connect(path: Path, *, create: bool = False, readonly: bool = False) -> sqlite3.Connection:
@@ -60,13 +68,18 @@ class Writer:
     """The one writing connection. `seq` rises with every transaction: it tells a commit from a lost one, and
     our file from another."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: LockFile, identity: Identity) -> None:
         self.path = path
         self.starts = 0
         self.seq = 0
+        self._lock, self._identity = lock, identity
         self._db: sqlite3.Connection
-        self._inode: tuple[int, int] = (0, 0)
         self._ids: dict[str, int] = {}
+        self._meta_page = 0
+        self._page_size = PAGE_SIZE
+        self._seen = b""
+        self._seen_seq = 0
+        self._wal_inode = 0
 
     def open(self) -> sqlite3.Connection:
         """Called on the connection's own thread; returns the connection for it to keep. A file that is not
@@ -74,21 +87,77 @@ class Writer:
         if self.path.exists() and not os.access(self.path, os.W_OK, effective_ids=True):
             # SQLite would make files beside it with the same rights, and they would stay so.
             raise StoreUnavailable(f"{self.path} is read-only: check the rights of file and folder")
-        self._db = connect(self.path, create=True)
+        check_whole(self.path)
+        held = self.path.exists()
+        if held:
+            self._identity.hold()
+            self._check_wal_is_of_this_file()
+        try:
+            self._db = connect(self.path, create=True)
+            self._open(held)
+        except BaseException:
+            self._identity.let_go()
+            raise
+        return self._db
+
+    def _open(self, held: bool) -> None:
         try:
             self._check_layout()
+            self._check_nothing_lost()
             self._set_pragmas()
             self._migrate()
-            self._inode = _inode(self.path)
+            if not held:
+                self._identity.hold()
+            self._lock.note_file(self._identity.inode)
+            self._remember_page()
         except BaseException:
             self._db.close()
             raise
         self._ids = {}
-        return self._db
+
+    def _remember_page(self) -> None:
+        (self._page_size,) = self._db.execute("PRAGMA page_size").fetchone()
+        (self._meta_page,) = self._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
+        self._seen = self._identity.page(self._meta_page, self._page_size)
+        self._seen_seq = small_table(self._seen).get("seq", 0)
+        self._lock.note_moved(self._meta_page, self._seen_seq)
+        self._wal_inode = wal_of(self.path).stat().st_ino
+
+    def _check_wal_is_of_this_file(self) -> None:
+        """SQLite would move the pages of any WAL into any file."""
+        wal = wal_of(self.path)
+        if not wal.exists() or not wal.stat().st_size:
+            return
+        page, moved = self._lock.moved()
+        size = int.from_bytes(self._identity.page(1, 18)[16:18], "big")  # of pages; 1 stands for 65,536
+        overwritten = (
+            page and small_table(self._identity.page(page, 65_536 if size == 1 else size)).get("seq", 0) < moved
+        )
+        if overwritten or self._lock.another_file(self._identity.inode):
+            raise StoreCorrupt(
+                f"{self.path} is not the file that {wal.name} belongs to: it was replaced behind a crash. Move "
+                f"{wal.name} away if {self.path.name} is a backup, or put the file back that was there"
+            )
+
+    def _check_nothing_lost(self) -> None:
+        """That all is there which the process before had committed when it was killed."""
+        if not self._tables():
+            return
+        known, found = self._lock.last_commit(), self._stored_seq()
+        if known <= found:
+            return
+        kept = keep_wal(self.path)
+        raise RolledBack(
+            f"{self.path} lacks the last {known - found} transactions that were committed: its -wal was damaged or "
+            f"removed after a crash{kept}, or an older backup lies in its place. To go on without them, remove "
+            f"{self.path.name}.lock"
+        )
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
     def _check_layout(self) -> None:
-        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not tables:
+        if not self._tables():
             return
         columns = {row[1] for row in self._db.execute("PRAGMA table_info(meta)")}
         layout = None
@@ -109,6 +178,7 @@ class Writer:
             raise StoreUnavailable(f"the file system of {self.path} cannot share memory, which SQLite's WAL needs")
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.execute(f"PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT}")
+        self._db.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
 
     def _migrate(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")
@@ -119,11 +189,35 @@ class Writer:
         values = [("layout", LAYOUT), ("starts", self.starts), ("seq", self.seq)]
         self._db.executemany("INSERT OR REPLACE INTO meta (k, v) VALUES (?, ?)", values)
         self._db.execute("COMMIT")
+        self._lock.note_commit(self.seq)
+
+    def check(self) -> None:
+        """That what is written now will be found under the store's name, on pages that are as memory knows them."""
+        self._lock.check()
+        self.check_file()
+
+    def check_file(self) -> None:
+        """The same of the file alone, on any thread."""
+        self._identity.check()
+        for _ in range(READS_OF_A_PAGE):
+            page = self._identity.page(self._meta_page, self._page_size)
+            if page == self._seen:
+                return
+            # Checkpoints bring it forward, ours and others'; a new file is given its length before its pages.
+            seq = small_table(page).get("seq", -1) if any(page) else 0
+            if self._seen_seq <= seq <= self.seq + SETTLED_SEQS:
+                self._seen, self._seen_seq = page, seq
+                self._lock.note_moved(self._meta_page, seq)
+                return
+        raise FileReplaced(
+            f"{self.path} was overwritten while it was in use: nothing more is written to it; stop this process, put "
+            "the right file in its place and start again"
+        )
 
     def apply(self, group: Sequence[ActorWrites]) -> None:
-        """One durable transaction. After an error nothing of it is in the file."""
-        if _inode(self.path) != self._inode:
-            raise RolledBack(f"{self.path} was replaced or removed while it was in use: start again on the right file")
+        """One durable transaction; of nobody, it shows whether the store can be written. After an error nothing of it
+        is in the file."""
+        self.check()
         new: dict[str, int] = {}
         self._roll_back()  # should an earlier one have failed to
         self._db.execute("BEGIN IMMEDIATE")
@@ -139,7 +233,15 @@ class Writer:
         finally:
             self._roll_back()
         self.seq += 1
+        if len(self._ids) + len(new) > MAX_IDS:
+            self._ids.clear()
         self._ids.update(new)
+        self._written()
+
+    def _written(self) -> None:
+        """It is durable; under the store's name only if that still leads here."""
+        self._lock.note_commit(self.seq)
+        self._identity.check()
 
     def settle(self) -> bool:
         """Whether the transaction that was left `Unsettled` is in the file. Raises if that cannot be known yet.
@@ -148,6 +250,7 @@ class Writer:
         it may not be synced. The empty transaction written here takes their place, or their side.
         """
         before = self.seq
+        self.check()
         self._roll_back()
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -162,6 +265,7 @@ class Writer:
         applied = seq in (before + 1, before + 3)
         self.seq += 3 if applied else 2
         self._ids.clear()
+        self._written()
         return applied
 
     def _roll_back(self) -> None:
@@ -192,6 +296,22 @@ class Writer:
         finally:
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
+    def leave(self) -> None:
+        """Before closing. When another file lies under the store's name, a WAL left beside it would be moved into it,
+        by this closing or by the next start: it is emptied, and a copy is kept."""
+        try:
+            self.check_file()
+        except FileReplaced:
+            self._forget_wal()
+        except StoreUnavailable as error:
+            log.warning("%s", error)
+
+    def _forget_wal(self) -> None:
+        wal = wal_of(self.path)
+        if self.path.exists() and wal.exists() and wal.stat().st_ino == self._wal_inode:
+            keep_wal(self.path)
+            os.truncate(wal, 0)
+
     def _write(self, group: Sequence[ActorWrites], new: dict[str, int]) -> None:
         puts: list[tuple[int, bytes, bytes]] = []
         deletes: list[tuple[int, bytes]] = []
@@ -219,90 +339,40 @@ class Writer:
         known = self._ids.get(name) or new.get(name)
         if known is None:
             self._db.execute("INSERT OR IGNORE INTO actor (name) VALUES (?)", (name,))
-            (known,) = self._db.execute("SELECT id FROM actor WHERE name = ?", (name,)).fetchone()
-            new[name] = known
-        return known
-
-
-def _inode(path: Path) -> tuple[int, int]:
-    try:
-        stat = os.stat(path)
-    except FileNotFoundError:
-        return (0, 0)
-    except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be reached: {error.strerror}") from error
-    return stat.st_dev, stat.st_ino
-
-
-class Reader:
-    """A reading connection: every call is one snapshot."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._db: sqlite3.Connection
-        self._ids: dict[str, int] = {}
-
-    def open(self) -> sqlite3.Connection:
-        self._db = connect(self._path, readonly=True)
-        self._ids = {}
-        return self._db
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        self._db.execute("BEGIN")
-        try:
-            yield
-        finally:
-            if self._db.in_transaction:  # SQLite may have ended it itself, at an error worth more than ours
-                self._db.execute("COMMIT")
-
-    def id(self, name: str) -> int | None:
-        known = self._ids.get(name)
-        if known is None:
             row = self._db.execute("SELECT id FROM actor WHERE name = ?", (name,)).fetchone()
             if row is None:
-                return None
-            known = self._ids[name] = int(row[0])
+                raise StoreCorrupt(f"the index of actors in {self.path} is damaged: it hides {name!r}")
+            known = new[name] = int(row[0])
         return known
 
-    def stored(self, name: str) -> tuple[bool, int | None]:
-        """Whether the actor exists, and when it wants waking."""
-        row = self._db.execute("SELECT wake_at FROM actor WHERE name = ?", (name,)).fetchone()
-        return (True, row[0]) if row else (False, None)
 
-    def get(self, name: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        actor = self.id(name)
-        if actor is None or not keys:
-            return {}
-        found: dict[bytes, bytes] = {}
-        with self._snapshot():
-            for key in keys:
-                row = self._db.execute("SELECT value FROM kv WHERE actor = ? AND key = ?", (actor, key)).fetchone()
-                if row is not None:
-                    found[key] = row[0]
-        return found
+def check_whole(path: Path) -> None:
+    """Refuse what SQLite would take for a new store, and what it would then throw away."""
+    size = path.stat().st_size if path.exists() else 0
+    wal = wal_of(path)
+    if size:
+        return
+    state = "is empty" if path.exists() else "is missing"
+    if wal.exists() and wal.stat().st_size:
+        raise StoreCorrupt(
+            f"{path} {state}, but {wal.name} holds transactions of it: put the file back, or move {wal.name} away"
+        )
+    if path.exists() and path.with_name(path.name + ".reserve").exists():
+        raise StoreCorrupt(f"{path} {state}, but there was a store: restore a backup, or remove it to begin anew")
 
-    def scan_many(self, name: str, ranges: Sequence[Range], max_bytes: int, reverse: bool) -> list[list[Row]]:
-        actor = self.id(name)
-        answer: list[list[Row]] = [[] for _ in ranges]
-        if actor is None:
-            return answer
-        sql = _SCAN_DOWN if reverse else _SCAN_UP
-        size = 0
-        with self._snapshot():
-            for (start, end, limit), rows in zip(ranges, answer, strict=True):
-                for row in self._db.execute(sql, (actor, start, end, limit)):
-                    rows.append(row)
-                    size += len(row[0]) + len(row[1])
-                    if size >= max_bytes:
-                        return answer
-        return answer
 
-    def wakes(self, after_id: int, limit: int) -> list[tuple[int, str, int]]:
-        """Actors that want waking, in id order, behind `after_id`."""
-        sql = "SELECT id, name, wake_at FROM actor WHERE id > ? AND wake_at IS NOT NULL ORDER BY id LIMIT ?"
-        return self._db.execute(sql, (after_id, limit)).fetchall()
+def wal_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
 
-    def names(self, start: str, limit: int) -> list[str]:
-        sql = "SELECT name FROM actor WHERE name > ? ORDER BY name LIMIT ?"
-        return [name for (name,) in self._db.execute(sql, (start, limit))]
+
+def keep_wal(path: Path) -> str:
+    """Keep a copy of a WAL that SQLite would throw away; words that say so, or none."""
+    wal, copy = wal_of(path), path.with_name(path.name + "-wal.kept")
+    try:
+        if not wal.exists() or not wal.stat().st_size:
+            return ""
+        shutil.copyfile(wal, copy)
+    except OSError as error:
+        log.error("%s could not be kept: %s", wal, error)
+        return ""
+    return f" (a copy is {copy.name})"

@@ -25,6 +25,7 @@ class Thread:
 
     def __init__(self) -> None:
         self._connection: aiosqlite.Connection | None = None
+        self._forgotten: object = None
 
     async def open(self, connector: Callable[[], sqlite3.Connection]) -> None:
         """After an error there is no connection and no thread. Not to be cancelled: see `whole`."""
@@ -49,6 +50,8 @@ class Thread:
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """A caller that is cancelled does not interrupt the function: it is on the thread already."""
+        if self._forgotten is not None:
+            raise StoreClosed("this process was forked from the one that has the store: open another store in it")
         if self._connection is None:
             raise StoreClosed("the store is not open")
         try:
@@ -66,6 +69,10 @@ class Thread:
                 return await self.run(once.run)
             except asyncio.CancelledError:
                 continue
+
+    def forget(self) -> None:
+        """In a process that was forked there is no such thread, and the connection must be neither used nor closed."""
+        self._forgotten, self._connection = self._connection, None
 
     async def close(self) -> None:
         """What was asked before is done first."""

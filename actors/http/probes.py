@@ -47,6 +47,8 @@ class Readiness(Endpoint):
         runtime = self._host.runtime
         if not runtime.ready:
             raise HostClosedError("the host is not open, or is stopping")
+        if (trouble := runtime.provider.trouble) is not None:
+            raise type(trouble)(trouble.message, **trouble.details)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._host.scheduler(DEFAULT_INSTANCE).get(PROBED_ID)

@@ -11,7 +11,7 @@ import msgspec
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.replay import Kept, Once
+from tocsin.actors.scheduler.replay import Kept, Once, answered
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, PayloadTooLargeError, StoreFull, TocsinError
@@ -160,7 +160,8 @@ class Scheduling(Handle):
 
     async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> Kept:
         """For the HTTP face: a request with an Idempotency-Key. The status and body of its one answer."""
-        self._check_space()
+        if self._service.host.provider.trouble is None or not await answered(self._view(), once, self._now()):
+            self._check_space()
         self._check_size(jobs)
         answer: Kept | TocsinError = await self._call("submit_once", jobs, once)
         if isinstance(answer, TocsinError):
@@ -184,5 +185,8 @@ class Scheduling(Handle):
             )
 
     def _check_space(self) -> None:
-        if self._service.host.provider.full:
+        if (trouble := self._service.host.provider.trouble) is None:
+            return
+        if isinstance(trouble, StoreFull):
             raise StoreFull("no space is left for new jobs: free some on the store's disk; what is under way goes on")
+        raise type(trouble)(trouble.message, **trouble.details)

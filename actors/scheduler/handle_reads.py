@@ -65,11 +65,13 @@ class Reading(Handle):
             oldest_due_ms=counts.oldest_due_ms,
             dead=counts.dead,
             lanes=LanesStatus(*self._service.lanes_in_use(self.name)),
-            health=_health(counts.dead, bool(failures or facts.store_full or facts.circuit_open or facts.stopping)),
+            health=_health(counts.dead, bool(failures or facts.store_trouble or facts.circuit_open or facts.stopping)),
             pools=counts.pools,
             more_pools=counts.more_pools,
             alarm_failures=failures,
             retired=counts.retired,
+            trouble=str(facts.store_trouble) if facts.store_trouble else None,
+            wal_bytes=self._service.host.provider.stats().wal_bytes,
         )
 
     async def why(self, id: str) -> Sequence[Reason]:

@@ -153,6 +153,10 @@ class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
     alarm_failures: int = 0
     retired: int = 0
     """Dead letters dropped for their age, since ever."""
+    trouble: str | None = None
+    """What is wrong with the store, so that nothing new is accepted or started."""
+    wal_bytes: int = 0
+    """The length of the store's write-ahead log."""
 
 
 class Instance(_Value, frozen=True, rename="camel"):

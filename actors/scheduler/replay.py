@@ -9,6 +9,7 @@ from tocsin.actors.scheduler.rows import DAY_MS, IdemRow, idem_key
 from tocsin.actors.scheduler.submit import Answer, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
 from tocsin.errors import IdempotencyMismatchError, TocsinError
+from tocsin.storage.api import StoreView
 
 KEPT_MS = DAY_MS
 Kept = tuple[int, bytes]
@@ -23,6 +24,12 @@ class Once:
     key: bytes
     body: bytes
     render: Callable[[Sequence[Answer]], Kept | TocsinError]
+
+
+async def answered(view: StoreView, once: Once, now: int) -> bool:
+    """Whether an answer may be kept: then nothing new is needed to give it again."""
+    today = now // DAY_MS
+    return bool(await view.get([idem_key(day, once.key) for day in (today, today - 1)]))
 
 
 async def submit_once(turn: Turn, jobs: Sequence[NewJob], once: Once) -> Kept | TocsinError:

@@ -75,7 +75,9 @@ class SchedulerService:
 
     def _make(self, ctx: ActorContext) -> SchedulerActor:
         provider = self.host.provider
-        return SchedulerActor(ctx, self.lanes(ctx.id.name), provider.owner, lambda: provider.full, self._limits)
+        return SchedulerActor(
+            ctx, self.lanes(ctx.id.name), provider.owner, lambda: provider.trouble is not None, self._limits
+        )
 
     def lanes(self, name: str) -> Lanes:
         lanes = self._lanes.get(name)
@@ -110,7 +112,7 @@ class SchedulerService:
             in_flight=self.permits.limit - self.permits.free,
             max_in_flight=self.permits.limit,
             circuit_open=self.circuit.open,
-            store_full=self.host.provider.full,
+            store_trouble=self.host.provider.trouble,
             stopping=not self.host.ready or (lanes is not None and lanes.stopping),
             alarm_failures=self.host.alarms.failures(ActorId(KIND, name)),
         )

@@ -8,6 +8,7 @@ from tocsin.actors.scheduler import query
 from tocsin.actors.scheduler.book import LOSSES_TOGETHER
 from tocsin.actors.scheduler.records import Reason, Record
 from tocsin.actors.scheduler.rows import INSTANCE, InstanceRow
+from tocsin.errors import StoreCorrupt, StoreError
 from tocsin.storage.api import StoreView
 
 HOLDERS_NAMED = 20
@@ -22,7 +23,7 @@ class Facts:
     in_flight: int
     max_in_flight: int
     circuit_open: bool
-    store_full: bool
+    store_trouble: StoreError | None
     stopping: bool
     alarm_failures: int
 
@@ -105,8 +106,8 @@ def _of_host(facts: Facts) -> list[Reason]:
         found.append(
             Reason("CIRCUIT_OPEN", "the origin cannot be reached: one callback every 5 s tries whether it is back")
         )
-    if facts.store_full:
-        found.append(Reason("STORE_FULL", "the store has no space: nothing new is started"))
+    if (trouble := facts.store_trouble) is not None:
+        found.append(Reason(_code(trouble), f"nothing new is started: {trouble}"))
     if facts.lanes_in_flight >= facts.lanes_limit:
         found.append(Reason("LANES_FULL", f"all {facts.lanes_limit} lanes of this scheduler are in use"))
     if facts.in_flight >= facts.max_in_flight:
@@ -114,3 +115,9 @@ def _of_host(facts: Facts) -> list[Reason]:
     if facts.alarm_failures:
         found.append(Reason("ALARM_FAILING", f"the scheduler's alarm has failed {facts.alarm_failures} times in a row"))
     return found
+
+
+def _code(trouble: StoreError) -> str:
+    if isinstance(trouble, StoreCorrupt):
+        return "STORE_CORRUPT"
+    return "STORE_REPLACED" if trouble.owner_lost else trouble.code

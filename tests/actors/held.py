@@ -59,6 +59,7 @@ class HeldProvider:
         self.capabilities: Capabilities = inner.capabilities
         self.owner: str = inner.owner
         self.full = False
+        self.trouble = None
         self.holding = False
         self.held: list[tuple[OrderedStore, Batch, asyncio.Future[None]]] = []
         self._arrived = asyncio.Event()

@@ -63,6 +63,11 @@ class Server:
         """Waits until it serves."""
         return self.line_with("serving http").split("serving ")[1].split(",")[0]
 
+    def rest(self) -> list[str]:
+        """What it printed since, when it has ended."""
+        self._reading.join()
+        return list(iter(self._queue.get, None))
+
     def end(self) -> None:
         """Killed, if it still runs, and its pipe closed."""
         self.process.kill()

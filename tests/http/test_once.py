@@ -10,6 +10,7 @@ import pytest
 
 from tests.http.face import DUE, activations, client_of, open_face, open_host, refused
 from tocsin.actors.clock import SystemClock
+from tocsin.storage.memory import MemoryProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -149,3 +150,16 @@ async def test_a_key_used_again_and_a_full_quota_cost_no_activation(monkeypatch:
             refused(await face.client.delete("/pool?name=p"), 409, "CONFLICT")
         assert built == []
         assert (await face.get("/status")).json()["backlog"] == 1
+
+
+async def test_a_full_store_still_gives_an_answer_again_and_takes_nothing_new() -> None:
+    async with open_face() as face:
+        first = await face.post("/schedule", JOB, headers=KEY)
+        provider = face.host.runtime.provider
+        assert isinstance(provider, MemoryProvider)
+        provider.full = True
+        again = await face.post("/schedule", JOB, headers=KEY)
+        new = await face.post("/schedule", JOB, headers={"idempotency-key": "another"})
+
+    assert (again.status_code, again.content) == (200, first.content)
+    assert refused(new, 507, "STORE_FULL")

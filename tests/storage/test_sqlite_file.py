@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import RolledBack, StoreCorrupt, StoreError, StoreSchema, StoreUnavailable
-from tocsin.storage import sqlite_file
+from tocsin.storage import sqlite_file, sqlite_reader
 from tocsin.storage.api import Batch
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.reserve import Reserve
@@ -85,7 +85,7 @@ UNUSABLE: list[tuple[Callable[[Path], None], type[StoreError], str]] = [
     (with_another_meta, StoreSchema, "not one of tocsin's"),
     (newer, StoreSchema, r"newer tocsin \(layout 7\); this one reads up to layout 1"),
     (cut_short, StoreCorrupt, "damaged|not a database"),
-    (a_folder, StoreUnavailable, "cannot be opened"),
+    (a_folder, StoreUnavailable, "is a folder: name a file"),
 ]
 
 
@@ -130,7 +130,7 @@ def test_a_start_that_fails_late_leaves_nothing(late: str, tmp_path: Path, monke
         raise OSError("no more")
 
     with monkeypatch.context() as patched:
-        owner, name = (sqlite_file.Reader, "open") if late == "second reader" else (Reserve, "make")
+        owner, name = (sqlite_reader.Reader, "open") if late == "second reader" else (Reserve, "make")
         patched.setattr(owner, name, fail)
         with pytest.raises(OSError, match="no more"):
             asyncio.run(SQLiteProvider(path).start())
@@ -233,8 +233,9 @@ async def test_a_file_replaced_under_a_running_provider_loses_its_owner(
     await provider.start()
     store = await provider.open("a")
     await store.commit(Batch(puts={b"k": b"1"}))
+    other = await provider.open("b")
     happens(path, backup)
-    for again in (store, await provider.open("b")):
+    for again in (store, other):
         with pytest.raises(RolledBack, match=r"replaced or removed") as caught:
             await again.commit(Batch(puts={b"k": b"2"}))
         assert caught.value.owner_lost

@@ -4,57 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.storage.disks import SmallDisk, small_disk
 from tocsin.errors import StoreFull
-from tocsin.storage import sqlite
+from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
 from tocsin.storage.reserve import RESERVE_BYTES
 from tocsin.storage.sqlite import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
 
-MIB = 1024 * 1024
 VALUE = b"v" * 60_000
-
-
-class SmallDisk:
-    """A disk of its own, and a file on it that takes all the space others leave."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._filler = folder, folder / "filler"
-
-    @property
-    def free_bytes(self) -> int:
-        space = os.statvfs(self.folder)
-        return space.f_bavail * space.f_frsize
-
-    def fill(self) -> None:
-        with self._filler.open("ab", buffering=0) as file:
-            while (free := self.free_bytes) > 0:
-                file.write(bytes(min(free, MIB)))
-
-    def free(self) -> None:
-        self._filler.unlink()
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m", "tocsin-test", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield SmallDisk(folder)
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "small") as disk:
+        yield disk
 
 
 async def fill_with_rows(provider: SQLiteProvider, name: str) -> dict[bytes, bytes]:
@@ -81,9 +51,9 @@ async def stored(provider: SQLiteProvider, name: str) -> dict[bytes, bytes]:
 
 
 async def has_space_again(provider: SQLiteProvider) -> None:
-    assert provider._upkeep is not None
+    assert provider._upkeep._task is not None
     async with asyncio.timeout(10):
-        await asyncio.wait([provider._upkeep])
+        await asyncio.wait([provider._upkeep._task])
     assert not provider.full
 
 
@@ -91,7 +61,7 @@ async def test_what_was_accepted_survives_a_full_disk_and_the_store_recovers(
     disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "tocsin.storage")
-    monkeypatch.setattr(sqlite, "FULL_LOOK_S", 0.05)
+    monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.05)
     provider = SQLiteProvider(disk.folder / "store.db")
     reserve = disk.folder / "store.db.reserve"
     await provider.start()
@@ -137,7 +107,7 @@ async def commit_at_last(provider: SQLiteProvider, batch: Batch) -> None:
 
 async def test_work_ends_on_a_full_disk_however_long_it_lasts(disk: SmallDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The WAL is moved into the file, so that its space serves again: far more is written than the reserve holds."""
-    monkeypatch.setattr(sqlite, "FULL_LOOK_S", 0.01)
+    monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.01)
     provider = SQLiteProvider(disk.folder / "store.db")
     await provider.start()
     store = await provider.open("a")

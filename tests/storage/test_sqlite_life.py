@@ -8,14 +8,14 @@ import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import aiosqlite
 import pytest
 
 from tocsin.errors import StoreError
-from tocsin.storage import sqlite, sqlite_file
+from tocsin.storage import sqlite_file, sqlite_reader, sqlite_upkeep
 from tocsin.storage.api import Batch, OrderedStore
 from tocsin.storage.sqlite import SQLiteProvider
 from tocsin.storage.sqlite_thread import Thread
@@ -37,7 +37,7 @@ async def provider(tmp_path: Path) -> AsyncIterator[SQLiteProvider]:
 async def a_long_scan(provider: SQLiteProvider) -> AsyncIterator[asyncio.Task[None]]:
     """A view's scan that is in the middle of its snapshot until the block ends."""
     reading, go_on = threading.Event(), threading.Event()
-    reader = provider._view_reader
+    reader = provider._views.reader
 
     def scan() -> None:
         with reader._snapshot():
@@ -45,7 +45,7 @@ async def a_long_scan(provider: SQLiteProvider) -> AsyncIterator[asyncio.Task[No
             reading.set()
             assert go_on.wait(20)
 
-    scanning = asyncio.create_task(provider._views.run(scan))
+    scanning = asyncio.create_task(provider._views.thread.run(scan))
     await asyncio.to_thread(reading.wait, 10)
     try:
         yield scanning
@@ -64,16 +64,17 @@ async def write(store: OrderedStore, mib: int) -> None:
 
 
 async def upkeep_done(provider: SQLiteProvider) -> None:
-    if provider._upkeep is not None:
-        await asyncio.wait([provider._upkeep])
+    if (task := provider._upkeep._task) is not None:
+        await asyncio.wait([task])
 
 
 @pytest.fixture
 def small_wal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sixteenth of the real sizes, so that few commits show the same."""
-    monkeypatch.setattr(sqlite, "CHECKPOINT_BYTES", sqlite.CHECKPOINT_BYTES // 16)
-    monkeypatch.setattr(sqlite, "TRUNCATE_BYTES", sqlite.TRUNCATE_BYTES // 16)
-    monkeypatch.setattr(sqlite, "LOOK_EVERY", 4)
+    monkeypatch.setattr(sqlite_upkeep, "CHECKPOINT_BYTES", sqlite_upkeep.CHECKPOINT_BYTES // 16)
+    monkeypatch.setattr(sqlite_upkeep, "TRUNCATE_BYTES", sqlite_upkeep.TRUNCATE_BYTES // 16)
+    monkeypatch.setattr(sqlite_upkeep, "LOOK_EVERY", 4)
+    monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.02)
 
 
 async def test_a_long_scan_of_a_view_does_not_hold_up_commits_nor_reads_of_actors(provider: SQLiteProvider) -> None:
@@ -94,7 +95,7 @@ async def test_the_wal_stays_small_under_many_commits(provider: SQLiteProvider) 
         await write(store, 1)
         largest = max(largest, wal_bytes(provider))
 
-    assert largest < 2 * sqlite.TRUNCATE_BYTES
+    assert largest < 2 * sqlite_upkeep.TRUNCATE_BYTES
 
 
 @pytest.mark.usefixtures("small_wal")
@@ -105,15 +106,32 @@ async def test_behind_a_stuck_reader_commits_go_on_and_the_wal_is_cut_when_it_le
     async with a_long_scan(provider) as scanning:
         async with asyncio.timeout(busy_s * 0.9):
             await write(store, 12)
-            await upkeep_done(provider)
-        assert wal_bytes(provider) > sqlite.TRUNCATE_BYTES
+        assert wal_bytes(provider) > sqlite_upkeep.TRUNCATE_BYTES
         assert not scanning.done()
     await write(store, 1)
     await upkeep_done(provider)
     await write(store, 1)
     await upkeep_done(provider)
 
-    assert wal_bytes(provider) < sqlite.TRUNCATE_BYTES
+    assert wal_bytes(provider) < sqlite_upkeep.TRUNCATE_BYTES
+
+
+async def test_behind_a_reader_of_another_program_later_pages_come_into_a_new_file_first(
+    provider: SQLiteProvider,
+) -> None:
+    """Its first page of ours then reads as zeros for long, and that is not a file that was overwritten."""
+    store = await provider.open("a")
+    await store.commit(Batch(puts={b"first": bytes(90_000)}))
+    with closing(sqlite3.connect(provider.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM meta").fetchone()
+        for n in range(3):
+            await store.commit(Batch(puts={b"%d" % n: bytes(90_000)}))
+            await provider._upkeep._thread.run(provider._upkeep._checkpoint)
+        await store.commit(Batch(puts={b"k": b""}))
+        assert provider.trouble is None
+    await provider._upkeep._thread.run(provider._upkeep._checkpoint)
+    await store.commit(Batch(puts={b"l": b""}))
 
 
 async def test_a_scan_cut_short_does_not_keep_its_snapshot(provider: SQLiteProvider) -> None:
@@ -124,6 +142,35 @@ async def test_a_scan_cut_short_does_not_keep_its_snapshot(provider: SQLiteProvi
     await provider._writer.run(provider._file.truncate_wal)
 
     assert wal_bytes(provider) == 0
+
+
+async def test_what_a_connection_remembers_of_actors_is_bounded(
+    provider: SQLiteProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (sqlite_file, sqlite_reader):
+        monkeypatch.setattr(module, "MAX_IDS", 10)
+    for n in range(35):
+        await (await provider.open(f"{n}")).commit(Batch(puts={b"k": b"%d" % n}))
+        assert await provider.view(f"{n}").get([b"k"]) == {b"k": b"%d" % n}
+        assert len(provider._file._ids) <= 10
+        assert len(provider._views.reader._ids) <= 10
+    stores = [await provider.open(f"{n}") for n in range(35)]
+    await asyncio.gather(*(store.commit(Batch(puts={b"k": b"again"})) for store in stores))
+
+    assert [await provider.view(f"{n}").get([b"k"]) for n in range(35)] == [{b"k": b"again"}] * 35
+
+
+async def test_a_log_that_grows_too_long_is_told_once_and_counted(
+    provider: SQLiteProvider, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sqlite_upkeep, "WARN_BYTES", 100_000)
+    store = await provider.open("a")
+    await write(store, 1)
+    for _ in range(3):
+        await provider._upkeep._bound_wal()
+
+    assert provider.stats().wal_bytes == wal_bytes(provider) > 1_000_000
+    assert [record.levelname for record in caplog.records if "the WAL of" in record.message] == ["WARNING"]
 
 
 async def test_after_a_stop_there_is_one_file_and_no_wal(provider: SQLiteProvider) -> None:
@@ -146,13 +193,18 @@ async def test_a_hundred_starts_and_stops_leak_nothing(tmp_path: Path) -> None:
         pool = "asyncio"
         return len(os.listdir("/proc/self/fd")), sum(not t.name.startswith(pool) for t in threading.enumerate())
 
+    def ended(threads: set[threading.Thread]) -> None:
+        for thread in set(threading.enumerate()) - threads:
+            if not thread.name.startswith("asyncio"):
+                thread.join(5)
+
+    threads = set(threading.enumerate())
     await live()
-    threads, before = set(threading.enumerate()), await held()
+    ended(threads)
+    before = await held()
     for _ in range(100):
         await live()
-    for thread in set(threading.enumerate()) - threads:
-        if not thread.name.startswith("asyncio"):
-            thread.join(5)
+    ended(threads)
 
     assert await held() == before
 

@@ -86,6 +86,11 @@ class Stage:
         finally:
             await provider.stop()
 
+    def disk_full(self, full: bool) -> None:
+        provider = self.host.runtime.provider
+        assert isinstance(provider, MemoryProvider)
+        provider.full = full
+
     def times(self, job_id: str) -> list[int]:
         """When each attempt of a job arrived, ms after the start of the run."""
         return [at for at, arrived in self.arrivals if arrived == job_id]

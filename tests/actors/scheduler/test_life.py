@@ -341,12 +341,12 @@ async def test_a_full_store_takes_and_starts_nothing_new_but_ends_what_runs(stag
     await stage.jobs.run_after(0, "work:run", id="running")
     await stage.jobs.run_after("2s", "work:run", id="waiting")
     await stage.sleep(1)
-    stage.host.runtime.provider.full = True
+    stage.disk_full(True)
     with pytest.raises(StoreFull, match="free some"):
         await stage.jobs.run_after(0, "work:run")
     await stage.sleep(20)
     running, waiting = await stage.jobs.get("running"), await stage.jobs.get("waiting")
-    stage.host.runtime.provider.full = False
+    stage.disk_full(False)
     await stage.sleep(8)
 
     assert running is None

@@ -87,9 +87,9 @@ async def test_who_stood_in_line_when_the_disk_was_full_goes_on_when_it_is_not(s
     await stage.host.scheduler("a").run_after(0, "work:run", id="one")
     await stage.sleep(0.5)
     await stage.host.scheduler("b").run_after(0, "work:run", id="two")
-    stage.host.runtime.provider.full = True
+    stage.disk_full(True)
     await stage.sleep(30)
-    stage.host.runtime.provider.full = False
+    stage.disk_full(False)
     await stage.sleep(5)
 
     assert {job_id for _, job_id in stage.arrivals} == {"one", "two"}

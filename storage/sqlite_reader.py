@@ -1,0 +1,102 @@
+"""One snapshot of reads in the file of the SQLite engine.
+
+Everything here is synchronous and runs on the thread of one connection.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from tocsin.storage.api import Range, Row
+from tocsin.storage.identity import Identity
+from tocsin.storage.sqlite_file import MAX_IDS, connect
+
+T = TypeVar("T")
+
+_SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
+_SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
+
+
+class Reader:
+    """A reading connection: every call is one snapshot."""
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self._path, self._identity = path, identity
+        self._db: sqlite3.Connection
+        self._ids: dict[str, int] = {}
+
+    def run(self, function: Callable[..., T], *args: object) -> T:
+        """A function of this reader, if the file is still the store's."""
+        self._identity.check()
+        return function(*args)
+
+    def open(self) -> sqlite3.Connection:
+        self._db = connect(self._path, readonly=True)
+        self._ids = {}
+        return self._db
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if self._db.in_transaction:  # SQLite may have ended it itself, at an error worth more than ours
+                self._db.execute("COMMIT")
+
+    def id(self, name: str) -> int | None:
+        known = self._ids.get(name)
+        if known is None:
+            row = self._db.execute("SELECT id FROM actor WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                return None
+            if len(self._ids) >= MAX_IDS:
+                self._ids.clear()
+            known = self._ids[name] = int(row[0])
+        return known
+
+    def stored(self, name: str) -> tuple[bool, int | None]:
+        """Whether the actor exists, and when it wants waking."""
+        row = self._db.execute("SELECT wake_at FROM actor WHERE name = ?", (name,)).fetchone()
+        return (True, row[0]) if row else (False, None)
+
+    def get(self, name: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        actor = self.id(name)
+        if actor is None or not keys:
+            return {}
+        found: dict[bytes, bytes] = {}
+        with self._snapshot():
+            for key in keys:
+                row = self._db.execute("SELECT value FROM kv WHERE actor = ? AND key = ?", (actor, key)).fetchone()
+                if row is not None:
+                    found[key] = row[0]
+        return found
+
+    def scan_many(self, name: str, ranges: Sequence[Range], max_bytes: int, reverse: bool) -> list[list[Row]]:
+        actor = self.id(name)
+        answer: list[list[Row]] = [[] for _ in ranges]
+        if actor is None:
+            return answer
+        sql = _SCAN_DOWN if reverse else _SCAN_UP
+        size = 0
+        with self._snapshot():
+            for (start, end, limit), rows in zip(ranges, answer, strict=True):
+                for row in self._db.execute(sql, (actor, start, end, limit)):
+                    rows.append(row)
+                    size += len(row[0]) + len(row[1])
+                    if size >= max_bytes:
+                        return answer
+        return answer
+
+    def wakes(self, after_id: int, limit: int) -> list[tuple[int, str, int]]:
+        """Actors that want waking, in id order, behind `after_id`."""
+        sql = "SELECT id, name, wake_at FROM actor WHERE id > ? AND wake_at IS NOT NULL ORDER BY id LIMIT ?"
+        return self._db.execute(sql, (after_id, limit)).fetchall()
+
+    def names(self, start: str, limit: int) -> list[str]:
+        sql = "SELECT name FROM actor WHERE name > ? ORDER BY name LIMIT ?"
+        return [name for (name,) in self._db.execute(sql, (start, limit))]
