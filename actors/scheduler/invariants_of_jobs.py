@@ -34,7 +34,7 @@ from tocsin.actors.scheduler.rows import (
     parked_key,
     timer_key,
 )
-from tocsin.actors.scheduler.shapes import Shape, read_row
+from tocsin.actors.scheduler.shapes import FAMILIES, Shape, read_row
 from tocsin.storage.api import Row, StoreView, after
 
 PAGE = 1_000
@@ -61,6 +61,7 @@ class Look:
     letters: int = 0
     missing: dict[str, bytes] = field(default_factory=dict)
     """By id: where a job should stand in line, and does not."""
+    _present: set[bytes] = field(default_factory=set)
 
     # ---- Reading -------------------------------------------------------------------------------------
 
@@ -71,8 +72,17 @@ class Look:
             yield page
             start = page[-1][0] + b"\x00"
 
-    async def shapes(self, family: bytes) -> AsyncIterator[list[Shape]]:
+    async def look_around(self) -> None:
+        """Which families there are: most schedulers have few."""
+        families = [family + b"/" for family in FAMILIES]
+        firsts = await self.view.scan_many([(prefix, after(prefix), 1) for prefix in families])
+        self._present = {prefix for prefix, rows in zip(families, firsts, strict=True) if rows}
+
+    def shapes(self, family: bytes) -> AsyncIterator[list[Shape]]:
         """Pages of the readable rows of a family; the others are findings."""
+        return self._shapes(family) if family + b"/" in self._present else _Nothing()
+
+    async def _shapes(self, family: bytes) -> AsyncIterator[list[Shape]]:
         async for page in self.rows(family + b"/", after(family + b"/")):
             yield [shape for row in page if (shape := self.read(row)) is not None]
 
@@ -139,6 +149,8 @@ class Look:
     async def _between(self, prefix: bytes, start: bytes, end: bytes | None) -> dict[str, Any]:
         stop = after(prefix) if end is None else prefix + end
         read: dict[str, Any] = {}
+        if prefix not in self._present:
+            return read
         async for page in self.rows(prefix + start, stop):
             self.letters += len(page) if prefix == b"dead/" else 0
             read.update((shape.names[0], shape.row) for row in page if (shape := self.read(row)) is not None)
@@ -214,6 +226,16 @@ class Look:
                 args += b"".join(pieces[key] for key in keys)
             if not _is_json(args):
                 self.found.add("ARGS_LOST", job.id, f"the args of job {job.id} are not JSON")
+
+
+class _Nothing:
+    """No pages at all."""
+
+    def __aiter__(self) -> _Nothing:
+        return self
+
+    async def __anext__(self) -> Any:
+        raise StopAsyncIteration
 
 
 @dataclass(frozen=True, slots=True)

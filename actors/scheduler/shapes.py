@@ -9,7 +9,6 @@ from typing import Any, Final
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
     META_COUNTERS,
-    META_LAYOUT,
     AtRow,
     BadRow,
     Counters,
@@ -93,8 +92,3 @@ def day_of(row: Any) -> int | None:
     if isinstance(row, HistRow):
         return row.ended // DAY_MS
     return row.at // DAY_MS if isinstance(row, IdemRow) else None
-
-
-def is_ours(key: bytes) -> bool:
-    """Whether a row of this key is known: of a family, or one of the single rows."""
-    return key in SINGLE or key == META_LAYOUT or key.partition(b"/")[0] in FAMILIES or key.startswith(BAD)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import click
 
+from tocsin.cli.backup import backup
+from tocsin.cli.check import check
 from tocsin.cli.config import config
 from tocsin.cli.dead import dead
 from tocsin.cli.demo import demo
@@ -53,5 +55,5 @@ def main() -> None:
     """
 
 
-for command in (serve, demo, schedule, ls, get, cancel, status, dead, keys, config):
+for command in (serve, demo, schedule, ls, get, cancel, status, dead, keys, config, check, backup):
     main.add_command(command)

@@ -67,6 +67,34 @@ def key_values(pairs: Iterable[tuple[str, object]]) -> None:
     show(grid)
 
 
+def width() -> int:
+    """Columns of the terminal, or 80 where there is none."""
+    return console().width
+
+
+def wrapped(text: str, *, indent: int, rest: int) -> None:
+    """Words over as many lines as they need; `rest` indents all lines but the first."""
+    import textwrap
+
+    for line in textwrap.wrap(text, width(), initial_indent=" " * indent, subsequent_indent=" " * rest):
+        click.echo(line)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that reads best."""
+    if count < 10_000:
+        return f"{count:,} bytes"
+    for unit in ("kB", "MB", "GB"):
+        count = (count + 500) // 1_000
+        if count < 10_000:
+            return f"{count:,} {unit}"
+    return f"{count:,} GB"
+
+
 # ---- Time ----------------------------------------------------------------------------------------
 
 
