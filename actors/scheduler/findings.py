@@ -39,7 +39,10 @@ KINDS: Final[dict[str, Kind]] = {
         "the job might start twice, or start although it was given up",
         "its lease counts before its line, its line before its dead letter; the rest is moved to bad/",
     ),
-    "WRONG_PLACE": Kind("the job would start too early, too late or past its pool", "moved to where it belongs"),
+    "WRONG_PLACE": Kind(
+        "the job would start too early, too late or past its pool",
+        "moved to where its own word says, or that word to where it stands if it is lost",
+    ),
     "NO_JOB": Kind(
         "the row belongs to a job that is not there",
         "moved to bad/<key>; a lease holds its slot until it ends",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -33,6 +32,8 @@ def check(store: str, /, instance: str | None, repair: bool, examples: int, as_j
 
     Exit code 0: sound. 1: faults are left. 4: the store cannot be used.
     """
+    import asyncio
+
     asyncio.run(_check(store, instance, repair, _Report(as_json, examples)))
 
 
@@ -117,7 +118,9 @@ async def _look(look: StoreLook, instance: str | None, report: _Report) -> tuple
 
 
 async def _repair(store: str, names: list[str], report: _Report) -> str:
-    """Under the store's lock: a copy, then each scheduler. Its name is what is answered."""
+    """Under the store's lock: a copy, then each scheduler. The copy's name is what is answered."""
+    import asyncio
+
     from tocsin.actors.scheduler.checking import repair
     from tocsin.storage.urls import back_up, file_beside, open_provider
 

@@ -74,10 +74,11 @@ def width() -> int:
 
 def wrapped(text: str, *, indent: int, rest: int) -> None:
     """Words over as many lines as they need; `rest` indents all lines but the first."""
-    import textwrap
+    from rich.text import Text
 
-    for line in textwrap.wrap(text, width(), initial_indent=" " * indent, subsequent_indent=" " * rest):
-        click.echo(line)
+    lines = Text(text).wrap(console(), max(width() - rest, 20), overflow="fold")
+    for number, line in enumerate(lines):
+        click.echo(" " * (rest if number else indent) + line.plain.rstrip())
 
 
 def plural(count: int, noun: str) -> str:
