@@ -155,7 +155,7 @@ BREAKS: dict[str, Break] = {
     "a waiting job is dead, too": Break(a_letter_beside_a_line, {"TWO_PLACES", "COUNTER"}, aside=1),
     "a job has two leases": Break(a_second_lease, {"TWO_PLACES", "COUNTER"}),
     "a job stands at another instant than it says": Break(
-        lambda r: move(r, line_of(r, b"retried"), b"line///09/001900000000000/retried"), {"WRONG_PLACE", "LINES"}
+        lambda r: move(r, line_of(r, b"retried"), b"line///09/001900000000000/retried"), {"WRONG_PLACE"}
     ),
     "a job that says nothing stands at another instant": Break(a_little_later, {"WRONG_PLACE", "LINES"}),
     "a job stands in another pool": Break(
