@@ -20,7 +20,10 @@ from tocsin.cli.times import due, duration, optional_duration
 @click.option("--at", metavar="INSTANT", help="At 2027-01-01T09:00:00Z (zone needed), or epoch ms.")
 @client_command
 def reschedule(connection: Connection, /, id: str, delay: str | None, at: str | None) -> None:
-    """Move a job that has not started to another instant; now, if none is given."""
+    """Move a job that has not started.
+
+    It is due now, if no instant is given.
+    """
     answer = connection.post("/reschedule", {"id": id, **due(delay, at)})
     if connection.as_json:
         emit(answer)
@@ -127,7 +130,10 @@ def complete(
 @click.argument("span", metavar="DURATION")
 @client_command
 def extend(connection: Connection, /, id: str, lease: str, span: str) -> None:
-    """Hold the lease of accepted work for DURATION from now (1h at most)."""
+    """Hold the lease of accepted work longer.
+
+    For DURATION from now, 1h at most. Its LEASE came as header tocsin-lease.
+    """
     answer = connection.post("/extend", {"id": id, "lease": lease, "leaseMs": duration(span, "DURATION")})
     if connection.as_json:
         emit(answer)

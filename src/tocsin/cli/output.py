@@ -23,8 +23,20 @@ def emit(value: Any) -> None:
 
 
 def say(words: str) -> None:
-    """Words for people, on stderr."""
-    click.echo(words, err=True)
+    """Words for people, on stderr; on a terminal no word is cut at its edge."""
+    click.echo(folded(words) if sys.stderr.isatty() else words, err=True)
+
+
+def folded(words: str) -> str:
+    """At spaces, to the width of the terminal."""
+    import shutil
+
+    from rich.console import Console
+    from rich.text import Text
+
+    columns = shutil.get_terminal_size().columns
+    lines = Text(words).wrap(Console(width=columns), columns, overflow="fold")
+    return "\n".join(line.plain.rstrip() for line in lines)
 
 
 def console() -> Console:
@@ -71,11 +83,13 @@ def key_values(pairs: Iterable[tuple[str, object]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Of a table: so many cells wide; the last one takes what is left (`width` 0)."""
+    """Of a table: so many cells wide; the last one takes what is left (`width` 0). `whole`: what does not fit goes
+    on in the next lines (the last column only)."""
 
     name: str
     width: int = 0
     right: bool = False
+    whole: bool = False
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, header: bool = True) -> None:
@@ -91,11 +105,14 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, head
     if header:
         lines.append(_row([column.name for column in columns], columns, widths) + "\n", style="dim")
     for row in rows:
-        name, *rest = row
+        name, *rest, last = row
         if cell_len(name) > widths[0]:
             lines.append(name + "\n")
             name = ""
-        lines.append(_row([name, *rest], columns, widths) + "\n")
+        parts = Text(last).wrap(console(), widths[-1], overflow="fold") if columns[-1].whole else [last]
+        for number, part in enumerate(parts or [""]):
+            cells = ["", *("" for _ in rest)] if number else [name, *rest]
+            lines.append(_row([*cells, str(part)], columns, widths) + "\n")
     show(lines)
 
 
@@ -109,8 +126,17 @@ def _cell(text: str, wide: int, *, right: bool) -> str:
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) > wide:
-        return set_cell_size(text, wide - 1) + "…"
+        text = _shortened(text, wide)
     return " " * (wide - cell_len(text)) + text if right else set_cell_size(text, wide)
+
+
+def _shortened(text: str, wide: int) -> str:
+    """Without its middle: names say most at their ends."""
+    from rich.cells import chop_cells, set_cell_size
+
+    head = (wide - 1) // 2
+    tail = chop_cells(text[::-1], wide - 1 - head)[0][::-1]
+    return set_cell_size(text, head) + "…" + tail
 
 
 def width() -> int:

@@ -21,6 +21,7 @@ def status(connection: Connection, /) -> None:
     late = answer.get("oldestDueMs")
     key_values(
         [
+            ("instance", connection.instance),
             ("health", answer.get("health")),
             ("backlog", f"{answer['backlog']:,}"),
             ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,11 +16,13 @@ HOLDERS_SHOWN: Final = 10
 ATTEMPTS: Final = (
     Column("ATTEMPT", 7, right=True),
     Column("OUTCOME", 11),
-    Column("STARTED", 24),
-    Column("TOOK", 8, right=True),
-    Column("LATE", 8, right=True),
-    Column("HOW"),
+    Column("STARTED", 11),
+    Column("TOOK", 7, right=True),
+    Column("LATE", 7, right=True),
+    Column("HOW", whole=True),
 )
+ENDS: Final = {"DEAD": "parked", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends"}
+"""What is to be said of the instant of a reason; of others: until then."""
 
 
 @click.command()
@@ -45,10 +48,10 @@ def why(connection: Connection, /, id: str) -> None:
 
 
 def _print_reason(reason: Mapping[str, Any]) -> None:
-    wrapped(f"{printable(reason['code'])}: {printable(reason['message'])}", indent=0, rest=2)
+    said = re.sub(r"\b(\d+) ms\b", lambda found: span(int(found[1])), printable(reason["message"]))
+    wrapped(f"{printable(reason['code'])}: {said}", indent=0, rest=2)
     if (at := reason.get("at")) is not None:
-        word = "since" if at < now_ms() else "until"
-        wrapped(f"{word} {instant(at)} ({relative(at, now_ms())})", indent=2, rest=2)
+        wrapped(f"{ENDS.get(reason['code'], 'until')} {instant(at)} ({relative(at, now_ms())})", indent=2, rest=2)
     holders = [printable(holder) for holder in reason.get("holders") or ()]
     if holders:
         more = f" and {len(holders) - HOLDERS_SHOWN} more" if len(holders) > HOLDERS_SHOWN else ""
@@ -56,7 +59,7 @@ def _print_reason(reason: Mapping[str, Any]) -> None:
         for holder in holders[:HOLDERS_SHOWN]:
             click.echo(f"    {holder}")
         if more:
-            click.echo(f"   {more}: tocsin pools show {printable(reason.get('pool') or '')}")
+            wrapped(f"{more.strip()}: tocsin pools show {printable(reason.get('pool') or '')}", indent=4, rest=4)
 
 
 @click.command()
@@ -74,16 +77,24 @@ def history(connection: Connection, /, id: str) -> None:
     if not attempts:
         raise Refused(f"nothing has ended of a job {id!r} in {connection.instance}, or it was more than a week ago")
     if not connection.as_json:
-        print_rows(ATTEMPTS, [_attempt(attempt) for attempt in attempts])
+        now = now_ms()
+        print_rows(ATTEMPTS, [_attempt(attempt, now) for attempt in attempts])
 
 
-def _attempt(attempt: Mapping[str, Any]) -> tuple[str, ...]:
-    status = f"{attempt['status']} " if attempt.get("status") else ""
+def _attempt(attempt: Mapping[str, Any], now: int) -> tuple[str, ...]:
+    how = attempt.get("error") or (f"HTTP {attempt['status']}" if attempt.get("status") else "")
+    result = f" result {_json(attempt['result'])}" if attempt.get("result") is not None else ""
     return (
         str(attempt["attempt"]),
         printable(attempt["outcome"]),
-        instant(attempt["started"]),
+        relative(attempt["started"], now),
         span(max(attempt["ended"] - attempt["started"], 0)),
         span(attempt.get("latenessMs") or 0),
-        printable(f"{status}{attempt.get('error') or ''}".strip()),
+        printable(f"{how}{result}".strip()),
     )
+
+
+def _json(value: Any) -> str:
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
