@@ -54,6 +54,8 @@ def busy(path: Path) -> Iterator[None]:
     async def main() -> None:
         clock = SystemClock()
         async with open_host(path, Wire(clock, {}), clock) as host:
+            for _ in range(3):  # so many rows that they are not read in one piece
+                await host.scheduler("a").submit_many([Job(path="w:r", after=3_600.0)] * 1_000)
             ready.set()
             await asyncio.gather(*(work(host, name) for name in ("a", "b")))
 
