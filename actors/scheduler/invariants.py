@@ -87,9 +87,7 @@ async def _lines(look: Look) -> Streams:
     if total > look.expected["line"]:
         await _stray_lines(look)
     for job_id, key in look.missing.items():
-        look.found.add(
-            "NO_PLACE", job_id, f"job {job_id} is in 0 places (line, lease, dead), not one: not at {shown(key)}"
-        )
+        look.found.add("NO_PLACE", job_id, f"job {job_id} stands nowhere: no lease, not dead, not at {shown(key)}")
     return streams
 
 
