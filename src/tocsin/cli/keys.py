@@ -62,7 +62,9 @@ def new_secret() -> str:
 
 @keys.command("sign")
 @_shared
-@click.option("--id", "message_id", metavar="ID", help="The webhook-id (default: a new one).")
+@click.option(
+    "--id", "message_id", envvar="TOCSIN_KEYS_SIGN_ID", metavar="ID", help="The webhook-id (default: a new one)."
+)
 @click.option("--timestamp", type=click.IntRange(0, 10**15 - 1), metavar="SECONDS", help="Unix time (default: now).")
 def sign(
     body: BinaryIO, secrets_file: str | None, as_json: bool, message_id: str | None, timestamp: int | None
@@ -102,13 +104,21 @@ def sign(
 @click.option(
     "--headers", type=click.File("r", "utf-8", "replace"), metavar="FILE", help="File with `name: value` lines."
 )
-@click.option("-H", "--header", "given", multiple=True, metavar="HEADER", help="One `name: value`; may come again.")
+@click.option(
+    "-H",
+    "--header",
+    "given",
+    envvar="TOCSIN_KEYS_VERIFY_HEADER",
+    multiple=True,
+    metavar="HEADER",
+    help="One `name: value`; may come again.",
+)
 @click.option("--any-age", is_flag=True, help="Also when it is more than five minutes old, or early.")
 def verify(
     body: BinaryIO, secrets_file: str | None, as_json: bool,
     headers: TextIO | None, given: Sequence[str], any_age: bool,
 ) -> None:  # fmt: skip
-    """Say whether BODY (a file, or - for stdin) and its headers are genuine.
+    """Check the headers of BODY (a file, or - for stdin).
 
     Exit code 0 and the position of the secret that signed it, or 1 and why not.
     Headers are those that `keys sign` prints or a receiver has logged; others
