@@ -107,13 +107,14 @@ def _registered(name: str, handler: Handler) -> _Registered:
 
 
 def _takes_job(name: str, handler: Handler) -> bool:
-    """By the parameters that have no default: one is `args`, a second one the `Received`."""
+    """By the parameters that have no default: one is `args` (which may have one), a second one the `Received`."""
     wanted = f"the handler of {name!r} must take (args) or (args, job)"
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):
         raise SettingsError(f"{wanted}, and Python cannot tell what it takes: wrap it in a function") from None
-    needed = [p for p in parameters if p.default is p.empty and p.kind in POSITIONAL]
+    positional = [p for p in parameters if p.kind in POSITIONAL]
+    needed = [p for p in positional if p.default is p.empty] or positional[:1]
     forced = [p.name for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
     if forced:
         raise SettingsError(f"{wanted}, but it needs the keyword {forced[0]!r}: give that a default")

@@ -20,7 +20,7 @@ from tocsin.dispatch.receiver.outcomes import check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, Received
 from tocsin.dispatch.receiver.refusals import refusal
 from tocsin.dispatch.values import encode
-from tocsin.errors import InvalidInputError, SettingsError, UnreachableError
+from tocsin.errors import InvalidInputError, SettingsError, TocsinError, UnreachableError
 
 log = logging.getLogger("tocsin.receiver")
 
@@ -139,7 +139,8 @@ class LeaseClient:
         loop = asyncio.get_running_loop()
         end, pause = loop.time() + self._patience_s, FIRST_PAUSE_S
         while True:
-            wait, failure = pause, None
+            wait = pause
+            failure: TocsinError
             try:
                 answer = await self._client().post(url, content=content)
             except (httpx.TransportError, OSError) as error:

@@ -83,7 +83,7 @@ def lower(headers: Headers) -> dict[str, str]:
 
 
 def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock) -> Received:
-    """A genuine callback; header names in lower case. SignatureError before anything is parsed, then InvalidInputError."""
+    """A genuine callback; header names in lower case. SignatureError, before anything is parsed; InvalidInputError."""
     if not isinstance(body, bytes):
         raise TypeError(f"body must be the bytes as they came, not {type(body).__name__}: the signature is over them")
     arrived = clock.monotonic()
