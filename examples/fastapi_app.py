@@ -53,4 +53,4 @@ async def pay(args: dict[str, Any], job: Received) -> Accepted:
 async def transfer(number: int, amount: Decimal, job: Received) -> None:
     await asyncio.sleep(0.1)
     print(f"paid invoice {number}: {amount:.2f}", flush=True)
-    await leases.complete(job, result={"paid": amount})
+    await leases.complete(job, result={"paid": str(amount)})

@@ -6,11 +6,12 @@ import asyncio
 import os
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from tocsin.dispatch.receiver.dedup import (
     PRUNED_AT_ONCE,
@@ -32,6 +33,10 @@ T = TypeVar("T")
 BUSY_S: Final = 10.0
 """How long to wait for another process's transaction; each is one commit long."""
 AGAIN_S: Final = 0.02
+BATCH: Final = 64
+"""Calls in one transaction at most."""
+
+_Asked = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
 
 # The layout is part of the names: another one gets another table, and a rolling deploy uses both.
 _SCHEMA: Final = (
@@ -108,7 +113,7 @@ class SQLiteDedup:
         """Of this process: neither connections nor threads survive a fork."""
         with self._opening:
             if self._closed:
-                raise StoreClosed(f"the dedup store on {self.path} is closed")
+                raise closed(self.path)
             if self._file is None or self._file.pid != os.getpid():
                 self._file = _File(self.path)
             return self._file
@@ -122,6 +127,10 @@ class SQLiteDedup:
         return None if is_forgotten(row, now_ms, self._retention_ms) else row
 
 
+def closed(path: Path) -> StoreClosed:
+    return StoreClosed(f"the dedup store on {path} is closed")
+
+
 def _put(db: sqlite3.Connection, webhook_id: str, row: Row | None) -> bool:
     if row is None:
         return False
@@ -133,29 +142,45 @@ def _put(db: sqlite3.Connection, webhook_id: str, row: Row | None) -> bool:
 
 
 class _File:
-    """One connection on one thread, of one process."""
+    """One connection on one thread, of one process. What waits for the thread shares one transaction, and one fsync."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.pid = path, os.getpid()
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="tocsin-dedup")
+        self._waiting: deque[_Asked] = deque()
         self._db: sqlite3.Connection | None = None
+        self._closed = False
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        asked: Future[T] = Future()
+        self._waiting.append((work, asked))
         try:
-            return self.thread.submit(self._run, work)
-        except RuntimeError:  # between `aclose` and us, or at the end of the interpreter
-            raise StoreClosed(f"the dedup store on {self.path} is closed") from None
+            self.thread.submit(self._serve)
+        except RuntimeError:  # after `aclose`, or at the end of the interpreter
+            raise closed(self.path) from None
+        return asked
 
     def close(self) -> Future[None]:
         return self.thread.submit(self._close)
 
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _serve(self) -> None:
+        """All that waits, together: done when it is durable, or none of it."""
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
+        if not batch:
+            return  # an earlier one took it along
         try:
+            if self._closed:
+                raise closed(self.path)
             self._db = self._db or self._open()
             with _transaction(self._db):
-                return work(self._db)
-        except sqlite3.Error as error:
-            raise self._translated(error) from error
+                answers = [work(self._db) for work, _ in batch]
+        except BaseException as error:  # whatever it is, somebody waits for it
+            told = self._translated(error) if isinstance(error, sqlite3.Error) else error
+            for _, asked in batch:
+                asked.set_exception(told)
+        else:
+            for (_, asked), answer in zip(batch, answers, strict=True):
+                asked.set_result(answer)
 
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
@@ -171,14 +196,16 @@ class _File:
         return db
 
     def _close(self) -> None:
-        db, self._db = self._db, None
+        db, self._db, self._closed = self._db, None, True
         if db is not None:
             db.close()
 
     def _translated(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         kind = StoreFull if code == sqlite3.SQLITE_FULL else StoreUnavailable
-        return kind(f"the dedup store {self.path.name} cannot be used: {error}")
+        translated = kind(f"the dedup store {self.path.name} cannot be used: {error}")
+        translated.__cause__ = error
+        return translated
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,34 @@ def test_frameworks_without_an_event_loop_run_one_per_request(tmp_path: Path) ->
 
     assert len(runs) == 5
     assert {answer.status for answer in answers} <= {200, 409}
+
+
+class Slow(MemoryDedup):
+    """A claim that is on its way to the disk, and gets there whatever happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, claim: Claim, *, now_ms: int) -> Found:
+        self.begun.set()
+        while not self.go.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.go.wait()
+        return await super().claim(claim, now_ms=now_ms)
+
+
+async def test_cancelled_while_it_claims_a_delivery_runs_nothing_and_gives_the_claim_back() -> None:
+    dedup, runs = Slow(), list[int]()
+    kit = Kit(dedup)
+    kit.receiver.register({"invoices:send": runs.append})
+    first = asyncio.create_task(kit.send(1))
+    await dedup.begun.wait()
+    stopping = [task for task in kit.receiver._running if task.cancel()]
+    await asyncio.sleep(0)
+    dedup.go.set()
+    await asyncio.wait(stopping)
+
+    assert verdict(await first) is Verdict.BUSY
+    assert runs == []
+    assert (await kit.send(2)).status == 200 and runs == [2]
