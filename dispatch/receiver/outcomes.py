@@ -10,6 +10,8 @@ from tocsin.errors import InvalidInputError, TocsinError
 
 DEFAULT_LEASE_MS: Final = 15 * 60_000
 LEASE_MS: Final = (1_000, 3_600_000)
+LONGEST_DELAY_S: Final = 3_600
+"""The scheduler waits no longer, whatever it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ class RetryLater(TocsinError):
     status = 503
 
     def __init__(self, delay: Duration, why: str = "the handler asked to be called later") -> None:
-        self.delay_s = -(-duration_ms(delay, "RetryLater.delay") // 1000)
-        super().__init__(why)
+        self.delay_s = min(-(-duration_ms(delay, "RetryLater.delay") // 1000), LONGEST_DELAY_S)
+        super().__init__(str(why))
 
 
 class Never(TocsinError):
@@ -61,4 +63,4 @@ class Never(TocsinError):
     status = 422
 
     def __init__(self, why: str) -> None:
-        super().__init__(why)
+        super().__init__(str(why))

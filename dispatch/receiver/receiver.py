@@ -111,7 +111,7 @@ class Receiver:
     async def handle(self, headers: Headers, body: bytes) -> Answer:
         """The answer to a POST: status, headers and body, to be sent as they are. `body` is the bytes as they came.
 
-        Never raises, but for its caller's cancellation, and that does not stop the handler.
+        Its caller's cancellation does not stop the handler. Raises nothing but a TypeError for a body of another type.
         """
         if self._stopping:
             return answers.unavailable("the receiver is stopping")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.receiver.calls import NOW_MS, SECRET, Kit
-from tocsin import Accepted, Received, Receiver, RetryLater
+from tests.dispatch.receiver.calls import NOW_MS, SECRET, Kit, error
+from tocsin import Accepted, Never, Received, Receiver, RetryLater
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.outcome import classify
 from tocsin.errors import SettingsError
@@ -141,8 +141,20 @@ def test_a_delay_that_is_none_is_refused(value: Any) -> None:
         RetryLater(value)
 
 
+def test_a_delay_beyond_what_the_scheduler_waits_is_cut() -> None:
+    assert RetryLater("2h").delay_s == RetryLater(10**5000).delay_s == 3600
+
+
+async def test_a_reason_that_is_no_text_is_told_all_the_same() -> None:
+    kit = Kit()
+    kit.receiver.register({"invoices:send": lambda args: Never(404)})  # type: ignore[arg-type]
+
+    answer = await kit.send()
+
+    assert (answer.status, error(answer)["message"]) == (422, "404")
+
+
 def test_a_receiver_shows_no_secret() -> None:
     receiver = Receiver([SECRET])
 
-    logging.getLogger("tests").debug("%r %r", receiver, vars(receiver))
-    assert "c2VjcmV0" not in repr(vars(receiver))
+    assert "c2VjcmV0" not in repr(receiver) + repr(vars(receiver))
