@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("actors", "dispatch", "storage")
-CODE = (*ROOMS, "src", "tests", "bench", "scripts")
+CODE = (*ROOMS, "src", "tests", "bench", "scripts", "examples")
 MODULE_LINES = 400
 FUNCTION_LINES = 70
 EMPTY_NAMES = {"base", "common", "core", "helper", "helpers", "manager", "misc", "util", "utils"}

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.records import Record as Record
     from tocsin.actors.scheduler.records import Scheduled as Scheduled
     from tocsin.actors.scheduler.records import Status as Status
+    from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
+    from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
+    from tocsin.dispatch.receiver.lease_client import LeaseClient as LeaseClient
+    from tocsin.dispatch.receiver.outcomes import Accepted as Accepted
+    from tocsin.dispatch.receiver.outcomes import Never as Never
+    from tocsin.dispatch.receiver.outcomes import RetryLater as RetryLater
+    from tocsin.dispatch.receiver.received import Leased as Leased
+    from tocsin.dispatch.receiver.received import Received as Received
+    from tocsin.dispatch.receiver.receiver import Receiver as Receiver
+    from tocsin.dispatch.receiver.sqlite_dedup import SQLiteDedup as SQLiteDedup
     from tocsin.dispatch.retry import Retry as Retry
     from tocsin.dispatch.signing import Signer as Signer
     from tocsin.errors import TocsinError as TocsinError
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
     from tocsin.storage.sqlite import SQLiteProvider as SQLiteProvider
 
 _HOMES = {
+    "Accepted": "tocsin.dispatch.receiver.outcomes",
     "Actor": "tocsin.actors.actor",
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
@@ -38,10 +49,19 @@ _HOMES = {
     "Firing": "tocsin.actors.scheduler.records",
     "Initiator": "tocsin.actors.scheduler.records",
     "Job": "tocsin.actors.scheduler.handle",
+    "LeaseClient": "tocsin.dispatch.receiver.lease_client",
+    "Leased": "tocsin.dispatch.receiver.received",
+    "MemoryDedup": "tocsin.dispatch.receiver.dedup",
     "MemoryProvider": "tocsin.storage.memory",
+    "Never": "tocsin.dispatch.receiver.outcomes",
+    "NoDedup": "tocsin.dispatch.receiver.dedup",
     "Page": "tocsin.actors.scheduler.records",
+    "Received": "tocsin.dispatch.receiver.received",
+    "Receiver": "tocsin.dispatch.receiver.receiver",
     "Record": "tocsin.actors.scheduler.records",
     "Retry": "tocsin.dispatch.retry",
+    "RetryLater": "tocsin.dispatch.receiver.outcomes",
+    "SQLiteDedup": "tocsin.dispatch.receiver.sqlite_dedup",
     "SQLiteProvider": "tocsin.storage.sqlite",
     "Scheduled": "tocsin.actors.scheduler.records",
     "Scheduler": "tocsin.actors.scheduler.handle",
@@ -52,6 +72,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Accepted",
     "Actor",
     "ActorContext",
     "ActorHost",
@@ -60,10 +81,19 @@ __all__ = [
     "Firing",
     "Initiator",
     "Job",
+    "LeaseClient",
+    "Leased",
+    "MemoryDedup",
     "MemoryProvider",
+    "Never",
+    "NoDedup",
     "Page",
+    "Received",
+    "Receiver",
     "Record",
     "Retry",
+    "RetryLater",
+    "SQLiteDedup",
     "SQLiteProvider",
     "Scheduled",
     "Scheduler",

@@ -15,6 +15,7 @@ TocsinError
     StoreLocked  Fenced  RolledBack  StoreFull  StoreUnavailable
     StoreTooLarge  StoreCorrupt  StoreSchema  StoreClosed
   SignatureError          a webhook signature did not verify
+  UnreachableError        no server answered; it may have done what was asked
   SettingsError           the configuration is at fault
 """
 
@@ -235,6 +236,13 @@ class SignatureError(TocsinError):
 
     code = "UNAUTHENTICATED"
     status = 401
+
+
+class UnreachableError(TocsinError):
+    """No tocsin server answered in the time a client has; it may have done what was asked. Safe to try again."""
+
+    code = "UNREACHABLE"
+    status = 503
 
 
 class SettingsError(TocsinError, ValueError):

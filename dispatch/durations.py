@@ -1,0 +1,39 @@
+"""Durations as users write them: `timedelta`, seconds as a number, or text like "90s", "5m", "2h", "1d"."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from typing import Final
+
+from tocsin.errors import InvalidInputError
+
+Duration = timedelta | float | str
+
+_TEXT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration_ms(value: object, name: str) -> int:
+    """In milliseconds, fractions rounded up. InvalidInputError names the argument."""
+    if isinstance(value, timedelta):
+        ms = math.ceil(value / timedelta(milliseconds=1))
+    elif isinstance(value, str):
+        match = _TEXT.fullmatch(value)
+        if match is None:
+            raise InvalidInputError(f'{name} must look like "90s", "5m", "2h" or "1d", not {value[:80]!r}')
+        ms = _whole(float(match[1]) * _UNITS[match[2]], name)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        ms = value * 1000 if isinstance(value, int) else _whole(value * 1000, name)
+    else:
+        raise InvalidInputError(f"{name} must be a timedelta, seconds or a text like '5m', not {type(value).__name__}")
+    if ms < 0:
+        raise InvalidInputError(f"{name} must not be negative, not {ms} ms")
+    return ms
+
+
+def _whole(ms: float, name: str) -> int:
+    if not math.isfinite(ms):
+        raise InvalidInputError(f"{name} must be finite, and not as long as this")
+    return math.ceil(ms)

@@ -1,0 +1,80 @@
+"""Every answer a receiver gives, in one place: what the scheduler does with each is the contract's section 3."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tocsin.dispatch.receiver.outcomes import Accepted, Never, RetryLater
+from tocsin.dispatch.transport import Answer
+from tocsin.errors import TocsinError
+
+JSON: Final = {"content-type": "application/json"}
+UNAVAILABLE_S: Final = 5
+"""Asked for where the receiver is not able to answer well: nobody's fault, so not charged."""
+
+
+def done() -> Answer:
+    return Answer(200, JSON, b'{"ok":true}')
+
+
+def duplicate() -> Answer:
+    """Of a job that was done before: done."""
+    return Answer(200, JSON, b'{"ok":true,"duplicate":true}')
+
+
+def accepted(how: Accepted) -> Answer:
+    headers = {**JSON, "tocsin-accepted": "1"}
+    if how.lease_ms is not None:
+        headers["tocsin-lease-ms"] = str(how.lease_ms)
+    return Answer(202, headers, b'{"accepted":true}')
+
+
+def declined(why: str) -> Answer:
+    """Not charged; again after 30 s or the backoff."""
+    return _answer(409, "DECLINED", why, {"tocsin-declined": "1"})
+
+
+def later(how: RetryLater) -> Answer:
+    return _answer(how.status, how.code, how.message, {"retry-after": str(how.delay_s)})
+
+
+def never(how: Never) -> Answer:
+    return _answer(how.status, how.code, how.message, {"tocsin-retry": "never"})
+
+
+def unavailable(why: str) -> Answer:
+    return _answer(503, "UNAVAILABLE", why, {"retry-after": str(UNAVAILABLE_S)})
+
+
+def unknown_target(kind: str, name: str) -> Answer:
+    """Retryable: while a new version is rolled out, one that knows it may be next."""
+    return _answer(404, "NOT_FOUND", f"no handler is registered here for the {kind} {name[:200]!r}")
+
+
+def failed(name: str, error: BaseException) -> Answer:
+    """The kind of error only: its text may hold what the scheduler's operators should not see."""
+    return _answer(
+        500, "HANDLER_FAILED", f"the handler of {name[:200]!r} raised {type(error).__name__}; the log says more"
+    )
+
+
+def refused(error: TocsinError) -> Answer:
+    """What never came to a handler."""
+    return _answer(error.status, error.code, error.message)
+
+
+def method_not_allowed(method: str) -> Answer:
+    return _answer(405, "METHOD_NOT_ALLOWED", f"callbacks are sent by POST, not {method[:20]}", {"allow": "POST"})
+
+
+def too_slow(seconds: float) -> Answer:
+    return _answer(408, "REQUEST_TIMEOUT", f"the body did not arrive within {seconds:g} s")
+
+
+def _answer(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Answer:
+    # Lone surrogates of a user's message cannot be written as JSON.
+    shown = message.encode("utf-8", "replace").decode()
+    body = msgspec.json.encode({"error": {"code": code, "message": shown}})
+    return Answer(status, {**JSON, **(headers or {})}, body)

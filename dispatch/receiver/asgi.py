@@ -1,0 +1,110 @@
+"""The ASGI face of a receiver: method, body with its cap and its time, lifespan."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from tocsin.dispatch.asgi_transport import Message, Receive, Send
+from tocsin.dispatch.exchange import joined
+from tocsin.dispatch.receiver import answers
+from tocsin.dispatch.receiver.reading import Headers
+from tocsin.dispatch.transport import Answer
+from tocsin.errors import PayloadTooLargeError
+
+log = logging.getLogger("tocsin.receiver")
+
+BODY_S: Final = 30.0
+"""For the whole body: whoever sends it more slowly is not a scheduler."""
+
+
+class Handles(Protocol):
+    """What is served."""
+
+    max_body: int
+
+    async def handle(self, headers: Headers, body: bytes) -> Answer: ...
+
+    async def aclose(self) -> None: ...
+
+
+class _Gone(Exception):
+    """The caller left before its request was whole."""
+
+
+async def serve(receiver: Handles, scope: Message, receive: Receive, send: Send) -> None:
+    """One ASGI scope. Any path; POST only."""
+    if scope["type"] == "http":
+        try:
+            answer = await _answered(receiver, scope, receive)
+        except _Gone:
+            return
+        await _send(answer, send, body=scope["method"] != "HEAD")
+    elif scope["type"] == "lifespan":
+        await _lifespan(receiver, receive, send)
+    elif scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+    else:
+        raise ValueError(f"a receiver does not serve {scope['type']!r}")
+
+
+async def _answered(receiver: Handles, scope: Message, receive: Receive) -> Answer:
+    if scope["method"] != "POST":
+        return answers.method_not_allowed(scope["method"])
+    headers = joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+    try:
+        async with asyncio.timeout(BODY_S):
+            body = await _body(headers.get("content-length", ""), receive, receiver.max_body)
+    except TimeoutError:
+        return _closing(answers.too_slow(BODY_S), scope)
+    except PayloadTooLargeError as error:
+        return _closing(answers.refused(error), scope)
+    return await receiver.handle(headers, body)
+
+
+async def _body(length: str, receive: Receive, limit: int) -> bytes:
+    """Refused as soon as it is known to be too long, with at most `limit` bytes and one piece in memory."""
+    if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
+        raise PayloadTooLargeError(f"the body has {length[:20]} bytes, the limit is {limit}")
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise PayloadTooLargeError(f"the body has more than {limit} bytes, which is the limit")
+        pieces.append(piece)
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+
+
+def _closing(answer: Answer, scope: Message) -> Answer:
+    """What is left of the body is not read."""
+    if not scope.get("http_version", "1.1").startswith("1"):
+        return answer  # HTTP/2 ends one request by itself, and has no such header
+    return Answer(answer.status, {**answer.headers, "connection": "close"}, answer.body)
+
+
+async def _send(answer: Answer, send: Send, *, body: bool) -> None:
+    headers: Sequence[tuple[bytes, bytes]] = [
+        *((name.encode(), value.encode("latin-1")) for name, value in answer.headers.items()),
+        (b"content-length", b"%d" % len(answer.body)),
+    ]
+    try:
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body if body else b""})
+    except OSError:
+        log.info("a caller left before its answer")
+
+
+async def _lifespan(receiver: Handles, receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await receiver.aclose()
+    await send({"type": "lifespan.shutdown.complete"})

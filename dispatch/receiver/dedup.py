@@ -1,0 +1,221 @@
+"""Dedup by `webhook-id`: the seam, its rules as pure functions, and the stores that need no file.
+
+A delivery *claims* its webhook-id before its handler runs. The claim ends as done, is released after a failure, or
+lapses. It belongs to one lease: what a superseded holder says afterwards changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final, Protocol
+
+from tocsin.errors import SettingsError
+
+RETENTION_S: Final = 24 * 3600.0
+PRUNED_AT_ONCE: Final = 32
+"""Forgotten ids dropped per claim: more than come in, so what is kept stays bounded."""
+
+
+class Found(Enum):
+    """What a claim met."""
+
+    NEW = "claimed: run the handler"
+    RUNNING = "another delivery is at work"
+    DONE = "done before"
+    SEEN = "this attempt, or a later one, was here before: a replay"
+
+
+class State(Enum):
+    """Of a webhook-id. `FREE` after a failure: known, and claimed by nobody."""
+
+    FREE = 0
+    RUNNING = 1
+    DONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A delivery that wants to run. `sent_ms` is its signed timestamp; unanswered, the claim lapses at `until_ms`."""
+
+    webhook_id: str
+    lease: str
+    sent_ms: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of a webhook-id: the last lease that claimed it, and what became of that."""
+
+    lease: str
+    sent_ms: int
+    state: State
+    until_ms: int
+    touched_ms: int
+
+
+class Dedup(Protocol):
+    """A store of claims. Every call is atomic, and durable when it returns, as far as the store is.
+
+    Each raises a `StoreError` if it cannot answer; nothing was changed then. A call whose task is cancelled runs to its
+    end and returns: a claim that nobody knows of would keep the job from running until it lapses.
+    """
+
+    async def claim(self, claim: Claim, *, now_ms: int) -> Found:
+        """Take the webhook-id for the claim's lease, if nothing speaks against it."""
+        ...
+
+    async def hold(self, webhook_id: str, lease: str, *, until_ms: int, now_ms: int) -> bool:
+        """Let this lease's claim lapse at `until_ms` instead; whether it still had one."""
+        ...
+
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+        """Done, for the retention. False, and nothing changed, if another lease has claimed it since."""
+        ...
+
+    async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+        """Give up this lease's claim: the next attempt may run; whether it still had one."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+# ---- The rules -----------------------------------------------------------------------------------
+
+
+def is_live(row: Row, now_ms: int) -> bool:
+    return row.state is State.RUNNING and now_ms < row.until_ms
+
+
+def is_forgotten(row: Row, now_ms: int, retention_ms: int) -> bool:
+    return row.touched_ms + retention_ms <= now_ms and not is_live(row, now_ms)
+
+
+def claimed(row: Row | None, claim: Claim, now_ms: int) -> tuple[Found, Row | None]:
+    """What the claim meets, and the new row if it is taken."""
+    if row is not None:
+        if row.state is State.DONE:
+            return Found.DONE, None
+        if is_live(row, now_ms):
+            return Found.RUNNING, None
+        # An attempt runs here once, whatever the network repeats, and never after a later one.
+        if claim.lease == row.lease or claim.sent_ms < row.sent_ms:
+            return Found.SEEN, None
+    return Found.NEW, Row(claim.lease, claim.sent_ms, State.RUNNING, claim.until_ms, now_ms)
+
+
+def held(row: Row | None, lease: str, until_ms: int, now_ms: int) -> Row | None:
+    """The new row; None where nothing changes. A claim that lapsed and was not taken over is alive again."""
+    if row is None or row.lease != lease or row.state is not State.RUNNING:
+        return None
+    return replace(row, until_ms=until_ms, touched_ms=now_ms)
+
+
+def finished(row: Row | None, lease: str, now_ms: int) -> Row | None:
+    """Also after a release: whoever says it is done, and nobody came since."""
+    if row is None or row.lease != lease:
+        return None
+    return replace(row, state=State.DONE, touched_ms=now_ms)
+
+
+def released(row: Row | None, lease: str, now_ms: int) -> Row | None:
+    if row is None or row.lease != lease or row.state is not State.RUNNING:
+        return None
+    return replace(row, state=State.FREE, touched_ms=now_ms)
+
+
+def retention_ms(retention_s: float) -> int:
+    if isinstance(retention_s, bool) or not isinstance(retention_s, (int, float)) or not 0 < retention_s < 1e10:
+        raise SettingsError(f"retention_s must be a positive number of seconds, not {retention_s!r}")
+    return int(retention_s * 1000)
+
+
+# ---- Stores --------------------------------------------------------------------------------------
+
+
+class MemoryDedup:
+    """For one process; a restart forgets it. Keeps `retention_s` long and at most `limit` ids.
+
+    Over the limit the one settled longest ago is forgotten first, and a claim at work never.
+    """
+
+    def __init__(self, *, retention_s: float = RETENTION_S, limit: int = 100_000) -> None:
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise SettingsError(f"limit must be a positive number of ids, not {limit!r}")
+        self._retention_ms, self._limit = retention_ms(retention_s), limit
+        self._rows: OrderedDict[str, Row] = OrderedDict()
+        """By when they were touched, oldest first."""
+        self._lock = threading.Lock()  # frameworks without a loop call from several threads
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    async def claim(self, claim: Claim, *, now_ms: int) -> Found:
+        with self._lock:
+            self._prune(now_ms)
+            found, row = claimed(self._row(claim.webhook_id, now_ms), claim, now_ms)
+            self._put(claim.webhook_id, row)
+            if len(self._rows) > self._limit:
+                self._forget_one(now_ms, claim.webhook_id)
+            return found
+
+    async def hold(self, webhook_id: str, lease: str, *, until_ms: int, now_ms: int) -> bool:
+        with self._lock:
+            return self._put(webhook_id, held(self._row(webhook_id, now_ms), lease, until_ms, now_ms))
+
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+        with self._lock:
+            return self._put(webhook_id, finished(self._row(webhook_id, now_ms), lease, now_ms))
+
+    async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+        with self._lock:
+            return self._put(webhook_id, released(self._row(webhook_id, now_ms), lease, now_ms))
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def _row(self, webhook_id: str, now_ms: int) -> Row | None:
+        row = self._rows.get(webhook_id)
+        return None if row is None or is_forgotten(row, now_ms, self._retention_ms) else row
+
+    def _put(self, webhook_id: str, row: Row | None) -> bool:
+        if row is None:
+            return False
+        self._rows[webhook_id] = row
+        self._rows.move_to_end(webhook_id)
+        return True
+
+    def _prune(self, now_ms: int) -> None:
+        for _ in range(PRUNED_AT_ONCE):
+            webhook_id = next(iter(self._rows), None)
+            if webhook_id is None or self._row(webhook_id, now_ms) is not None:
+                return
+            del self._rows[webhook_id]
+
+    def _forget_one(self, now_ms: int, but: str) -> None:
+        for webhook_id, row in self._rows.items():
+            if webhook_id != but and not is_live(row, now_ms):
+                del self._rows[webhook_id]
+                return
+
+
+class NoDedup:
+    """Every delivery runs. For handlers that write `webhook_id` in one transaction with their own writes."""
+
+    async def claim(self, claim: Claim, *, now_ms: int) -> Found:
+        return Found.NEW
+
+    async def hold(self, webhook_id: str, lease: str, *, until_ms: int, now_ms: int) -> bool:
+        return True
+
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+        return True
+
+    async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+        return True
+
+    async def aclose(self) -> None:
+        """Nothing is held."""

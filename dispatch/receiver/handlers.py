@@ -1,0 +1,125 @@
+"""Handlers: who does what, what they take, and how each is called (coroutines here, functions in a thread)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tocsin.dispatch.receiver.outcomes import RetryLater
+from tocsin.dispatch.receiver.received import Received
+from tocsin.errors import SettingsError
+
+Handler = Callable[..., Any]
+"""`handler(args)` or `handler(args, job)`, a coroutine function or a plain one."""
+
+FUNCTION: Final = "function"
+WORKFLOW: Final = "workflow"
+POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+THREADS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    handler: Handler
+    is_async: bool
+    takes_job: bool
+
+
+class Handlers:
+    """The handlers of one receiver, by kind and name."""
+
+    def __init__(self, threads: int = THREADS) -> None:
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise SettingsError(f"threads must be a positive number, not {threads!r}")
+        self._by_name: dict[tuple[str, str], _Registered] = {}
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tocsin-handler")
+
+    def add(self, handlers: Mapping[tuple[str, str], Handler]) -> None:
+        """By kind and name; all of them or none. SettingsError names the one that does not fit."""
+        new = {}
+        for (kind, name), handler in handlers.items():
+            if not isinstance(name, str) or not name:
+                raise SettingsError(f"the {kind} of a handler must be named by a text, not {name!r}")
+            if (kind, name) in self._by_name:
+                raise SettingsError(f"the {kind} {name!r} has a handler already: each has one")
+            new[kind, name] = _registered(name, handler)
+        self._by_name.update(new)
+
+    def find(self, job: Received) -> _Registered | None:
+        if job.function_path is not None:
+            return self._by_name.get((FUNCTION, job.function_path))
+        return self._by_name.get((WORKFLOW, job.target))
+
+    async def call(self, found: _Registered, job: Received) -> Any:
+        """What it returned. A function in a thread that has begun is waited for, also when this task is cancelled."""
+        arguments = (job.args, job) if found.takes_job else (job.args,)
+        if found.is_async:
+            return await found.handler(*arguments)
+        result, error = await self._in_thread(found.handler, arguments, job)
+        if error is not None:
+            raise error
+        # A plain function may have made a coroutine, as `lambda args: send(args)` does.
+        return await result if inspect.isawaitable(result) else result
+
+    def close(self) -> None:
+        """No function begins any more; those at work end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_thread(self, handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ended:
+        begun = self._threads.submit(copy_context().run, _ended, handler, arguments, job)
+        waiting = asyncio.wrap_future(begun)
+        while not waiting.done():
+            try:
+                await asyncio.wait([waiting])
+            except asyncio.CancelledError:
+                if begun.cancel():
+                    raise
+        return waiting.result()
+
+
+_Ended = tuple[Any, BaseException | None]
+
+
+def _ended(handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ended:
+    """The error is a value here: a future takes not every one, and SystemExit would end the server."""
+    left = job.remaining_s()
+    if left is not None and left <= 0:
+        return None, RetryLater(1, "no thread was free before the deadline")
+    try:
+        return handler(*arguments), None
+    except BaseException as error:  # whatever it is, it belongs to the one who waits
+        return None, error
+
+
+def _registered(name: str, handler: Handler) -> _Registered:
+    if not callable(handler):
+        raise SettingsError(f"the handler of {name!r} must be a function, not {type(handler).__name__}")
+    called = handler if inspect.isroutine(handler) or inspect.isclass(handler) else type(handler).__call__
+    if any(is_it(f) for f in (handler, called) for is_it in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
+        raise SettingsError(f"the handler of {name!r} is a generator, which would never run: it must not yield")
+    is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
+    return _Registered(handler, is_async, _takes_job(name, handler))
+
+
+def _takes_job(name: str, handler: Handler) -> bool:
+    """By the parameters that have no default: one is `args` (which may have one), a second one the `Received`."""
+    wanted = f"the handler of {name!r} must take (args) or (args, job)"
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):
+        raise SettingsError(f"{wanted}, and Python cannot tell what it takes: wrap it in a function") from None
+    positional = [p for p in parameters if p.kind in POSITIONAL]
+    needed = [p for p in positional if p.default is p.empty] or positional[:1]
+    forced = [p.name for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY]
+    if forced:
+        raise SettingsError(f"{wanted}, but it needs the keyword {forced[0]!r}: give that a default")
+    if len(needed) not in (1, 2):
+        raise SettingsError(
+            f"{wanted}, but it needs {len(needed)} arguments: {', '.join(p.name for p in needed) or 'none'}"
+        )
+    return len(needed) == 2

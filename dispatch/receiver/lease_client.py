@@ -1,0 +1,204 @@
+"""The way back to the scheduler for accepted work: complete it, or hold its lease longer. The lease is leave enough."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+
+from tocsin.dispatch.durations import Duration, duration_ms
+from tocsin.dispatch.receiver.clock import Clock, SystemClock
+from tocsin.dispatch.receiver.dedup import Dedup, NoDedup
+from tocsin.dispatch.receiver.outcomes import check_lease_ms
+from tocsin.dispatch.receiver.received import Leased, Received
+from tocsin.dispatch.receiver.refusals import refusal
+from tocsin.dispatch.values import encode
+from tocsin.errors import InvalidInputError, SettingsError, TocsinError, UnreachableError
+
+log = logging.getLogger("tocsin.receiver")
+
+DEFAULT_URL: Final = "http://127.0.0.1:8321"
+TIMEOUT_S: Final = 10.0
+PATIENCE_S: Final = 30.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
+AGAIN: Final = frozenset({429, 502, 503, 504})
+"""Answers that may be others in a moment; repeating is safe, the server remembers a completion for ten minutes."""
+
+
+class LeaseClient:
+    """Settles and extends what handlers accepted. Use it in one event loop, and close it.
+
+    `base_url` is the server's (or where a host's app is mounted); `transport`, an httpx one, reaches an app in this
+    process (`httpx.ASGITransport(host.asgi(...))`). Give it the receiver's `dedup`, so that completed work is done
+    there too. Each call tries again for `patience_s` where the network or the server fails for a moment; then it raises
+    UnreachableError, and may be made again. No token is needed. Proxies of the environment are not used.
+    """
+
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        *,
+        dedup: Dedup | None = None,
+        token: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._base, self._token = _checked(base_url), None if token is None else _sendable(token)
+        self._dedup: Dedup = NoDedup() if dedup is None else dedup
+        self._timeout_s, self._patience_s = timeout_s, patience_s
+        self._transport, self._clock = transport, clock or SystemClock()
+        self._http: httpx.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"LeaseClient({self._base!r})"
+
+    async def complete(
+        self,
+        job: Received | Leased,
+        *,
+        ok: bool = True,
+        error: str | None = None,
+        retryable: bool = True,
+        delay: Duration | None = None,
+        result: Any = None,
+    ) -> bool:
+        """Settle the attempt: done, or with `ok=False` failed with `error`, to be retried (after `delay`, if given).
+
+        `retryable=False` makes a failed job dead. `result` (JSON of at most 2 KiB) is kept in the job's history. True
+        when it is settled. StaleLeaseError: the lease ended or the job was cancelled, and nothing was changed there;
+        what was done here is still on record, so another attempt is answered as done without being run.
+        Also UnreachableError, InvalidInputError.
+        """
+        said: dict[str, Any] = {"id": job.id, "lease": job.lease, "ok": ok}
+        if error is not None:
+            said["error"] = error
+        if not ok:
+            said["retryable"] = retryable
+        if delay is not None:
+            said["delayMs"] = duration_ms(delay, "delay")
+        if result is not None:
+            said["result"] = msgspec.Raw(encode(result, "result"))
+        # First here, then there: a crash in between repeats a callback, which is answered from what is on record.
+        await self._record(job, self._ended(job, ok))
+        return bool((await self._post(job, "complete", said)).get("settled"))
+
+    async def extend(self, job: Received | Leased, lease_ms: int) -> int:
+        """Hold the lease until `lease_ms` (1 s to 1 h) from now; that instant, ms since the epoch.
+
+        StaleLeaseError: the lease ended or the job was cancelled, so stop working on it: another attempt may begin.
+        """
+        if lease_ms is None:
+            raise InvalidInputError("lease_ms is missing")
+        check_lease_ms(lease_ms, "lease_ms")
+        said = {"id": job.id, "lease": job.lease, "leaseMs": lease_ms}
+        until = int((await self._post(job, "extend", said))["leaseUntil"])
+        now = self._clock.now_ms()
+        # By this machine's clock: the dedup store lives by it.
+        held = self._dedup.hold(job.webhook_id, job.lease, until_ms=now + lease_ms, now_ms=now)
+        await self._record(job, held)
+        return until
+
+    async def aclose(self) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ---- Inside ----------------------------------------------------------------------------------
+
+    def _ended(self, job: Received | Leased, ok: bool) -> Awaitable[bool]:
+        end = self._dedup.finish if ok else self._dedup.release
+        return end(job.webhook_id, job.lease, now_ms=self._clock.now_ms())
+
+    async def _record(self, job: Received | Leased, change: Awaitable[bool]) -> None:
+        try:
+            await change
+        except Exception as error:  # any store's; the scheduler must hear of it all the same
+            log.error("job %s: its claim could not be changed, and lapses later", job.webhook_id, exc_info=error)
+
+    async def _post(self, job: Received | Leased, operation: str, said: dict[str, Any]) -> dict[str, Any]:
+        """The answer; tried again while that may help."""
+        url = f"{self._base}/i/{quote(job.instance, safe=':')}/{operation}"
+        content = msgspec.json.encode(said)
+        loop = asyncio.get_running_loop()
+        end, pause = loop.time() + self._patience_s, FIRST_PAUSE_S
+        while True:
+            wait = pause
+            failure: TocsinError
+            try:
+                answer = await self._client().post(url, content=content)
+            except (httpx.TransportError, OSError) as error:
+                failure = UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}")
+            else:
+                value = _json(answer)
+                if answer.is_success and value is not None:
+                    return value
+                failure = refusal(answer.status_code, value, self._base)
+                if answer.status_code not in AGAIN:
+                    raise failure
+                wait = max(wait, _retry_after_s(answer))
+            if loop.time() + wait > end:
+                raise failure
+            await asyncio.sleep(wait)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._http is None:
+            headers = {"content-type": "application/json", "accept": "application/json"}
+            if self._token is not None:
+                headers["authorization"] = f"Bearer {self._token}"
+            # The system's certificates, as for callbacks; httpx would read its own bundle.
+            verify = ssl.create_default_context() if self._base.startswith("https:") else False
+            self._http = httpx.AsyncClient(
+                headers=headers, timeout=self._timeout_s, trust_env=False, verify=verify, transport=self._transport
+            )
+        return self._http
+
+
+def _checked(base_url: object) -> str:
+    try:
+        base = str(base_url).strip().rstrip("/")
+        parts = urlsplit(base)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        usable = usable and not (parts.query or parts.fragment or parts.username or parts.password)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise SettingsError(f"base_url must be a URL like {DEFAULT_URL}, without query or password")
+    return base
+
+
+def _sendable(token: str) -> str:
+    """Refused here, where it is not shown."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise SettingsError("token must be printable ASCII without spaces")
+    return token
+
+
+def _json(answer: httpx.Response) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(answer.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _retry_after_s(answer: httpx.Response) -> float:
+    text = answer.headers.get("retry-after", "").strip()
+    return float(text[:9]) if text.isascii() and text.isdigit() else 0.0

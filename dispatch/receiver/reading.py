@@ -1,0 +1,140 @@
+"""From headers and bytes to a `Received`: verified first, parsed after, and what is told twice must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.dispatch.exchange import joined
+from tocsin.dispatch.receiver.clock import Clock
+from tocsin.dispatch.receiver.received import Received
+from tocsin.dispatch.signing import Signer
+from tocsin.dispatch.values import decode
+from tocsin.errors import InvalidInputError, SettingsError
+
+Secrets = Sequence[str | bytes] | Callable[[], Sequence[str | bytes]]
+Headers = Mapping[str, str] | Iterable[tuple[str, str]]
+
+LONGEST_MS: Final = 3_600_000
+DEFAULT_ARGS: Final = msgspec.Raw(b"{}")
+
+
+class InvalidJsonError(InvalidInputError):
+    """The body is not JSON."""
+
+    code = "INVALID_JSON"
+
+
+class _Body(msgspec.Struct, rename="camel", kw_only=True):
+    """The callback's JSON. What is not known yet is passed over: a newer scheduler may send more."""
+
+    id: str
+    function_path: str | None = None
+    workflow: str | None = None
+    args: msgspec.Raw = DEFAULT_ARGS
+    scheduled_for: int
+    attempt: int
+    lease: str
+    instance_name: str
+    pool: str | None = None
+    shard_key: str | None = None
+    labels: tuple[str, ...] = ()
+    schedule: dict[str, Any] | None = None
+
+
+_decoder = msgspec.json.Decoder(_Body)
+
+
+class Signers:
+    """The signer of the secrets that hold now; made anew only when they change."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._read = secrets if callable(secrets) else None
+        self._last: tuple[str | bytes, ...] = ()
+        self._signer: Signer | None = None
+        if not callable(secrets):
+            self._signer = Signer(secrets)
+
+    def __repr__(self) -> str:
+        return "Signers(...)"
+
+    def now(self) -> Signer:
+        """SettingsError if there is none: a callable's fault never shows what it returned."""
+        if self._read is None:
+            assert self._signer is not None
+            return self._signer
+        try:
+            secrets = self._read()
+        except Exception as error:  # the user's callable may fail in any way
+            raise SettingsError(f"secrets() raised {type(error).__name__}") from error
+        if isinstance(secrets, (str, bytes)) or not isinstance(secrets, Iterable):
+            raise SettingsError(f"secrets() must return a list of secrets, not {type(secrets).__name__}")
+        given = tuple(secrets)
+        if self._signer is None or given != self._last:
+            self._signer, self._last = Signer(given), given
+        return self._signer
+
+
+def lower(headers: Headers) -> dict[str, str]:
+    """By lower-case name, whatever the framework has."""
+    return joined(headers.items() if isinstance(headers, Mapping) else headers)
+
+
+def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock) -> Received:
+    """A genuine callback; header names in lower case. SignatureError, before anything is parsed; InvalidInputError."""
+    if not isinstance(body, bytes):
+        raise TypeError(f"body must be the bytes as they came, not {type(body).__name__}: the signature is over them")
+    arrived = clock.monotonic()
+    webhook_id = signer.verify(headers, body, now_s=clock.now_ms() / 1000)
+    content = _parsed(body)
+    _check(headers, webhook_id, content)
+    sent_ms = int(headers["webhook-timestamp"]) * 1000
+    return Received(
+        id=content.id,
+        webhook_id=webhook_id,
+        instance=content.instance_name,
+        function_path=content.function_path,
+        workflow=content.workflow,
+        args=decode(bytes(content.args)),
+        attempt=content.attempt,
+        lease=content.lease,
+        scheduled_for=content.scheduled_for,
+        sent_ms=sent_ms,
+        timeout_s=_timeout_s(headers.get("tocsin-deadline"), sent_ms),
+        pool=content.pool,
+        shard_key=content.shard_key,
+        labels=content.labels,
+        schedule=content.schedule,
+        traceparent=headers.get("traceparent"),
+        arrived=arrived,
+        monotonic=clock.monotonic,
+    )
+
+
+def _parsed(body: bytes) -> _Body:
+    try:
+        return _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"the body is not a callback: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidJsonError(f"the body is not JSON: {error}") from None
+
+
+def _check(headers: Mapping[str, str], webhook_id: str, content: _Body) -> None:
+    """Only the body and the webhook-id are signed: other headers must say the same, or nothing."""
+    if webhook_id.rpartition(":")[0] != content.id:
+        raise InvalidInputError("id in the body is not the one of webhook-id")
+    if (content.function_path is None) == (content.workflow is None):
+        raise InvalidInputError("the body must hold exactly one of functionPath and workflow")
+    for header, value in (("tocsin-lease", content.lease), ("tocsin-attempt", str(content.attempt))):
+        if headers.get(header, value) != value:
+            raise InvalidInputError(f"{header.removeprefix('tocsin-')} in the body is not the one of {header}")
+
+
+def _timeout_s(deadline: str | None, sent_ms: int) -> float | None:
+    """Both instants are the scheduler's, so its clock does not matter. The header is not signed: at most 1 h."""
+    if deadline is None or not (deadline.isascii() and deadline.isdigit() and len(deadline) <= 15):
+        return None
+    return min(max(int(deadline) - sent_ms, 0), LONGEST_MS) / 1000

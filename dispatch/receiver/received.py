@@ -1,0 +1,88 @@
+"""What a handler is told: the callback as it was received, verified and decoded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tocsin.errors import InvalidInputError
+
+LEASE: Final = re.compile(r"(\d{1,30})\.(\d{1,30})\.[0-9A-Za-z]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """What settles an attempt: all that another process needs to complete it. Plain text, fit to be stored.
+
+    Whoever has the lease may settle this attempt, so do not log it.
+    """
+
+    instance: str
+    id: str
+    lease: str = field(repr=False)
+    webhook_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One callback. `scheduled_for` and `sent_ms` are ms since the epoch, by the scheduler's clock."""
+
+    id: str
+    webhook_id: str
+    """`<id>:<incarnation>`: the same over all attempts, so write it with your own writes to have them once."""
+    instance: str
+    """The scheduler's name."""
+    function_path: str | None
+    workflow: str | None
+    args: Any
+    """As they were scheduled: tagged values are Python's types again."""
+    attempt: int
+    """Counts dispatches from 1; never repeats for a webhook_id."""
+    lease: str = field(repr=False)
+    scheduled_for: int
+    """The original due instant, whatever retries did."""
+    sent_ms: int
+    """When this attempt was sent, floored to seconds."""
+    timeout_s: float | None
+    """How long the scheduler waits for this attempt's answer; None if it did not say."""
+    pool: str | None = None
+    shard_key: str | None = None
+    labels: tuple[str, ...] = ()
+    schedule: Mapping[str, Any] | None = None
+    """For an occurrence of a recurring job: name, slot, and more."""
+    traceparent: str | None = None
+    arrived: float = field(repr=False, compare=False)
+    monotonic: Callable[[], float] = field(repr=False, compare=False)
+
+    @property
+    def target(self) -> str:
+        """The function path or the workflow's name."""
+        return self.function_path if self.function_path is not None else self.workflow or ""
+
+    @property
+    def fence(self) -> tuple[int, int]:
+        """A number that is higher for each later attempt: store it with your writes, and refuse lower ones.
+
+        It is the epoch and sequence of the lease, so it orders all attempts of all jobs of one scheduler by when
+        they were claimed. Fences of two schedulers have no order, and after its store is restored from a backup
+        a scheduler counts again from where the backup was.
+        """
+        match = LEASE.fullmatch(self.lease)
+        if match is None:
+            raise InvalidInputError("lease must look like <epoch>.<seq>.<random> to have an order")
+        return int(match[1]), int(match[2])
+
+    @property
+    def leased(self) -> Leased:
+        """For a `LeaseClient`, here or in another process."""
+        return Leased(instance=self.instance, id=self.id, lease=self.lease, webhook_id=self.webhook_id)
+
+    def remaining_s(self) -> float | None:
+        """Seconds until the scheduler stops waiting for the answer; negative when it has; None if it did not say.
+
+        Measured from the arrival with this machine's monotonic clock, so clocks that differ do no harm. The way
+        here is not known, and not taken off, nor is the part of a second that timestamps leave out.
+        """
+        return None if self.timeout_s is None else self.timeout_s - (self.monotonic() - self.arrived)

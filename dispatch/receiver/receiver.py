@@ -1,0 +1,242 @@
+"""The receiver: from a request to its answer. Verify, decode, claim, run, record, answer, in this order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from tocsin.dispatch.asgi_transport import Message, Send
+from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
+from tocsin.dispatch.receiver import answers
+from tocsin.dispatch.receiver.asgi import serve
+from tocsin.dispatch.receiver.clock import Clock, SystemClock
+from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup
+from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handler, Handlers
+from tocsin.dispatch.receiver.outcomes import Accepted, Never, RetryLater
+from tocsin.dispatch.receiver.reading import Headers, Secrets, Signers, lower, read
+from tocsin.dispatch.receiver.received import Received
+from tocsin.dispatch.transport import Answer
+from tocsin.errors import InvalidInputError, PayloadTooLargeError, SettingsError, SignatureError
+
+log = logging.getLogger("tocsin.receiver")
+
+H = TypeVar("H", bound=Handler)
+MAX_BODY: Final = 1024 * 1024
+STALE_S: Final = 15 * 60.0
+LEASE_GRACE_MS: Final = 15_000
+"""What a lease is longer than its callback's deadline."""
+DRAIN_S: Final = 10.0
+WHY_DECLINED: Final = {
+    Found.RUNNING: "an earlier delivery of this job is still at work here",
+    Found.SEEN: "this attempt was here before",
+}
+
+
+class Receiver:
+    """Takes callbacks: an ASGI app to mount or serve at any path, and `handle` for every other framework.
+
+    `secrets` are the scheduler's, or a function that returns them, asked at each request, so they rotate without a
+    restart. `dedup` (memory, if not given) runs each job once; give a `SQLiteDedup` where several processes or a
+    restart matter. A delivery's claim lapses after `stale_s` seconds, or 15 s after its deadline if that is later.
+    Plain functions run in at most `threads` threads. Raises SettingsError.
+    """
+
+    def __init__(
+        self,
+        secrets: Secrets,
+        *,
+        dedup: Dedup | None = None,
+        max_body: int = MAX_BODY,
+        stale_s: float = STALE_S,
+        threads: int = THREADS,
+        clock: Clock | None = None,
+    ) -> None:
+        if isinstance(max_body, bool) or not isinstance(max_body, int) or max_body < 1:
+            raise SettingsError(f"max_body must be a positive number of bytes, not {max_body!r}")
+        if isinstance(stale_s, bool) or not isinstance(stale_s, (int, float)) or not 1 <= stale_s <= 86_400:
+            raise SettingsError(f"stale_s must be 1 to 86400 seconds, not {stale_s!r}")
+        self._signers = Signers(secrets)
+        self.dedup: Dedup = MemoryDedup() if dedup is None else dedup
+        self.max_body, self._stale_ms = max_body, int(stale_s * 1000)
+        self._clock = clock or SystemClock()
+        self._handlers = Handlers(threads)
+        self._running: set[asyncio.Task[Answer]] = set()
+        self._stopping = False
+
+    # ---- Handlers --------------------------------------------------------------------------------
+
+    def handler(self, function_path: str) -> Callable[[H], H]:
+        """Decorate the handler of a function path: `(args)` or `(args, job)`, `async def` or `def` (in a thread).
+
+        `job` is a `Received`. Returning anything but an `Accepted` means done. SettingsError if it does not fit.
+        """
+        return self._decorator(FUNCTION, function_path)
+
+    def workflow(self, name: str) -> Callable[[H], H]:
+        """The same for a job's `workflow`. `job.id` is the natural id of the instance to create."""
+        return self._decorator(WORKFLOW, name)
+
+    def register(
+        self, handlers: Mapping[str, Handler] | None = None, *, workflows: Mapping[str, Handler] | None = None
+    ) -> None:
+        """Many at once, by function path and by workflow; all of them or, with a SettingsError, none."""
+        functions = {(FUNCTION, path): handler for path, handler in (handlers or {}).items()}
+        self._handlers.add(functions | {(WORKFLOW, name): handler for name, handler in (workflows or {}).items()})
+
+    def _decorator(self, kind: str, name: str) -> Callable[[H], H]:
+        if callable(name):
+            raise SettingsError(f'name the {kind}: @receiver.handler("invoices:send")')
+
+        def registered(handler: H) -> H:
+            self._handlers.add({(kind, name): handler})
+            return handler
+
+        return registered
+
+    # ---- Requests --------------------------------------------------------------------------------
+
+    def verify(self, headers: Headers, body: bytes) -> Received:
+        """A genuine callback, decoded; nothing is claimed or run.
+
+        SignatureError for what is not signed with one of the secrets within five minutes, PayloadTooLargeError,
+        InvalidInputError for a signed body that is no callback, SettingsError if `secrets()` fails.
+        """
+        if len(body) > self.max_body:
+            raise PayloadTooLargeError(f"the body has {len(body)} bytes, the limit is {self.max_body}")
+        return read(lower(headers), body, self._signers.now(), self._clock)
+
+    async def handle(self, headers: Headers, body: bytes) -> Answer:
+        """The answer to a POST: status, headers and body, to be sent as they are. `body` is the bytes as they came.
+
+        Its caller's cancellation does not stop the handler. Raises nothing but a TypeError for a body of another type.
+        """
+        if self._stopping:
+            return answers.unavailable("the receiver is stopping")
+        try:
+            job = self.verify(headers, body)
+        except SettingsError as error:
+            log.error("a callback cannot be verified: %s", error.message)
+            return answers.unavailable("the receiver has no usable secrets; its log says why")
+        except (SignatureError, PayloadTooLargeError, InvalidInputError) as error:
+            log.warning("a callback was refused: %s", error.message)
+            return answers.refused(error)
+        task = asyncio.get_running_loop().create_task(self._deliver(job))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def __call__(self, scope: Message, receive: AsgiReceive, send: Send) -> None:
+        """The ASGI app."""
+        await serve(self, scope, receive, send)
+
+    # ---- One delivery ----------------------------------------------------------------------------
+
+    async def _deliver(self, job: Received) -> Answer:
+        """In a task of its own. Cancelled (the process stops), it gives up its claim and still has an answer."""
+        try:
+            found = await self.dedup.claim(self._claim(job), now_ms=self._clock.now_ms())
+        except asyncio.CancelledError:
+            return self._stopped()
+        except Exception as error:  # a store of the user's may fail in any way; without dedup nothing is run
+            log.error("job %s: its claim failed", job.webhook_id, exc_info=error)
+            return answers.unavailable("the dedup store does not answer; the receiver's log says why")
+        if found is Found.DONE:
+            return answers.duplicate()
+        if found is not Found.NEW:
+            return answers.declined(WHY_DECLINED[found])
+        if _cancelled():
+            return await self._released(job, self._stopped())
+        return await self._run(job)
+
+    def _claim(self, job: Received) -> Claim:
+        now = self._clock.now_ms()
+        own = 0 if job.timeout_s is None else int(job.timeout_s * 1000) + LEASE_GRACE_MS
+        return Claim(job.webhook_id, job.lease, job.sent_ms, now + max(self._stale_ms, own))
+
+    async def _run(self, job: Received) -> Answer:
+        found = self._handlers.find(job)
+        if found is None:
+            kind = FUNCTION if job.function_path is not None else WORKFLOW
+            return await self._released(job, answers.unknown_target(kind, job.target))
+        try:
+            result = await self._handlers.call(found, job)
+            if isinstance(result, (RetryLater, Never)):
+                raise result  # returned where it should have been raised, but clear enough
+        except RetryLater as how:
+            return await self._released(job, answers.later(how))
+        except Never as how:
+            return await self._released(job, answers.never(how))
+        except asyncio.CancelledError as error:
+            return await self._released(job, self._stopped() if _cancelled() else answers.failed(job.target, error))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise  # the process ends here, and the claim lapses
+        except BaseException as error:  # SystemExit and groups too: a handler's end must not be the server's
+            log.error("job %s: the handler of %s failed", job.webhook_id, job.target, exc_info=error)
+            return await self._released(job, answers.failed(job.target, error))
+        return await self._concluded(job, result)
+
+    async def _concluded(self, job: Received, result: Any) -> Answer:
+        """The work is done or accepted: that is the answer, even if it cannot be recorded."""
+        now = self._clock.now_ms()
+        if result is Accepted:
+            result = Accepted()
+        if isinstance(result, Accepted):
+            until = now + result.held_ms
+            await self._record(job, self.dedup.hold(job.webhook_id, job.lease, until_ms=until, now_ms=now))
+            return answers.accepted(result)
+        if not await self._record(job, self.dedup.finish(job.webhook_id, job.lease, now_ms=now)):
+            log.warning("job %s: done, but not on record: its claim had lapsed, or was not written", job.webhook_id)
+        return answers.done()
+
+    async def _released(self, job: Received, answer: Answer) -> Answer:
+        """The claim is given up before the answer goes out, so the retry that it brings about can run."""
+        await self._record(job, self.dedup.release(job.webhook_id, job.lease, now_ms=self._clock.now_ms()))
+        return answer
+
+    async def _record(self, job: Received, change: Awaitable[bool]) -> bool:
+        try:
+            return await change
+        except asyncio.CancelledError:
+            return False  # a store that breaks off: the claim lapses by itself
+        except Exception as error:  # as above
+            log.error("job %s: its claim could not be changed, and lapses later", job.webhook_id, exc_info=error)
+            return False
+
+    def _stopped(self) -> Answer:
+        return answers.unavailable("the receiver is stopping")
+
+    # ---- The end ---------------------------------------------------------------------------------
+
+    async def aclose(self, drain_s: float = DRAIN_S) -> None:
+        """Take no more callbacks (503), give handlers `drain_s` to end, cancel the coroutines among those left.
+
+        Their claims are released and their callers told to come again. Functions in threads are waited for: nothing
+        can stop them. The dedup store is closed then.
+        """
+        self._stopping = True
+        own, loop = asyncio.current_task(), asyncio.get_running_loop()
+        waiting = [task for task in self._running if task is not own and task.get_loop() is loop]
+        if waiting:
+            await asyncio.wait(waiting, timeout=drain_s)
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
+        self._handlers.close()
+        await self.dedup.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,55 @@
+"""From the JSON envelope of a server's refusal back to the error it was."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tocsin.errors import (
+    ActorError,
+    ConflictError,
+    ForbiddenError,
+    InvalidInputError,
+    InvalidScheduleIdError,
+    NotFoundError,
+    OverloadedError,
+    PayloadTooLargeError,
+    QuotaExceededError,
+    RequestError,
+    StaleLeaseError,
+    StoreFull,
+    StoreUnavailable,
+    TocsinError,
+    UnauthenticatedError,
+    UnreachableError,
+)
+
+BY_CODE: Final[dict[str, type[TocsinError]]] = {
+    error.code: error
+    for error in (
+        ActorError,
+        ConflictError,
+        ForbiddenError,
+        InvalidInputError,
+        InvalidScheduleIdError,
+        NotFoundError,
+        OverloadedError,
+        PayloadTooLargeError,
+        QuotaExceededError,
+        StaleLeaseError,
+        StoreFull,
+        StoreUnavailable,
+        UnauthenticatedError,
+    )
+}
+
+
+def refusal(status: int, value: dict[str, Any] | None, base: str) -> TocsinError:
+    """The error an answer stands for. One that is not a tocsin server's is an UnreachableError."""
+    error = None if value is None else value.get("error")
+    if not isinstance(error, dict) or not isinstance(error.get("code"), str):
+        return UnreachableError(f"what answers at {base} is not a tocsin server (status {status})")
+    details = {name: detail for name, detail in error.items() if name not in ("code", "message")}
+    kind = BY_CODE.get(error["code"], RequestError if 400 <= status <= 499 else TocsinError)
+    refused = kind(str(error.get("message") or "refused"))
+    refused.details = details if kind in BY_CODE.values() else {"code": error["code"], **details}
+    return refused

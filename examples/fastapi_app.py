@@ -1,0 +1,56 @@
+"""An app that schedules payments over HTTP, is called back once for each, and says later how it ended.
+
+Run `tocsin serve --origin-url http://127.0.0.1:8000` and `uvicorn fastapi_app:app`, both with the same TOCSIN_SECRETS.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from msgspec import Raw, json
+
+from tocsin import Accepted, LeaseClient, Received, Receiver, SQLiteDedup
+from tocsin.dispatch.values import encode
+
+TOCSIN_URL = os.environ.get("TOCSIN_URL", "http://127.0.0.1:8321")
+http = httpx.AsyncClient(base_url=TOCSIN_URL, headers={"content-type": "application/json"})
+receiver = Receiver([os.environ["TOCSIN_SECRETS"]], dedup=SQLiteDedup("received.db"))
+leases = LeaseClient(TOCSIN_URL, dedup=receiver.dedup)
+working: set[asyncio.Task[None]] = set()
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with http, leases, receiver:
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+app.mount("/_tocsin", receiver)  # callbacks come to /_tocsin/callback
+
+
+@app.post("/invoices/{number}/pay")
+async def schedule(number: int, amount: Decimal) -> Any:
+    args = {"number": number, "amount": amount, "asked": datetime.now(UTC)}  # arrive as these types
+    job = {"id": f"pay-{number}", "functionPath": "invoices:pay", "args": Raw(encode(args)), "delayMs": 100}
+    return (await http.post("/schedule", content=json.encode(job))).json()
+
+
+@receiver.handler("invoices:pay")
+async def pay(args: dict[str, Any], job: Received) -> Accepted:
+    task = asyncio.create_task(transfer(args["number"], args["amount"], job))
+    working.add(task)
+    task.add_done_callback(working.discard)
+    return Accepted(lease_ms=60_000)  # held until transfer() completes it, or the job is sent again
+
+
+async def transfer(number: int, amount: Decimal, job: Received) -> None:
+    await asyncio.sleep(0.1)
+    print(f"paid invoice {number}: {amount:.2f}", flush=True)
+    await leases.complete(job, result={"paid": str(amount)})

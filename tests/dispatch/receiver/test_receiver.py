@@ -1,0 +1,312 @@
+"""What each delivery is answered, and what of it a handler sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.dispatch.receiver.calls import NOW_MS, OTHER, SECRET, Kit, Scheduler, error
+from tocsin import Accepted, Never, Received, RetryLater
+from tocsin.dispatch.callback import Verdict
+from tocsin.dispatch.dispatcher import body_of
+from tocsin.dispatch.outcome import classify
+from tocsin.dispatch.transport import Answer
+from tocsin.errors import SignatureError
+
+pytestmark = pytest.mark.anyio
+
+
+def verdict(answer: Answer) -> Verdict:
+    """What our own scheduler makes of it."""
+    return classify(answer, NOW_MS).verdict
+
+
+async def test_a_handler_gets_the_args_that_were_scheduled_and_the_callback() -> None:
+    kit = Kit()
+    got: list[tuple[Any, Received]] = []
+    kit.receiver.register({"invoices:send": lambda args, job: got.append((args, job))})
+    args = {"due": datetime(2027, 1, 1, tzinfo=UTC), "sum": Decimal("1.10"), "raw": b"\x00", "n": 2**70}
+
+    answer = await kit.send(args, pool="stripe", labels=("a", "b"), shard_key="s", timeout_ms=60_000)
+
+    assert (answer.status, verdict(answer)) == (200, Verdict.DONE)
+    [(given, job)] = got
+    assert given == args and type(given["due"]) is datetime
+    assert (job.id, job.webhook_id, job.instance, job.attempt) == ("job-1", "job-1:i1", "default", 1)
+    assert (job.pool, job.labels, job.shard_key, job.target) == ("stripe", ("a", "b"), "s", "invoices:send")
+    assert (job.scheduled_for, job.sent_ms, job.fence) == (NOW_MS, NOW_MS, (7, 1))
+    assert job.remaining_s() == 60
+    assert job.lease not in repr(job) and job.lease not in repr(job.leased)
+
+
+async def test_what_is_left_of_the_deadline_does_not_depend_on_the_clocks_agreeing() -> None:
+    kit = Kit()
+    left: list[float | None] = []
+
+    @kit.receiver.handler("invoices:send")
+    async def send(args: Any, job: Received) -> None:
+        kit.clock.forward(20)
+        left.append(job.remaining_s())
+
+    request = kit.scheduler.request(timeout_ms=60_000)
+    kit.clock.forward(120)  # this machine is two minutes ahead
+    await kit.receiver.handle(*request)
+
+    assert left == [40]
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "header", "expected"),
+    [
+        (RetryLater("90s", "not now"), 503, ("retry-after", "90"), Verdict.BUSY),
+        (RetryLater(timedelta(milliseconds=1)), 503, ("retry-after", "1"), Verdict.BUSY),
+        (Never("no such invoice"), 422, ("tocsin-retry", "never"), Verdict.DEAD),
+        (ValueError("password=hunter2"), 500, ("content-type", "application/json"), Verdict.FAILED),
+        (SystemExit(3), 500, ("content-type", "application/json"), Verdict.FAILED),
+        (BaseExceptionGroup("two", [SystemExit(1)]), 500, ("content-type", "application/json"), Verdict.FAILED),
+        (StopIteration(), 500, ("content-type", "application/json"), Verdict.FAILED),
+        (asyncio.CancelledError(), 500, ("content-type", "application/json"), Verdict.FAILED),
+    ],
+)
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_what_a_handler_raises_is_an_answer_the_scheduler_acts_on(
+    raised: BaseException, status: int, header: tuple[str, str], expected: Verdict, in_thread: bool
+) -> None:
+    kit = Kit()
+
+    async def send(args: Any) -> None:
+        raise raised
+
+    def send_in_thread(args: Any) -> None:
+        raise raised
+
+    kit.receiver.register({"invoices:send": send_in_thread if in_thread else send})
+
+    answer = await kit.send()
+
+    assert (answer.status, answer.headers[header[0]], verdict(answer)) == (status, header[1], expected)
+    again = await kit.send()
+    assert again.status == status, "its claim was given up, so the next attempt runs"
+
+
+async def test_an_error_s_text_goes_to_the_log_and_not_to_the_scheduler(caplog: pytest.LogCaptureFixture) -> None:
+    kit = Kit()
+
+    @kit.receiver.handler("invoices:send")
+    async def send(args: Any) -> None:
+        raise ValueError("password=hunter2")
+
+    answer = await kit.send()
+
+    assert b"hunter2" not in answer.body and "ValueError" in error(answer)["message"]
+    [record] = [r for r in caplog.records if r.name == "tocsin.receiver"]
+    assert record.exc_info is not None and "hunter2" in str(record.exc_info[1])
+
+
+async def test_why_a_handler_gave_up_is_told_even_if_it_is_not_utf_8() -> None:
+    kit = Kit()
+
+    @kit.receiver.handler("invoices:send")
+    async def send(args: Any) -> None:
+        raise Never("half \ud800 character")
+
+    assert error(await kit.send())["message"] == "half ? character"
+
+
+@pytest.mark.parametrize("returned", [RetryLater(5), Never("x")])
+async def test_returned_instead_of_raised_means_the_same(returned: RetryLater | Never) -> None:
+    kit = Kit()
+    kit.receiver.register({"invoices:send": lambda args: returned})
+
+    assert (await kit.send()).status == returned.status
+
+
+@pytest.mark.parametrize(("returned", "lease_ms"), [(Accepted(), None), (Accepted, None), (Accepted(60_000), 60_000)])
+async def test_accepted_work_tells_the_scheduler_how_long_to_hold_the_lease(
+    returned: Any, lease_ms: int | None
+) -> None:
+    kit = Kit()
+    kit.receiver.register({"invoices:send": lambda args: returned})
+
+    outcome = classify(await kit.send(), NOW_MS)
+
+    assert (outcome.verdict, outcome.status, outcome.lease_ms) == (Verdict.ACCEPTED, 202, lease_ms)
+
+
+async def test_an_unknown_path_is_retried_since_a_deploy_may_be_under_way() -> None:
+    kit = Kit()
+
+    answer = await kit.send()
+
+    assert (answer.status, verdict(answer)) == (404, Verdict.FAILED)
+    assert error(answer) == {
+        "code": "NOT_FOUND",
+        "message": "no handler is registered here for the function 'invoices:send'",
+    }
+    kit.receiver.register({"invoices:send": lambda args: None})
+    assert (await kit.send()).status == 200
+
+
+async def test_functions_and_workflows_have_names_of_their_own() -> None:
+    kit = Kit()
+    kit.receiver.register({"x": lambda args: None}, workflows={"x": lambda args: Accepted()})
+
+    assert (await kit.send(id="a", function_path="x")).status == 200
+    assert (await kit.send(id="b", function_path=None, workflow="x")).status == 202
+
+
+# ---- What is verified ----------------------------------------------------------------------------
+
+
+async def test_nothing_is_parsed_before_it_is_verified() -> None:
+    kit = Kit()
+    callback = kit.scheduler.callback()
+    headers, _ = kit.scheduler.signed(callback, b"{")
+
+    forged = await kit.receiver.handle(headers, b"not even JSON")
+    genuine = await kit.receiver.handle(headers, b"{")
+
+    assert (forged.status, error(forged)["code"], verdict(forged)) == (401, "UNAUTHENTICATED", Verdict.FAILED)
+    assert (genuine.status, error(genuine)["code"]) == (400, "INVALID_JSON")
+
+
+@pytest.mark.parametrize(("skew_s", "status"), [(-301, 401), (-300, 200), (300, 200), (301, 401)])
+async def test_a_callback_is_good_for_five_minutes_both_ways(skew_s: int, status: int) -> None:
+    kit = Kit()
+    kit.receiver.register({"invoices:send": lambda args: None})
+    request = kit.scheduler.request()
+    kit.clock.forward(skew_s)
+
+    assert (await kit.receiver.handle(*request)).status == status
+
+
+async def test_secrets_rotate_without_a_restart_and_without_a_refusal() -> None:
+    active = [SECRET]
+    kit = Kit(secrets=lambda: active)
+    kit.receiver.register({"invoices:send": lambda args: None})
+    new = Scheduler(kit.clock, OTHER)
+
+    assert (await kit.send(id="a")).status == 200
+    assert (await kit.receiver.handle(*new.request(id="b"))).status == 401
+    active[:] = [OTHER, SECRET]
+    assert (await kit.send(id="c")).status == 200
+    assert (await kit.receiver.handle(*new.request(id="b"))).status == 200
+    active[:] = [OTHER]
+    assert (await kit.send(id="d")).status == 401
+
+
+def broken() -> list[str]:
+    raise KeyError("whsec_very-secret")
+
+
+@pytest.mark.parametrize("secrets", [broken, list, lambda: "text", lambda: [b"short"], lambda: None])
+async def test_secrets_that_cannot_be_had_are_nobody_s_fault(
+    secrets: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    kit = Kit(secrets=secrets)
+
+    answer = await kit.send()
+
+    assert verdict(answer) is Verdict.BUSY
+    assert "very-secret" not in caplog.text + answer.body.decode()
+
+
+def other_id(body: dict[str, Any]) -> None:
+    body["id"] = "job-2"
+
+
+def no_target(body: dict[str, Any]) -> None:
+    del body["functionPath"]
+
+
+def two_targets(body: dict[str, Any]) -> None:
+    body["workflow"] = "w"
+
+
+def other_lease(body: dict[str, Any]) -> None:
+    body["lease"] = "7.9.aa"
+
+
+def other_attempt(body: dict[str, Any]) -> None:
+    body["attempt"] = 9
+
+
+def no_lease(body: dict[str, Any]) -> None:
+    del body["lease"]
+
+
+def strange_args(body: dict[str, Any]) -> None:
+    body["args"] = {"$tocsin": "datetime", "v": "tomorrow"}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (other_id, "webhook-id"), (no_target, "functionPath"), (two_targets, "functionPath"), (other_lease, "lease"),
+        (other_attempt, "attempt"), (no_lease, "lease"), (strange_args, "args"),
+    ],
+)  # fmt: skip
+async def test_a_signed_body_that_contradicts_itself_is_refused(change: Callable[[Any], None], named: str) -> None:
+    kit = Kit()
+    kit.receiver.register({"invoices:send": lambda args: None})
+    callback = kit.scheduler.callback()
+    body = msgspec.json.decode(body_of(callback))
+    change(body)
+
+    answer = await kit.receiver.handle(*kit.scheduler.signed(callback, msgspec.json.encode(body)))
+
+    assert (answer.status, verdict(answer)) == (400, Verdict.FAILED)
+    assert named in error(answer)["message"]
+
+
+async def test_what_a_newer_scheduler_adds_does_no_harm() -> None:
+    kit = Kit()
+    seen: list[Received] = []
+    kit.receiver.register({"invoices:send": lambda args, job: seen.append(job)})
+    callback = kit.scheduler.callback()
+    body = msgspec.json.decode(body_of(callback)) | {"schedule": {"name": "nightly", "slot": 1}, "moon": "full"}
+
+    answer = await kit.receiver.handle(*kit.scheduler.signed(callback, msgspec.json.encode(body)))
+
+    assert answer.status == 200
+    assert seen[0].schedule == {"name": "nightly", "slot": 1}
+
+
+async def test_headers_that_are_not_there_contradict_nothing() -> None:
+    kit = Kit()
+    seen: list[Received] = []
+    kit.receiver.register({"invoices:send": lambda args, job: seen.append(job)})
+    headers, body = kit.scheduler.request()
+
+    answer = await kit.receiver.handle({n: v for n, v in headers.items() if n.startswith("Webhook")}, body)
+
+    assert answer.status == 200
+    assert seen[0].remaining_s() is None
+
+
+async def test_a_body_is_at_most_as_long_as_was_said() -> None:
+    kit = Kit(max_body=100)
+
+    answer = await kit.send("x" * 200)
+
+    assert (answer.status, error(answer)["code"]) == (413, "PAYLOAD_TOO_LARGE")
+    assert "100" in error(answer)["message"]
+
+
+async def test_verify_alone_claims_and_runs_nothing() -> None:
+    kit = Kit()
+    headers, body = kit.scheduler.request({"n": 1})
+
+    job = kit.receiver.verify(headers.items(), body)
+
+    assert (job.args, job.id) == ({"n": 1}, "job-1")
+    with pytest.raises(SignatureError):
+        kit.receiver.verify(headers, body + b" ")
+    with pytest.raises(TypeError, match="bytes"):
+        kit.receiver.verify(headers, body.decode())  # type: ignore[arg-type]

@@ -1,0 +1,71 @@
+"""The receiver in Node, with nothing but the Standard Webhooks library of that world."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.processes import serving
+from tests.examples.running import DEADLINE_S, EXAMPLES, attempts, running
+from tocsin.cli.keys import new_secret
+
+INSTALL_S = 60
+
+
+def missing(what: str) -> None:
+    """Where CI is set everything must be there."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example and its one package, beside each other."""
+    if not (shutil.which("node") and shutil.which("npm")):
+        missing("node and npm are not installed")
+    folder = tmp_path_factory.mktemp("node")
+    shutil.copy(EXAMPLES / "receiver.mjs", folder)
+    words = (
+        "npm install --no-audit --no-fund --prefer-offline --fetch-retries=1 --fetch-timeout=20000 standardwebhooks@1"
+    )
+    try:
+        subprocess.run(words.split(), cwd=folder, capture_output=True, text=True, timeout=INSTALL_S, check=True)
+    except subprocess.SubprocessError as error:
+        missing(f"npm could not install standardwebhooks: {getattr(error, 'stderr', None) or error}")
+    return folder
+
+
+def test_it_verifies_dedups_and_answers(folder: Path, tmp_path: Path) -> None:
+    old, new = new_secret(), new_secret()
+    with running(["node", "receiver.mjs"], cwd=folder, PORT="0", TOCSIN_SECRETS=f"{old},{new}") as receiver:
+        origin = f"http://127.0.0.1:{receiver.line_with('port ').split()[-1]}"
+        with serving("--origin-url", origin, cwd=tmp_path, TOCSIN_SECRETS=new) as host:
+            server = host.url()
+            with httpx.Client(trust_env=False, timeout=DEADLINE_S) as http:
+                for name, path in (("known", "invoices:send"), ("unknown", "invoices:lose")):
+                    job = {"id": name, "functionPath": path, "args": {"n": 1, "ü": [1.5]}, "delayMs": 0}
+                    http.post(f"{server}/schedule", json=job).raise_for_status()
+                assert receiver.line_with("attempt 1 of known") == 'attempt 1 of known: {"n":1,"ü":[1.5]}'
+                too_long = http.post(origin, content=b"x" * (1024 * 1024 + 1))
+                forged = http.post(origin, content=b"{}", headers={"webhook-id": "known:1"})
+                other = http.get(origin)
+                ended = [outcomes(server, name) for name in ("known", "unknown")]
+
+        assert (too_long.status_code, forged.status_code, other.status_code) == (413, 401, 405)
+        assert ended == [[("done", 200)], [("failed", 404)]]
+
+
+def outcomes(server: str, job_id: str) -> list[tuple[str, int]]:
+    """As soon as there are any: the answer is on its way."""
+    for _ in range(int(DEADLINE_S / 0.01)):
+        if found := attempts(server, job_id):
+            return [(attempt["outcome"], attempt["status"]) for attempt in found]
+        time.sleep(0.01)
+    raise AssertionError(f"no attempt of {job_id} ended within {DEADLINE_S} s")
