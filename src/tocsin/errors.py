@@ -239,10 +239,10 @@ class SignatureError(TocsinError):
 
 
 class UnreachableError(TocsinError):
-    """No tocsin server answered in the time a client has; it may have done what was asked. Safe to try again."""
+    """No tocsin server answered in the time a client has; it may have done what was asked. Safe to try again.
 
-    code = "UNREACHABLE"
-    status = 503
+    Raised by clients only: no server answers with it, so it has no code of its own.
+    """
 
 
 class SettingsError(TocsinError, ValueError):
