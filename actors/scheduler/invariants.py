@@ -276,7 +276,7 @@ async def _aside(look: Look) -> None:
 
 async def _unknown(look: Look) -> None:
     """Rows between the families: in one hop, if there are none."""
-    if not any(await look.view.scan_many([(start, end, 1) for start, end in GAPS])):
+    if look.only_families or not any(await look.view.scan_many([(start, end, 1) for start, end in GAPS])):
         return
     for start, end in GAPS:
         async for page in look.rows(start, end):

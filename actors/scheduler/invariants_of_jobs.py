@@ -14,6 +14,7 @@ import msgspec
 
 from tocsin.actors.scheduler.book import EXPIRE, RETIRE
 from tocsin.actors.scheduler.findings import Findings, shown
+from tocsin.actors.scheduler.held import HeldRows
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.rows import (
     INSTANCE,
@@ -34,10 +35,11 @@ from tocsin.actors.scheduler.rows import (
     parked_key,
     timer_key,
 )
-from tocsin.actors.scheduler.shapes import FAMILIES, Shape, read_row
+from tocsin.actors.scheduler.shapes import BAD, FAMILIES, Shape, read_row
 from tocsin.storage.api import Row, StoreView, after
 
 PAGE = 1_000
+KNOWN = {*(family + b"/" for family in FAMILIES), BAD, INSTANCE, b"meta/"}
 Held = tuple[str, str, LeaseRow]
 """Id, token and row of a lease."""
 
@@ -61,6 +63,8 @@ class Look:
     letters: int = 0
     missing: dict[str, bytes] = field(default_factory=dict)
     """By id: where a job should stand in line, and does not."""
+    only_families: bool = False
+    """Whether it is known already that there is no row of another kind."""
     _present: set[bytes] = field(default_factory=set)
 
     # ---- Reading -------------------------------------------------------------------------------------
@@ -74,6 +78,11 @@ class Look:
 
     async def look_around(self) -> None:
         """Which families there are: most schedulers have few."""
+        if isinstance(self.view, HeldRows):
+            self._present = self.view.prefixes()
+            meta = {key for key, _ in await self.view.scan(b"meta/", after(b"meta/"), limit=PAGE)}
+            self.only_families = self._present <= KNOWN and meta <= {META_COUNTERS, META_LAYOUT}
+            return
         families = [family + b"/" for family in FAMILIES]
         firsts = await self.view.scan_many([(prefix, after(prefix), 1) for prefix in families])
         self._present = {prefix for prefix, rows in zip(families, firsts, strict=True) if rows}
