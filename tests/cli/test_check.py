@@ -123,6 +123,11 @@ def a_second_lease(rows: Rows) -> None:
     )
 
 
+def a_lease_of_two(rows: Rows) -> None:
+    key = rows.one(b"lease/held/")
+    rows.put(key.replace(b"held", b"plain"), rows.get(key))
+
+
 def a_job_that_is_another(rows: Rows) -> None:
     rows.put(b"job/impostor", rows.get(b"job/plain"))
 
@@ -170,6 +175,7 @@ BREAKS: dict[str, Break] = {
         lambda r: r.put(line_of(r, b"plain").replace(b"plain", b"nobody")), {"NO_JOB", "LINES", "COUNTER"}, aside=1
     ),
     "a lease of nobody": Break(a_lease_of_nobody, {"NO_JOB", "COUNTER"}),
+    "a lease is of two jobs": Break(a_lease_of_two, {"TWO_PLACES", "NO_JOB", "COUNTER"}, aside=1),
     "a letter of nobody": Break(lambda r: r.put(b"dead/nobody", r.get(b"dead/dead")), {"NO_JOB", "COUNTER"}, aside=1),
     "a place of nobody": Break(lambda r: r.put(b"at/nobody", encode(AtRow(5))), {"NO_JOB"}, aside=1),
     "a place of a dead job": Break(lambda r: r.put(b"at/dead", encode(AtRow(5))), {"LEFTOVER"}, aside=1),
