@@ -11,6 +11,7 @@ from typing import Any, Final
 from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, JobRow
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch import values
+from tocsin.dispatch.durations import duration_ms as duration_ms
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError
@@ -39,37 +40,11 @@ ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
 NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 CONFLICTS: Final = ("error", "keep", "replace")
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 _NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # sorts as bytes, no look-alikes (Crockford)
 
 
 # ---- Time ----------------------------------------------------------------------------------------
-
-
-def duration_ms(value: object, name: str) -> int:
-    """`timedelta`, seconds as a number, or text like "90s", "5m", "2h", "1d". Fractions round up."""
-    if isinstance(value, timedelta):
-        ms = math.ceil(value / timedelta(milliseconds=1))
-    elif isinstance(value, str):
-        match = _DURATION.fullmatch(value)
-        if match is None:
-            raise InvalidInputError(f'{name} must look like "90s", "5m", "2h" or "1d", not {_show(value)}')
-        ms = _whole(float(match[1]) * _UNITS[match[2]], name)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        ms = value * 1000 if isinstance(value, int) else _whole(value * 1000, name)
-    else:
-        raise InvalidInputError(f"{name} must be a timedelta, seconds or a text like '5m', not {_show(value)}")
-    if ms < 0:
-        raise InvalidInputError(f"{name} must not be negative, not {_show(value)}")
-    return ms
-
-
-def _whole(ms: float, name: str) -> int:
-    if not math.isfinite(ms):
-        raise InvalidInputError(f"{name} must be finite, and not as long as this")
-    return math.ceil(ms)
 
 
 def instant_ms(value: object, name: str) -> int:
