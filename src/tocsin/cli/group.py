@@ -75,7 +75,7 @@ class Ordered(click.Group):
 def main() -> None:
     """Durable scheduling: signed HTTP callbacks, from one file.
 
-    Start with `tocsin demo` (20 seconds, nothing to set up), then `tocsin serve`.
+    Start with `tocsin demo` (ten seconds, nothing to set up), then `tocsin serve`.
     """
 
 
