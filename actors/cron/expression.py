@@ -1,8 +1,8 @@
 """A cron expression: five fields, or six with seconds first, and its next match on a clock without zone.
 
-Read strictly by `fields`, searched by croniter, which gets plain lists only. Where both day fields hold something, either
-may match, unless one starts with `*`: then both must (the rule of Vixie's cron). croniter joins some such pairs in the
-other way, so each side is searched by itself and the earlier one counts.
+Read strictly by `fields`, searched by croniter, which gets plain lists only. Where both day fields hold something,
+either may match, unless one starts with `*`: then both must (the rule of Vixie's cron). croniter joins some such pairs
+in the other way, so each side is searched by itself and the earlier one counts.
 """
 
 from __future__ import annotations
@@ -80,9 +80,8 @@ class Expression:
     def _side(self, canonical: str) -> croniter:
         try:
             return croniter(
-                canonical, _EPOCH, ret_type=datetime, day_or=False, max_years_between_matches=YEARS,
-                second_at_beginning=self.has_seconds,
-            )  # fmt: skip
+                canonical, _EPOCH, day_or=False, max_years_between_matches=YEARS, second_at_beginning=self.has_seconds
+            )
         except CroniterError as error:
             raise self._wrong(str(error)) from None
 

@@ -1,8 +1,8 @@
 """A cron rule: an expression on the wall clock of a zone, and the real instants it makes.
 
 A rule whose minute or hour starts with `*` runs through a clock change in real time: whatever the clock shows counts,
-both times where it comes twice, and nothing is made up where it is skipped. Any other rule has each of its times once: the
-first pass of a repeated one, and for skipped ones the first instant after the gap. (Contract, section 6.)
+both times where it comes twice, and nothing is made up where it is skipped. Any other rule has each of its times once:
+the first pass of a repeated one, and for skipped ones the first instant after the gap. (Contract, section 6.)
 """
 
 from __future__ import annotations
