@@ -237,7 +237,6 @@ class SchedulerActor(Actor):
                 self.ctx.set_alarm(self.ctx.now_ms())
             return
         turn = self._turn()
-        check_clock(turn)
         await end_leases(turn, self._lanes.is_live)
         await run_timers(turn)
         await self._finish(turn)
@@ -248,6 +247,7 @@ class SchedulerActor(Actor):
         if self._book.instance.erasing:
             self.ctx.set_alarm(turn.now)
             return
+        check_clock(turn)
         await settle_ends(turn)
         await self._claim(turn)
         await settle_ends(turn)  # of those that had expired when they were to be claimed
