@@ -56,8 +56,10 @@ class Verdict(Enum):
     """`tocsin-retry: never` or 410: no further attempt."""
     UNKNOWN = "unknown"
     """The deadline passed after sending: it may still run there; charged, held until the lease ends."""
+    BLOCKED = "blocked"
+    """`authorize_fire` said no: never sent, not charged, dead."""
     UNREACHABLE = "unreachable"
-    """Never connected, or nowhere to connect to: nobody's fault, not charged."""
+    """Never connected, or nowhere to connect to, or `authorize_fire` could not say: nobody's fault, not charged."""
     STOPPED = "stopped"
     """This host stopped before the answer came; not charged, held until the lease ends."""
 

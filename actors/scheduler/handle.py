@@ -20,4 +20,8 @@ class Scheduler(Scheduling, Changing, Reading, Operating):
     @property
     def schedules(self) -> Schedules:
         """Recurring definitions, whose occurrences become jobs of this instance."""
-        return Schedules(self._service, self.name)
+        return Schedules(self._service, self.name, self._initiator)
+
+    def for_initiator(self, identity: tuple[str, str]) -> Scheduler:
+        """The same instance, for jobs that this caller (token, user) wants; for the HTTP face."""
+        return Scheduler(self._service, self.name, identity)

@@ -22,7 +22,8 @@ from tocsin.errors import HostClosedError
 
 log = logging.getLogger("tocsin.scheduler")
 
-Send = Callable[[Callback], Awaitable[Outcome]]
+Send = Callable[[Claim, str], Awaitable[Outcome]]
+"""Sends one attempt of a job of the named instance; how it ended."""
 SETTLE_AT_ONCE = 256
 SETTLE_RETRY_S = (0.05, 5.0)
 WAKE_RETRY_S = 1.0
@@ -152,7 +153,7 @@ class Lanes:
 
     async def _attempt(self, claim: Claim, late: bool) -> None:
         try:
-            outcome = NOT_SENT if late else await self._send(callback_of(claim, self.instance))
+            outcome = NOT_SENT if late else await self._send(claim, self.instance)
         except asyncio.CancelledError:
             # Only a stop cancels an attempt, and a stop still settles it: this task ends the normal way.
             outcome = Outcome(Verdict.STOPPED, "the host was stopped while the attempt ran")

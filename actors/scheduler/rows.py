@@ -62,6 +62,9 @@ class JobRow(Row, frozen=True, array_like=True, tag=1):
     expires_at: int | None = None
     shard_key: str | None = None
     labels: tuple[str, ...] = ()
+    initiator: tuple[str, str] = ("", "")
+    """Who asked for it: the name of their token and the user, each "" if there is none. Rows written before this
+    member was added have none; nobody else is sent it."""
     schedule: ScheduleRef | None = None
     """For an occurrence of a schedule."""
 

@@ -29,12 +29,12 @@ from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Rescheduled
 from tocsin.actors.scheduler.recurring.ends import settle_ends
 from tocsin.actors.scheduler.recurring.recheck import check_clock, check_zones
 from tocsin.actors.scheduler.recurring.turns import CHANGES
-from tocsin.actors.scheduler.replay import Once, submit_once
+from tocsin.actors.scheduler.replay import Kept, Once, submit_once
 from tocsin.actors.scheduler.rows import RedriveRow
 from tocsin.actors.scheduler.settle import settle
 from tocsin.actors.scheduler.submit import Answer, cancel, cancel_dead, retry_dead, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
-from tocsin.errors import ConflictError, NotFoundError, QuotaExceededError, StaleLeaseError
+from tocsin.errors import ConflictError, NotFoundError, QuotaExceededError, StaleLeaseError, TocsinError
 
 CLAIM_ROUNDS = 4
 CLAIMS_PER_TURN = 512
@@ -107,7 +107,7 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return answers
 
-    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> tuple[int, bytes]:
+    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> Kept | TocsinError:
         turn = self._turn()
         self._check_not_erasing()
         answer = await submit_once(turn, jobs, once)
@@ -163,9 +163,12 @@ class SchedulerActor(Actor):
         await set_pool(turn, name, cap, paused)
         await self._finish(turn)
 
-    async def delete_pool(self, name: str) -> bool:
+    async def delete_pool(self, name: str) -> bool | ConflictError:
         turn = self._turn()
-        there = await delete_pool(turn, name)
+        try:
+            there = await delete_pool(turn, name)
+        except ConflictError as refusal:  # raised before anything was changed
+            return refusal
         await self._finish(turn)
         return there
 

@@ -70,6 +70,8 @@ def _settle_one(turn: Turn, end: Finished) -> None:
     at = failed(turn, lease.at, outcome)
     if verdict is Verdict.DEAD:
         park(turn, job, charge(at), "refused", outcome)
+    elif verdict is Verdict.BLOCKED:
+        park(turn, job, at, "blocked", outcome)
     elif verdict is Verdict.UNREACHABLE:
         wait(turn, job, at, UNREACHABLE_MS)
     elif verdict is Verdict.FAILED or turn.now - due_of(job, lease.at) >= UNCHARGED_UNTIL_MS:

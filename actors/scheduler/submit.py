@@ -85,8 +85,8 @@ def _state(turn: Turn, job_id: str, dead: bool) -> str:
 
 
 async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
-    """Whether the caller asked for what is there already."""
-    blank = {"incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0}
+    """Whether the caller asked for what is there already, whoever asked for that."""
+    blank = {"incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0, "initiator": ("", "")}
     if msgspec.structs.replace(new.job, **blank) != msgspec.structs.replace(old, **blank):
         return False
     stored = (await turn.all_args([old]))[old.id]

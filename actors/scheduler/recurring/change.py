@@ -141,7 +141,7 @@ def _edit(turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes]) ->
 
 def _asked(definition: DefinitionRow) -> DefinitionRow:
     """What was asked for, without who asked and whether its owner still does."""
-    return msgspec.structs.replace(definition, orphaned=False, initiator=None)
+    return msgspec.structs.replace(definition, orphaned=False, initiator=("", ""))
 
 
 def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:

@@ -37,6 +37,7 @@ def new_schedule(
     paused: object = None,
     revision: object = None,
     owner: str | None = None,
+    initiator: tuple[str, str] = ("", ""),
     given: Mapping[str, Any],
 ) -> NewSchedule:
     """`given` has the fields of DefinitionRow that callers may set; None means the default, but for `catch_up_limit`,
@@ -45,7 +46,7 @@ def new_schedule(
     known = {key: value for key, value in given.items() if value is not None or key == "catch_up_limit"}
     inline, rest = args[:INLINE_ARGS], range(INLINE_ARGS, len(args), INLINE_ARGS)
     definition = DefinitionRow(
-        uid="", created_at=0, anchor=0, args=inline, args_rows=len(rest), owner=owner,
+        uid="", created_at=0, anchor=0, args=inline, args_rows=len(rest), owner=owner, initiator=initiator,
         **_rule(known), **_target(known), **_options(known), **_policies(known),
     )  # fmt: skip
     return NewSchedule(

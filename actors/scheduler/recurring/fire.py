@@ -106,6 +106,7 @@ def start(
         expires_at=expires_at,
         shard_key=definition.shard_key,
         labels=definition.labels,
+        initiator=definition.initiator,
         schedule=ScheduleRef(one.name, slot, definition.uid, row.first_slot, row.coalesced),
     )
     accept(turn, NewJob(job, known.args.get(one.name, [])), _start_at(turn, row.due) if late else row.due)

@@ -87,7 +87,14 @@ class Schedules(Handle):
             "jitter_ms": _ms(jitter, "jitter"),
         }  # fmt: skip
         return await self.put_checked(
-            new_schedule(name, args=arguments.encode_args(args), paused=paused, revision=revision, given=given)
+            new_schedule(
+                name,
+                args=arguments.encode_args(args),
+                paused=paused,
+                revision=revision,
+                initiator=self._initiator,
+                given=given,
+            )
         )
 
     async def put_checked(self, new: NewSchedule) -> SchedulePut:
@@ -136,6 +143,7 @@ class Schedules(Handle):
         try:
             return new_schedule(
                 owned_name(owner, name), args=arguments.encode_args(args), paused=paused, owner=owner,
+                initiator=self._initiator,
                 given=known | {key: value for key, value in fields.items() if value is not None},
             )  # fmt: skip
         except RequestError as error:

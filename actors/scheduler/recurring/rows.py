@@ -47,7 +47,8 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     owner: str | None = None
     orphaned: bool = False
     """Its owner's last registration did not name it, and kept it."""
-    initiator: tuple[str, str] | None = None
+    initiator: tuple[str, str] = ("", "")
+    """Who defined it last: the name of their token and the user, each "" if there is none."""
 
 
 class CursorRow(Row, frozen=True, array_like=True, tag=1):
