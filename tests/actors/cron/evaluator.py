@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo
 
 EPOCH = date(1970, 1, 1).toordinal()
 DAY_S = 86_400
-MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-WEEKDAYS = "sun mon tue wed thu fri sat".split()
+MONTHS = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())
+WEEKDAYS = tuple("sun mon tue wed thu fri sat".split())
 MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -67,9 +67,10 @@ class Expression:
         return of_month and of_week if self.both_days else of_month or of_week
 
 
-def spread(text: str, least: int, most: int, words: list[str] | None = None, first: int = 0) -> frozenset[int]:
+@cache
+def spread(text: str, least: int, most: int, words: tuple[str, ...] = (), first: int = 0) -> frozenset[int]:
     """The values of a field: a list of `*`, values and ranges, each perhaps with a step."""
-    named = {word: n for n, word in enumerate(words or [], first)}
+    named = {word: n for n, word in enumerate(words, first)}
     found: set[int] = set()
     for item in text.split(","):
         of, _, step = item.partition("/")
@@ -120,9 +121,9 @@ def walls(zone: tzinfo, instants: range) -> list[int]:
 
 
 def offset(zone: tzinfo, instant: int) -> int:
-    there = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=instant)).astimezone(zone).utcoffset()
+    there = datetime.fromtimestamp(instant, zone).utcoffset()
     assert there is not None
-    return there // timedelta(seconds=1)
+    return there.days * DAY_S + there.seconds
 
 
 def fires(expression: Expression, instants: range, shown: Iterable[int]) -> list[int]:
@@ -136,8 +137,9 @@ def fires(expression: Expression, instants: range, shown: Iterable[int]) -> list
     before: int | None = None
     for instant, wall in zip(instants, shown, strict=True):
         skipped = range(wall if before is None else before + instants.step, wall, instants.step)
-        due = (w for w in (*skipped, wall) if w not in passed and expression.matches(w))
-        if next(due, None) is not None:
+        if (wall not in passed and expression.matches(wall)) or any(
+            w not in passed and expression.matches(w) for w in skipped
+        ):
             found.append(instant)
         passed.add(wall)
         before = wall

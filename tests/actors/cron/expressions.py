@@ -93,6 +93,7 @@ def _day(random: Random) -> str:
             f"{n},L",
             f"L,{n}-{random.randint(n, 31)}",
             f"*/{random.randint(2, 31)},L",
+            random.choice(["1-30,L", "L,2-31", "1-27,29-31,L", "1-14,16-31,L", "1-31/2,L"]),
             f"{n}W",
             f"{n}w",
             "29-31",
