@@ -45,8 +45,8 @@ WEEKDAY: Final = Kind("day of week", 0, 7, {name: n for n, name in enumerate(DAY
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `choices` are what croniter reads, any of which may match: `*`, a list of numbers, or one of `l`, `15w`,
-    `l5`, `1#2`. There are two only for a list with `L` in it: croniter takes one with 31 members for every day."""
+    """One field. `choices` are what croniter reads, any of which may match: `*`, a list of numbers, or one of `l`,
+    `15w`, `l5`, `1#2`. There are two only for a list with `L` in it: croniter takes 31 members for every day."""
 
     text: str
     choices: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""The cases with known answers, for the tests and as a command: `python -m tests.actors.cron.cases` prints what is wrong.
+"""The cases with known answers. `python -m tests.actors.cron.cases` prints what is wrong.
 
-The command is what the tests run under other start-up zones of the host (`TZ`).
+That command is what the tests run under other start-up zones of the host (`TZ`).
 """
 
 from __future__ import annotations

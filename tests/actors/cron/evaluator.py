@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 
 EPOCH = date(1970, 1, 1).toordinal()
 DAY_S = 86_400
-MONTHS = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())
-WEEKDAYS = tuple("sun mon tue wed thu fri sat".split())
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
