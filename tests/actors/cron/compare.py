@@ -42,8 +42,8 @@ class Report:
 
     def __str__(self) -> str:
         return (
-            f"seed {self.seed}: {self.points} points, {self.changes} of {self.of_changes} changes "
-            f"of {self.zones} zones, {self.refused} expressions that never fire, {len(self.disagreements)} disagreements"
+            f"seed {self.seed}: {self.points} points, {self.changes} of {self.of_changes} changes of {self.zones} "
+            f"zones, {self.refused} expressions that never fire, {len(self.disagreements)} disagreements"
         )
 
 

@@ -102,7 +102,7 @@ def test_every_start_is_taken(start_ms: int) -> None:
     assert len(preview(Rule("0 0 * * *", NEW_YORK), start_ms, 3)) in (0, 3)
 
 
-@pytest.mark.parametrize("count", [0, -1, MAX_COUNT + 1, 10**5000, 1.0, "5", True, None])
+@pytest.mark.parametrize("count", [0, -1, MAX_COUNT + 1, pytest.param(10**5000, id="huge"), 1.0, "5", True, None])
 def test_the_count_is_bounded(count: Any) -> None:
     with pytest.raises(InvalidInputError, match=f"count must be a whole number from 1 to {MAX_COUNT}"):
         preview(Rule("* * * * *"), 0, count)
