@@ -2,7 +2,7 @@
 
 Read strictly by `fields`, searched by croniter, which gets plain lists only. Where both day fields hold something,
 either may match, unless one starts with `*`: then both must (the rule of Vixie's cron). croniter joins some such pairs
-in the other way, so each side is searched by itself and the earlier one counts.
+in the other way, so each side is searched by itself and the earliest match counts.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ MACROS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-YEARS: Final = 50
-"""What has no match in so many years never fires: 29 February on a given weekday comes after 40 at most."""
+YEARS: Final = 40
+"""What has no match in so many years never fires: 29 February on a given weekday comes after 40 at most, and between
+1970 and 2010 years began with each weekday, both common and leap."""
+LATEST_S: Final = 250_246_627_200
+"""The year 9900, in seconds since 1970: nothing is searched from there on, since datetime ends with 9999."""
 
 _KINDS: Final = (fields.SECOND, fields.MINUTE, fields.HOUR, fields.DAY, fields.MONTH, fields.WEEKDAY)
+_ZONE: Final = re.compile(r"[A-Za-z]+(/[A-Za-z_]+)+", re.ASCII)
 _BLANKS: Final = " \t\r\n"
 _EPOCH: Final = datetime(1970, 1, 1)
-_LATEST: Final = datetime(9900, 1, 1)
 
 
 class Expression:
@@ -47,16 +50,18 @@ class Expression:
         self.has_seconds = second is not None
         self.real_time = minute.starred or hour.starred
         """Whether it runs through a clock change in real time; any other fires once for each of its times."""
-        self._sides = [self._side(side) for side in _sides(second, minute, hour, day, month, weekday)]
-        if self.next_wall(0) is None:
-            raise self._wrong(f"there is no such date within {YEARS} years, so it never fires")
+        sides = [self._side(side) for side in _sides(second, minute, hour, day, month, weekday)]
+        self._sides = [side for side in sides if _next(side, 0) is not None]
+        """Without those that never match: each search would go through all the years for them."""
+        if not self._sides:
+            raise self._wrong("there is no such date in any year, so it never fires (the last day of a month is L)")
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
 
     def next_wall(self, wall: int) -> int | None:
-        """The first match strictly later, in seconds since 1970 on a clock without zone; None if there is none."""
-        if wall >= (_LATEST - _EPOCH).total_seconds():
+        """The first match strictly later, in seconds since 1970 on a clock without zone; None from the year 9900 on."""
+        if wall >= LATEST_S:
             return None
         found = [match for side in self._sides if (match := _next(side, wall)) is not None]
         return min(found, default=None)
@@ -64,8 +69,10 @@ class Expression:
     def _read(self) -> tuple[Field | None, Field, Field, Field, Field, Field]:
         expanded = MACROS.get(self.text.lower(), self.text)
         if expanded.startswith("@"):
-            raise self._wrong(f"it is none of {', '.join(MACROS)}")
+            raise self._wrong(f"write one of {', '.join(MACROS)}, or five fields; a mere interval is everyMs")
         parts = re.split(r"[ \t]+", expanded)
+        if "=" in parts[0] or _ZONE.fullmatch(parts[-1]):
+            raise self._wrong("the time zone does not belong into it, give it as timezone")
         if len(parts) not in (5, 6):
             raise self._wrong(f"it has {len(parts)} fields, not 5 (minute hour day month weekday) or 6 (second first)")
         kinds = _KINDS[-len(parts) :]
@@ -103,15 +110,13 @@ def _checked(text: object) -> str:
 
 
 def _sides(second: Field | None, minute: Field, hour: Field, day: Field, month: Field, weekday: Field) -> list[str]:
-    """The expressions of which any must match: one, or one for each day field."""
-    pairs = [(day.canonical, weekday.canonical)]
+    """The expressions of which any may match: one, or one for each choice of the day fields."""
+    pairs = [(of_month, of_week) for of_month in day.choices for of_week in weekday.choices]
     if not (day.starred or weekday.starred):
-        pairs = [("*", "*")] if day.every or weekday.every else [(day.canonical, "*"), ("*", weekday.canonical)]
-    first = [] if second is None else [second.canonical]
-    return [
-        " ".join([*first, minute.canonical, hour.canonical, of_month, month.canonical, of_week])
-        for of_month, of_week in pairs
-    ]
+        pairs = [(of_month, "*") for of_month in day.choices] + [("*", of_week) for of_week in weekday.choices]
+        pairs = [("*", "*")] if ("*", "*") in pairs else pairs
+    clock = [*(second.choices if second else ()), *minute.choices, *hour.choices]
+    return [" ".join([*clock, of_month, *month.choices, of_week]) for of_month, of_week in pairs]
 
 
 def _next(side: croniter, wall: int) -> int | None:

@@ -16,6 +16,8 @@ MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", 
 DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 _ITEM: Final = re.compile(r"(?P<first>\*|\?|\w+)(?:-(?P<last>\w+))?(?:/(?P<step>\w+))?", re.ASCII)
+_OF_MONTH: Final = re.compile(r"([0-9]{1,2})w", re.ASCII)
+_OF_WEEK: Final = re.compile(r"([0-7]|[a-z]{3})(?:l|#([0-9]+))", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
@@ -43,16 +45,13 @@ WEEKDAY: Final = Kind("day of week", 0, 7, {name: n for n, name in enumerate(DAY
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `canonical` is what croniter reads: `*`, a list of numbers, or one of `l`, `15w`, `l5`, `1#2`."""
+    """One field. `choices` are what croniter reads, any of which may match: `*`, a list of numbers, or one of `l`,
+    `15w`, `l5`, `1#2`. There are two only for a list with `L` in it: croniter takes 31 members for every day."""
 
     text: str
-    canonical: str
+    choices: tuple[str, ...]
     starred: bool
     """Whether it starts with `*` (or `?`, which is the same): the Vixie rule for days, and what runs in real time."""
-
-    @property
-    def every(self) -> bool:
-        return self.canonical == "*"
 
 
 def read(text: str, kind: Kind) -> Field:
@@ -60,7 +59,7 @@ def read(text: str, kind: Kind) -> Field:
     lowered = text.lower()
     special = _special(lowered, kind)
     if special is not None:
-        return Field(text, special, starred=False)
+        return Field(text, (special,), starred=False)
     values: set[int] = set()
     last_day = False
     for item in lowered.split(","):
@@ -70,26 +69,27 @@ def read(text: str, kind: Kind) -> Field:
             values.update(_values(item, text, kind))
     if kind is WEEKDAY:
         values = {value % 7 for value in values}
-    every = len(values) == (7 if kind is WEEKDAY else kind.size)
-    listed = ",".join([*map(str, sorted(values)), *(["l"] if last_day else [])])
-    return Field(text, "*" if every else listed, lowered.startswith(("*", "?")))
+    if len(values) == (7 if kind is WEEKDAY else kind.size):
+        choices = ["*"]
+    else:
+        choices = [",".join(map(str, sorted(values)))] if values else []
+        choices += ["l"] if last_day else []
+    return Field(text, tuple(choices), lowered.startswith(("*", "?")))
 
 
 # ---- What only the day fields have ---------------------------------------------------------------
 
 
 def _special(text: str, kind: Kind) -> str | None:
-    if kind is DAY and (match := re.fullmatch(r"([0-9]{1,2})w", text, re.ASCII)):
+    if kind is DAY and (match := _OF_MONTH.fullmatch(text)):
         return f"{_number(match[1], text, kind)}w"
-    if kind is WEEKDAY:
-        if match := re.fullmatch(r"([0-7]|[a-z]{3})l", text, re.ASCII):
-            return f"l{_value(match[1], text, kind) % 7}"
-        if match := re.fullmatch(r"([0-7]|[a-z]{3})#([0-9]+)", text, re.ASCII):
-            if match[2] not in ("1", "2", "3", "4", "5"):
-                raise InvalidCronError(
-                    f"{_which(text, kind)}: no month has a {match[2]}th of them, write 1 to 5 after #"
-                )
-            return f"{_value(match[1], text, kind) % 7}#{match[2]}"
+    if kind is WEEKDAY and (match := _OF_WEEK.fullmatch(text)):
+        day = _value(match[1], text, kind) % 7
+        if match[2] is None:
+            return f"l{day}"
+        if match[2] not in ("1", "2", "3", "4", "5"):
+            raise InvalidCronError(f"{_which(text, kind)}: no month has a {match[2]}th of them, write 1 to 5 after #")
+        return f"{day}#{match[2]}"
     return None
 
 
@@ -109,7 +109,7 @@ def _values(item: str, text: str, kind: Kind) -> range:
         return range(kind.least, kind.most + 1, stride)
     start = _value(first, text, kind)
     if last is not None:
-        return range(start, _end(start, last, item, text, kind) + 1, stride)
+        return range(start, _end(start, last, stride, text, kind) + 1, stride)
     if step is None:
         return range(start, start + 1)
     if kind is WEEKDAY:
@@ -117,14 +117,23 @@ def _values(item: str, text: str, kind: Kind) -> range:
     return range(start, kind.most + 1, stride)
 
 
-def _end(start: int, last: str, item: str, text: str, kind: Kind) -> int:
+def _end(start: int, last: str, stride: int, text: str, kind: Kind) -> int:
     end = _value(last, text, kind)
     if kind is WEEKDAY and last == "sun" and start:
         end = 7
-    if end < start:
-        first, wrapped = f"{start}-{kind.most}", f"{kind.least}-{end}"
-        raise InvalidCronError(f"{_which(text, kind)}: {item!r} descends, write its two pieces: {first},{wrapped}")
-    return end
+    if end >= start:
+        return end
+    if stride == 1:
+        instead = f"write its two pieces: {_span(start, kind.most)},{_span(kind.least, end)}"
+    else:
+        size = 7 if kind is WEEKDAY else kind.size
+        around = (kind.least + (value - kind.least) % size for value in range(start, end + size + 1, stride))
+        instead = f"list its values: {','.join(map(str, around))}"
+    raise InvalidCronError(f"{_which(text, kind)}: from {start} to {end} descends, {instead}")
+
+
+def _span(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}-{high}"
 
 
 def _step(step: str, text: str, kind: Kind) -> int:
@@ -153,12 +162,24 @@ def _number(word: str, text: str, kind: Kind) -> int:
 
 
 def _shape(item: str, kind: Kind) -> str:
-    words = f" or {'/'.join(kind.words)}" if kind.words else ""
+    """Why this is nothing that may stand there, and what may."""
     if item in ("h", "r", "~"):
         return f"{item!r} would be a random value, choose one: {kind.least}..{kind.most}"
     if not item:
-        return "a member of its list is empty"
-    return f"{_cut(item)} is no value, range or step; values are {kind.least}..{kind.most}{words}"
+        return "a member of its list is empty, remove the comma"
+    if kind is DAY and item in ("lw", "wl"):
+        return "the last weekday (Monday to Friday) of the month is written 31W"
+    if kind is WEEKDAY and item == "l":
+        return "which of them? 5L is the last Friday of the month, 6 is Saturday"
+    if (kind is DAY and _OF_MONTH.fullmatch(item)) or (kind is WEEKDAY and _OF_WEEK.fullmatch(item)):
+        return f"{item!r} has a field to itself, make a schedule of its own for it"
+    if item[:3] in kind.words and item.isalpha():
+        return f"{_cut(item)} is written {item[:3]!r}"
+    words = f" or {'/'.join(kind.words)}" if kind.words else ""
+    return (
+        f"{_cut(item)} is no value, range or step: values are {kind.least}..{kind.most}{words}, "
+        f"ranges like {kind.least}-{kind.least + 3}, steps like */2"
+    )
 
 
 def _which(text: str, kind: Kind) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.actors.cron.expression import Expression
+from tocsin.actors.cron.expression import LATEST_S, Expression
 from tocsin.actors.cron.zones import Change, Zone
 from tocsin.errors import TocsinError
 
-LATEST_MS: Final = 999_999_999_999_999
-"""The largest instant that can be indexed."""
+LATEST_MS: Final = LATEST_S * 1000
+"""The year 9900: nothing recurs from there on."""
+EARLIEST_S: Final = -5_364_662_400
+"""The year 1800, before any clock was changed: earlier starts count as this."""
 
 
 class Rule:
@@ -27,10 +29,12 @@ class Rule:
         return f"Rule({self.expression.text!r}, {self.zone.name!r})"
 
     def next_ms(self, after_ms: int) -> int | None:
-        """The first instant strictly later, in epoch ms; None if no later one can be indexed."""
-        start = after_ms // 1000
+        """The first instant strictly later, in epoch ms; None if there is none before the year 9900."""
+        if after_ms >= LATEST_MS:
+            return None
+        start = max(after_ms // 1000, EARLIEST_S)
         found = self._real_time(start) if self.expression.real_time else self._fixed(start)
-        if found is None or found * 1000 > LATEST_MS:
+        if found is None or found >= LATEST_S:
             return None
         if found <= start:
             raise TocsinError(f"{self!r} came to {found}, which is not after {start}")

@@ -94,15 +94,21 @@ def _checked(name: object) -> str:
 
 
 @cache
+def _known() -> Mapping[str, str]:
+    """The names of this machine by their lower case; read once, since it takes looking at all files."""
+    return {zone.lower(): zone for zone in available_timezones()}
+
+
+@cache
 def _load(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
-    try:
-        if name in available_timezones():
+    known = _known()
+    if known.get(name.lower()) == name:
+        try:
             return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, OSError, ValueError):
-        pass
-    known: Mapping[str, str] = {zone.lower(): zone for zone in available_timezones()}
+        except (ZoneInfoNotFoundError, OSError, ValueError) as error:
+            raise UnknownTimezoneError(f"timezone {name!r}: its rules cannot be read here: {error}") from error
     if not known:
         raise UnknownTimezoneError(f"timezone {name!r}: this machine has no time zones, install the package tzdata")
     if (right := known.get(name.lower())) is not None:
