@@ -20,6 +20,7 @@ EVERY_MS: Final = (1_000, 10 * 366 * 86_400_000)
 GRACE_MS: Final = (0, 366 * 86_400_000)
 CATCH_UP: Final = (1, 1_000)
 JITTER_MS: Final = (0, 86_400_000)
+REVISION: Final = (0, 2**53)
 MAX_SET: Final = 1_000
 """Schedules in one registration."""
 
@@ -54,7 +55,7 @@ def new_schedule(
         definition,
         [args[n : n + INLINE_ARGS] for n in rest],
         _flag(paused, "paused"),
-        None if revision is None else arguments.integer(revision, "revision", 0, 2**53),
+        None if revision is None else arguments.integer(revision, "revision", *REVISION),
     )
 
 

@@ -107,7 +107,7 @@ def start(
         shard_key=definition.shard_key,
         labels=definition.labels,
         initiator=definition.initiator,
-        schedule=ScheduleRef(one.name, slot, definition.uid, row.first_slot, row.coalesced),
+        schedule=ScheduleRef(one.name, slot, definition.uid, row.first_slot, row.coalesced, row.request),
     )
     accept(turn, NewJob(job, known.args.get(one.name, [])), _start_at(turn, row.due) if late else row.due)
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from tocsin.actors.cron.builder import Declared
+from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.recurring import reading
 from tocsin.actors.scheduler.recurring.change import NewSchedule, Triggered
-from tocsin.actors.scheduler.recurring.definition import MAX_SET, new_schedule, schedule_name
+from tocsin.actors.scheduler.recurring.declared import arguments_of, definition_of
+from tocsin.actors.scheduler.recurring.definition import MAX_SET, REVISION, new_schedule, schedule_name
 from tocsin.actors.scheduler.recurring.records import (
+    CronPreview,
     OccurrencePage,
-    Registered,
+    Registration,
     SchedulePage,
     SchedulePut,
     ScheduleRecord,
@@ -35,7 +41,7 @@ from tocsin.errors import (
 )
 
 PREVIEW: Final = 5
-PREVIEW_MAX: Final = 1_000
+PREVIEWED_AT_ONCE: Final = 10
 REQUEST_KEY_MAX: Final = 255
 Duration = timedelta | float | str
 
@@ -69,14 +75,16 @@ class Schedules(Handle):
         jitter: Duration = 0,
         paused: bool | None = None,
         revision: int | None = None,
+        initiator: str | None = None,
     ) -> SchedulePut:
         """Define, or define anew: exactly one of `cron`, `every` (1 s at least) and `at`, and of `path` and `workflow`.
 
         What is left out has its default, but for `paused`, which then stays as it is. The same again changes nothing
         and keeps the next slot. `misfire` (`skip`, `one`, `all`) says what becomes of slots seen later than `grace`;
         `overlap` (`skip`, `queue`, `allow`) of those that come while an occurrence still runs or retries. Slots start
-        up to `jitter` later, at the same offset every time. `revision`: the one that was read; ConflictError if it is
-        not the latest. InvalidCronError, UnknownTimezoneError, InvalidInputError for what cannot be.
+        up to `jitter` later, at the same offset every time. `revision`: the one that was read (0: there is none);
+        ConflictError if it is not the latest. `initiator` is that of the occurrences. InvalidCronError,
+        UnknownTimezoneError, InvalidInputError for what cannot be.
         """
         given = {
             "cron": cron, "every_ms": _ms(every, "every"), "at": at, "timezone": timezone, "function_path": path,
@@ -92,10 +100,22 @@ class Schedules(Handle):
                 args=arguments.encode_args(args),
                 paused=paused,
                 revision=revision,
-                initiator=self._initiator,
+                initiator=self._initiated_by(initiator),
                 given=given,
             )
         )
+
+    def _initiated_by(self, user: str | None) -> tuple[str, str]:
+        return self._initiator if user is None else ("", arguments.target(user, "initiator"))
+
+    def new_schedule(
+        self, name: str, *, raw_args: bytes, given: Mapping[str, Any], paused: object, revision: object
+    ) -> NewSchedule:
+        """A checked definition from wire values; for the HTTP face."""
+        return new_schedule(
+            name, args=arguments.raw_args(raw_args), paused=paused, revision=revision,
+            initiator=self._initiator, given=given,
+        )  # fmt: skip
 
     async def put_checked(self, new: NewSchedule) -> SchedulePut:
         """For the HTTP face."""
@@ -104,20 +124,24 @@ class Schedules(Handle):
         return self._put(made)
 
     async def register(
-        self, owner: str, schedules: Sequence[tuple[str, Mapping[str, Any]]], *, prune: bool = False
-    ) -> Registered:
-        """An owner's whole set at once: names and the arguments of `put`; names get the owner's before them.
+        self,
+        owner: str,
+        schedules: Iterable[Declared | tuple[str, Mapping[str, Any]]],
+        *,
+        prune: bool = False,
+    ) -> Registration:
+        """An owner's whole set in one commit: a `Cron`, or names with the arguments of `put`.
 
-        ConflictError, and nothing is changed, if a name is held by another owner. What the owner has registered before
-        and does not name any more is reported as orphaned and goes on, or with `prune` is removed.
+        Names get the owner's before them: `app:report`. ConflictError, and nothing is changed, if one of them is held
+        by somebody else. What the owner has registered before and does not name any more is reported as orphaned and
+        goes on, or with `prune` is removed. The same set again changes nothing.
         """
-        if len(schedules) > MAX_SET:
-            raise InvalidInputError(f"schedules: {len(schedules)} given, at most {MAX_SET} in one set")
-        self._check_ready()
         schedule_name(owner)
-        news = [self._of_set(owner, name, given) for name, given in schedules]
-        names = [new.name for new in news]
-        if doubled := sorted({name for name in names if names.count(name) > 1}):
+        news = [self._of_set(owner, *arguments_of(one)) for one in schedules]
+        if len(news) > MAX_SET:
+            raise InvalidInputError(f"schedules: {len(news)} given, at most {MAX_SET} in one set")
+        names = Counter(new.name for new in news)
+        if doubled := [name for name, count in names.items() if count > 1]:
             raise InvalidInputError(f"schedules: the name {doubled[0]!r} is given twice")
         size = sum(len(new.definition.args) + sum(map(len, new.rest_of_args)) for new in news)
         if size > arguments.MAX_BATCH_BYTES:
@@ -125,28 +149,22 @@ class Schedules(Handle):
                 f"the args of this set are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one commit",
                 limit=arguments.MAX_BATCH_BYTES,
             )
+        self._check_ready()
         made, left = _answered(await self._call("schedules", "register", owner, news, prune))
         orphaned, removed = ([], left) if prune else (left, [])
-        return Registered(schedules=[self._put(one) for one in made], orphaned=orphaned, removed=removed)
+        return Registration([self._put(one) for one in made], orphaned, removed)
 
     def _of_set(self, owner: str, name: str, given: Mapping[str, Any]) -> NewSchedule:
-        known = dict(given)
-        args = known.pop("args", None)
-        fields = {
-            "function_path": known.pop("path", None),
-            "every_ms": _ms(known.pop("every", None), "every"),
-            "expires_after_ms": _ms(known.pop("expires_after", None), "expires_after"),
-            "grace_ms": _ms(known.pop("grace", None), "grace"),
-            "jitter_ms": _ms(known.pop("jitter", None), "jitter"),
-        }
-        paused = known.pop("paused", None)
         try:
+            known = definition_of(given)
+            initiator = self._initiated_by(known.pop("initiator", None))
             return new_schedule(
-                owned_name(owner, name), args=arguments.encode_args(args), paused=paused, owner=owner,
-                initiator=self._initiator,
-                given=known | {key: value for key, value in fields.items() if value is not None},
+                owned_name(owner, name), args=arguments.encode_args(known.pop("args", None)),
+                paused=known.pop("paused", None), owner=owner, initiator=initiator, given=known,
             )  # fmt: skip
         except RequestError as error:
+            if error.message.startswith(f"schedule {name!r}"):
+                raise
             raise type(error)(f"schedule {name!r}: {error.message}", **error.details) from None
 
     async def get(self, name: str) -> ScheduleRecord | None:
@@ -200,21 +218,28 @@ class Schedules(Handle):
         """One occurrence now, also when paused. The same key gives the same occurrence; without one it is a new one."""
         if request_key is None:
             request = request_hash(f"{self._service.random.getrandbits(128):032x}")
-        elif isinstance(request_key, str) and 1 <= len(request_key) <= REQUEST_KEY_MAX:
-            request = request_hash(request_key)
         else:
-            raise InvalidInputError(f"requestKey must be a text of 1 to {REQUEST_KEY_MAX} characters")
+            request = request_hash(_request_key(request_key))
         self._check_ready()
         made: Triggered = await self._one("trigger", schedule_name(name), request)
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
-    def preview(
+    async def preview(
         self, cron: str, *, timezone: str = "UTC", start: datetime | int | None = None, count: int = PREVIEW
-    ) -> Sequence[int]:
-        """The next instants of a cron expression, in epoch ms. The same errors as `put`."""
+    ) -> CronPreview:
+        """What an expression comes to after `start` (now, if left out). The same errors as `put`; `count` 1 to 100."""
         after = self._now() if start is None else arguments.instant_ms(start, "start")
-        arguments.integer(count, "count", 1, PREVIEW_MAX)
-        return _coming(Rule(cron, timezone).next_ms, after, count)
+        left = arguments.integer(count, "count", 1, MAX_COUNT)
+        rule = Rule(cron, timezone)
+        found: list[Upcoming] = []
+        while left:  # in parts, for the loop has others to serve
+            lines = preview(rule, after, min(left, PREVIEWED_AT_ONCE))
+            found += lines
+            if len(lines) < min(left, PREVIEWED_AT_ONCE):
+                break
+            left, after = left - len(lines), lines[-1].at_ms
+            await asyncio.sleep(0)
+        return CronPreview(next=[line.at_ms for line in found], notes=[line.note for line in found])
 
     async def _one(self, what: str, name: str, *args: Any) -> Any:
         try:
@@ -257,9 +282,19 @@ def _coming(following: Any, after: int, count: int) -> Sequence[int]:
     return found
 
 
+def _request_key(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= REQUEST_KEY_MAX:
+        raise InvalidInputError(f"requestKey must be a text of 1 to {REQUEST_KEY_MAX} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError("requestKey holds half a character (a lone surrogate)") from None
+    return value
+
+
 def _ms(value: Duration | None, name: str) -> int | None:
     return None if value is None else arguments.duration_ms(value, name)
 
 
 def _revision(value: int | None) -> int | None:
-    return None if value is None else arguments.integer(value, "revision", 0, 2**53)
+    return None if value is None else arguments.integer(value, "revision", *REVISION)

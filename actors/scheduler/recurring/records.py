@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.records import Initiator, initiator_of
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, jitter_of
 from tocsin.dispatch import values
 from tocsin.dispatch.retry import Retry
@@ -62,6 +64,7 @@ class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_def
     held_back: int | None = None
     """With `overlap: queue`: the slot that waits for the live occurrence to end."""
     error: str | None = None
+    initiator: Initiator | None = None
 
     @property
     def args(self) -> Any:
@@ -125,12 +128,27 @@ class TriggeredRun(_Value, frozen=True, kw_only=True, rename="camel"):
     created: bool
 
 
-class Registered(_Value, frozen=True, kw_only=True, rename="camel"):
-    """The owner's names outside the set were `removed` (`prune`) or are `orphaned`: kept, and not in the code."""
+class CronPreview(_Value, frozen=True, kw_only=True, rename="camel"):
+    """The next instants of an expression, and for each what a change of the clock does to it: a text that starts with
+    `DST`, or null."""
+
+    next: Sequence[int]
+    notes: Sequence[str | None]
+
+
+@dataclass(slots=True)
+class Registration:
+    """The set of an owner, as it is stored now. The owner's names outside it were `removed` (`prune`) or are
+    `orphaned`: kept, and not in the code."""
 
     schedules: Sequence[SchedulePut]
     orphaned: Sequence[str]
     removed: Sequence[str]
+    closed: bool = field(default=False, compare=False)
+
+    def close(self) -> None:
+        """This process does not declare the set any more. Nothing is removed: schedules outlive who declared them."""
+        self.closed = True
 
 
 def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Sequence[bytes]) -> ScheduleRecord:
@@ -167,6 +185,7 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         orphaned=row.orphaned,
         held_back=cursor.queued,
         error=cursor.error,
+        initiator=initiator_of(row.initiator),
     )
 
 

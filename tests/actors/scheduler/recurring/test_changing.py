@@ -268,10 +268,10 @@ async def test_crashes_lose_no_slot_and_double_none(stage: Stage) -> None:
 async def test_preview_and_refusals_are_those_of_a_definition(stage: Stage) -> None:
     schedules = stage.jobs.schedules
     start = datetime(2025, 3, 8, 12, tzinfo=UTC)
-    coming = schedules.preview("30 2 * * *", timezone="America/New_York", start=start, count=2)
+    coming = await schedules.preview("30 2 * * *", timezone="America/New_York", start=start, count=2)
 
-    assert [datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in coming] == [
+    assert [datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in coming.next] == [
         "2025-03-09T07:00:00+00:00", "2025-03-10T06:30:00+00:00",
     ]  # fmt: skip
     with pytest.raises(InvalidCronError):
-        schedules.preview("nonsense")
+        await schedules.preview("nonsense")
