@@ -61,7 +61,7 @@ _ALL: Final = (
         "the body is not JSON: JSON is malformed: expected ',' or '}' (byte 17)",
     ),
     _code(
-        "INVALID_CRON", 400, "A cron expression says what cannot be, or what no two crons agree on.",
+        "INVALID_CRON", 400, "A cron expression says what cannot be, or what crons do not agree on.",
         NEVER, "Write what the message says instead; `GET /cron/preview` shows what an expression comes to.",
         "cron '0 22-2 * * *': hour field '22-2': '22-2' descends, write its two pieces: 22-23,0-2",
         {"expression": EXPRESSION}, expression="0 22-2 * * *",

@@ -39,6 +39,15 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/dead/retry-all": ("POST", {"all": True}, {"operate"}),
     "/dead/redrives/x": ("GET", None, {"read"}),
     "/dead/redrives/y": ("DELETE", None, {"operate"}),
+    "/schedules/s": ("PUT", {"functionPath": "p", "everyMs": 10**9}, {"schedule"}),
+    "/schedules/s?": ("GET", None, {"read"}),
+    "/schedules": ("GET", None, {"read"}),
+    "/schedules/s/pause": ("POST", {}, {"schedule", "operate"}),
+    "/schedules/s/resume": ("POST", {}, {"schedule", "operate"}),
+    "/schedules/s/trigger": ("POST", {}, {"schedule", "operate"}),
+    "/schedules/s/occurrences": ("GET", None, {"read"}),
+    "/schedules/s?cancelPending=false": ("DELETE", None, {"schedule", "operate"}),
+    "/cron/preview?expr=*+*+*+*+*": ("GET", None, {"read"}),
     "/pool?name=p": ("GET", None, {"read"}),
     "/pool": ("PUT", {"name": "p", "paused": True}, {"operate"}),
     "/pool?name=q": ("DELETE", None, {"operate"}),
@@ -47,6 +56,8 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
 }
 """One good request to the instance `t` for each route; `test_scopes` asks who may make which."""
 BY_LEASE = {"/complete", "/extend"}
+ABSENT = {path for path, (method, *_) in REQUESTS.items() if path.startswith("/schedules/s") and method != "PUT"}
+"""Asked for alone, there is no such schedule."""
 ANSWERED = {"/dead/redrives/x": 404}
 """What is answered, if not 200."""
 
@@ -65,7 +76,8 @@ async def ask(client: httpx.AsyncClient, path: str, token: str | None = None, pl
 
 def test_every_operation_is_asked_for_here() -> None:
     asked = [
-        (method, re.sub("/[xy]$", "/{redriveId}", path.partition("?")[0])) for path, (method, *_) in REQUESTS.items()
+        (method, re.sub("/s(?=$|/)", "/{name}", re.sub("/[xy]$", "/{redriveId}", path.partition("?")[0])))
+        for path, (method, *_) in REQUESTS.items()
     ]
     assert sorted(asked) == sorted((one.method, one.path) for one in OPERATIONS if one.path not in BY_LEASE)
 
@@ -91,6 +103,8 @@ async def test_a_wrong_token_is_refused_when_the_app_is_built(host: ActorHost) -
 @pytest.mark.parametrize("path", REQUESTS)
 async def test_each_route_needs_its_scope(host: ActorHost, path: str) -> None:
     async with client_of(host.asgi(tokens=TOKENS), base="https://tocsin.example") as client:
+        if path in ABSENT:
+            await ask(client, "/schedules/s", "secret-schedule")
         for scope in SCOPES:
             answer = await ask(client, path, f"secret-{scope}")
             if scope in REQUESTS[path][2] | {"admin"}:
@@ -208,6 +222,16 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         ("dead_retry_all", "t", None),
         ("redrive", "t", "x"),
         ("redrive_stop", "t", "y"),
+        ("schedules.put", "t", "s"),
+        ("schedule", "t", "p"),
+        ("schedules.get", "t", "s"),
+        ("schedules.list", "t", None),
+        ("schedules.pause", "t", "s"),
+        ("schedules.resume", "t", "s"),
+        ("schedules.trigger", "t", "s"),
+        ("schedules.occurrences", "t", "s"),
+        ("schedules.delete", "t", "s"),
+        ("schedules.preview", "t", None),
         ("pool", "t", "p"),
         ("set_pool", "t", "p"),
         ("delete_pool", "t", "q"),
@@ -232,6 +256,20 @@ async def test_what_the_rule_refuses_does_not_happen(host: ActorHost, path: str)
             refused(answer, 403, "FORBIDDEN", "not allowed")
     status = await host.scheduler("t").status()
     assert (status.backlog, status.dead) == (1, 0)
+    assert (await host.scheduler("t").schedules.list()).schedules == []
+
+
+async def test_a_rule_about_paths_holds_for_schedules_too(host: ActorHost) -> None:
+    rule = Rule()
+    async with client_of(host.asgi(authorize=rule)) as client:
+        for name, path in (("no", "p"), ("s", "no")):
+            answer = await client.put(f"/schedules/{name}", json={"functionPath": path, "everyMs": 1_000})
+            refused(answer, 403, "FORBIDDEN")
+    assert [asked[1:] for asked in rule.asked] == [
+        ("schedules.put", "default", "no"),
+        ("schedules.put", "default", "s"),
+        ("schedule", "default", "no"),
+    ]
 
 
 async def test_a_batch_asks_once_for_each_target(host: ActorHost) -> None:
