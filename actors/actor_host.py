@@ -19,9 +19,11 @@ from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import instances
 from tocsin.actors.scheduler.arguments import instance_name, integer
+from tocsin.actors.scheduler.authorize import AuthorizeFire
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.records import InstancePage
 from tocsin.actors.scheduler.service import KIND, SchedulerService
+from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Transport
@@ -31,10 +33,12 @@ from tocsin.storage.api import StoreProvider
 from tocsin.storage.urls import open_provider
 
 if TYPE_CHECKING:
-    from tocsin.actors.http import App, Authorize, Token
+    from tocsin.actors.http import App, Authorize, Tokens
 
 A = TypeVar("A", bound=Actor)
 LEAST_DRAIN_S = 1.0
+Secrets = Sequence[str | bytes]
+"""Each `whsec_` and base64, or at least 24 raw bytes; all sign, the first one first."""
 
 
 class Stub(Generic[A]):
@@ -71,8 +75,11 @@ class ActorHost:
         idle_after_s: float = 60.0,
         dead_retention_s: float | None = 30 * 86_400,
         max_jobs: int | None = None,
+        authorize_fire: AuthorizeFire | None = None,
         drain_s: float = 10.0,
     ) -> None:
+        if authorize_fire is not None and not callable(authorize_fire):
+            raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
         check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
         self._service = SchedulerService(
             dispatcher,
@@ -81,6 +88,7 @@ class ActorHost:
             max_in_flight=max_in_flight,
             dead_retention_s=dead_retention_s,
             max_jobs=max_jobs,
+            authorize_fire=authorize_fire,
         )
         kinds = {KIND: self._service.kind}
         for actor in actors:
@@ -102,7 +110,7 @@ class ActorHost:
         *,
         origin: str | Callable[[], str | None] | None = None,
         callback_path: str = DEFAULT_PATH,
-        secrets: Sequence[str | bytes] = (),
+        secrets: Secrets | Callable[[], Secrets] = (),
         insecure: bool = False,
         transport: Transport | str | None = None,
         clock: Clock | None = None,
@@ -112,15 +120,19 @@ class ActorHost:
         """A host on a store URL (`sqlite:///file.db`, `memory:`) or a provider; enter it with `async with`.
 
         `origin` is where callbacks go (`https://app.example`); it and `secrets` may be left out by a host that
-        sends none. Without secrets an origin must be loopback and `insecure=True` be said. `options`: `actors`,
-        `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `drain_s`. SettingsError if something does not fit.
+        sends none. Both may be callables: they are asked whenever a callback is sent, so they should be quick. Of
+        `secrets` the last good answer stays in force while there is no better one; the first must be good. Without
+        secrets an origin must be loopback and `insecure=True` be said. `authorize_fire(job)`, sync or async, is asked
+        before each attempt: False parks the job as dead (`blocked`). More `options`: `actors`, `lanes`,
+        `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`, `max_jobs`, `drain_s`. SettingsError if
+        something does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()
         provider = open_provider(store) if isinstance(store, str) else store
-        signer = Signer(secrets) if secrets else None
+        signer = Current("secrets", secrets, _signer)
         read_origin: Callable[[], str | None] = origin if callable(origin) else lambda: origin
-        check_origin(read_origin(), signed=signer is not None, insecure=insecure)
+        check_origin(read_origin(), signed=signer() is not None, insecure=insecure)
         if transport is None or isinstance(transport, str):
             transport = default_transport(transport)
         dispatcher = Dispatcher(
@@ -177,13 +189,14 @@ class ActorHost:
     def asgi(
         self,
         *,
-        tokens: str | Sequence[str | Token] | None = None,
+        tokens: Tokens | Callable[[], Tokens] | None = None,
         authorize: Authorize | None = None,
         insecure: bool = False,
     ) -> App:
         """An ASGI app to mount or serve while the host is open; see `tocsin.actors.http.build_app`.
 
-        `tokens`: texts like `ops:read+operate@tenant-*:secret`. `authorize(identity, action, instance, resource)`:
+        `tokens`: texts like `ops:read+operate@tenant-*:secret`, or a callable that gives them, asked at each request:
+        what it no longer gives is refused from then on. `authorize(identity, action, instance, resource)`:
         your own rule, sync or async. With neither, `insecure=True` must be said, and only requests to loopback are
         answered. SettingsError if none is given or a token is wrong.
         """
@@ -211,6 +224,10 @@ class ActorHost:
     def actor(self, kind: type[A], name: str) -> Stub[A]:
         """A handle on one of your own actors."""
         return Stub(self.runtime, ActorId(kind.kind_name(), instance_name(name)))
+
+
+def _signer(secrets: Secrets) -> Signer | None:
+    return Signer(secrets) if secrets else None
 
 
 async def _everyone(name: str) -> bool:

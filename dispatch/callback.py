@@ -8,6 +8,17 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
+class Occurrence:
+    """For an occurrence of a schedule: whose, and which slot (epoch ms). `first_slot` and `coalesced` if it stands for
+    earlier slots too: the first of them, and how many there are (None: not counted)."""
+
+    name: str
+    slot: int
+    first_slot: int | None = None
+    coalesced: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Callback:
     """One attempt of one job, ready to be signed and sent. `args` is JSON text, sent byte for byte."""
 
@@ -24,6 +35,7 @@ class Callback:
     pool: str | None = None
     shard_key: str | None = None
     labels: Sequence[str] = ()
+    schedule: Occurrence | None = None
     timeout_ms: int = 60_000
 
 
@@ -44,8 +56,10 @@ class Verdict(Enum):
     """`tocsin-retry: never` or 410: no further attempt."""
     UNKNOWN = "unknown"
     """The deadline passed after sending: it may still run there; charged, held until the lease ends."""
+    BLOCKED = "blocked"
+    """`authorize_fire` said no: never sent, not charged, dead."""
     UNREACHABLE = "unreachable"
-    """Never connected, or nowhere to connect to: nobody's fault, not charged."""
+    """Never connected, or nowhere to connect to, or `authorize_fire` could not say: nobody's fault, not charged."""
     STOPPED = "stopped"
     """This host stopped before the answer came; not charged, held until the lease ends."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.dispatch.callback import Callback, Outcome, Verdict
+from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback
@@ -24,6 +24,13 @@ log = logging.getLogger("tocsin.dispatch")
 
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_ANSWER: Final = 64 * 1024
+
+
+class _Schedule(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str
+    slot: int
+    first_slot: int | None = None
+    coalesced: int | None = None
 
 
 class _Body(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -40,37 +47,41 @@ class _Body(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     pool: str | None = None
     shard_key: str | None = None
     labels: tuple[str, ...] = ()
+    schedule: _Schedule | None = None
 
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Dispatcher:
-    """Sends callbacks to one origin, read anew at each attempt. Without a signer they go to loopback only."""
+    """Sends callbacks to one origin. Origin and signer are read anew at each attempt, so what waits is sent and signed
+    as things stand when it fires. Without a signer callbacks go to loopback only."""
 
     def __init__(
         self,
         transport: Transport,
-        signer: Signer | None,
+        signer: Signer | Callable[[], Signer | None] | None,
         origin: Callable[[], str | None],
         *,
         random: Random,
         path: str = DEFAULT_PATH,
         version: str | None = None,
     ) -> None:
-        self._transport, self._signer, self._origin, self._random = transport, signer, origin, random
+        self._transport, self._origin, self._random = transport, origin, random
+        self._signer: Callable[[], Signer | None] = signer if callable(signer) else lambda: signer
         self._path = check_path(path)
         self._user_agent = f"tocsin/{version or _own_version()}"
-        self._last = ("", "")
+        self._last = ("", "", False)
 
     async def attempt(self, callback: Callback, *, now_ms: int) -> Outcome:
         """Never raises, but for its own cancellation. `now_ms` is the instant the attempt starts."""
         try:
-            url = self._url()
+            signer = self._signer()
+            url = self._url(signed=signer is not None)
             body = body_of(callback)
             answer = await self._transport.post(
                 url,
-                self._headers(callback, body, now_ms),
+                self._headers(callback, body, now_ms, signer),
                 body,
                 connect_timeout=min(CONNECT_TIMEOUT_S, callback.timeout_ms / 1000),
                 timeout=callback.timeout_ms / 1000,
@@ -89,15 +100,16 @@ class Dispatcher:
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    def _url(self) -> str:
+    def _url(self, *, signed: bool) -> str:
         """SettingsError if there is nowhere to call back: nobody's fault, as far as jobs are concerned."""
         origin = self._read_origin()
         if origin != self._last[0]:
             url = callback_url(origin, self._path)
-            if self._signer is None and not is_loopback(url):
-                raise SettingsError(f"unsigned callbacks go to loopback only, not to {origin}: set TOCSIN_SECRETS")
-            self._last = (origin, url)
-        return self._last[1]
+            self._last = (origin, url, is_loopback(url))
+        _, url, local = self._last
+        if not signed and not local:
+            raise SettingsError(f"unsigned callbacks go to loopback only, not to {origin}: set TOCSIN_SECRETS")
+        return url
 
     def _read_origin(self) -> str:
         try:
@@ -114,7 +126,7 @@ class Dispatcher:
             raise SettingsError("no origin to call back: set TOCSIN_ORIGIN_URL, or open the host with origin=")
         return origin
 
-    def _headers(self, callback: Callback, body: bytes, now_ms: int) -> dict[str, str]:
+    def _headers(self, callback: Callback, body: bytes, now_ms: int, signer: Signer | None) -> dict[str, str]:
         message_id = f"{callback.id}:{callback.incarnation}"
         timestamp_s = now_ms // 1000
         headers = {
@@ -128,8 +140,8 @@ class Dispatcher:
             "tocsin-deadline": str(now_ms + callback.timeout_ms),
             "traceparent": self._traceparent(),
         }
-        if self._signer is not None:
-            headers["webhook-signature"] = self._signer.sign(message_id, timestamp_s, body)
+        if signer is not None:
+            headers["webhook-signature"] = signer.sign(message_id, timestamp_s, body)
         return headers
 
     def _traceparent(self) -> str:
@@ -153,8 +165,13 @@ def body_of(callback: Callback) -> bytes:
             pool=callback.pool,
             shard_key=callback.shard_key,
             labels=tuple(callback.labels),
+            schedule=_schedule(callback.schedule),
         )
     )
+
+
+def _schedule(one: Occurrence | None) -> _Schedule | None:
+    return None if one is None else _Schedule(one.name, one.slot, one.first_slot, one.coalesced)
 
 
 def _own_version() -> str:

@@ -39,7 +39,10 @@ def parse_secret(secret: str | bytes) -> bytes:
 
 
 class Signer:
-    """Signs with every active secret, verifies with any of them, so secrets rotate without a gap."""
+    """Signs with every active secret, verifies with any of them, so secrets rotate without a gap.
+
+    It does not change: who rotates secrets makes another one.
+    """
 
     def __init__(self, secrets: Sequence[str | bytes]) -> None:
         if isinstance(secrets, (str, bytes)) or not secrets:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -110,3 +113,18 @@ def _load(name: str) -> tzinfo:
     if (right := known.get(name.lower())) is not None:
         raise UnknownTimezoneError(f"timezone {name!r} is not known: it is written {right!r}")
     raise UnknownTimezoneError(f"timezone {name!r} is not known here")
+
+
+@cache
+def database_version() -> str:
+    """Which release of the tz database this process reads: the system's if it tells, else that of the package."""
+    for folder in zoneinfo.TZPATH:
+        try:
+            with (Path(folder) / "tzdata.zi").open(encoding="ascii", errors="replace") as file:
+                return file.readline().strip("# \n")[:40] or "unknown"
+        except OSError:
+            continue
+    try:
+        return f"package {version('tzdata')}"
+    except PackageNotFoundError:
+        return "unknown"

@@ -2,6 +2,6 @@
 
 from tocsin.actors.http.access import Authorize, Caller
 from tocsin.actors.http.app import App, build_app
-from tocsin.actors.http.tokens import Token, parse_token, parse_tokens
+from tocsin.actors.http.tokens import Token, Tokens, parse_token, parse_tokens
 
-__all__ = ["App", "Authorize", "Caller", "Token", "build_app", "parse_token", "parse_tokens"]
+__all__ = ["App", "Authorize", "Caller", "Token", "Tokens", "build_app", "parse_token", "parse_tokens"]

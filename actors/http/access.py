@@ -3,10 +3,12 @@ either, on this machine only) by being addressed to loopback and sent by no fore
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,6 +18,9 @@ from tocsin.actors.http.tokens import Token, find_token
 from tocsin.errors import ForbiddenError, UnauthenticatedError
 
 _LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+_PROXIED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+"""What proxies add. Whoever sends through one may be anywhere, whatever these headers say."""
+_USER_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,8 @@ class Caller:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What tells callers apart: the token's name, and the user as text ("" if it has none that is stable)."""
+        """What tells callers apart: the token's name, and the user as text ("" if it has none that is stable).
+        Jobs keep it as their initiator."""
         return self.name or "", _text_of(self.user)
 
 
@@ -38,17 +44,24 @@ Authorize = Callable[[Caller, str, str, str | None], bool | Awaitable[bool]]
 
 
 class Gate:
-    """With neither tokens nor a rule, only callers on this machine pass."""
+    """With neither tokens nor a rule, only callers on this machine pass. `tokens` is asked at each request, so one
+    that is taken away opens nothing any more."""
 
-    def __init__(self, tokens: Sequence[Token], authorize: Authorize | None) -> None:
-        self._tokens = tuple(tokens)
+    def __init__(self, tokens: Callable[[], Sequence[Token]], authorize: Authorize | None) -> None:
+        self._tokens = tokens
         self._authorize = authorize
-        self._local_only = not tokens and authorize is None
 
     def check_local(self, request: Request) -> None:
-        """Without tokens, keep out what only looks local: rebound names, and pages of other origins."""
-        if not self._local_only:
+        """Without tokens, keep out what comes from elsewhere, or only looks local: strangers, what a proxy passes on,
+        rebound names, and pages of other origins."""
+        if self._authorize is not None or self._tokens():
             return
+        if request.client is not None and _is_stranger(request.client.host):
+            raise ForbiddenError("this server has no tokens, so it answers only requests from this machine")
+        if any(name in request.headers for name in _PROXIED):
+            raise ForbiddenError(
+                "this server has no tokens, and a request that a proxy passed on may come from anywhere: give it tokens"
+            )
         hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not _LOOPBACK.fullmatch(hosts[0]):
             raise ForbiddenError(
@@ -58,25 +71,14 @@ class Gate:
         for origin in request.headers.getlist("origin"):
             if not _same_host(origin, hosts[0]):
                 raise ForbiddenError("this server has no tokens, so web pages of other origins are refused (Origin)")
-        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        if any(site not in ("none", "same-origin") for site in request.headers.getlist("sec-fetch-site")):
             raise ForbiddenError("this server has no tokens, so web pages of other sites are refused (Sec-Fetch-Site)")
 
     def identify(self, request: Request) -> tuple[Caller, Token | None]:
         """Who asks, and by which token; UnauthenticatedError if there are tokens and this is none of them."""
-        token = self._token(request) if self._tokens else None
+        tokens = self._tokens()
+        token = _token_of(request, tokens) if tokens else None
         return Caller(token.name if token else None, request.scope.get("user"), request.headers), token
-
-    def _token(self, request: Request) -> Token:
-        given = request.headers.getlist("authorization")
-        if not given:
-            raise UnauthenticatedError("a token is needed: Authorization: Bearer <secret>")
-        scheme, _, secret = given[0].partition(" ")
-        if len(given) > 1 or scheme.lower() != "bearer" or not secret.strip():
-            raise UnauthenticatedError("the Authorization header must be one, and be: Bearer <secret>")
-        token = find_token(self._tokens, secret.strip())
-        if token is None:
-            raise UnauthenticatedError("the token is not known")
-        return token
 
     def check_token(self, token: Token | None, scopes: frozenset[str], action: str, instance: str) -> None:
         """ForbiddenError if the token lacks the scope or the instance."""
@@ -101,6 +103,30 @@ class Gate:
             raise ForbiddenError(f"{action} in the instance {instance!r} is not allowed to this caller")
 
 
+def _token_of(request: Request, tokens: Sequence[Token]) -> Token:
+    given = request.headers.getlist("authorization")
+    if not given:
+        raise UnauthenticatedError("a token is needed: Authorization: Bearer <secret>")
+    scheme, _, secret = given[0].partition(" ")
+    if len(given) > 1 or scheme.lower() != "bearer" or not secret.strip():
+        raise UnauthenticatedError("the Authorization header must be one, and be: Bearer <secret>")
+    token = find_token(tokens, secret.strip())
+    if token is None:
+        raise UnauthenticatedError("the token is not known")
+    return token
+
+
+def _is_stranger(peer: str) -> bool:
+    """Whether the other end of the connection is another machine. A Unix socket's end has no address."""
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:  # a socket for both families
+        return not address.ipv4_mapped.is_loopback
+    return not address.is_loopback
+
+
 def _same_host(origin: str, host: str) -> bool:
     try:
         return urlsplit(origin).netloc.lower() == host.lower()
@@ -110,6 +136,14 @@ def _same_host(origin: str, host: str) -> bool:
 
 def _text_of(user: Any) -> str:
     """Texts and numbers; what a user object calls itself; its own `str`. The default one holds an address."""
+    text = _said_of(user).encode("utf-8", "backslashreplace").decode()
+    if len(text) <= _USER_MAX:
+        return text
+    # Cut short it could be another user's.
+    return text[: _USER_MAX - 33] + "#" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _said_of(user: Any) -> str:
     if user is None:
         return ""
     for name in ("identity", "display_name"):

@@ -1,10 +1,10 @@
 """`build_app`: the routes of a host. Every one exists at the root, for the instance `default`, and for each
-instance under `/i/{instance}`; but `/instances`, which is about all of them."""
+instance under `/i/{instance}`; but `/instances` and `/openapi.json`, which are about all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -14,9 +14,11 @@ from tocsin.actors.http.access import Authorize, Gate
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
 from tocsin.actors.http.faults import refuse_unrouted
 from tocsin.actors.http.instances import Instances
+from tocsin.actors.http.openapi import PLACES, OpenApi
 from tocsin.actors.http.operations import OPERATIONS, Operation
 from tocsin.actors.http.probes import Health, Readiness
-from tocsin.actors.http.tokens import SHAPE, Token, parse_tokens
+from tocsin.actors.http.tokens import SHAPE, Tokens, parse_tokens
+from tocsin.dispatch.current import Current
 from tocsin.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -24,30 +26,30 @@ if TYPE_CHECKING:
 
 App = Starlette
 """What `build_app` makes; rooms that know no HTTP framework name it by this."""
-PLACES: Final = ("", "/i/{instance}")
 
 
 def build_app(
     host: ActorHost,
     *,
-    tokens: str | Sequence[str | Token] | None = None,
+    tokens: Tokens | Callable[[], Tokens] | None = None,
     authorize: Authorize | None = None,
     insecure: bool = False,
 ) -> App:
     """An ASGI app over an open host; it neither opens nor closes the host.
 
-    `tokens` are texts like `ops:read+operate@tenant-*:secret`. `authorize(identity, action, instance, resource)`
+    `tokens` are texts like `ops:read+operate@tenant-*:secret`, or a callable that gives them, asked at each request
+    (see `Current`). `authorize(identity, action, instance, resource)`
     is the embedding app's own rule, asked for every request; with tokens too, both must agree. With neither,
     `insecure=True` must be said, and only requests to loopback are answered. SettingsError if none is given, or a
     token is wrong.
     """
-    parsed = parse_tokens(tokens or ())
-    if not parsed and authorize is None and not insecure:
+    known = Current("tokens", tokens, lambda given: parse_tokens(given or ()))
+    if not known() and authorize is None and not insecure:
         raise SettingsError(
             f"anyone could use this app: give tokens=[...] (TOCSIN_TOKENS; {SHAPE}) or authorize=..., or say "
             "insecure=True to answer requests to loopback only"
         )
-    gate = Gate(parsed, authorize)
+    gate = Gate(known, authorize)
     endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host))]
     by_path: dict[str, list[Operation]] = {}
     for one in OPERATIONS:
@@ -56,6 +58,7 @@ def build_app(
     app = Starlette(
         routes=[
             Route("/instances", Instances(gate, host), methods=None),
+            Route("/openapi.json", OpenApi(gate, tokens=bool(known())), methods=None),
             *(
                 Route(place + path, endpoint, methods=None)
                 for place in PLACES

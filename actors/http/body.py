@@ -10,9 +10,15 @@ import msgspec
 from starlette.requests import Request
 
 from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
+from tocsin.actors.scheduler.arguments import MAX_ARGS
+from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
 T = TypeVar("T")
+
+SMALL_BODY: Final = 64 * 1024
+SCHEDULE_BODY: Final = MAX_ARGS + SMALL_BODY
+BATCH_BODY: Final = 8 * 1024 * 1024
 
 _JSON: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*', re.IGNORECASE)
 _FAULT: Final = re.compile(r"(?P<words>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
@@ -81,7 +87,7 @@ def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T
     except msgspec.DecodeError as error:
         raise InvalidJsonError(f"{whole} is not JSON: {error}") from None
     except RecursionError:
-        raise InvalidInputError(f"{whole} is nested too deeply: args may have 64 levels") from None
+        raise InvalidInputError(f"{whole} is nested too deeply: {MAX_DEPTH} levels are allowed") from None
 
 
 def _explain(fault: str, whole: str) -> str:

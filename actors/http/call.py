@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 
 from tocsin.actors.http import body, wire
 from tocsin.actors.http.access import Caller, Gate
+from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.replay import Once
+from tocsin.actors.scheduler.replay import Kept, Once
 from tocsin.actors.scheduler.submit import Answer
-from tocsin.errors import InvalidInputError
+from tocsin.errors import InvalidInputError, TocsinError
 
-KEY_MAX: Final = 255
 B = TypeVar("B", bound=wire.Request)
 
 
@@ -25,7 +25,8 @@ class Call:
     """A request whose token has passed. Before an operation does anything it must `admit` what it touches."""
 
     def __init__(self, request: Request, scheduler: Scheduler, gate: Gate, caller: Caller, action: str) -> None:
-        self.scheduler = scheduler
+        # Only what schedules asks an app's user for its text: that may be slow, or fail.
+        self.scheduler = scheduler.for_initiator(caller.identity) if action == "schedule" else scheduler
         self._request, self._gate, self._caller, self._action = request, gate, caller, action
         self._raw = b""
 
@@ -33,7 +34,7 @@ class Call:
         """ForbiddenError if the embedding app's rule says no."""
         await self._gate.ask(self._caller, self._action, self.scheduler.name, resource)
 
-    def once(self, render: Callable[[Sequence[Answer]], tuple[int, bytes]]) -> Once | None:
+    def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
         """What makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
         given = self._request.headers.getlist("idempotency-key")
         if not given:

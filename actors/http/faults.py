@@ -12,11 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tocsin.actors.http.answers import answer
-from tocsin.errors import NotFoundError, RequestError, TocsinError
+from tocsin.actors.http.codes import RETRY_AFTER_S
+from tocsin.errors import ActorBrokenError, NotFoundError, RequestError, TocsinError
 
 log = logging.getLogger("tocsin.http")
-
-RETRY_AFTER_S = 1
 
 
 class InvalidJsonError(RequestError):
@@ -49,16 +48,22 @@ def refusal(error: Exception, request: Request, headers: Mapping[str, str] | Non
     if not isinstance(error, TocsinError) or error.code == TocsinError.code:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         error = TocsinError("the server failed; its log says why")
+    elif isinstance(error, ActorBrokenError):  # its words are of whatever broke the actor
+        log.error("%s %s was cut short", request.method, request.url.path, exc_info=error)
+        error = ActorBrokenError(
+            "the scheduler failed before its answer was safe to give, and the request may have been done: look, or "
+            "send it again with the same id or Idempotency-Key"
+        )
     more = dict(headers or {})
     if error.status == 401:
         more["www-authenticate"] = 'Bearer realm="tocsin"'
-    elif error.status == 503:
-        more["retry-after"] = str(RETRY_AFTER_S)
+    elif error.status in RETRY_AFTER_S:
+        more["retry-after"] = str(RETRY_AFTER_S[error.status])
     return answer(envelope(error), error.status, more)
 
 
 async def refuse_unrouted(request: Request, error: Exception) -> Response:
     """For what no route took, and for whatever escaped one."""
     if isinstance(error, HTTPException) and error.status_code == 404:
-        error = NotFoundError(f"there is no route {request.method} {request.url.path[:200]}")
+        error = NotFoundError(f"there is no route {request.method} {request.url.path[:200]}: see GET /openapi.json")
     return refusal(error, request)

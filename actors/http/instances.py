@@ -10,7 +10,9 @@ from starlette.responses import Response
 from tocsin.actors.http.access import Caller, Gate
 from tocsin.actors.http.answers import answer
 from tocsin.actors.http.endpoint import Endpoint
-from tocsin.actors.http.operations import ADMIN, DEFAULT_LIMIT
+from tocsin.actors.http.operations import ADMIN
+from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
+from tocsin.actors.http.parameters import PAGED, names
 from tocsin.actors.http.query import Query
 from tocsin.actors.http.tokens import Token
 from tocsin.errors import ForbiddenError
@@ -31,7 +33,7 @@ class Instances(Endpoint):
     async def answer(self, request: Request) -> Response:
         caller, token = self._gate.identify(request)
         self._gate.check_scope(token, ADMIN, ACTION)
-        query = Query(request, ("cursor", "limit"))
+        query = Query(request, names(PAGED))
         limit = query.whole("limit")
 
         async def shown(name: str) -> bool:

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from tocsin.actors.http.access import Gate
 from tocsin.actors.http.answers import answer
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
+from tocsin.actors.http.replies import Alive, Ready
+from tocsin.actors.scheduler.arguments import instance_name
 from tocsin.errors import HostClosedError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ class Health(Endpoint):
         super().__init__(["GET"], gate)
 
     async def answer(self, request: Request) -> Response:
-        return answer({"ok": True})
+        _check_name(request)
+        return answer(Alive(True))
 
 
 class Readiness(Endpoint):
@@ -40,6 +43,7 @@ class Readiness(Endpoint):
         self._host = host
 
     async def answer(self, request: Request) -> Response:
+        _check_name(request)
         runtime = self._host.runtime
         if not runtime.ready:
             raise HostClosedError("the host is not open, or is stopping")
@@ -48,4 +52,9 @@ class Readiness(Endpoint):
                 await self._host.scheduler(DEFAULT_INSTANCE).get(PROBED_ID)
         except TimeoutError:
             raise StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s") from None
-        return answer({"ready": True})
+        return answer(Ready(True))
+
+
+def _check_name(request: Request) -> None:
+    """Under `/i/{instance}` too, whatever is probed is the host."""
+    instance_name(request.path_params.get("instance", DEFAULT_INSTANCE))

@@ -31,6 +31,10 @@ class Token:
     instances: str | None
     digest: bytes = field(repr=False)
 
+    @property
+    def grants(self) -> tuple[frozenset[str], str | None]:
+        return self.scopes, self.instances
+
     def may(self, wanted: frozenset[str]) -> bool:
         """Whether one of the wanted scopes is among its own."""
         return "admin" in self.scopes or not self.scopes.isdisjoint(wanted)
@@ -39,16 +43,26 @@ class Token:
         return self.instances is None or fnmatchcase(instance, self.instances)
 
 
-def parse_tokens(tokens: str | Sequence[str | Token]) -> tuple[Token, ...]:
-    """Several tokens, or one text of them with commas. SettingsError says which is wrong, never its secret."""
+Tokens = str | Sequence[str | Token]
+"""Several tokens, or one text of them with commas."""
+
+
+def parse_tokens(tokens: Tokens) -> tuple[Token, ...]:
+    """SettingsError says which is wrong, never its secret.
+
+    A name may come again with another secret and the same grants: two secrets of one caller, who is changing from one
+    to the other and stays the same caller meanwhile.
+    """
     listed = [part.strip() for part in tokens.split(",") if part.strip()] if isinstance(tokens, str) else tokens
     parsed: list[Token] = []
     for number, token in enumerate(listed, 1):
         which = f"tokens: number {number} of {len(listed)}"
         one = token if isinstance(token, Token) else parse_token(token, which)
         for earlier in parsed:
-            if earlier.name == one.name:
-                raise SettingsError(f"{which} has the name of an earlier one: names tell callers apart")
+            if earlier.name == one.name and earlier.grants != one.grants:
+                raise SettingsError(
+                    f"{which} has the name of an earlier one, but other scopes or instances: names tell callers apart"
+                )
             if hmac.compare_digest(earlier.digest, one.digest):
                 raise SettingsError(f"{which} has the secret of an earlier one: each needs its own")
         parsed.append(one)

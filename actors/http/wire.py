@@ -1,12 +1,15 @@
 """What requests hold. Scalars stay as they came: the checks that Python callers pass through name field, value
-and limit, and hold here too. Names of the older system are taken where they mean the same."""
+and limit, and hold here too. What is true of each field stands beside it, for the OpenAPI document. Names of the
+older system are taken where they mean the same."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
+from tocsin.actors.http import shapes
+from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.scheduler.arguments import MAX_BATCH
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError
@@ -19,10 +22,27 @@ NO_ARGS: Final = msgspec.Raw(b"{}")
 ABSENT: Final = msgspec.Raw(b"null")
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Any body. `instanceName` may repeat the instance that is addressed anyway."""
+def whole(value: Scalar) -> Scalar:
+    """JSON knows only numbers: 5.0 and 5e0 are the integer 5, and some clients write large ones so."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    instance_name: Scalar = None
+
+def _no_args() -> msgspec.Raw:
+    return NO_ARGS
+
+
+def _absent() -> msgspec.Raw:
+    return ABSENT
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """Any body. `rules` say what its members have to do with each other."""
+
+    rules: ClassVar[tuple[Schema, ...]] = ()
+
+    instance_name: Annotated[
+        Scalar, shape(shapes.INSTANCE_NAME, "May repeat the instance that the path addresses; another is refused.")
+    ] = None
 
     def check_instance(self, addressed: str) -> None:
         if self.instance_name is not None and self.instance_name != addressed:
@@ -33,9 +53,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class IdRequest(Request, frozen=True, kw_only=True):
-    """`{id}`."""
+    """Names one job."""
 
-    id: Scalar = None
+    id: Annotated[Scalar, shape(shapes.JOB_ID, "The job.", needed=True)] = None
 
     def required_id(self) -> str:
         """As given; the handle checks its shape."""
@@ -45,20 +65,26 @@ class IdRequest(Request, frozen=True, kw_only=True):
 
 
 class RetryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """`maxAttempts` is the older name of `maxRetries`."""
+    """The retry ladder: the n-th delay is baseMs * 2^(n-1) (exponential) or baseMs * n (linear), at most maxMs."""
 
-    max_retries: Scalar = None
-    max_attempts: Scalar = None
-    backoff: Scalar = None
-    base_ms: Scalar = None
-    max_ms: Scalar = None
-    jitter: Scalar = None
+    rules: ClassVar[tuple[Schema, ...]] = (shapes.not_both("maxRetries", "maxAttempts"),)
+
+    max_retries: Annotated[
+        Scalar, shape({**shapes.RETRIES, "default": 5}, "Attempts after the first one, before the job is dead.")
+    ] = None
+    max_attempts: Annotated[Scalar, shape(shapes.RETRIES, "The older name of maxRetries.")] = None
+    backoff: Annotated[Scalar, shape(shapes.BACKOFF, "How delays grow.")] = None
+    base_ms: Annotated[Scalar, shape({**shapes.WAIT, "default": 30_000}, "The first delay, ms.")] = None
+    max_ms: Annotated[Scalar, shape({**shapes.WAIT, "default": 3_600_000}, "The longest delay, ms.")] = None
+    jitter: Annotated[
+        Scalar, shape({**shapes.JITTER, "default": 0}, "Up to this share of a delay is added by chance.")
+    ] = None
 
     def retry(self) -> Retry:
         if self.max_retries is not None and self.max_attempts is not None:
             raise InvalidInputError("retry.maxAttempts is the older name of retry.maxRetries: give one of them")
         given: dict[str, Any] = {
-            "max_retries": self.max_retries if self.max_attempts is None else self.max_attempts,
+            "max_retries": whole(self.max_retries if self.max_attempts is None else self.max_attempts),
             "backoff": self.backoff,
             "base_ms": self.base_ms,
             "max_ms": self.max_ms,
@@ -70,23 +96,43 @@ class RetryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ScheduleRequest(Request, frozen=True, kw_only=True):
     """One job. `null` is the same as left out, but for `args`, which are kept byte for byte."""
 
-    function_path: Scalar = None
-    workflow: Scalar = None
-    args: msgspec.Raw = NO_ARGS
-    scheduled_for: Scalar = None
-    delay_ms: Scalar = None
-    id: Scalar = None
-    on_conflict: Scalar = None
-    pool: Scalar = None
-    max_concurrency: Scalar = None
-    priority: Scalar = None
+    rules: ClassVar[tuple[Schema, ...]] = (
+        shapes.exactly_one("string", "functionPath", "workflow"),
+        shapes.exactly_one("integer", "scheduledFor", "delayMs"),
+        shapes.needs("maxConcurrency", "pool", "string"),
+    )
+
+    function_path: Annotated[Scalar, shape(shapes.TARGET, "What the receiver is to run. This or workflow.")] = None
+    workflow: Annotated[Scalar, shape(shapes.TARGET, "What the receiver is to start, instead of functionPath.")] = None
+    args: Annotated[
+        msgspec.Raw, shape({"default": {}}, "Any JSON of at most 256 KiB and 64 levels; kept byte for byte.")
+    ] = msgspec.field(default_factory=_no_args)
+    scheduled_for: Annotated[
+        Scalar, shape(shapes.INSTANT, "When it is due, epoch ms; one that is past is due at once. This or delayMs.")
+    ] = None
+    delay_ms: Annotated[Scalar, shape(shapes.DELAY, "When it is due, ms from now, instead of scheduledFor.")] = None
+    id: Annotated[Scalar, shape(shapes.JOB_ID, "Your own id, free while no job, live or dead, holds it.")] = None
+    on_conflict: Annotated[
+        Scalar,
+        shape(
+            shapes.CONFLICT,
+            "If the id is taken: 409; keep the live job that is there; or replace it, if it does not run yet.",
+        ),
+    ] = None
+    pool: Annotated[Scalar, shape(shapes.NAME, "Start only when this pool has a free slot.")] = None
+    max_concurrency: Annotated[
+        Scalar, shape(shapes.MAX_CONCURRENCY, "The cap of the pool, until an operator has set it. Needs pool.")
+    ] = None
+    priority: Annotated[Scalar, shape(shapes.PRIORITY, "9 is most urgent; a step is worth 30 s of waiting.")] = None
     retry: RetryRequest | None = None
-    timeout_ms: Scalar = None
-    expires_at: Scalar = None
-    shard_key: Scalar = None
-    labels: list[Scalar] | Scalar = None
-    queue: msgspec.Raw = ABSENT
-    then: msgspec.Raw = ABSENT
+    timeout_ms: Annotated[Scalar, shape(shapes.TIMEOUT, "The deadline of each callback, ms.")] = None
+    expires_at: Annotated[
+        Scalar, shape(shapes.INSTANT, "If it still waits at this instant (epoch ms) it is dropped, never sent.")
+    ] = None
+    shard_key: Annotated[Scalar, shape(shapes.TARGET, "Given to the receiver as it is.")] = None
+    labels: Annotated[list[Scalar] | Scalar, shape(shapes.LABELS, "Names to find it by.")] = None
+    queue: msgspec.Raw = msgspec.field(default_factory=_absent)
+    then: msgspec.Raw = msgspec.field(default_factory=_absent)
 
     def check_known(self) -> None:
         """Refuse what the contract has and this version has not."""
@@ -106,55 +152,73 @@ class ScheduleRequest(Request, frozen=True, kw_only=True):
             "id": self.id,
             "on_conflict": self.on_conflict,
             "pool": self.pool,
-            "max_concurrency": self.max_concurrency,
-            "priority": self.priority,
+            "max_concurrency": whole(self.max_concurrency),
+            "priority": whole(self.priority),
             "retry": None if self.retry is None else self.retry.retry(),
-            "timeout_ms": self.timeout_ms,
-            "expires_at": self.expires_at,
+            "timeout_ms": whole(self.timeout_ms),
+            "expires_at": whole(self.expires_at),
             "shard_key": self.shard_key,
             "labels": self.labels,
         }
 
 
+NOT_YET: Final = frozenset({"queue", "then"})
+"""Members of a job that the contract has and this version refuses, so the document does not show them."""
+
+
 class BatchRequest(Request, frozen=True, kw_only=True):
     """Each job is parsed by itself, so that a wrong one spoils none of the others."""
 
-    jobs: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_BATCH)]
+    jobs: Annotated[
+        list[msgspec.Raw],
+        msgspec.Meta(max_length=MAX_BATCH),
+        shape(shapes.JOBS, "Those that are accepted become one commit.", needed=True),
+    ]
 
 
 class RescheduleRequest(IdRequest, frozen=True, kw_only=True):
-    """`{id, scheduledFor or delayMs}`."""
+    """Which job, and when it is due instead."""
 
-    scheduled_for: Scalar = None
-    delay_ms: Scalar = None
+    rules: ClassVar[tuple[Schema, ...]] = (shapes.exactly_one("integer", "scheduledFor", "delayMs"),)
+
+    scheduled_for: Annotated[Scalar, shape(shapes.INSTANT, "The new instant, epoch ms. This or delayMs.")] = None
+    delay_ms: Annotated[Scalar, shape(shapes.DELAY, "The new instant, ms from now, instead of scheduledFor.")] = None
 
 
 class CancelAllRequest(Request, frozen=True, kw_only=True):
-    """`{pool?, label?, functionPath?}` or `{all: true}`, `dryRun?`."""
+    """Which jobs: those that fit all filters, or `all: true` and no filter."""
 
-    pool: str | None = None
-    label: str | None = None
-    function_path: str | None = None
-    all: bool | None = None
-    dry_run: bool | None = None
+    rules: ClassVar[tuple[Schema, ...]] = (shapes.filters_or_all(pool="string", label="string", functionPath="string"),)
+
+    pool: Annotated[str | None, shape(shapes.NAME, "Of this pool.")] = None
+    label: Annotated[str | None, shape(shapes.NAME, "With this label.")] = None
+    function_path: Annotated[str | None, shape(shapes.TEXT, "With this function path, or workflow.")] = None
+    all: Annotated[bool | None, shape(shapes.FLAG, "Every job.")] = None
+    dry_run: Annotated[bool | None, shape(shapes.FLAG, "Only count them.")] = None
 
 
 class RetryAllRequest(Request, frozen=True, kw_only=True):
-    """`{pool?, reason?, functionPath?, since?}` or `{all: true}`, `ratePerSecond?`, `dryRun?`."""
+    """Which dead letters: those that fit all filters, or `all: true` and no filter."""
 
-    pool: str | None = None
-    reason: str | None = None
-    function_path: str | None = None
-    since: Scalar = None
-    all: bool | None = None
-    rate_per_second: Scalar = None
-    dry_run: bool | None = None
+    rules: ClassVar[tuple[Schema, ...]] = (
+        shapes.filters_or_all(pool="string", reason="string", functionPath="string", since="integer"),
+    )
+
+    pool: Annotated[str | None, shape(shapes.NAME, "Of this pool.")] = None
+    reason: Annotated[str | None, shape(shapes.TEXT, "Dead for this reason.")] = None
+    function_path: Annotated[str | None, shape(shapes.TEXT, "With this function path, or workflow.")] = None
+    since: Annotated[Scalar, shape(shapes.INSTANT, "Parked at this instant or later, epoch ms.")] = None
+    all: Annotated[bool | None, shape(shapes.FLAG, "Every dead letter.")] = None
+    rate_per_second: Annotated[Scalar, shape(shapes.RATE, "How many a second.")] = None
+    dry_run: Annotated[bool | None, shape(shapes.FLAG, "Only count them.")] = None
 
 
 class LeaseRequest(IdRequest, frozen=True, kw_only=True):
-    """`{id, lease}`."""
+    """Names one attempt of a job."""
 
-    lease: Scalar = None
+    lease: Annotated[
+        Scalar, shape(shapes.LEASE, "The text that came with the callback, as tocsin-lease.", needed=True)
+    ] = None
 
     def required_lease(self) -> str:
         if self.lease is None or self.lease == "":
@@ -163,30 +227,44 @@ class LeaseRequest(IdRequest, frozen=True, kw_only=True):
 
 
 class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
-    """`{id, lease, ok?, error?, retryable?, delayMs?, result?}`."""
+    """How an attempt ended."""
 
-    ok: bool | None = None
-    error: str | None = None
-    retryable: bool | None = None
-    delay_ms: Scalar = None
-    result: msgspec.Raw = ABSENT
+    ok: Annotated[bool | None, shape({**shapes.FLAG, "default": True}, "False: it failed.")] = None
+    error: Annotated[
+        str | None, shape(shapes.TEXT, f"What failed; the first {shapes.ERROR_KEPT} characters are kept.")
+    ] = None
+    retryable: Annotated[bool | None, shape({**shapes.FLAG, "default": True}, "False: no retry, the job is dead.")] = (
+        None
+    )
+    delay_ms: Annotated[
+        Scalar, shape(shapes.DELAY, "When to try again, ms from now, instead of the ladder's next step.")
+    ] = None
+    result: Annotated[msgspec.Raw, shape(shapes.ANY, "Any JSON of at most 2 KiB, kept in the history.")] = (
+        msgspec.field(default_factory=_absent)
+    )
 
 
 class ExtendRequest(LeaseRequest, frozen=True, kw_only=True):
-    """`{id, lease, leaseMs}`."""
+    """For how long, from now."""
 
-    lease_ms: Scalar = None
+    lease_ms: Annotated[Scalar, shape(shapes.LEASE_LENGTH, "Hold the lease for so long from now, ms.", needed=True)] = (
+        None
+    )
 
 
 class PoolRequest(Request, frozen=True, kw_only=True):
-    """`{name, maxConcurrency?, paused?}`."""
+    """What to set of a pool: its cap, whether it is paused, or both."""
 
-    name: Scalar = None
-    max_concurrency: Scalar = None
-    paused: Scalar = None
+    rules: ClassVar[tuple[Schema, ...]] = (shapes.at_least_one(maxConcurrency="integer", paused="boolean"),)
+
+    name: Annotated[Scalar, shape(shapes.NAME, "The pool.", needed=True)] = None
+    max_concurrency: Annotated[
+        Scalar, shape(shapes.CAP, "How many of its jobs may run at once; 0 holds all. Jobs no longer change it.")
+    ] = None
+    paused: Annotated[Scalar, shape(shapes.FLAG, "True: start none of its jobs.")] = None
 
 
 class InstanceRequest(Request, frozen=True, kw_only=True):
-    """`{paused}`."""
+    """Whether the instance fires."""
 
-    paused: Scalar = None
+    paused: Annotated[Scalar, shape(shapes.FLAG, "True: start nothing of this instance.", needed=True)] = None

@@ -23,7 +23,17 @@ MAX_BATCH: Final = 1_000
 MAX_BATCH_BYTES: Final = 7 * 1024 * 1024
 """Of args and names in one call: with what else is written of each job it still fits one commit (8 MiB)."""
 MAX_TARGET: Final = 512
+MAX_LEASE: Final = 200
 TIMEOUT_MS: Final = (1_000, 3_600_000)
+DELAY_MS: Final = (0, 900_000_000_000_000)
+"""Of a delay over HTTP: what it ends at is an instant that can be stored until the year 5138."""
+PRIORITY: Final = (-9, 9)
+MAX_CONCURRENCY: Final = (1, 10_000)
+CAP: Final = (0, 10_000)
+"""Of a pool as operators set it: 0 holds all its jobs."""
+LEASE_MS: Final = (1_000, 3_600_000)
+RATE_PER_SECOND: Final = (1, 1_000)
+PAGE_LIMIT: Final = (1, 1_000)
 INSTANCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
 ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
 NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
@@ -113,8 +123,12 @@ def schedule_id(value: object) -> str:
 
 def mint_id(now: int, bits: int) -> str:
     """Time-ordered: 48 bits of milliseconds, then 80 of `bits`, so that jobs made together lie together."""
-    number = (now << 80) | bits
-    return "".join(_ID_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return crockford((now << 80) | bits, 128)
+
+
+def crockford(number: int, bits: int) -> str:
+    """Base 32 in digits that sort as bytes and are not taken for each other."""
+    return "".join(_ID_ALPHABET[(number >> shift) & 31] for shift in range((bits - 1) // 5 * 5, -1, -5))
 
 
 def plain_name(value: object, field: str) -> str:
@@ -200,7 +214,7 @@ def _sized(raw: bytes, max_bytes: int, name: str) -> bytes:
 OPTIONS: Final = frozenset(
     {
         "id", "on_conflict", "pool", "max_concurrency", "priority", "retry",
-        "timeout_ms", "expires_at", "shard_key", "labels",
+        "timeout_ms", "expires_at", "shard_key", "labels", "initiator",
     }
 )  # fmt: skip
 
@@ -214,6 +228,7 @@ def new_job(
     enqueued_at: int,
     minted: str,
     options: Mapping[str, Any],
+    initiator: tuple[str, str] = ("", ""),
 ) -> NewJob:
     """Check everything a caller may give with a job. `options` has keys of OPTIONS; None means not given."""
     if (function_path is None) == (workflow is None):
@@ -239,13 +254,14 @@ def new_job(
         function_path=None if function_path is None else target(function_path, "functionPath"),
         workflow=None if workflow is None else target(workflow, "workflow"),
         pool=plain_name(given["pool"], "pool") if "pool" in given else "",
-        priority=integer(given.get("priority", 0), "priority", -9, 9),
-        max_concurrency=_optional(given, "max_concurrency", "maxConcurrency", 1, 10_000),
+        priority=integer(given.get("priority", 0), "priority", *PRIORITY),
+        max_concurrency=_optional(given, "max_concurrency", "maxConcurrency", *MAX_CONCURRENCY),
         retry=_retry(given.get("retry")),
         timeout_ms=_optional(given, "timeout_ms", "timeoutMs", *TIMEOUT_MS),
         expires_at=_expiry(given.get("expires_at")),
         shard_key=target(given["shard_key"], "shardKey") if "shard_key" in given else None,
         labels=labels_of(given["labels"]) if "labels" in given else (),
+        initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
     )
     return NewJob(job, rest, chosen, conflict)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.lines import ALONE, Lines, Stream
+from tocsin.actors.scheduler.occurrences import Occurrences
 from tocsin.actors.scheduler.rebuild import rebuild
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
@@ -21,6 +22,7 @@ from tocsin.actors.scheduler.rows import (
     LAYOUT,
     META_COUNTERS,
     META_LAYOUT,
+    META_SLOT,
     AtRow,
     BadRow,
     Counters,
@@ -87,6 +89,7 @@ class Book:
         self.history_ms = HISTORY_MS
         self.dead_ms: int | None = DEAD_MS
         self.quota: int | None = None
+        self.occurrences = Occurrences()
         self._idem_day = -1
         self._damaged = False
         self._history_day = -1
@@ -98,10 +101,11 @@ class Book:
 
     async def load(self) -> None:
         """Memory from rows: one hop for most, a page at a time for many lines."""
-        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, INSTANCE])
+        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, INSTANCE])
         self._check_layout(meta.get(META_LAYOUT))
         if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
             self.counters = self._sealed_counters = counters
+        self.occurrences.load(meta.get(META_SLOT))
         if INSTANCE in meta and (instance := self.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
             self.instance = instance
             self.lines.paused = instance.paused
@@ -393,6 +397,7 @@ class Book:
         if self.counters != self._sealed_counters:
             self.storage.put(META_COUNTERS, encode(self.counters))
             self._sealed_counters = self.counters
+        self.occurrences.close(self.storage)
 
 
 def queue_of(job: JobRow, at: AtRow) -> str:

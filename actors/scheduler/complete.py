@@ -12,7 +12,6 @@ from tocsin.errors import StaleLeaseError
 from tocsin.storage.api import after
 
 REPLAY_MS = 10 * 60_000
-LONGEST_LEASE_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)

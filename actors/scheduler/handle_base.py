@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.scheduler import SchedulerActor
-from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError
+from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
 from tocsin.storage.api import StoreView
 
 if TYPE_CHECKING:
@@ -19,8 +19,10 @@ T = TypeVar("T")
 class Handle:
     """Costs nothing until used."""
 
-    def __init__(self, service: SchedulerService, name: str) -> None:
+    def __init__(self, service: SchedulerService, name: str, initiator: tuple[str, str] = ("", "")) -> None:
+        """Jobs made through it are `initiator`'s: the name of a token and a user, "" for none."""
         self.name = arguments.instance_name(name)
+        self._initiator = initiator
         self._service = service
         self._id = ActorId(SchedulerActor.kind_name(), self.name)
 
@@ -35,9 +37,11 @@ class Handle:
 
     async def _change(self, event: str, absent: T, *args: Any) -> T:
         try:
-            answer: T = await self._service.host.call(self._id, event, *args, create=False)
+            answer: T | TocsinError = await self._service.host.call(self._id, event, *args, create=False)
         except NotFoundError:
             return absent  # an instance that was never written holds nothing
+        if isinstance(answer, TocsinError):
+            raise answer
         return answer
 
     def _view(self) -> StoreView:
@@ -47,11 +51,11 @@ class Handle:
         return None if value is None else arguments.plain_name(value, field)
 
     def _limit(self, value: int) -> int:
-        return arguments.integer(value, "limit", 1, 1000)
+        return arguments.integer(value, "limit", *arguments.PAGE_LIMIT)
 
 
 def lease_token(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= 200:
+    if not isinstance(value, str) or not 1 <= len(value) <= arguments.MAX_LEASE:
         raise InvalidInputError("lease must be the text that came with the callback as tocsin-lease")
     return value
 

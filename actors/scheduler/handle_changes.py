@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.scheduler import arguments, listing, query
-from tocsin.actors.scheduler.complete import LONGEST_LEASE_MS, Completion
+from tocsin.actors.scheduler.complete import Completion
 from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Page, Redrive, Rescheduled
 from tocsin.actors.scheduler.rows import RedriveRow, redrive_key
@@ -74,7 +74,7 @@ class Changing(Handle):
         if scheduled_for is not None:
             due = arguments.epoch_ms(scheduled_for, "scheduledFor")
         else:
-            due = self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
+            due = self._after(arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
         return await self._change("reschedule", Rescheduled(False), arguments.schedule_id(id), due)
 
     async def complete(
@@ -111,7 +111,7 @@ class Changing(Handle):
     ) -> bool:
         """`complete` with wire values; for the HTTP face."""
         if delay_ms is not None:
-            self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
+            self._after(arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
         if result is not None:
             arguments.raw_args(result, RESULT_MAX, "result")
         said = Completion(
@@ -131,7 +131,7 @@ class Changing(Handle):
 
         StaleLeaseError if the lease is not alive, also when the job was cancelled: then stop working on it.
         """
-        length = arguments.integer(lease_ms, "leaseMs", 1_000, LONGEST_LEASE_MS)
+        length = arguments.integer(lease_ms, "leaseMs", *arguments.LEASE_MS)
         job_id, token = arguments.schedule_id(id), lease_token(lease)
         try:
             answer: int | StaleLeaseError = await self._service.host.call(
@@ -182,7 +182,7 @@ class Changing(Handle):
         """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job."""
         if all == any(one is not None for one in (pool, reason, path, since)):
             raise InvalidInputError("give pool, reason, functionPath or since, or all: true and none of them")
-        rate = arguments.integer(rate_per_second, "ratePerSecond", 1, 1_000)
+        rate = arguments.integer(rate_per_second, "ratePerSecond", *arguments.RATE_PER_SECOND)
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         redrive_id = arguments.mint_id(self._now(), self._service.random.getrandbits(80))
         row = RedriveRow(self._now(), rate, 0, self._name(pool, "pool"), reason, path, parked_since)

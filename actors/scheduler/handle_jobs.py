@@ -11,7 +11,7 @@ import msgspec
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.replay import Once
+from tocsin.actors.scheduler.replay import Kept, Once
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, PayloadTooLargeError, StoreFull, TocsinError
@@ -48,17 +48,19 @@ class Scheduling(Handle):
         expires_at: datetime | int | None = None,
         shard_key: str | None = None,
         labels: Sequence[str] | None = None,
+        initiator: str | None = None,
     ) -> str:
         """Call `path` back at an instant (aware datetime or epoch ms; a past one is due at once). The id.
 
         The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most. A
         chosen `id` that is taken raises DuplicateScheduleIdError, unless `on_conflict` is "keep" (the job there stays)
-        or "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h.
+        or "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h. `initiator`
+        names who wants it, for `authorize_fire` and the record; the receiver does not see it.
         """
         options = {
             "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
             "priority": priority, "retry": retry, "timeout_ms": timeout_ms, "expires_at": expires_at,
-            "shard_key": shard_key, "labels": labels,
+            "shard_key": shard_key, "labels": labels, "initiator": initiator,
         }  # fmt: skip
         due = arguments.instant_ms(at, "at")
         job = self._new_job(path, workflow, arguments.encode_args(args), due, options)
@@ -81,12 +83,13 @@ class Scheduling(Handle):
         expires_at: datetime | int | None = None,
         shard_key: str | None = None,
         labels: Sequence[str] | None = None,
+        initiator: str | None = None,
     ) -> str:
         """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
         options = {
             "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
             "priority": priority, "retry": retry, "timeout_ms": timeout_ms, "expires_at": expires_at,
-            "shard_key": shard_key, "labels": labels,
+            "shard_key": shard_key, "labels": labels, "initiator": initiator,
         }  # fmt: skip
         due = self._after(arguments.duration_ms(delay, "delay"), "delay")
         job = self._new_job(path, workflow, arguments.encode_args(args), due, options)
@@ -129,7 +132,7 @@ class Scheduling(Handle):
         if scheduled_for is not None:
             due = arguments.epoch_ms(scheduled_for, "scheduledFor")
         else:
-            due = self._after(arguments.integer(delay_ms, "delayMs", 0, 2**53), "delayMs")
+            due = self._after(arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
         return self._new_job(function_path, workflow, arguments.raw_args(raw_args), due, options)
 
     def _new_job(
@@ -143,7 +146,7 @@ class Scheduling(Handle):
         minted = arguments.mint_id(now, self._service.random.getrandbits(80))
         return arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-            minted=minted, options=options,
+            minted=minted, options=options, initiator=self._initiator,
         )  # fmt: skip
 
     async def submit(self, job: NewJob) -> Scheduled:
@@ -155,11 +158,13 @@ class Scheduling(Handle):
         assert isinstance(answer, Scheduled)
         return answer
 
-    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> tuple[int, bytes]:
+    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> Kept:
         """For the HTTP face: a request with an Idempotency-Key. The status and body of its one answer."""
         self._check_space()
         self._check_size(jobs)
-        answer: tuple[int, bytes] = await self._call("submit_once", jobs, once)
+        answer: Kept | TocsinError = await self._call("submit_once", jobs, once)
+        if isinstance(answer, TocsinError):
+            raise answer
         return answer
 
     async def submit_checked(self, jobs: Sequence[NewJob | TocsinError]) -> list[Scheduled | TocsinError]:

@@ -99,7 +99,7 @@ class Operating(Handle):
         if max_concurrency is None and paused is None:
             raise InvalidInputError("give maxConcurrency, paused or both")
         if max_concurrency is not None:
-            arguments.integer(max_concurrency, "maxConcurrency", 0, 10_000)
+            arguments.integer(max_concurrency, "maxConcurrency", *arguments.CAP)
         if paused is not None and not isinstance(paused, bool):
             raise InvalidInputError(f"paused must be true or false, not {paused!r}")
         await self._call("set_pool", arguments.plain_name(name, "name"), max_concurrency, paused)

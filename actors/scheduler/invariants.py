@@ -13,10 +13,13 @@ from typing import Any, TypeVar
 
 from tocsin.actors.scheduler.book import queue_of
 from tocsin.actors.scheduler.lines import ALONE
+from tocsin.actors.scheduler.recurring.invariants import FAMILIES, TIMERS, check_schedules
 from tocsin.actors.scheduler.rows import (
     LAYOUT,
     META_COUNTERS,
     META_LAYOUT,
+    META_SLOT,
+    META_ZONES,
     AtRow,
     BadRow,
     Counters,
@@ -120,6 +123,8 @@ def _enter_rest(taken: Snapshot, family: bytes, key: bytes, value: bytes) -> Non
         counters: dict[str, Counters] = {}
         _keep(taken, counters, "", Counters, (key, value))
         taken.counters = counters.get("", taken.counters)
+    elif family.decode() in FAMILIES or key in (META_SLOT, META_ZONES):
+        pass  # `check_schedules` looks at them
     elif key == META_LAYOUT:
         if int(value) > LAYOUT:
             taken.faults.append(f"layout {int(value)} is newer than {LAYOUT}")
@@ -152,6 +157,7 @@ async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
         *_counts(taken),
         *_timers(taken),
         *_wakes(taken, wake_at),
+        *await check_schedules(view),
     ]
 
 
@@ -222,7 +228,7 @@ def _counts(taken: Snapshot) -> Iterator[str]:
 def _timers(taken: Snapshot) -> Iterator[str]:
     """A timer serves a row that names its instant; a waiting job that can expire has its timer."""
     for ms, kind, job_id in taken.timers:
-        if kind in ("history", "idem", "redrive"):
+        if kind in ("history", "idem", "redrive", "cronrecheck", *TIMERS):
             continue
         if kind == "retire":
             letter = taken.dead.get(job_id)

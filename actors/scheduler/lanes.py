@@ -14,14 +14,16 @@ from typing import Any
 
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.permits import Permits
+from tocsin.actors.scheduler.rows import JobRow
 from tocsin.actors.scheduler.settle import Finished
 from tocsin.actors.scheduler.turn import LEASE_MARGIN_MS, due_of
-from tocsin.dispatch.callback import Callback, Outcome, Verdict
+from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
 from tocsin.errors import HostClosedError
 
 log = logging.getLogger("tocsin.scheduler")
 
-Send = Callable[[Callback], Awaitable[Outcome]]
+Send = Callable[[Claim, str], Awaitable[Outcome]]
+"""Sends one attempt of a job of the named instance; how it ended."""
 SETTLE_AT_ONCE = 256
 SETTLE_RETRY_S = (0.05, 5.0)
 WAKE_RETRY_S = 1.0
@@ -151,7 +153,7 @@ class Lanes:
 
     async def _attempt(self, claim: Claim, late: bool) -> None:
         try:
-            outcome = NOT_SENT if late else await self._send(callback_of(claim, self.instance))
+            outcome = NOT_SENT if late else await self._send(claim, self.instance)
         except asyncio.CancelledError:
             # Only a stop cancels an attempt, and a stop still settles it: this task ends the normal way.
             outcome = Outcome(Verdict.STOPPED, "the host was stopped while the attempt ran")
@@ -232,5 +234,13 @@ def callback_of(claim: Claim, instance: str) -> Callback:
         pool=job.pool or None,
         shard_key=job.shard_key,
         labels=job.labels,
+        schedule=_occurrence(job),
         timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
     )
+
+
+def _occurrence(job: JobRow) -> Occurrence | None:
+    one = job.schedule
+    if one is None:
+        return None
+    return Occurrence(one.name, one.slot, one.first_slot, one.coalesced if one.first_slot is not None else None)

@@ -36,13 +36,17 @@ class Circuit:
         return self._failures >= OPENS_AFTER
 
     def note(self, verdict: Verdict) -> bool:
-        """How an attempt ended; True if that closed the circuit."""
+        """How an attempt ended; True if the next one may go before its time: the circuit has closed, or this was no
+        probe after all."""
         if verdict is Verdict.UNREACHABLE:
             self._failures += 1
             if self._failures == OPENS_AFTER:
                 self._next_probe = self._monotonic() + PROBE_EVERY_S
             return False
         was_open = self.open
+        if verdict is Verdict.BLOCKED:  # never sent: it tells nothing of the origin
+            self._next_probe = self._monotonic()
+            return was_open
         if verdict is not Verdict.STOPPED:
             self._failures = 0
         return was_open and not self.open

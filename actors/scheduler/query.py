@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tocsin.actors.scheduler.records import Attempt, ErrorInfo, Holder, LeaseInfo, Pool, PoolStatus, Record
+from tocsin.actors.scheduler.records import Attempt, ErrorInfo, Holder, Initiator, LeaseInfo, Pool, PoolStatus, Record
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
     META_COUNTERS,
@@ -88,6 +88,7 @@ class Found:
             losses=at.losses,
             last_error=_error(at),
             lease=LeaseInfo(running.until, running.kind, running.host) if running else None,
+            initiator=_initiator(job),
             **_dead_members(self.dead),
         )
 
@@ -97,6 +98,11 @@ class Found:
         if running is not None:
             return "running"
         return "waiting" if at.next_at <= now else "pending"
+
+
+def _initiator(job: JobRow) -> Initiator | None:
+    token, user = job.initiator
+    return Initiator(token or None, user or None) if token or user else None
 
 
 def _error(at: AtRow) -> ErrorInfo | None:

@@ -49,6 +49,14 @@ class LeaseInfo(_Value, frozen=True, rename="camel"):
     host: str
 
 
+class Initiator(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """Who scheduled a job: `token` is the name of the token the request came with; `user` is what the embedding app's
+    own middleware called its user, or what a Python caller gave as `initiator=`."""
+
+    token: str | None = None
+    user: str | None = None
+
+
 def _record_member(name: str) -> str:
     if name == "raw_args":
         return "args"
@@ -90,11 +98,18 @@ class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
     parked_at: int | None = None
     last_status: int | None = None
     last_response: str | None = None
+    initiator: Initiator | None = None
 
     @property
     def args(self) -> Any:
         """The args as the Python values that were given."""
         return values.decode(bytes(self.raw_args))
+
+
+class Firing(Record, frozen=True, rename=_record_member, omit_defaults=True):
+    """A job about to be sent, as `authorize_fire` is asked about it: its record, and the instance it belongs to."""
+
+    instance: str = ""
 
 
 class Page(_Value, frozen=True, rename="camel", omit_defaults=True):

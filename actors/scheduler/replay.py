@@ -8,22 +8,28 @@ from dataclasses import dataclass
 from tocsin.actors.scheduler.rows import DAY_MS, IdemRow, idem_key
 from tocsin.actors.scheduler.submit import Answer, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
-from tocsin.errors import IdempotencyMismatchError
+from tocsin.errors import IdempotencyMismatchError, TocsinError
 
 KEPT_MS = DAY_MS
+Kept = tuple[int, bytes]
+"""Status and body of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A request to be done once. `key` hashes identity, route and Idempotency-Key; `render` writes the answer."""
+    """A request to be done once. `key` hashes identity, route and Idempotency-Key; `render` writes the answer, or
+    gives a refusal that is not to be kept, since the same request may pass later."""
 
     key: bytes
     body: bytes
-    render: Callable[[Sequence[Answer]], tuple[int, bytes]]
+    render: Callable[[Sequence[Answer]], Kept | TocsinError]
 
 
-async def submit_once(turn: Turn, jobs: Sequence[NewJob], once: Once) -> tuple[int, bytes]:
-    """Status and body: of the first time, if there was one. IdempotencyMismatchError if that was another request."""
+async def submit_once(turn: Turn, jobs: Sequence[NewJob], once: Once) -> Kept | TocsinError:
+    """Status and body: of the first time, if there was one. IdempotencyMismatchError if that was another request.
+
+    Refusals are answered, not raised: a raised one ends this activation, and callers may repeat them at will.
+    """
     today = turn.now // DAY_MS
     for day in (today, today - 1):
         key = idem_key(day, once.key)
@@ -31,8 +37,12 @@ async def submit_once(turn: Turn, jobs: Sequence[NewJob], once: Once) -> tuple[i
         row = None if value is None else turn.book.read(IdemRow, key, value)
         if row is not None and turn.now - row.at <= KEPT_MS:
             if row.body != once.body:
-                raise IdempotencyMismatchError("this Idempotency-Key was used for another request: make a new key")
+                return IdempotencyMismatchError(
+                    "this Idempotency-Key was used for another request in the last 24 hours: send that one again, or "
+                    "make a new key"
+                )
             return row.status, row.answer
-    status, answer = once.render(await submit(turn, jobs))
-    turn.book.remember_answer(once.key, IdemRow(once.body, turn.now, status, answer))
-    return status, answer
+    answer = once.render(await submit(turn, jobs))
+    if not isinstance(answer, TocsinError):
+        turn.book.remember_answer(once.key, IdemRow(once.body, turn.now, *answer))
+    return answer

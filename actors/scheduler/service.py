@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from weakref import WeakValueDictionary
 
@@ -12,11 +13,13 @@ from tocsin.actors.actor import ActorContext
 from tocsin.actors.clock import Clock
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler.lanes import Lanes
+from tocsin.actors.scheduler.authorize import AuthorizeFire, Guard
+from tocsin.actors.scheduler.claim import Claim
+from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.permits import Circuit, Permits
 from tocsin.actors.scheduler.scheduler import Limits, SchedulerActor
 from tocsin.actors.scheduler.why import Facts
-from tocsin.dispatch.callback import Callback, Outcome
+from tocsin.dispatch.callback import Outcome
 from tocsin.dispatch.dispatcher import Dispatcher
 
 log = logging.getLogger("tocsin.scheduler")
@@ -36,12 +39,14 @@ class SchedulerService:
         max_in_flight: int = 256,
         dead_retention_s: float | None = 30 * 86_400,
         max_jobs: int | None = None,
+        authorize_fire: AuthorizeFire | None = None,
     ) -> None:
         self.has_origin = has_origin
         self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms)
         self.circuit = Circuit(lambda: self.clock.monotonic())
         self.permits = Permits(max_in_flight, self.circuit)
         self._dispatcher = dispatcher
+        self._guard = None if authorize_fire is None else Guard(authorize_fire, lambda: self.clock.monotonic())
         self._lanes_limit = lanes
         self._limits = Limits(None if dead_retention_s is None else int(dead_retention_s * 1000), max_jobs)
         # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
@@ -110,7 +115,15 @@ class SchedulerService:
             alarm_failures=self.host.alarms.failures(ActorId(KIND, name)),
         )
 
-    async def _send(self, callback: Callback) -> Outcome:
+    async def _send(self, claim: Claim, instance: str) -> Outcome:
+        """One attempt. The app's rule is asked first, and what it takes is taken from the callback's deadline: the
+        lease covers both."""
+        callback = callback_of(claim, instance)
+        if self._guard is not None:
+            answer = await self._guard.ask(claim, instance, self.clock.now_ms(), callback.timeout_ms)
+            if isinstance(answer, Outcome):
+                return answer
+            callback = replace(callback, timeout_ms=callback.timeout_ms - answer)
         return await self._dispatcher.attempt(callback, now_ms=self.clock.now_ms())
 
     # ---- Stopping --------------------------------------------------------------------------------

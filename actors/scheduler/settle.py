@@ -70,6 +70,8 @@ def _settle_one(turn: Turn, end: Finished) -> None:
     at = failed(turn, lease.at, outcome)
     if verdict is Verdict.DEAD:
         park(turn, job, charge(at), "refused", outcome)
+    elif verdict is Verdict.BLOCKED:
+        park(turn, job, at, "blocked", outcome)
     elif verdict is Verdict.UNREACHABLE:
         wait(turn, job, at, UNREACHABLE_MS)
     elif verdict is Verdict.FAILED or turn.now - due_of(job, lease.at) >= UNCHARGED_UNTIL_MS:
@@ -123,6 +125,7 @@ async def _settle_late(turn: Turn, late: Sequence[Finished]) -> None:
 def finish(turn: Turn, job: JobRow) -> None:
     turn.book.erase_job(job)
     turn.book.count_done()
+    turn.book.occurrences.note(job, "done")
 
 
 def finish_late(turn: Turn, job: JobRow, at: AtRow, token: str) -> None:
@@ -201,3 +204,4 @@ def park(turn: Turn, job: JobRow, at: AtRow, reason: str, outcome: Outcome | Non
     if outcome is None and at.last_error is not None:
         status = at.last_error.status
     turn.book.park(job, DeadRow(reason, turn.now, at, status, response))
+    turn.book.occurrences.note(job, "dead")

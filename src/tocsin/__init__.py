@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.handle import Scheduler as Scheduler
     from tocsin.actors.scheduler.records import Cancelled as Cancelled
     from tocsin.actors.scheduler.records import DeadRetried as DeadRetried
+    from tocsin.actors.scheduler.records import Firing as Firing
+    from tocsin.actors.scheduler.records import Initiator as Initiator
     from tocsin.actors.scheduler.records import Page as Page
     from tocsin.actors.scheduler.records import Record as Record
     from tocsin.actors.scheduler.records import Scheduled as Scheduled
@@ -33,6 +35,8 @@ _HOMES = {
     "ActorHost": "tocsin.actors.actor_host",
     "Cancelled": "tocsin.actors.scheduler.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
+    "Firing": "tocsin.actors.scheduler.records",
+    "Initiator": "tocsin.actors.scheduler.records",
     "Job": "tocsin.actors.scheduler.handle",
     "MemoryProvider": "tocsin.storage.memory",
     "Page": "tocsin.actors.scheduler.records",
@@ -53,6 +57,8 @@ __all__ = [
     "ActorHost",
     "Cancelled",
     "DeadRetried",
+    "Firing",
+    "Initiator",
     "Job",
     "MemoryProvider",
     "Page",

@@ -4,10 +4,11 @@ Every error names the setting, as it was written, and what to write instead; sec
 from __future__ import annotations
 
 import binascii
+import stat
 import tomllib
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +22,14 @@ HIDDEN: Final = ("secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
 SECRET_BYTES: Final = 24
 """The least a signing secret must hold."""
+Stamp = tuple[int, ...] | None
+"""What changes when a file is written or replaced; None if it is not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
-    """All that `tocsin serve` needs to know. `sources` says where each value came from."""
+    """All that `tocsin serve` needs to know. `sources` says where each value came from, `files` which files were
+    looked into, and how they stood before they were read."""
 
     store: str = "sqlite:///tocsin.db"
     host: str = "127.0.0.1"
@@ -38,6 +42,7 @@ class Settings:
     max_in_flight: int = 256
     insecure: bool = False
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    files: Mapping[Path, Stamp] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
@@ -68,7 +73,7 @@ class Settings:
         return values
 
 
-NAMES: Final = tuple(each.name for each in fields(Settings) if each.name != "sources")
+NAMES: Final = tuple(each.name for each in fields(Settings) if each.name not in ("sources", "files"))
 
 
 def load(options: Mapping[str, Any], environ: Mapping[str, str], *, directory: Path | None = None) -> Settings:
@@ -79,13 +84,14 @@ def load(options: Mapping[str, Any], environ: Mapping[str, str], *, directory: P
     `tocsin.toml`, are looked for in `directory`, the working directory if not given.
     """
     directory = directory or Path()
-    path = _config_path(options, environ, directory)
+    files: dict[Path, Stamp] = {}
+    path = _config_path(options, environ, directory, files)
     layers = [
-        _Layer({name: value for name, value in options.items() if name != "config"}, _as_option, directory),
-        _Layer(_from_environ(environ), _as_variable, directory),
+        _Layer({name: value for name, value in options.items() if name != "config"}, _as_option, directory, files),
+        _Layer(_from_environ(environ), _as_variable, directory, files),
     ]
     if path is not None:
-        layers.append(_Layer(_from_toml(path), lambda name: f"{name} in {path}", path.parent))
+        layers.append(_Layer(_from_toml(path), lambda name: f"{name} in {path}", path.parent, files))
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for name in NAMES:
@@ -94,7 +100,32 @@ def load(options: Mapping[str, Any], environ: Mapping[str, str], *, directory: P
             sources[name] = "default"
         else:
             values[name], sources[name] = found
-    return Settings(**values, sources=sources)
+    return Settings(**values, sources=sources, files=files)
+
+
+def stamp(path: Path) -> Stamp:
+    """How the file behind a path stands now, links followed; the same as long as nobody wrote or replaced it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None  # a pipe gives what it holds only once
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def renewed(running: Settings, read: Settings) -> Settings:
+    """The settings of a running server with the secrets and tokens that were read since.
+
+    SettingsError if they would take away a protection that is there: a server that asks for tokens, or signs, does
+    so until it ends.
+    """
+    for name in HIDDEN:
+        if getattr(running, name) and not getattr(read, name):
+            raise SettingsError(
+                f"{_as_variable(name)} are given no more; a running server does not do without: restart it for that"
+            )
+    return replace(running, secrets=read.secrets, tokens=read.tokens, files=read.files)
 
 
 def check_server(settings: Settings) -> None:
@@ -118,6 +149,7 @@ class _Layer:
     values: Mapping[str, Any]
     label: Callable[[str], str]
     directory: Path
+    files: dict[Path, Stamp]
 
     def find(self, name: str) -> tuple[Any, str] | None:
         value, label = self.values.get(name), self.label(name)
@@ -125,7 +157,9 @@ class _Layer:
             if value is not None:
                 raise SettingsError(f"{label} and {self.label(f'{name}_file')} are both given: keep one of them")
             label = self.label(f"{name}_file")
-            value = _read_secret_file(self.directory / _text(file, label), label)
+            path = self.directory / _text(file, label)
+            self.files[path] = stamp(path)
+            value = _read_secret_file(path, label)
         if value is None:
             return None
         return _PARSERS[name](value, label), label
@@ -139,14 +173,18 @@ def _as_variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def _config_path(options: Mapping[str, Any], environ: Mapping[str, str], directory: Path) -> Path | None:
+def _config_path(
+    options: Mapping[str, Any], environ: Mapping[str, str], directory: Path, files: dict[Path, Stamp]
+) -> Path | None:
     named, label = options.get("config"), "--config"
     if named is None:
         named, label = environ.get("TOCSIN_CONFIG") or None, "TOCSIN_CONFIG"
     if named is None:
         default = directory / CONFIG_FILE
+        files[default] = stamp(default)
         return default if default.is_file() else None
     path = directory / str(named)
+    files[path] = stamp(path)
     if not path.is_file():
         raise SettingsError(f"{label}: there is no file {path}")
     return path
@@ -177,7 +215,7 @@ def _read_secret_file(path: Path, label: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SettingsError(f"{label}: {path} cannot be read: {reason}") from None
-    if not text.strip():
+    if not text.replace(",", "").strip():
         raise SettingsError(f"{label}: {path} is empty")
     return ",".join(text.splitlines())
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.scheduler.scheduler import SchedulerActor
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.storage.api import StoreProvider
 
@@ -95,6 +97,19 @@ async def open_host(
 async def open_face(store: str | StoreProvider = "memory:", **options: Any) -> AsyncIterator[Face]:
     async with open_host(store, **options) as (host, receiver), client_of(host.asgi(insecure=True)) as client:
         yield Face(host, client, receiver)
+
+
+def activations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows by one with every scheduler that is built from here on."""
+    built: list[str] = []
+    original = SchedulerActor.on_start
+
+    async def counted(self: SchedulerActor) -> None:
+        built.append(self.ctx.id.name)
+        await original(self)
+
+    monkeypatch.setattr(SchedulerActor, "on_start", counted)
+    return built
 
 
 def refused(answer: httpx.Response, status: int, code: str, *words: str) -> dict[str, Any]:

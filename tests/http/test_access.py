@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -36,13 +37,18 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/cancel-all": ("POST", {"all": True}, {"operate"}),
     "/reschedule": ("POST", {"id": "a", "delayMs": 1}, {"schedule", "operate"}),
     "/dead/retry-all": ("POST", {"all": True}, {"operate"}),
+    "/dead/redrives/x": ("GET", None, {"read"}),
+    "/dead/redrives/y": ("DELETE", None, {"operate"}),
     "/pool?name=p": ("GET", None, {"read"}),
     "/pool": ("PUT", {"name": "p", "paused": True}, {"operate"}),
     "/pool?name=q": ("DELETE", None, {"operate"}),
     "/instance": ("PUT", {"paused": True}, {"admin"}),
+    "?confirm=t": ("DELETE", None, {"admin"}),
 }
-ELSEWHERE = {"/dead/redrives/{redriveId}", "/complete", "/extend", ""}
-"""Routes that answer no 200 without more: asked for in `test_operations`."""
+"""One good request to the instance `t` for each route; `test_scopes` asks who may make which."""
+BY_LEASE = {"/complete", "/extend"}
+ANSWERED = {"/dead/redrives/x": 404}
+"""What is answered, if not 200."""
 
 
 @pytest.fixture
@@ -51,15 +57,17 @@ async def host() -> AsyncIterator[ActorHost]:
         yield opened
 
 
-async def ask(client: httpx.AsyncClient, path: str, token: str | None = None, place: str = "") -> httpx.Response:
+async def ask(client: httpx.AsyncClient, path: str, token: str | None = None, place: str = "/i/t") -> httpx.Response:
     method, body, _ = REQUESTS[path]
     headers = {"authorization": f"Bearer {token}"} if token else {}
     return await client.request(method, place + path, json=body, headers=headers)
 
 
 def test_every_operation_is_asked_for_here() -> None:
-    asked = [path.partition("?")[0] for path in REQUESTS]
-    assert asked == [one.path for one in OPERATIONS if one.path not in ELSEWHERE]
+    asked = [
+        (method, re.sub("/[xy]$", "/{redriveId}", path.partition("?")[0])) for path, (method, *_) in REQUESTS.items()
+    ]
+    assert sorted(asked) == sorted((one.method, one.path) for one in OPERATIONS if one.path not in BY_LEASE)
 
 
 # ---- Building ------------------------------------------------------------------------------------
@@ -86,7 +94,7 @@ async def test_each_route_needs_its_scope(host: ActorHost, path: str) -> None:
         for scope in SCOPES:
             answer = await ask(client, path, f"secret-{scope}")
             if scope in REQUESTS[path][2] | {"admin"}:
-                assert answer.status_code == 200, answer.text
+                assert answer.status_code == ANSWERED.get(path, 200), answer.text
             else:
                 refused(answer, 403, "FORBIDDEN", f"'{scope}er'", *REQUESTS[path][2])
 
@@ -111,7 +119,7 @@ async def test_each_route_needs_its_scope(host: ActorHost, path: str) -> None:
 async def test_without_a_known_token_it_is_401(host: ActorHost, path: str, headers: list[tuple[str, Any]]) -> None:
     method, body, _ = REQUESTS[path]
     async with client_of(host.asgi(tokens=TOKENS)) as client:
-        for place in ("", "/i/-wrong-"):
+        for place in ("/i/t" if path.startswith("?") else "", "/i/-wrong-"):
             answer = await client.request(method, place + path, json=body, headers=[("x", "y"), *headers])
             refused(answer, 401, "UNAUTHENTICATED")
             assert answer.headers["www-authenticate"] == 'Bearer realm="tocsin"'
@@ -145,7 +153,8 @@ async def test_an_instance_limited_token_reaches_its_instances_only(host: ActorH
     async with client_of(host.asgi(tokens=[LIMITED])) as client:
         for path, (_, _, scopes) in REQUESTS.items():
             if scopes & {"read", "schedule"}:
-                assert (await ask(client, path, "secret-tenant", "/i/tenant-a")).status_code == 200
+                answer = await ask(client, path, "secret-tenant", "/i/tenant-a")
+                assert answer.status_code == ANSWERED.get(path, 200)
                 for place in ("", "/i/default", "/i/other", "/i/Tenant-a"):
                     refused(await ask(client, path, "secret-tenant", place), 403, "FORBIDDEN", "does not reach")
 
@@ -181,7 +190,7 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
     rule = Rule()
     async with client_of(host.asgi(authorize=rule), base="http://app.example") as client:
         for path in REQUESTS:
-            assert (await ask(client, path, place="/i/t")).status_code == 200
+            assert (await ask(client, path)).status_code == ANSWERED.get(path, 200)
     assert [asked[1:] for asked in rule.asked] == [
         ("schedule", "t", "p"),
         ("schedule", "t", "p"),
@@ -197,17 +206,20 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         ("cancel_all", "t", None),
         ("reschedule", "t", "a"),
         ("dead_retry_all", "t", None),
+        ("redrive", "t", "x"),
+        ("redrive_stop", "t", "y"),
         ("pool", "t", "p"),
         ("set_pool", "t", "p"),
         ("delete_pool", "t", "q"),
         ("pause", "t", None),
+        ("remove", "t", None),
     ]
     assert rule.asked[0][0].headers["host"] == "app.example"
 
 
 @pytest.mark.parametrize("path", REQUESTS)
 async def test_what_the_rule_refuses_does_not_happen(host: ActorHost, path: str) -> None:
-    await host.scheduler().run_at(DUE, "p", id="a")
+    await host.scheduler("t").run_at(DUE, "p", id="a")
 
     async def never(*_: Any) -> bool:
         return False
@@ -218,7 +230,7 @@ async def test_what_the_rule_refuses_does_not_happen(host: ActorHost, path: str)
             assert [one["error"]["code"] for one in answer.json()["results"]] == ["FORBIDDEN"]
         else:
             refused(answer, 403, "FORBIDDEN", "not allowed")
-    status = await host.scheduler().status()
+    status = await host.scheduler("t").status()
     assert (status.backlog, status.dead) == (1, 0)
 
 
@@ -311,6 +323,63 @@ async def test_a_preflight_of_another_origin_gets_no_leave(face: Face) -> None:
 async def test_pages_of_the_same_origin_are_answered(face: Face) -> None:
     for headers in ({"origin": "http://localhost"}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
         assert (await face.post("/schedule", JOB, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("peer", ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1%eth0", "0.0.0.0", "::"])
+async def test_other_machines_are_refused_whatever_they_call_us(host: ActorHost, peer: str) -> None:
+    """An app may be mounted on a server that others reach, and anybody can write a Host header."""
+    app = host.asgi(insecure=True)
+    transport = httpx.ASGITransport(app=app, client=(peer, 4711))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for path in ("/status", "/healthz"):
+            refused(await client.get(path), 403, "FORBIDDEN", "this machine")
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "testclient", ""])
+async def test_this_machine_is_answered_over_either_family_and_a_socket_in_the_file_system(
+    host: ActorHost, peer: str
+) -> None:
+    transport = httpx.ASGITransport(app=host.asgi(insecure=True), client=(peer, 4711))
+    async with httpx.AsyncClient(transport=transport, base_url="http://[::1]:8321") as client:
+        assert (await client.get("/status")).status_code == 200
+
+
+PROXIED = [
+    {"x-forwarded-for": "127.0.0.1"},
+    {"x-forwarded-host": "localhost"},
+    {"x-forwarded-proto": "http"},
+    {"x-real-ip": "127.0.0.1"},
+    {"forwarded": "for=127.0.0.1;host=localhost"},
+    {"via": "1.1 proxy"},
+]
+
+
+@pytest.mark.parametrize("headers", PROXIED, ids=lambda headers: next(iter(headers)))
+async def test_what_a_proxy_passes_on_may_come_from_anywhere(host: ActorHost, headers: dict[str, str]) -> None:
+    """Some proxies send on the address they connect to as the Host."""
+    async with client_of(host.asgi(insecure=True)) as client:
+        refused(await client.get("/status", headers=headers), 403, "FORBIDDEN", "proxy")
+        refused(await client.get("/status", headers={**headers, "host": "evil.example"}), 403, "FORBIDDEN")
+    async with client_of(host.asgi(tokens=TOKENS)) as client:
+        refused(await client.get("/status", headers=headers), 401, "UNAUTHENTICATED")
+        assert (await client.get("/status", headers={**headers, "authorization": "Bearer secret-read"})).is_success
+
+
+async def test_a_second_fetch_site_header_does_not_hide_behind_the_first(face: Face) -> None:
+    headers = [("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")]
+    refused(await face.client.get("/status", headers=headers), 403, "FORBIDDEN", "Sec-Fetch-Site")
+
+
+async def test_on_loopback_with_tokens_it_is_the_token_that_counts(host: ActorHost) -> None:
+    """A rebound name and a foreign page come in like anybody else, without a token; no page is given leave to read."""
+    foreign = {"host": "evil.example", "origin": "https://evil.example", "sec-fetch-site": "cross-site"}
+    async with client_of(host.asgi(tokens=TOKENS)) as client:
+        refused(await client.get("/status", headers=foreign), 401, "UNAUTHENTICATED")
+        answer = await client.get("/status", headers={**foreign, "authorization": "Bearer secret-read"})
+        assert answer.status_code == 200
+        preflight = await client.options("/schedule", headers={**foreign, "access-control-request-method": "POST"})
+        for one in (answer, preflight):
+            assert not any(name.startswith("access-control") for name in one.headers)
 
 
 async def test_ready_made_tokens_are_taken_too(host: ActorHost) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from secrets import token_hex
 from typing import Any
 
 import pytest
 
-from tests.http.face import DUE, client_of, open_face, open_host, refused
+from tests.http.face import DUE, activations, client_of, open_face, open_host, refused
 from tocsin.actors.clock import SystemClock
 
 pytestmark = pytest.mark.anyio
@@ -114,4 +116,36 @@ async def test_null_is_left_out_in_bulk_too(route: str, body: Any) -> None:
 async def test_a_wrong_result_is_named() -> None:
     async with open_face() as face:
         body = {"id": "a", "lease": "1.2.3", "result": "x" * 3_000}
-        refused(await face.post("/complete", body), 413, "PAYLOAD_TOO_LARGE", "result")
+        error = refused(await face.post("/complete", body), 413, "PAYLOAD_TOO_LARGE", "result", "2048")
+        assert error["limit"] == 2_048
+        deep = json.loads("[" * 66 + "]" * 66)
+        body = {"id": "a", "lease": "1.2.3", "result": deep}
+        refused(await face.post("/complete", body), 400, "INVALID_INPUT", "result is nested deeper than 64 levels")
+
+
+async def test_refusals_too_long_to_keep_are_413_and_nothing_is_done() -> None:
+    """Each refusal names what it refuses; a thousand long ones do not fit one row of the store."""
+    unlike = [{"functionPath": "p", "scheduledFor": DUE, f"{n:04}" + token_hex(30): 1} for n in range(1_000)]
+    async with open_face() as face:
+        body = {"jobs": [{**JOB, "id": "good"}, *unlike[1:]]}
+        refused(await face.post("/schedule/batch", body, headers=KEY), 413, "PAYLOAD_TOO_LARGE", "999", "fewer")
+        assert (await face.get("/get?id=good")).json() == {}
+        fewer = {"jobs": [{**JOB, "id": "good"}, *unlike[:100]]}
+        first = await face.post("/schedule/batch", fewer, headers=KEY)
+        assert first.status_code == 200, "a refused key is free"
+        assert (await face.post("/schedule/batch", fewer, headers=KEY)).content == first.content
+        alone = await face.post("/schedule/batch", body)
+        assert alone.status_code == 200, "nothing of it is kept without a key"
+
+
+async def test_a_key_used_again_and_a_full_quota_cost_no_activation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_face(max_jobs=1) as face:
+        await face.post("/schedule", {**JOB, "pool": "p"}, headers=KEY)
+        built = activations(monkeypatch)
+        for n in range(5):
+            refused(await face.post("/schedule", {**JOB, "id": "b"}, headers=KEY), 422, "IDEMPOTENCY_KEY_REUSED", "new")
+            key = {"idempotency-key": str(n)}
+            refused(await face.post("/schedule", JOB, headers=key), 429, "QUOTA_EXCEEDED")
+            refused(await face.client.delete("/pool?name=p"), 409, "CONFLICT")
+        assert built == []
+        assert (await face.get("/status")).json()["backlog"] == 1

@@ -7,43 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.requests import Request
-from starlette.responses import Response
 
-from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
-from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tests.http.accepting import Accepting, accepted
+from tests.http.face import DUE, Face, activations, client_of, open_face, open_host, refused
 
 pytestmark = pytest.mark.anyio
 
 ADMIN = {"authorization": "Bearer sesame-sesame"}
-
-
-class Accepting:
-    """Accepts every callback, and keeps its lease."""
-
-    def __init__(self) -> None:
-        self.leases: dict[str, str] = {}
-        self.called = asyncio.Event()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = await Request(scope, receive).json()
-        self.leases[body["id"]] = body["lease"]
-        self.called.set()
-        await Response(status_code=202, headers={"tocsin-accepted": "1"})(scope, receive, send)
-
-
-async def accepted(face: Face, app: Accepting, id: str) -> str:
-    await face.schedule(id=id, delayMs=0)
-    async with asyncio.timeout(10):
-        while id not in app.leases:
-            app.called.clear()
-            await app.called.wait()
-        while True:
-            record = (await face.get(f"/get?id={id}")).json()["record"]
-            if record.get("lease", {}).get("kind") == "accepted":
-                break
-            await asyncio.sleep(0.005)
-    return app.leases[id]
 
 
 async def bad(face: Face, method: str, path: str, bodies: list[tuple[Any, str]]) -> None:
@@ -254,14 +224,7 @@ async def test_an_instance_over_its_quota_is_429() -> None:
 async def test_wrong_leases_cost_no_activation(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody may send them, as these routes need no token."""
     await face.schedule(id="a")
-    built: list[str] = []
-    original = SchedulerActor.on_start
-
-    async def counted(self: SchedulerActor) -> None:
-        built.append("activated")
-        await original(self)
-
-    monkeypatch.setattr(SchedulerActor, "on_start", counted)
+    built = activations(monkeypatch)
     for _ in range(5):
         refused(await face.post("/complete", {"id": "a", "lease": "wrong"}), 409, "STALE_LEASE")
         refused(await face.post("/extend", {"id": "a", "lease": "wrong", "leaseMs": 5_000}), 409, "STALE_LEASE")

@@ -13,7 +13,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
-from tocsin.actors.http.operations import BATCH_BODY, OPERATIONS, SCHEDULE_BODY, SMALL_BODY
+from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, SMALL_BODY
+from tocsin.actors.http.operations import OPERATIONS
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.errors import OverloadedError, StoreCorrupt, StoreFull, StoreUnavailable
 

@@ -74,7 +74,6 @@ async def test_a_taken_id_is_refused_kept_or_replaced(face: Face) -> None:
         ({"scheduledFor": 10**15}, ["scheduledFor must be 100000000000..999999999999999"]),
         ({"scheduledFor": 10**40}, ["scheduledFor must be 100000000000..999999999999999"]),
         ({"scheduledFor": -1}, ["scheduledFor must be 100000000000..999999999999999"]),
-        ({"scheduledFor": float(DUE)}, ["scheduledFor must be an integer"]),
         ({"scheduledFor": DUE + 0.5}, ["scheduledFor must be an integer"]),
         ({"scheduledFor": True}, ["scheduledFor must be an integer"]),
         ({"scheduledFor": str(DUE)}, ["scheduledFor must be an integer"]),
@@ -82,7 +81,7 @@ async def test_a_taken_id_is_refused_kept_or_replaced(face: Face) -> None:
         ({"scheduledFor": None, "delayMs": -1}, ["delayMs"]),
         ({"scheduledFor": None, "delayMs": 1.5}, ["delayMs must be an integer"]),
         ({"scheduledFor": None, "delayMs": True}, ["delayMs must be an integer"]),
-        ({"scheduledFor": None, "delayMs": 10**15}, ["delayMs", "largest instant"]),
+        ({"scheduledFor": None, "delayMs": 10**15}, ["delayMs must be 0..900000000000000"]),
         ({"onConflict": "merge"}, ["onConflict must be one of error, keep, replace"]),
         ({"pool": ""}, ["pool"]),
         ({"pool": "a/b"}, ["pool must be 1 to 128 characters"]),
@@ -120,6 +119,23 @@ async def test_a_wrong_member_is_named_and_nothing_is_kept(
     body = {"functionPath": "p", "scheduledFor": DUE, **members}
     refused(await face.post("/schedule", body), 400, "INVALID_INPUT", *words)
     assert (await face.get("/status")).json()["backlog"] == 0
+
+
+async def test_a_whole_number_may_be_written_as_a_float(face: Face) -> None:
+    """In JSON 5.0 is an integer, and some clients write large ones with an exponent. Schemathesis found it."""
+    body = b"""{"functionPath": "p", "id": "a", "scheduledFor": 1.9e12, "pool": "p", "maxConcurrency": 2.0,
+        "priority": -1.0, "timeoutMs": 2e3, "expiresAt": 1900000000001.0, "retry": {"maxRetries": 1.0}}"""
+    answer = await face.client.post("/schedule", content=body, headers={"content-type": "application/json"})
+    assert answer.json() == {"id": "a", "scheduledFor": DUE, "created": True}
+    record = (await face.get("/get?id=a")).json()["record"]
+    assert (record["priority"], record["timeoutMs"], record["expiresAt"]) == (-1, 2_000, DUE + 1)
+    assert (record["maxConcurrency"], record["retry"]) == (2, {"maxRetries": 1})
+    moved = await face.post("/reschedule", {"id": "a", "scheduledFor": DUE + 2.0})
+    assert moved.json()["scheduledFor"] == DUE + 2
+    for infinite in (b"1e999", b"-1e999"):
+        body = b'{"functionPath": "p", "delayMs": ' + infinite + b"}"
+        answer = await face.client.post("/schedule", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 400, answer.text
 
 
 @pytest.mark.parametrize("id", ["", "-a", "a b", "x" * 65, "é", "__system", 5, True])

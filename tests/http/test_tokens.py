@@ -78,9 +78,15 @@ def test_a_wrong_token_is_named_by_position_and_never_shown(text: str, words: st
 
 
 def test_names_and_secrets_are_not_shared() -> None:
-    for second in ("a:read:other", "b:read:same"):
+    for second in ("a:admin:other", "a:read@tenant-*:other", "b:read:same", "a:read:same"):
         with pytest.raises(SettingsError, match="earlier one"):
             parse_tokens(["a:read:same", second])
+
+
+def test_a_caller_may_have_two_secrets_while_it_changes_from_one_to_the_other() -> None:
+    old, new = parse_tokens(["a:read+schedule@t-*:old", "a:schedule+read@t-*:new"])
+    assert (old.name, old.grants) == (new.name, new.grants)
+    assert [find_token([old, new], secret) for secret in ("old", "new")] == [old, new]
 
 
 def test_nothing_shows_the_secret() -> None:

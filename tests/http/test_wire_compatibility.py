@@ -114,3 +114,124 @@ async def test_the_error_envelope_has_code_and_message(face: Face) -> None:
 )
 async def test_what_contradicts_itself_is_refused(face: Face, body: dict[str, Any], words: list[str]) -> None:
     refused(await face.post("/schedule", body), 400, "INVALID_INPUT", *words)
+
+
+# ---- createScheduler: every call, in its exact shape ----------------------------------------------
+
+
+async def test_run_after_is_sent_as_an_instant_and_answered_with_the_id(face: Face) -> None:
+    """The client adds the delay to its own clock, and gives its caller the id alone."""
+    answer = (await face.post("/schedule", run_at(scheduledFor=DUE + 5_000))).json()
+    assert isinstance(answer["id"], str)
+    assert answer["scheduledFor"] == DUE + 5_000
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"id": "job-1"},
+        {"pool": "stripe"},
+        {"pool": "stripe", "maxConcurrency": 6},
+        {"shardKey": "__root__"},
+        {"retry": {"maxAttempts": 1}},
+        {"retry": {"backoff": "exponential", "baseMs": 0, "maxAttempts": 5, "maxMs": 930_000}},
+        {"retry": {"backoff": "linear", "baseMs": 0.5}},
+        {"retry": {}},
+        {"id": "_x-1", "pool": "p", "maxConcurrency": 1, "retry": {"maxAttempts": 100}, "shardKey": "tenant/7"},
+    ],
+)
+@pytest.mark.parametrize("target", [{"functionPath": "invoices:send"}, {"workflow": "INVOICE_WORKFLOW"}])
+async def test_every_option_of_the_client_is_taken(face: Face, more: dict[str, Any], target: dict[str, str]) -> None:
+    body = {"args": {}, "instanceName": "default", "scheduledFor": DUE, **target, **more}
+    answer = await face.post("/schedule", body)
+    assert answer.status_code == 200, answer.text
+    record = (await face.get("/get", params={"id": answer.json()["id"]})).json()["record"]
+    assert record.items() >= {**target, **{name: one for name, one in more.items() if name != "retry"}}.items()
+
+
+async def test_args_in_the_wire_form_of_the_older_system_come_back_and_arrive_as_they_were(face: Face) -> None:
+    args = {"when": ["$lunora.wire$", "date", 1_900_000_000_000], "n": ["$lunora.wire$", "bigint", "9" * 40]}
+    await face.schedule(**run_at(id="a", args=args))
+    assert (await face.get("/get?id=a")).json()["record"]["args"] == args
+    await face.schedule(**run_at(id="b", args=args, scheduledFor=100_000_000_000))
+    await face.until("b", None)
+    assert face.receiver.bodies[0]["args"] == args
+
+
+async def test_get_and_cancel_of_what_is_not_there(face: Face) -> None:
+    assert (await face.get("/get", params={"id": "nobody"})).json() == {}
+    assert (await face.post("/cancel", {"id": "nobody"})).json()["cancelled"] is False
+
+
+async def test_dead_retry_answers_hit_and_miss_as_the_client_reads_them(face: Face) -> None:
+    await face.bury("a")
+    hit = (await face.post("/dead/retry", {"id": "a"})).json()
+    assert hit.keys() >= {"id", "retried", "scheduledFor"}
+    assert (hit["id"], hit["retried"]) == ("a", True)
+    assert (await face.post("/dead/retry", {"id": "nobody"})).json() == {"retried": False}
+    assert (await face.post("/dead/cancel", {"id": "nobody"})).json() == {"removed": False}
+
+
+async def test_the_page_walk_over_dead_letters_ends(face: Face) -> None:
+    ids = [f"d{n}" for n in range(5)]
+    for id in ids:
+        await face.bury(id)
+    first = (await face.get("/dead", params={"limit": 2})).json()
+    assert first["truncated"] is True
+    rest = (await face.get("/dead", params={"cursor": first["cursor"], "limit": 3})).json()
+    assert [one["id"] for one in first["records"] + rest["records"]] == ids
+    assert (rest["truncated"], "cursor" in rest) == (False, False)
+    assert (await face.get("/i/empty/dead")).json() == {"records": [], "truncated": False}
+
+
+# ---- createWorkpool and createSchedulerHost ------------------------------------------------------
+
+
+async def test_a_workpool_enqueues_looks_and_cancels(face: Face) -> None:
+    """It sends its name as pool and its cap with every job, and asks for /pool?name=."""
+    for n in range(3):
+        job = run_at(
+            "pools", pool="mail", maxConcurrency=2, scheduledFor=DUE + n, shardKey="s", retry={"maxAttempts": 2}
+        )
+        answer = (await face.post("/i/pools/schedule", job)).json()
+        assert answer.keys() >= {"id", "scheduledFor"}
+    status = (await face.get("/i/pools/pool", params={"name": "mail"})).json()
+    assert status.items() >= {"inFlight": 0, "maxConcurrency": 2, "queued": 3}.items()
+    assert (await face.post("/i/pools/cancel", {"id": answer["id"]})).json()["cancelled"] is True
+    assert (await face.get("/i/pools/pool", params={"name": "mail"})).json()["queued"] == 2
+    [pool] = (await face.get("/i/pools/status")).json()["pools"]
+    assert pool.items() >= {"name": "mail", "inFlight": 0, "maxConcurrency": 2, "queued": 2}.items()
+
+
+async def test_a_pool_nobody_has_named_is_empty_with_a_cap_of_one(face: Face) -> None:
+    status = (await face.get("/pool", params={"name": "nobody"})).json()
+    assert status.items() >= {"inFlight": 0, "maxConcurrency": 1, "queued": 0}.items()
+
+
+async def test_a_host_adapter_lists_what_it_reads_of_live_and_dead_jobs(face: Face) -> None:
+    """It reads `attempts` (0 if left out), target, id and scheduledFor, and requeues by /dead/retry."""
+    await face.schedule(**run_at(id="live"))
+    await face.schedule(**{**run_at(id="flow", workflow="WF"), "functionPath": None})
+    await face.bury("gone")
+    for path, ids in (("/list", {"live", "flow"}), ("/dead", {"gone"})):
+        records = (await face.get(path)).json()["records"]
+        assert {one["id"] for one in records} == ids
+        for one in records:
+            assert ("functionPath" in one) != ("workflow" in one)
+            assert isinstance(one["scheduledFor"], int)
+            assert isinstance(one.get("attempts", 0), int)
+
+
+async def test_errors_are_read_as_the_client_reads_them(face: Face) -> None:
+    """A status outside 2xx with `error.code` and `error.message` is raised again with all three."""
+    for answer, status, code in (
+        (await face.post("/schedule", run_at(id="bad id")), 400, "INVALID_SCHEDULE_ID"),
+        (await face.post("/schedule", {**run_at(), "scheduledFor": 10**16}), 400, "INVALID_INPUT"),
+        (await face.post("/schedule", {**run_at(), "scheduledFor": 1.5}), 400, "INVALID_INPUT"),
+        (await face.post("/schedule", {**run_at(), "functionPath": None}), 400, "INVALID_INPUT"),
+        (await face.post("/cancel", {}), 400, "INVALID_INPUT"),
+        (await face.get("/pool"), 400, "INVALID_INPUT"),
+        (await face.get("/nothing"), 404, "NOT_FOUND"),
+    ):
+        refused(answer, status, code)

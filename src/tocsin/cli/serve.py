@@ -45,6 +45,10 @@ def serve(access_log: bool, log_level: str, **options: Any) -> None:
     Secrets and tokens are given as TOCSIN_SECRETS and TOCSIN_TOKENS (comma
     separated) or as files: command lines can be read by others. `tocsin keys
     new` makes a secret. A stop drains: callbacks under way may finish.
+
+    When one of the files changes, and at SIGHUP, secrets and tokens are read
+    again and count from then on; a line on stderr says so, or what is wrong
+    with them (then those of before stay). Other settings need a restart.
     """
     from tocsin.cli.serving import run
     from tocsin.errors import SettingsError, StoreError
@@ -58,7 +62,7 @@ def serve(access_log: bool, log_level: str, **options: Any) -> None:
     try:
         settings = load(options, os.environ)
         check_server(settings)
-        run(settings, access_log=access_log)
+        run(settings, lambda: load(options, os.environ), access_log=access_log)
     except SettingsError as error:
         raise WrongSettings(str(error)) from None
     except StoreError as error:

@@ -8,48 +8,52 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tocsin.actors.actor_host import ActorHost
 from tocsin.cli.failure import Interrupted
 from tocsin.cli.listening import Server, bind, loop_factory, url_of
 from tocsin.cli.output import say
+from tocsin.cli.reloading import Reload
 from tocsin.settings import Settings
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def run(settings: Settings, *, access_log: bool = False) -> None:
-    """Serve until SIGINT or SIGTERM; a second one ends the process."""
+def run(settings: Settings, read: Callable[[], Settings], *, access_log: bool = False) -> None:
+    """Serve until SIGINT or SIGTERM; a second one ends the process. `read` reads the settings again."""
     with (
         contextlib.closing(bind(settings.host, settings.port)) as listener,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        runner.run(serve_until_stopped(settings, listener, access_log=access_log))
+        runner.run(serve_until_stopped(Reload(settings, read), listener, access_log=access_log))
 
 
-async def serve_until_stopped(settings: Settings, listener: socket.socket, *, access_log: bool) -> None:
+async def serve_until_stopped(reload: Reload, listener: socket.socket, *, access_log: bool) -> None:
     """Open the store, answer requests until told to stop, then drain. The order of the blocks is the order
     of the stop: first no new requests, then no new callbacks, then the store."""
-    with _stopped_by_signals() as stop:
-        async with _open_host(settings) as host:
-            app = host.asgi(tokens=settings.tokens, insecure=not settings.tokens)
+    settings = reload.settings
+    with _stopped_by_signals() as stop, reload.at_hangup(otherwise=stop.ask):
+        async with _open_host(settings, reload) as host:
+            app = host.asgi(tokens=reload.tokens, insecure=not settings.tokens)
             server = Server(app, access_log=access_log)
             if stop.attach(server):
                 announced = asyncio.create_task(_announce(server, settings, listener))
+                watched = asyncio.create_task(reload.watch(host.runtime.clock))
                 try:
                     await server.serve(sockets=[listener])
                 finally:
                     announced.cancel()
+                    watched.cancel()
 
 
-def _open_host(settings: Settings) -> ActorHost:
+def _open_host(settings: Settings, reload: Reload) -> ActorHost:
     return ActorHost.open(
         settings.store,
         origin=settings.origin_url,
         callback_path=settings.callback_path,
-        secrets=settings.secrets,
+        secrets=reload.secrets,
         insecure=settings.insecure,
         lanes=settings.lanes,
         max_in_flight=settings.max_in_flight,
@@ -77,9 +81,10 @@ class _Stop:
             say("tocsin: stopped at once; what was under way is tried again after the next start")
             os._exit(Interrupted.exit_code)
         self._asked = True
-        say("tocsin: stopping; callbacks under way may finish (again: stop at once)")
         if self._server is not None:
             self._server.should_exit = True
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            say("tocsin: stopping; callbacks under way may finish (again: stop at once)")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,148 @@
+"""Examples for the OpenAPI document: a request and its answer for each operation, by name. A test sends each one to
+a real app and compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+NOW: Final = 1_795_962_007_484
+LATER: Final = NOW + 300_000
+LEASE: Final = "7.12.5e0c1b0f9a3d47c2b6a1f0e4"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What is sent (None: nothing) and what comes back."""
+
+    answer: Any
+    request: Any = None
+
+
+_JOB: Final[Mapping[str, Any]] = {
+    "id": "invoice-42",
+    "functionPath": "invoices:send",
+    "args": {"invoice": 42},
+    "pool": "stripe",
+    "maxConcurrency": 4,
+    "labels": ["tenant-7"],
+    "retry": {"maxRetries": 3},
+}
+_RECORD: Final[Mapping[str, Any]] = {
+    **_JOB,
+    "incarnation": "7-11",
+    "scheduledFor": LATER,
+    "nextAttemptAt": LATER,
+    "state": "pending",
+    "attempt": 0,
+    "attempts": 0,
+    "enqueuedAt": NOW,
+}
+_DEAD: Final[Mapping[str, Any]] = {
+    "id": "invoice-41",
+    "incarnation": "7-3",
+    "functionPath": "invoices:send",
+    "args": {"invoice": 41},
+    "pool": "stripe",
+    "scheduledFor": NOW,
+    "state": "dead",
+    "attempt": 1,
+    "attempts": 1,
+    "enqueuedAt": NOW,
+    "lastError": {"at": NOW + 80, "message": "answered 410", "status": 410},
+    "reason": "refused",
+    "parkedAt": NOW + 80,
+    "lastStatus": 410,
+    "lastResponse": "no such invoice",
+}
+_ID: Final = {"id": "invoice-42"}
+_DEAD_ID: Final = {"id": "invoice-41"}
+_HOLDER: Final = {"id": "invoice-42", "kind": "accepted", "until": LATER, "orphan": False}
+_POOL: Final[Mapping[str, Any]] = {
+    "name": "stripe", "inFlight": 0, "maxConcurrency": 8, "queued": 0, "paused": False, "holders": [],
+}  # fmt: skip
+_ATTEMPT: Final = {
+    "attempt": 1, "outcome": "done", "started": LATER + 2, "ended": LATER + 76, "latenessMs": 2, "status": 200,
+}  # fmt: skip
+_REDRIVE_ID: Final = "01m4cw2n8j6t0q7v9xk3d5r1zb"
+
+EXAMPLES: Final[Mapping[str, Example]] = {
+    "schedule": Example(
+        {"id": "invoice-42", "scheduledFor": LATER, "created": True},
+        {**_JOB, "delayMs": 300_000},
+    ),
+    "submit_many": Example(
+        {
+            "results": [
+                {"id": "invoice-42", "scheduledFor": LATER, "created": True},
+                {
+                    "error": {
+                        "code": "DUPLICATE_SCHEDULE_ID",
+                        "message": "id 'invoice-42' is taken by a pending job: cancel it, choose another id, or pass "
+                        "onConflict keep or replace",
+                        "id": "invoice-42",
+                        "state": "pending",
+                    }
+                },
+            ]
+        },
+        {
+            "jobs": [
+                {"id": "invoice-42", "functionPath": "invoices:send", "args": {"invoice": 42}, "scheduledFor": LATER},
+                {"id": "invoice-42", "functionPath": "invoices:remind", "delayMs": 86_400_000},
+            ]
+        },
+    ),
+    "cancel": Example({"cancelled": True, "wasRunning": False}, _ID),
+    "get": Example({"record": _RECORD}),
+    "list": Example({"records": [_RECORD], "truncated": False}),
+    "dead": Example({"records": [_DEAD], "truncated": False}),
+    "dead_retry": Example({"retried": True, "id": "invoice-41", "scheduledFor": NOW}, _DEAD_ID),
+    "dead_cancel": Example({"removed": True}, _DEAD_ID),
+    "status": Example(
+        {
+            "backlog": 1,
+            "inFlight": 0,
+            "due": 0,
+            "oldestDueMs": None,
+            "dead": 0,
+            "lanes": {"inFlight": 0, "limit": 64},
+            "health": "green",
+            "pools": [{"name": "stripe", "inFlight": 0, "maxConcurrency": 4, "queued": 1, "paused": False}],
+        }
+    ),
+    "why": Example(
+        {"id": "invoice-42", "reasons": [{"code": "NOT_DUE", "message": "it is due in 299312 ms", "at": LATER}]}
+    ),
+    "history": Example(
+        {
+            "id": "invoice-42",
+            "attempts": [
+                {"attempt": 1, "outcome": "done", "started": LATER, "ended": LATER + 74, "latenessMs": 2, "status": 200}
+            ],
+        }
+    ),
+    "cancel_all": Example({"matched": 1, "cancelled": 1}, {"pool": "stripe", "label": "tenant-7"}),
+    "reschedule": Example(
+        {"rescheduled": True, "scheduledFor": LATER + 60_000}, {**_ID, "scheduledFor": LATER + 60_000}
+    ),
+    "dead_retry_all": Example(
+        {"redriveId": _REDRIVE_ID, "matched": 1, "retried": 0, "running": True},
+        {"reason": "refused", "ratePerSecond": 5},
+    ),
+    "redrive": Example({"redriveId": _REDRIVE_ID, "matched": 1, "retried": 1, "running": False}),
+    "redrive_stop": Example({"stopped": False}),
+    "complete": Example({"settled": True}, {**_ID, "lease": LEASE, "result": {"sent": True}}),
+    "extend": Example({"leaseUntil": LATER + 900_000}, {**_ID, "lease": LEASE, "leaseMs": 900_000}),
+    "pool": Example({**_POOL, "inFlight": 1, "maxConcurrency": 1, "holders": [_HOLDER]}),
+    "set_pool": Example(_POOL, {"name": "stripe", "maxConcurrency": 8}),
+    "delete_pool": Example({"deleted": True}),
+    "pause": Example({"name": "default", "paused": True}, {"paused": True}),
+    "remove": Example({"jobs": 1, "rows": 6}),
+    "instances": Example(
+        {"instances": [{"name": "tenant-a", "backlog": 1, "inFlight": 0, "dead": 0}], "truncated": False}
+    ),
+    "health": Example({"ok": True}),
+    "ready": Example({"ready": True}),
+}

@@ -1,0 +1,219 @@
+"""`GET /openapi.json`: every route, made of the table of operations, the structs of requests and answers, and the
+codes of errors. It needs no token, and tells nothing of what this host holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tocsin.actors.http.access import Gate
+from tocsin.actors.http.answers import answer
+from tocsin.actors.http.codes import CODES
+from tocsin.actors.http.endpoint import Endpoint
+from tocsin.actors.http.examples import EXAMPLES
+from tocsin.actors.http.openapi_schemas import REF, components, envelope_of
+from tocsin.actors.http.operations import ADMIN, OPERATIONS, About
+from tocsin.actors.http.parameters import INSTANCE, KEY, PAGED, REDRIVE, Parameter
+from tocsin.actors.http.replies import Alive, Ready
+from tocsin.actors.http.shapes import Schema
+from tocsin.actors.scheduler.records import InstancePage
+
+ROOT: Final = ""
+BY_NAME: Final = "/i/{instance}"
+PLACES: Final = (ROOT, BY_NAME)
+BEARER: Final = "bearer"
+PROBES: Final = "probes"
+
+INSTANCES: Final = About(
+    name="instances", group="operating", said="The instances that the caller may see, by name", query=PAGED,
+    answer=InstancePage,
+)  # fmt: skip
+HEALTH: Final = About(name="health", group=PROBES, said="Whether the process answers", answer=Alive)
+READY: Final = About(
+    name="ready", group=PROBES, said="Whether the host is open and its store answers", answer=Ready,
+    errors=("UNAVAILABLE", "STORE_UNAVAILABLE"),
+)  # fmt: skip
+
+_ABOUT: Final = """\
+Jobs are called back with signed HTTP requests when they are due. The scheduler `default` is at the root; every
+other is under `/i/{instance}`. Instants are integer milliseconds since the epoch. In a body, `null` is the same as
+left out. Answers may get more members; requests with unknown ones are refused.
+
+Every error is `{"error": {"code", "message", ...}}`; the message names the field, the value and the limit. Routes
+take HEAD like GET, and OPTIONS; another method is 405 with `Allow`, an unknown route 404. No answer may be cached.
+
+Tokens have scopes: any one of those that a route names lets in, and `admin` everywhere. Whoever holds the lease of an
+attempt may settle and extend it without a token."""
+
+
+class OpenApi(Endpoint):
+    """Answers the document, with the place where the app is mounted as its server."""
+
+    def __init__(self, gate: Gate, *, tokens: bool) -> None:
+        super().__init__(["GET"], gate)
+        self._tokens = tokens
+
+    async def answer(self, request: Request) -> Response:
+        head, rest = _written(self._tokens)
+        return answer({**head, "servers": [{"url": quote(request.scope.get("root_path", "")) or "/"}], **rest})
+
+
+@cache
+def _written(tokens: bool) -> tuple[dict[str, Any], dict[str, msgspec.Raw]]:
+    """The document in two parts: the few members before `servers`, and the long ones behind, written once."""
+    whole = document(tokens=tokens)
+    rest = {name: msgspec.Raw(msgspec.json.encode(whole.pop(name))) for name in ("tags", "paths", "components")}
+    return whole, rest
+
+
+def document(*, tokens: bool) -> dict[str, Any]:
+    """The whole document but `servers`. `tokens`: whether requests need one."""
+    kinds: dict[str, type[msgspec.Struct]] = {}
+    answers: dict[str, Schema] = {}
+    paths: dict[str, dict[str, Any]] = {}
+    for place, path, method, scopes, about in _routes():
+        for kind in (about.request, about.answer):
+            if kind is not None:
+                kinds[kind.__name__] = kind
+        one = _operation(place, path, method, scopes if tokens else frozenset(), about, answers)
+        paths.setdefault(place + path, {})[method.lower()] = one
+    shared: dict[str, Any] = {"schemas": components(kinds.values()), "responses": dict(sorted(answers.items()))}
+    if tokens:
+        shared["securitySchemes"] = {
+            BEARER: {"type": "http", "scheme": "bearer", "description": "The secret of a token of this server."}
+        }
+    groups = dict.fromkeys(about.group for *_, about in _routes())
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tocsin",
+            "version": version("tocsin"),
+            "summary": "Durable scheduling with signed HTTP callbacks",
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [{"name": group} for group in groups],
+        "paths": paths,
+        "components": shared,
+    }
+
+
+def _routes() -> Iterator[tuple[str, str, str, frozenset[str], About]]:
+    """Place, path, method, scopes of each route."""
+    for place in PLACES:
+        for one in OPERATIONS:
+            if place + one.path:
+                yield place, one.path, one.method, one.scopes, one.about
+        yield place, "/healthz", "GET", frozenset(), HEALTH
+        yield place, "/readyz", "GET", frozenset(), READY
+    yield ROOT, "/instances", "GET", ADMIN, INSTANCES
+
+
+# ---- One operation -------------------------------------------------------------------------------
+
+
+def _operation(
+    place: str, path: str, method: str, scopes: frozenset[str], about: About, answers: dict[str, Schema]
+) -> dict[str, Any]:
+    example = EXAMPLES[about.name]
+    parameters = [
+        *((INSTANCE,) if place == BY_NAME else ()),
+        *((REDRIVE,) if "{redriveId}" in path else ()),
+        *about.query,
+        *((KEY,) if about.keyed else ()),
+    ]
+    one: dict[str, Any] = {
+        "operationId": about.name if place == ROOT else f"{about.name}_in_instance",
+        "tags": [about.group],
+        "summary": about.said,
+    }
+    if scopes:
+        one["description"] = f"Needs a token with the scope {' or '.join(f'`{scope}`' for scope in sorted(scopes))}."
+        one["security"] = [{BEARER: [scope]} for scope in sorted(scopes)]
+    if parameters:
+        one["parameters"] = [_parameter(parameter) for parameter in parameters]
+    if about.request is not None:
+        media = {"schema": _ref(about.request), "examples": {about.name: {"value": example.request}}}
+        one["requestBody"] = {"required": True, "content": {"application/json": media}}
+    good = {"schema": _ref(about.answer), "examples": {about.name: {"value": example.answer}}}
+    said = "What there is." if method == "GET" else "Done, and on disk."
+    refusals = errors_of(method, scopes, about, by_path=any(parameter.place == "path" for parameter in parameters))
+    one["responses"] = {"200": {"description": said, "content": _json(good)}, **_refusals(refusals, answers)}
+    return one
+
+
+def errors_of(method: str, scopes: frozenset[str], about: About, *, by_path: bool) -> list[str]:
+    """The codes that an operation may answer."""
+    found = {"FORBIDDEN", "INTERNAL", *about.errors}
+    if about.group != PROBES:
+        found |= {"INVALID_INPUT", "STORE_UNAVAILABLE"}
+    if scopes:
+        found |= {"UNAUTHENTICATED"}
+    if by_path:
+        found |= {"NOT_FOUND", "INVALID_INPUT"}
+    if about.request is not None:
+        found |= {"INVALID_JSON", "PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE"}
+    if method != "GET":
+        found |= {"OVERLOADED", "UNAVAILABLE", "STORE_FULL"}
+    return [code for code in CODES if code in found]
+
+
+def _parameter(one: Parameter) -> Schema:
+    return {
+        "name": one.name,
+        "in": one.place,
+        "description": one.said,
+        **({"required": True} if one.needed else {}),
+        "schema": one.schema,
+        **({} if one.example is None else {"example": one.example}),
+    }
+
+
+def _refusals(codes: Iterable[str], answers: dict[str, Schema]) -> dict[str, Schema]:
+    """One answer for each status; each set of codes is written once."""
+    by_status: dict[int, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(CODES[code].status, []).append(code)
+    refusals: dict[str, Schema] = {}
+    for status, some in by_status.items():
+        name = "-".join((str(status), *some))
+        answers.setdefault(name, _refusal(status, some))
+        refusals[str(status)] = {"$ref": f"#/components/responses/{name}"}
+    return refusals
+
+
+def _refusal(status: int, codes: list[str]) -> Schema:
+    said = "\n".join(f"- `{code}`: {CODES[code].when} Again? {CODES[code].again}. {CODES[code].do}" for code in codes)
+    examples = {code: {"value": {"error": dict(CODES[code].example)}} for code in codes}
+    return {
+        "description": said,
+        **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
+        "content": _json({"schema": envelope_of(codes), "examples": examples}),
+    }
+
+
+def _header(said: str, schema: Schema) -> Schema:
+    return {"description": said, "required": True, "schema": schema}
+
+
+_RETRY_AFTER: Final = {"Retry-After": _header("Seconds to wait.", {"type": "integer", "minimum": 1})}
+_HEADERS: Final[dict[int, Schema]] = {
+    401: {"WWW-Authenticate": _header("How to authenticate.", {"type": "string"})},
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
+}
+
+
+def _json(media: Schema) -> Schema:
+    return {"application/json": media}
+
+
+def _ref(kind: type[msgspec.Struct]) -> Schema:
+    return {"$ref": REF.format(name=kind.__name__)}

@@ -1,0 +1,165 @@
+"""The schemas of the OpenAPI document: msgspec's, with what the structs say beside their types put in its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.actors.http import wire
+from tocsin.actors.http.codes import CODES, Code
+from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
+from tocsin.actors.http.wire import NOT_YET
+
+REF: Final = "#/components/schemas/{name}"
+_SNAKE: Final = re.compile(r"(?<=`)[a-z]+(?:_[a-z]+)+(?=`)")
+"""A name of Python in a docstring."""
+EPOCH_MS: Final[Schema] = {"description": "Epoch ms."}
+
+_FACTS: Final[Mapping[str, Schema]] = {
+    "state": one_of(["pending", "waiting", "running", "dead"]),
+    "health": one_of(["green", "amber", "red"]),
+    "kind": one_of(
+        ["fired", "accepted", "unknown"],
+        description="Of a lease. unknown: its attempt got no answer and may still run at the receiver.",
+    ),
+    **dict.fromkeys(("at", "until", "scheduledFor", "nextAttemptAt", "enqueuedAt", "expiresAt", "parkedAt"), EPOCH_MS),
+    **dict.fromkeys(("leaseUntil", "started", "ended"), EPOCH_MS),
+    "latenessMs": {"description": "How long after its due instant it started, ms."},
+    "oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms; null if none is."},
+    "args": {"description": "As they came, byte for byte."},
+    "reason": {
+        "description": "Why it is dead: exhausted, refused, lost, unindexable, blocked; more may come.",
+        "examples": ["exhausted"],
+    },
+    "outcome": {"description": "How it ended: done, failed, expired, cancelled; more may come.", "examples": ["done"]},
+}
+"""What is true of the members of answers, by name, beyond their Python types."""
+
+
+def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
+    """The schemas of these structs and of all that they hold, and of every error, by name."""
+    _, made = msgspec.json.schema_components(list(kinds), ref_template=REF)
+    schemas = {name: _of_struct(name, schema) for name, schema in made.items()}
+    for code in CODES.values():
+        schemas[error_name(code.code)] = _of_error(code)
+    schemas["Refusal"] = envelope_of(CODES)
+    return dict(sorted(schemas.items()))
+
+
+def _of_struct(name: str, schema: Schema) -> Schema:
+    asked: type[msgspec.Struct] | None = getattr(wire, name, None)
+    if asked is not None and name.endswith("Request"):
+        return _of_request(asked, schema)
+    return _of_answer(schema)
+
+
+def _described(schema: Schema) -> Schema:
+    """The docstring, with the names that members have in JSON; python -OO has none."""
+    said = schema.get("description")
+    return {"description": _SNAKE.sub(lambda match: camel(match[0]), said)} if said else {}
+
+
+# ---- Requests ------------------------------------------------------------------------------------
+
+
+def _of_request(kind: type[msgspec.Struct], schema: Schema) -> Schema:
+    members = {name: one for name, one in schema["properties"].items() if name not in NOT_YET}
+    needed = [name for name, one in members.items() if one.get(NEEDED)]
+    rules = list(getattr(kind, "rules", ()))
+    return {
+        "title": schema["title"],
+        **_described(schema),
+        "type": "object",
+        "properties": {name: _asked(one, name in needed) for name, one in members.items()},
+        **({"required": needed} if needed else {}),
+        "additionalProperties": False,
+        **({"allOf": rules} if rules else {}),
+    }
+
+
+def _asked(schema: Schema, needed: bool) -> Schema:
+    """Null is the same as left out, unless the member is needed."""
+    own: Schema = dict(schema.get(IS, schema))
+    if IS not in schema:
+        own.pop("default", None)
+    if needed or "type" not in own:
+        return own
+    own["type"] = [own["type"], "null"]
+    if "enum" in own:
+        own["enum"] = [*own["enum"], None]
+    return own
+
+
+# ---- Answers -------------------------------------------------------------------------------------
+
+
+def _of_answer(schema: Schema) -> Schema:
+    """Members with a default are left out while they have it: what is None in Python is never null here."""
+    required = schema.get("required", [])
+    members = {name: _told(name, one, name in required) for name, one in schema["properties"].items()}
+    return {
+        "title": schema["title"],
+        **_described(schema),
+        "type": "object",
+        "properties": members,
+        "required": required,
+    }
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+def _told(name: str, schema: Schema, always: bool) -> Schema:
+    own: Schema = dict(schema.get(IS, schema))
+    if not always:
+        if own.get("default", NULL) in (None, ()):
+            del own["default"]
+        choices = [one for one in own.pop("anyOf", []) if one != NULL]
+        if len(choices) == 1:
+            own |= choices[0]
+        elif choices:
+            own["anyOf"] = choices
+    return {**_wide(own), **({} if "$ref" in own else _FACTS.get(name, {}))}
+
+
+def _wide(value: Any) -> Any:
+    """Every integer may be one of 64 bits."""
+    if isinstance(value, list):
+        return [_wide(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    wide = {name: _wide(one) for name, one in value.items()}
+    return {"type": "integer", "format": "int64", **wide} if value.get("type") == "integer" else wide
+
+
+# ---- Errors --------------------------------------------------------------------------------------
+
+
+def error_name(code: str) -> str:
+    """`INVALID_INPUT` is the schema InvalidInputError."""
+    return "".join(part.title() for part in code.split("_")) + "Error"
+
+
+def _of_error(code: Code) -> Schema:
+    return {
+        "title": error_name(code.code),
+        "description": f"{code.when} {code.do}",
+        "type": "object",
+        "properties": {"code": {"const": code.code}, "message": TEXT, **code.details},
+        "required": ["code", "message"],
+    }
+
+
+def envelope_of(codes: Iterable[str]) -> Schema:
+    """What an answer with one of these codes looks like."""
+    return {
+        "type": "object",
+        "properties": {"error": {"oneOf": [{"$ref": REF.format(name=error_name(code))} for code in codes]}},
+        "required": ["error"],
+        "additionalProperties": False,
+    }

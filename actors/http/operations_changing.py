@@ -1,0 +1,108 @@
+"""Changing jobs: cancel, move, settle by lease; and dead letters, one by one or in bulk."""
+
+from __future__ import annotations
+
+from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY
+from tocsin.actors.http.call import Call
+from tocsin.actors.http.replies import DeadCancelled, Extended, RedriveStopped, Settled
+from tocsin.actors.http.wire import (
+    CancelAllRequest,
+    CompleteRequest,
+    ExtendRequest,
+    IdRequest,
+    RescheduleRequest,
+    RetryAllRequest,
+    whole,
+)
+from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Redrive, Rescheduled
+from tocsin.errors import NotFoundError
+
+
+async def cancel(call: Call) -> Cancelled:
+    return await call.scheduler.cancel(await _admitted_id(call))
+
+
+async def dead_retry(call: Call) -> DeadRetried:
+    return await call.scheduler.dead_retry(await _admitted_id(call))
+
+
+async def dead_cancel(call: Call) -> DeadCancelled:
+    return DeadCancelled(await call.scheduler.dead_cancel(await _admitted_id(call)))
+
+
+async def _admitted_id(call: Call) -> str:
+    id = (await call.body(IdRequest, SMALL_BODY)).required_id()
+    await call.admit(id)
+    return id
+
+
+async def cancel_all(call: Call) -> Matched:
+    request = await call.body(CancelAllRequest, SMALL_BODY)
+    await call.admit(None)
+    return await call.scheduler.cancel_all(
+        pool=request.pool,
+        label=request.label,
+        path=request.function_path,
+        all=bool(request.all),
+        dry_run=bool(request.dry_run),
+    )
+
+
+async def reschedule(call: Call) -> Rescheduled:
+    request = await call.body(RescheduleRequest, SMALL_BODY)
+    id = request.required_id()
+    await call.admit(id)
+    return await call.scheduler.rescheduled(id, whole(request.scheduled_for), whole(request.delay_ms))
+
+
+async def dead_retry_all(call: Call) -> Redrive:
+    request = await call.body(RetryAllRequest, SMALL_BODY)
+    await call.admit(None)
+    return await call.scheduler.dead_retry_all(
+        pool=request.pool,
+        reason=request.reason,
+        path=request.function_path,
+        since=whole(request.since),  # type: ignore[arg-type]  # the handle checks every value
+        all=bool(request.all),
+        rate_per_second=10 if request.rate_per_second is None else whole(request.rate_per_second),  # type: ignore[arg-type]
+        dry_run=bool(request.dry_run),
+    )
+
+
+async def get_redrive(call: Call) -> Redrive:
+    call.query()
+    await call.admit(call.path("redriveId"))
+    redrive = await call.scheduler.redrive(call.path("redriveId"))
+    if redrive is None:
+        raise NotFoundError(f"there is no redrive {call.path('redriveId')!r}: its id came from POST /dead/retry-all")
+    return redrive
+
+
+async def stop_redrive(call: Call) -> RedriveStopped:
+    call.query()
+    await call.admit(call.path("redriveId"))
+    return RedriveStopped(await call.scheduler.redrive_stop(call.path("redriveId")))
+
+
+# ---- By lease: whoever holds one needs no token ---------------------------------------------------
+
+
+async def complete(call: Call) -> Settled:
+    request = await call.body(CompleteRequest, SCHEDULE_BODY)
+    result = bytes(request.result)
+    settled = await call.scheduler.completed(
+        request.required_id(),
+        request.required_lease(),
+        ok=request.ok is not False,
+        error=request.error,
+        retryable=request.retryable is not False,
+        delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]  # the handle checks every value
+        result=None if result == b"null" else result,
+    )
+    return Settled(settled)
+
+
+async def extend(call: Call) -> Extended:
+    request = await call.body(ExtendRequest, SMALL_BODY)
+    until = await call.scheduler.extend(request.required_id(), request.required_lease(), whole(request.lease_ms))  # type: ignore[arg-type]
+    return Extended(until)

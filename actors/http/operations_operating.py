@@ -1,0 +1,52 @@
+"""Operating: pools set and deleted, the instance stopped, started and removed."""
+
+from __future__ import annotations
+
+from tocsin.actors.http.body import SMALL_BODY
+from tocsin.actors.http.call import Call
+from tocsin.actors.http.parameters import CONFIRMED, ONE_POOL, names
+from tocsin.actors.http.replies import InstanceState, PoolDeleted
+from tocsin.actors.http.wire import InstanceRequest, PoolRequest, whole
+from tocsin.actors.scheduler.records import Pool, Removed
+from tocsin.errors import InvalidInputError
+
+
+async def get_pool(call: Call) -> Pool:
+    name = call.query(*names(ONE_POOL)).required("name")
+    await call.admit(name)
+    return await call.scheduler.pool(name)
+
+
+async def put_pool(call: Call) -> Pool:
+    request = await call.body(PoolRequest, SMALL_BODY)
+    await call.admit(request.name if isinstance(request.name, str) else None)
+    return await call.scheduler.set_pool(
+        request.name,  # type: ignore[arg-type]  # the handle checks every value
+        max_concurrency=whole(request.max_concurrency),  # type: ignore[arg-type]
+        paused=request.paused,  # type: ignore[arg-type]
+    )
+
+
+async def delete_pool(call: Call) -> PoolDeleted:
+    name = call.query(*names(ONE_POOL)).required("name")
+    await call.admit(name)
+    return PoolDeleted(await call.scheduler.delete_pool(name))
+
+
+async def put_instance(call: Call) -> InstanceState:
+    request = await call.body(InstanceRequest, SMALL_BODY)
+    if not isinstance(request.paused, bool):
+        raise InvalidInputError(f"paused must be true or false, not {request.paused!r}")
+    await call.admit(None)
+    await call.scheduler.pause(request.paused)
+    return InstanceState(call.scheduler.name, request.paused)
+
+
+async def remove(call: Call) -> Removed:
+    confirmed = call.query(*names(CONFIRMED)).text("confirm")
+    if confirmed != call.scheduler.name:
+        raise InvalidInputError(
+            f"this removes everything of the instance: repeat its name, ?confirm={call.scheduler.name}"
+        )
+    await call.admit(None)
+    return await call.scheduler.remove()

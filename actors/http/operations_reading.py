@@ -1,0 +1,68 @@
+"""Reading: jobs, lists, counts, history, and why a job does not run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tocsin.actors.http.call import Call
+from tocsin.actors.http.parameters import DEAD_LISTED, LISTED, ONE_JOB, names
+from tocsin.actors.http.replies import Found, History, Reasons
+from tocsin.actors.scheduler.records import Page, Status
+
+DEFAULT_LIMIT: Final = 100
+
+
+async def why(call: Call) -> Reasons:
+    id = call.query(*names(ONE_JOB)).required("id")
+    await call.admit(id)
+    return Reasons(id, await call.scheduler.why(id))
+
+
+async def history(call: Call) -> History:
+    id = call.query(*names(ONE_JOB)).required("id")
+    await call.admit(id)
+    return History(id, await call.scheduler.history(id))
+
+
+async def get(call: Call) -> Found:
+    id = call.query(*names(ONE_JOB)).required("id")
+    await call.admit(id)
+    return Found(await call.scheduler.get(id))
+
+
+async def list_jobs(call: Call) -> Page:
+    query = call.query(*names(LISTED))
+    await call.admit(None)
+    return await call.scheduler.list(
+        cursor=query.text("cursor") or None,
+        limit=_limit(query.whole("limit")),
+        order=_default(query.text("order"), "due"),
+        pool=query.text("pool"),
+        state=query.text("state"),
+        label=query.text("label"),
+    )
+
+
+async def list_dead(call: Call) -> Page:
+    query = call.query(*names(DEAD_LISTED))
+    await call.admit(None)
+    return await call.scheduler.dead(
+        cursor=query.text("cursor") or None,
+        limit=_limit(query.whole("limit")),
+        pool=query.text("pool"),
+        since=query.whole("since"),
+    )
+
+
+async def status(call: Call) -> Status:
+    call.query()
+    await call.admit(None)
+    return await call.scheduler.status()
+
+
+def _limit(value: int | None) -> int:
+    return DEFAULT_LIMIT if value is None else value
+
+
+def _default(value: str | None, otherwise: str) -> str:
+    return otherwise if value is None else value

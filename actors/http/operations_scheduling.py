@@ -1,0 +1,121 @@
+"""Scheduling: a job, or a thousand in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tocsin.actors.http.answers import Written, pack, unpack, write
+from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse
+from tocsin.actors.http.call import Call
+from tocsin.actors.http.faults import envelope
+from tocsin.actors.http.replies import BatchResults
+from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
+from tocsin.actors.scheduler.records import Scheduled
+from tocsin.actors.scheduler.replay import Kept
+from tocsin.actors.scheduler.submit import Answer
+from tocsin.actors.scheduler.turn import NewJob
+from tocsin.errors import ForbiddenError, InvalidInputError, PayloadTooLargeError, QuotaExceededError, TocsinError
+
+MOST_FAULTS: Final = 32 * 1024
+"""How many bytes the refusals of a batch may take, packed: a kept answer must fit one row of the store."""
+
+
+async def schedule(call: Call) -> Scheduled | Written:
+    request = await call.body(ScheduleRequest, SCHEDULE_BODY)
+    await call.admit(request.target)
+    job = _new_job(call, request)
+    once = call.once(_one_answer)
+    if once is None:
+        return await call.scheduler.submit(job)
+    return _given(await call.scheduler.submit_once([job], once))
+
+
+def _one_answer(answers: Sequence[Answer]) -> Kept | TocsinError:
+    (answer,) = answers
+    if isinstance(answer, QuotaExceededError):
+        return answer  # not kept: with the same key it may pass once there is room
+    if isinstance(answer, TocsinError):
+        return answer.status, write(envelope(answer))
+    return 200, write(answer)
+
+
+def _given(kept: Kept) -> Written:
+    status, text = kept
+    return Written(status, unpack(text))
+
+
+async def schedule_batch(call: Call) -> BatchResults | Written:
+    """One answer per job, in order; those accepted are one commit."""
+    request = await call.body(BatchRequest, BATCH_BODY)
+    check = _BatchCheck(call)
+    checked = [await check.job(raw) for raw in request.jobs]
+    once = call.once(lambda stored: (200, pack(write(_results(checked, stored)))))
+    good = [one for one in checked if isinstance(one, NewJob)]
+    if once is None or not good:  # where all is refused nothing happens, so nothing is kept
+        return _results(await call.scheduler.submit_checked(checked), ())
+    _check_faults([envelope(one) for one in checked if isinstance(one, TocsinError)])
+    return _given(await call.scheduler.submit_once(good, once))
+
+
+def _check_faults(faults: Sequence[object]) -> None:
+    if len(pack(write(faults))) > MOST_FAULTS:
+        raise PayloadTooLargeError(
+            f"jobs: the refusals of {len(faults)} of them are too long to be kept under an Idempotency-Key: "
+            "correct them, or send fewer at once"
+        )
+
+
+def _results(checked: Sequence[NewJob | Scheduled | TocsinError], stored: Sequence[Answer]) -> BatchResults:
+    """The answers in the order of the request: what was stored takes the places of the jobs that passed."""
+    left = iter(stored)
+    answers = [next(left) if isinstance(one, NewJob) else one for one in checked]
+    return BatchResults([envelope(one) if isinstance(one, TocsinError) else one for one in answers])
+
+
+class _BatchCheck:
+    """Checks the jobs of a batch; the app's rule is asked once for each target."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._rulings: dict[str | None, ForbiddenError | None] = {}
+
+    async def job(self, raw: msgspec.Raw) -> NewJob | TocsinError:
+        """The checked job, or why it is refused."""
+        try:
+            request = parse(raw, ScheduleRequest, "the job")
+            request.check_instance(self._call.scheduler.name)
+            if (refused := await self._ruling(request.target)) is not None:
+                return refused
+            return _new_job(self._call, request)
+        except TocsinError as error:
+            return error
+
+    async def _ruling(self, target: str | None) -> ForbiddenError | None:
+        if target not in self._rulings:
+            try:
+                await self._call.admit(target)
+            except ForbiddenError as error:
+                self._rulings[target] = error
+            else:
+                self._rulings[target] = None
+        return self._rulings[target]
+
+
+def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
+    request.check_known()
+    try:
+        return call.scheduler.new_job(
+            function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
+            workflow=request.workflow,  # type: ignore[arg-type]
+            raw_args=bytes(request.args),
+            scheduled_for=whole(request.scheduled_for),  # type: ignore[arg-type]
+            delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]
+            options=request.options(),
+        )
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"args hold what no reader of JSON can be expected to take: {error}") from None
+    except RecursionError:
+        raise InvalidInputError("args are nested deeper than 64 levels") from None

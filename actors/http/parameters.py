@@ -1,0 +1,65 @@
+"""Query parameters and headers of routes: what they are called, what they may be, and what they are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tocsin.actors.http import shapes
+from tocsin.actors.http.shapes import Schema
+from tocsin.actors.scheduler.handle_reads import ORDERS, STATES
+
+KEY_MAX: Final = 255
+"""Characters of an Idempotency-Key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a request. `example` is a value that does what the document says."""
+
+    name: str
+    schema: Schema
+    said: str
+    needed: bool = False
+    example: Any = None
+    place: str = "query"
+
+
+def names(parameters: tuple[Parameter, ...]) -> tuple[str, ...]:
+    return tuple(one.name for one in parameters)
+
+
+JOB: Final = Parameter("id", shapes.JOB_ID, "The job.", needed=True, example="invoice-42")
+CURSOR: Final = Parameter("cursor", shapes.TEXT, "From the page before; it belongs to one list and its filters.")
+LIMIT: Final = Parameter("limit", shapes.PAGE_LIMIT, "How many at most.", example=10)
+ORDER: Final = Parameter(
+    "order", shapes.one_of(ORDERS, default="due"), "By the next attempt, or by id. Paging by id is the stable one."
+)
+POOL: Final = Parameter("pool", shapes.NAME, "Only of this pool.", example="stripe")
+STATE: Final = Parameter("state", shapes.one_of(STATES), "Only in this state.", example="pending")
+LABEL: Final = Parameter("label", shapes.NAME, "Only with this label.", example="tenant-7")
+SINCE: Final = Parameter("since", shapes.INSTANT, "Only those parked at this instant (epoch ms) or later.")
+POOL_NAME: Final = Parameter("name", shapes.NAME, "The pool.", needed=True, example="stripe")
+CONFIRM: Final = Parameter(
+    "confirm", shapes.INSTANCE_NAME, "The name of the instance, once more.", needed=True, example="tenant-a"
+)
+REDRIVE: Final = Parameter(
+    "redriveId", shapes.REDRIVE_ID, "The bulk retry.", needed=True, example="01m4cw2n8j6t0q7v9xk3d5r1zb", place="path"
+)
+INSTANCE: Final = Parameter(
+    "instance", shapes.INSTANCE_NAME, "The scheduler.", needed=True, example="tenant-a", place="path"
+)
+KEY: Final = Parameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": KEY_MAX},
+    "Sent again with the same body within 24 hours, the first answer is given again and nothing else is done.",
+    example="order-4711",
+    place="header",
+)
+
+ONE_JOB: Final = (JOB,)
+ONE_POOL: Final = (POOL_NAME,)
+LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL)
+DEAD_LISTED: Final = (CURSOR, LIMIT, POOL, SINCE)
+PAGED: Final = (CURSOR, LIMIT)
+CONFIRMED: Final = (CONFIRM,)

@@ -1,0 +1,109 @@
+"""What operations answer where that is no record: one struct for each, so that the OpenAPI document is made of
+what is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from tocsin.actors.http.shapes import shape
+from tocsin.actors.scheduler.records import Attempt, Reason, Record
+
+
+class _Reply(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pass
+
+
+class Refusal(_Reply, frozen=True):
+    """Why a job of a batch was refused: `{code, message, ...}`, as in the answer to one that came alone."""
+
+    error: Any
+
+
+class BatchResults(_Reply, frozen=True):
+    """One answer for each job, in the order of the request."""
+
+    results: Annotated[
+        Sequence[Any],
+        shape(
+            {
+                "type": "array",
+                "items": {
+                    "anyOf": [{"$ref": "#/components/schemas/Scheduled"}, {"$ref": "#/components/schemas/Refusal"}]
+                },
+            },
+            "Accepted, or why not.",
+            needed=True,
+        ),
+    ]
+
+
+class Found(_Reply, frozen=True):
+    """The job, dead ones included; without a member if there is none of that id."""
+
+    record: Record | None = None
+
+
+class Reasons(_Reply, frozen=True):
+    """Every reason why the job is not running now; none if it may start at this instant."""
+
+    id: str
+    reasons: Sequence[Reason]
+
+
+class History(_Reply, frozen=True):
+    """How its attempts ended, the oldest first."""
+
+    id: str
+    attempts: Sequence[Attempt]
+
+
+class DeadCancelled(_Reply, frozen=True):
+    """Whether there was such a dead letter."""
+
+    removed: bool
+
+
+class Settled(_Reply, frozen=True):
+    """The attempt is settled."""
+
+    settled: bool
+
+
+class Extended(_Reply, frozen=True):
+    """Until when the lease holds now, epoch ms."""
+
+    lease_until: int
+
+
+class RedriveStopped(_Reply, frozen=True):
+    """Whether there was one to stop."""
+
+    stopped: bool
+
+
+class PoolDeleted(_Reply, frozen=True):
+    """Whether there was something to forget."""
+
+    deleted: bool
+
+
+class InstanceState(_Reply, frozen=True):
+    """Whether the instance is paused."""
+
+    name: str
+    paused: bool
+
+
+class Alive(_Reply, frozen=True):
+    """The process answers."""
+
+    ok: bool
+
+
+class Ready(_Reply, frozen=True):
+    """The host is open and its store answers."""
+
+    ready: bool

@@ -1,0 +1,110 @@
+"""What each value of a request looks like, as JSON Schema: made of the limits that the checks use, so that the
+OpenAPI document and the checks cannot come apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.actors.scheduler import arguments as limits
+from tocsin.actors.scheduler.handle_changes import ERROR_MAX
+from tocsin.actors.scheduler.rows import LARGEST_MS
+from tocsin.dispatch import retry
+
+Schema = dict[str, Any]
+
+IS: Final = "x-is"
+"""Under this name a field carries its shape through msgspec's schema into the document, which replaces it."""
+NEEDED: Final = "x-needed"
+
+
+def shape(schema: Schema, said: str, *, needed: bool = False) -> msgspec.Meta:
+    """What is true of a field whose Python type says less. `needed`: its default is there only to be refused."""
+    return msgspec.Meta(extra_json_schema={IS: {**schema, "description": said}, NEEDED: needed})
+
+
+# ---- Values --------------------------------------------------------------------------------------
+
+
+def whole(bounds: tuple[int, int], **more: Any) -> Schema:
+    return {"type": "integer", "format": "int64", "minimum": bounds[0], "maximum": bounds[1], **more}
+
+
+def number(most: float) -> Schema:
+    return {"type": "number", "minimum": 0, "maximum": most}
+
+
+def one_of(words: Sequence[str], **more: Any) -> Schema:
+    return {"type": "string", "enum": list(words), **more}
+
+
+NOT_BLANK: Final = (
+    r"[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"  # as str.isspace
+)
+"""Dialects of patterns differ in what `\\S` is."""
+ANY: Final[Schema] = {}
+FLAG: Final[Schema] = {"type": "boolean"}
+TEXT: Final[Schema] = {"type": "string"}
+INSTANT: Final = whole((limits.SMALLEST_MS, LARGEST_MS))
+DELAY: Final = whole(limits.DELAY_MS)
+JOB_ID: Final[Schema] = {"type": "string", "maxLength": 64, "pattern": f"^(?!__){limits.ID.pattern}$"}
+REDRIVE_ID: Final = JOB_ID
+INSTANCE_NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.INSTANCE.pattern}$"}
+NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.NAME.pattern}$"}
+TARGET: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_TARGET, "pattern": NOT_BLANK}
+LEASE: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_LEASE}
+LABELS: Final[Schema] = {"type": "array", "items": NAME, "maxItems": limits.MAX_LABELS}
+JOBS: Final[Schema] = {
+    "type": "array",
+    "items": {"$ref": "#/components/schemas/ScheduleRequest"},
+    "maxItems": limits.MAX_BATCH,
+}
+CONFLICT: Final = one_of(limits.CONFLICTS, default="error")
+PRIORITY: Final = whole(limits.PRIORITY, default=0)
+MAX_CONCURRENCY: Final = whole(limits.MAX_CONCURRENCY)
+CAP: Final = whole(limits.CAP)
+TIMEOUT: Final = whole(limits.TIMEOUT_MS, default=60_000)
+LEASE_LENGTH: Final = whole(limits.LEASE_MS)
+RATE: Final = whole(limits.RATE_PER_SECOND, default=10)
+PAGE_LIMIT: Final = whole(limits.PAGE_LIMIT, default=100)
+RETRIES: Final = whole((0, retry.MAX_RETRIES))
+BACKOFF: Final = one_of(retry.BACKOFFS, default="exponential")
+WAIT: Final = number(retry.LARGEST_MS)
+JITTER: Final = number(1)
+ERROR_KEPT: Final = ERROR_MAX
+
+
+# ---- What members of one body have to do with each other -----------------------------------------
+
+NULL: Final[Schema] = {"type": "null"}
+
+
+def _given(name: str, kind: str, *absent: str) -> Schema:
+    return {"required": [name], "properties": {name: {"type": kind}, **dict.fromkeys(absent, NULL)}}
+
+
+def exactly_one(kind: str, one: str, other: str) -> Schema:
+    """Null is the same as left out."""
+    return {"oneOf": [_given(one, kind, other), _given(other, kind, one)]}
+
+
+def at_least_one(**kinds: str) -> Schema:
+    return {"anyOf": [_given(name, kind) for name, kind in kinds.items()]}
+
+
+def not_both(one: str, other: str) -> Schema:
+    return {"anyOf": [{"properties": {name: NULL}} for name in (one, other)]}
+
+
+def needs(name: str, other: str, kind: str) -> Schema:
+    """`name` may be given only together with `other`."""
+    return {"anyOf": [{"properties": {name: NULL}}, _given(other, kind)]}
+
+
+def filters_or_all(**kinds: str) -> Schema:
+    """At least one filter, or `all: true` and none of them."""
+    alone = {"required": ["all"], "properties": {"all": {"const": True}, **dict.fromkeys(kinds, NULL)}}
+    some = {"properties": {"all": {"enum": [False, None]}}, **at_least_one(**kinds)}
+    return {"oneOf": [alone, some]}

@@ -1,0 +1,68 @@
+"""`authorize_fire`: the embedding app's own rule, asked once for each attempt after its claim is on disk and before
+anything is sent. What it allowed when a job was scheduled may be over when the job fires."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from math import ceil
+from typing import Final
+
+from tocsin.actors.scheduler.claim import Claim
+from tocsin.actors.scheduler.query import Found
+from tocsin.actors.scheduler.records import Firing, Record
+from tocsin.dispatch.callback import Outcome, Verdict
+
+log = logging.getLogger("tocsin.scheduler")
+
+AuthorizeFire = Callable[[Firing], bool | Awaitable[bool]]
+"""`authorize_fire(job) -> bool`, sync or async. True: it is sent. False: it is parked as dead, reason `blocked`."""
+SHARE: Final = 2
+"""The rule may take one part in so many of the callback's deadline; the rest is left to the callback."""
+
+
+class Guard:
+    """Asks the rule about one attempt after another. `monotonic` is in seconds."""
+
+    def __init__(self, rule: AuthorizeFire, monotonic: Callable[[], float]) -> None:
+        self._rule, self._monotonic = rule, monotonic
+
+    async def ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
+        """How many milliseconds of the deadline it took to allow the attempt; or how the attempt ends, unsent.
+
+        A rule that raises, takes too long or says neither True nor False is nobody's fault: the job waits, uncharged.
+        Never raises. A stop that cancels the question ends it the same way, since nothing was sent.
+        """
+        began, share_ms = self._monotonic(), timeout_ms // SHARE
+        try:
+            async with asyncio.timeout(share_ms / 1000) as limit:
+                allowed: object = self._rule(firing_of(claim, instance, now_ms))
+                if inspect.isawaitable(allowed):
+                    allowed = await allowed
+        except asyncio.CancelledError:
+            return unsaid("was cancelled, as when the host stops")
+        except Exception as error:
+            # Whatever the app's rule raises; a bug in it must neither send nor lose a job.
+            if limit.expired():
+                return unsaid(f"took longer than {share_ms} ms, half of the callback's deadline")
+            log.exception("authorize_fire raised for %s/%s", instance, claim.job.id)
+            return unsaid(f"raised {type(error).__name__}")
+        if allowed is False:
+            return Outcome(Verdict.BLOCKED, "not sent: authorize_fire said no")
+        if allowed is not True:
+            # A rule that forgot its return must not kill every job.
+            return unsaid(f"must return True or False, not {type(allowed).__name__}")
+        took_ms = ceil((self._monotonic() - began) * 1000)
+        return took_ms if took_ms <= share_ms else unsaid(f"took {took_ms} ms, more than half of the deadline")
+
+
+def unsaid(why: str) -> Outcome:
+    return Outcome(Verdict.UNREACHABLE, f"not sent: authorize_fire {why}")
+
+
+def firing_of(claim: Claim, instance: str, now_ms: int) -> Firing:
+    """The record of a claimed job, as `get` would show it at this instant."""
+    record = Found(claim.job, leases=[(claim.token, claim.lease)], args=claim.args).record(now_ms)
+    return Firing(**{name: getattr(record, name) for name in Record.__struct_fields__}, instance=instance)

@@ -1,0 +1,190 @@
+"""What differs from the older system on purpose: docs/compatibility.md names each with its test here."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tests.http.face import DUE, Face, open_face, refused
+from tests.http.test_wire_compatibility import run_at
+from tocsin.dispatch.asgi_transport import AsgiTransport
+
+pytestmark = pytest.mark.anyio
+
+PAGE = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text("utf-8")
+
+
+def test_the_page_names_every_difference_and_its_test() -> None:
+    named = re.findall(r"\| `(test_[a-z0-9_]+)` \|$", PAGE, re.MULTILINE)
+    here = [
+        name
+        for name in globals()
+        if name.startswith("test_") and name != "test_the_page_names_every_difference_and_its_test"
+    ]
+    assert named == here
+
+
+# ---- Settling ------------------------------------------------------------------------------------
+
+
+async def test_settlement_needs_a_lease(face: Face) -> None:
+    """There a slot was freed by its pool's name, by anybody, and of whatever attempt."""
+    await face.client.put("/pool", json={"name": "p", "maxConcurrency": 2})
+    refused(await face.post("/complete", {"pool": "p", "id": "a"}), 400, "INVALID_INPUT", "'pool'")
+    refused(await face.post("/complete", {"id": "a"}), 400, "INVALID_INPUT", "lease is missing")
+    refused(await face.post("/complete", {"id": "a", "lease": "1.2.3"}), 409, "STALE_LEASE")
+
+
+class Answering:
+    """Answers each callback as told."""
+
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        self.status, self.headers, self.asked = status, headers, 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await Request(scope, receive).body()
+        self.asked += 1
+        body = b'{"error": {"code": "DISPATCH_IN_PROGRESS"}}'
+        await Response(body, self.status, self.headers)(scope, receive, send)
+
+
+async def attempted(face: Face, **members: Any) -> dict[str, Any]:
+    """The record of a job after its first attempt; empty if that was the end of it."""
+    await face.schedule(**run_at(id="a", scheduledFor=face.host.runtime.clock.now_ms(), **members))
+    async with asyncio.timeout(10):
+        while True:
+            record: dict[str, Any] = (await face.get("/get?id=a")).json().get("record", {})
+            if not record or (record["attempt"] and record["state"] != "running"):
+                return record
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize(("header", "charged"), [("x-lunora-dispatch-declined", 1), ("tocsin-declined", 0)])
+async def test_the_header_that_declines_is_ours(header: str, charged: int) -> None:
+    """And it alone decides: no code in the body is asked for."""
+    async with open_face(transport=AsgiTransport(Answering(409, {header: "1"}))) as face:
+        assert (await attempted(face))["attempts"] == charged
+
+
+async def test_a_slot_is_free_when_the_callback_is_answered(face: Face) -> None:
+    """There 2xx kept it until /complete. Here that is `tocsin-accepted: 1`."""
+    assert await attempted(face, pool="p", maxConcurrency=1) == {}
+    assert (await face.get("/pool?name=p")).json()["inFlight"] == 0
+
+
+# ---- What is refused -----------------------------------------------------------------------------
+
+
+async def test_unknown_fields_are_refused(face: Face) -> None:
+    refused(await face.post("/schedule", run_at(colour="red")), 400, "INVALID_INPUT", "'colour'")
+    refused(await face.get("/list?page=2"), 400, "INVALID_INPUT", "'page'")
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"pool": ""}, "pool"),
+        ({"pool": "a b"}, "pool"),
+        ({"retry": {"maxAttempts": 1.5}}, "retry.maxRetries"),
+        ({"retry": {"maxAttempts": 101}}, "0..100"),
+        ({"retry": {"backoff": "none"}}, "retry.backoff"),
+        ({"pool": "p", "maxConcurrency": 0}, "maxConcurrency"),
+        ({"maxConcurrency": 2}, "give pool as well"),
+        ({"shardKey": 5}, "shardKey"),
+    ],
+)
+async def test_a_wrong_option_is_refused_not_dropped(face: Face, members: dict[str, Any], words: str) -> None:
+    refused(await face.post("/schedule", run_at(**members)), 400, "INVALID_INPUT", words)
+
+
+async def test_one_target_not_two(face: Face) -> None:
+    refused(await face.post("/schedule", run_at(workflow="WF")), 400, "INVALID_INPUT", "exactly one")
+
+
+async def test_instants_before_1973_look_like_seconds(face: Face) -> None:
+    for instant in (1, 1_900_000_000):
+        refused(await face.post("/schedule", run_at(scheduledFor=instant)), 400, "INVALID_INPUT", "looks like seconds")
+
+
+async def test_an_instance_is_addressed_by_the_path(face: Face) -> None:
+    refused(await face.post("/schedule", run_at("eu")), 400, "INVALID_INPUT", "instanceName")
+    assert (await face.post("/i/eu/schedule", run_at("eu"))).status_code == 200
+
+
+async def test_ids_of_the_system_are_refused(face: Face) -> None:
+    refused(await face.post("/schedule", run_at(id="__x")), 400, "INVALID_SCHEDULE_ID", "start with __")
+
+
+async def test_args_have_a_limit(face: Face) -> None:
+    refused(await face.post("/schedule", run_at(args="x" * 300_000)), 413, "PAYLOAD_TOO_LARGE", "262144")
+
+
+async def test_cursors_are_checked(face: Face) -> None:
+    refused(await face.get("/list?cursor=id:abc"), 400, "INVALID_INPUT", "cursor")
+
+
+# ---- Errors --------------------------------------------------------------------------------------
+
+
+async def test_a_body_that_does_not_parse_says_so(face: Face) -> None:
+    headers = {"content-type": "application/json"}
+    refused(await face.client.post("/schedule", content=b"{", headers=headers), 400, "INVALID_JSON", "not JSON")
+
+
+async def test_a_body_says_that_it_is_json(face: Face) -> None:
+    refused(
+        await face.client.post("/cancel", content=b'{"id": "a"}'), 415, "UNSUPPORTED_MEDIA_TYPE", "application/json"
+    )
+
+
+async def test_another_method_is_405(face: Face) -> None:
+    answer = await face.get("/schedule")
+    refused(answer, 405, "METHOD_NOT_ALLOWED", "POST")
+    assert answer.headers["allow"] == "POST, OPTIONS"
+
+
+async def test_an_unknown_route_has_a_message(face: Face) -> None:
+    assert refused(await face.get("/nothing"), 404, "NOT_FOUND")["message"]
+
+
+# ---- Reading -------------------------------------------------------------------------------------
+
+
+async def test_lists_are_by_due_instant(face: Face) -> None:
+    await face.schedule(id="a", scheduledFor=DUE + 1)
+    await face.schedule(id="b", scheduledFor=DUE)
+    assert [one["id"] for one in (await face.get("/list")).json()["records"]] == ["b", "a"]
+    assert [one["id"] for one in (await face.get("/list?order=id")).json()["records"]] == ["a", "b"]
+    for id in ("z", "y"):
+        await face.bury(id)
+        await asyncio.sleep(0.002)
+    assert [one["id"] for one in (await face.get("/dead")).json()["records"]] == ["z", "y"]
+
+
+async def test_status_counts_jobs_without_a_pool(face: Face) -> None:
+    await face.schedule(id="a")
+    assert (await face.get("/status")).json()["backlog"] == 1
+
+
+async def test_a_retry_keeps_the_due_instant(face: Face) -> None:
+    """There `scheduledFor` became now. Here it is the original one, and `nextAttemptAt` is now."""
+    await face.bury("a")
+    due = (await face.get("/dead")).json()["records"][0]["scheduledFor"]
+    before = face.host.runtime.clock.now_ms()
+    assert (await face.post("/dead/retry", {"id": "a"})).json()["scheduledFor"] == due < before
+    await face.until("a", "dead")
+
+
+async def test_what_jobs_are_called_back_with_is_ours(face: Face) -> None:
+    """Another path, Standard Webhooks instead of one header, and `scheduledFor` is the original due instant."""
+    await face.schedule(**run_at(id="a", scheduledFor=100_000_000_000))
+    await face.until("a", None)
+    [body] = face.receiver.bodies
+    assert body.keys() >= {"args", "functionPath", "id", "instanceName", "scheduledFor", "attempt", "lease"}
+    refused(await face.get("/_lunora/scheduler/dispatch"), 404, "NOT_FOUND")

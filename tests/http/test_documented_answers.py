@@ -1,0 +1,233 @@
+"""A tour of every route, with good requests and all kinds of bad ones: each answer is one that the document has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.http.accepting import Accepting, accepted
+from tests.http.documented import Documented, operations
+from tests.http.face import DUE, Face, client_of, open_face, open_host
+from tocsin.actors.http.examples import EXAMPLES
+from tocsin.actors.http.openapi import PLACES, document
+from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.dispatch.asgi_transport import AsgiTransport
+from tocsin.errors import ActorBrokenError, ConflictError, HostClosedError, OverloadedError, StoreFull, StoreUnavailable
+
+pytestmark = pytest.mark.anyio
+
+DOCUMENT = document(tokens=True)
+TOKENS = ["ops:admin:secret-ops", "reader:read:secret-reader", "tenant:admin@tenant-a:secret-tenant"]
+JOB = {"functionPath": "p", "scheduledFor": DUE}
+WHOLE: dict[str, Any] = {
+    **JOB, "args": [1, {"n": None}], "pool": "p", "maxConcurrency": 3, "priority": -4, "timeoutMs": 90_000,
+    "retry": {"maxRetries": 2, "backoff": "linear", "baseMs": 0.5, "maxMs": 10, "jitter": 1}, "expiresAt": DUE + 1,
+    "shardKey": "k", "labels": ["x", "y"],
+}  # fmt: skip
+Ask = Callable[..., Awaitable[Any]]
+
+
+def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secret-ops") -> Ask:
+    """Sends a request at both places of a route, and holds the answers; the one of the named place comes back."""
+
+    async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
+        headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
+        redrive = more.pop("redrive", "none")
+        value = None
+        for place in more.pop("places", PLACES):
+            if place + path not in DOCUMENT["paths"]:
+                continue
+            url = (place + path).format(instance=instance, redriveId=redrive)
+            answer = await client.request(method, url, json=json, headers=headers, **more)
+            held.hold(method, place + path, answer)
+            value = answer.json()
+        return value
+
+    return ask
+
+
+def split(path: str) -> tuple[str, str]:
+    """Place and route."""
+    place = "/i/{instance}" if path.startswith("/i/") else ""
+    return place, path.removeprefix(place)
+
+
+async def good_tour(ask: Ask) -> None:
+    await ask("POST", "/schedule", {**WHOLE, "id": "a"})
+    await ask("POST", "/schedule", {**WHOLE, "id": "a", "onConflict": "keep"})
+    await ask("POST", "/schedule", {"workflow": "w", "delayMs": 10**7}, headers={"idempotency-key": "k"})
+    await ask("POST", "/schedule/batch", {"jobs": [JOB, {**JOB, "id": "a"}, {"functionPath": 5}, {"colour": 1}, 5]})
+    await ask("GET", "/get", params={"id": "a"})
+    await ask("GET", "/get", params={"id": "nobody"})
+    await ask("GET", "/list", params={"limit": 1, "order": "id"})
+    await ask("GET", "/list", params={"pool": "p", "state": "pending", "label": "x"})
+    await ask("GET", "/status")
+    await ask("GET", "/why", params={"id": "a"})
+    await ask("GET", "/why", params={"id": "nobody"})
+    await ask("POST", "/reschedule", {"id": "a", "delayMs": 10**7})
+    await ask("POST", "/reschedule", {"id": "nobody", "delayMs": 10**7})
+    await ask("PUT", "/pool", {"name": "p", "maxConcurrency": 2, "paused": True})
+    await ask("GET", "/why", params={"id": "a"})
+    await ask("GET", "/pool", params={"name": "p"})
+    await ask("POST", "/cancel", {"id": "a"})
+    await ask("GET", "/history", params={"id": "a"})
+    await ask("POST", "/cancel-all", {"all": True})
+    await ask("DELETE", "/pool", params={"name": "p"})
+    await ask("PUT", "/instance", {"paused": True})
+    await ask("PUT", "/instance", {"paused": False})
+    await ask("GET", "/instances")
+    await ask("GET", "/instances", params={"limit": 1})
+    await ask("GET", "/healthz")
+    await ask("GET", "/readyz")
+
+
+async def dead_tour(ask: Ask, face: Face) -> None:
+    for n, place in enumerate(("", "/i/tenant-a") * 2):
+        await face.schedule(place, id=f"dead-{n}", functionPath="answer:410", delayMs=0)
+        while (await face.get(f"{place}/get?id=dead-{n}")).json()["record"]["state"] != "dead":
+            pass
+    await ask("GET", "/dead")
+    await ask("GET", "/get", params={"id": "dead-0"})
+    await ask("GET", "/why", params={"id": "dead-1"})
+    await ask("GET", "/history", params={"id": "dead-1"})
+    await ask("POST", "/dead/retry-all", {"all": True, "dryRun": True})
+    for place in PLACES:
+        started = await ask("POST", "/dead/retry-all", {"all": True, "ratePerSecond": 1}, places=[place])
+        await ask("GET", "/dead/redrives/{redriveId}", redrive=started["redriveId"], places=[place])
+        await ask("DELETE", "/dead/redrives/{redriveId}", redrive=started["redriveId"], places=[place])
+    for route in ("/dead/retry", "/dead/cancel"):
+        for id in ("dead-0", "dead-1", "nobody"):
+            await ask("POST", route, {"id": id})
+
+
+async def bad_tour(ask: Ask) -> None:
+    """The same bad requests to every route."""
+    json = {"content-type": "application/json"}
+    for method, path, one in operations(DOCUMENT):
+        place, route = split(path)
+        if place:
+            await ask(method, route, instance="-wrong-", places=[place])
+        if one["tags"] == ["probes"]:
+            continue
+        await ask(method, route, places=[place])
+        for params in ({"unknown": "1"}, {"id": "a b"}):
+            await ask(method, route, params=params, places=[place])
+        if "requestBody" in one:
+            for body in (b"", b"{", b'{"colour": 1}'):
+                await ask(method, route, content=body, headers=json, places=[place])
+            example = EXAMPLES[one["operationId"].removesuffix("_in_instance")].request
+            await ask(method, route, {**example, **({"id": "a b"} if "id" in example else {})}, places=[place])
+            await ask(method, route, content=b"{}", headers={"content-type": "text/plain"}, places=[place])
+            await ask(method, route, content=b" " * (9 * 1024 * 1024), headers=json, places=[place])
+
+
+async def test_every_answer_is_one_that_the_document_has(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = Documented(DOCUMENT)
+    async with open_face() as face, client_of(face.host.asgi(tokens=TOKENS)) as client:
+        ask = asker(held, client)
+        await good_tour(ask)
+        await dead_tour(ask, face)
+        await ask("POST", "/schedule", JOB, headers={"idempotency-key": "k"})  # 422
+        for _ in range(2):
+            await ask("POST", "/schedule", {**JOB, "id": "taken", "pool": "used"})
+        await ask("DELETE", "/pool", params={"name": "used"})
+        await ask("POST", "/schedule/batch", {"jobs": [JOB]}, headers={"idempotency-key": "b"})
+        await ask("POST", "/schedule/batch", {"jobs": [JOB] * 2}, headers={"idempotency-key": "b"})
+        for method in ("GET", "DELETE"):
+            for redrive in ("none", "-wrong-"):
+                await ask(method, "/dead/redrives/{redriveId}", redrive=redrive)
+        for route, more in (("/complete", {}), ("/extend", {"leaseMs": 5_000})):
+            await ask("POST", route, {"id": "a", "lease": "1.2.3", **more})
+        await bad_tour(ask)
+        for token in (None, "secret-reader", "secret-tenant"):
+            for method, path, _ in operations(DOCUMENT):
+                place, route = split(path)
+                await asker(held, client, token)(method, route, places=[place])
+        await ask("DELETE", "", params={"confirm": "tenant-a"})
+        with caplog.at_level(logging.CRITICAL, "tocsin.http"):
+            await failing_tour(ask, monkeypatch)
+    await accepted_tour(held)
+    await refused_tour(held)
+
+    met = {(method, path, code) for method, path, code in held.seen}
+    assert {(method, path, "200") for method, path, _ in operations(DOCUMENT)} <= met
+    unseen = {
+        (method, path, code)
+        for method, path, one in operations(DOCUMENT)
+        for answer in one["responses"].values()
+        if "$ref" in answer
+        for code in answer["$ref"].rpartition("/")[2].split("-")[1:]
+    } - met
+    unmet = [one for one in unseen if one[2] not in {"NOT_FOUND", "FORBIDDEN", "INTERNAL", *BROKEN}]
+    assert not unmet, "\n".join(map(str, sorted(unmet)))
+
+
+BROKEN = {
+    "OVERLOADED": OverloadedError("1000 events wait already"),
+    "UNAVAILABLE": HostClosedError("the host is not open, or is stopping"),
+    "STORE_UNAVAILABLE": StoreUnavailable("the disk is away"),
+    "STORE_FULL": StoreFull("no space is left"),
+}
+
+
+async def failing_tour(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the server cannot do, at one route that changes something; which routes may say so is in the table."""
+    being_removed = ConflictError("instance 'tenant-a' is being removed: try again when that is done")
+    for error in (being_removed, *BROKEN.values(), ActorBrokenError("it failed"), RuntimeError("unforeseen")):
+
+        async def fail(*_: Any, error: Exception = error, **__: Any) -> Any:
+            raise error
+
+        for name in ("submit", "submit_checked", "set_pool"):
+            monkeypatch.setattr(Scheduler, name, fail)
+        await ask("POST", "/schedule", JOB)
+        await ask("POST", "/schedule/batch", {"jobs": [JOB]})
+        if error is not being_removed:
+            await ask("PUT", "/pool", {"name": "p", "paused": True})
+    monkeypatch.undo()
+
+
+async def accepted_tour(held: Documented) -> None:
+    app = Accepting()
+    async with open_face(transport=AsgiTransport(app)) as face:
+        lease = await accepted(face, app, "a", pool="p")
+        ask = asker(held, face.client)
+        await ask("GET", "/get", params={"id": "a"})
+        await ask("GET", "/why", params={"id": "a"})
+        await ask("GET", "/pool", params={"name": "p"})
+        for place in ("", "/i/default"):
+            instance = {"id": "a", "lease": lease}
+            route = "/i/{instance}" if place else ""
+            extended = await face.post(f"{place}/extend", {**instance, "leaseMs": 5_000})
+            held.hold("POST", f"{route}/extend", extended)
+            settled = await face.post(f"{place}/complete", {**instance, "result": {"n": 1}})
+            held.hold("POST", f"{route}/complete", settled)
+            await accepted_again(face, app) if not place else None
+            lease = app.leases["a"]
+        await ask("GET", "/history", params={"id": "a"})
+
+
+async def accepted_again(face: Face, app: Accepting) -> None:
+    app.leases.clear()
+    await accepted(face, app, "a", pool="p")
+
+
+async def refused_tour(held: Documented) -> None:
+    """A server that may hold no job more, one that knows no origin, and one that is closed."""
+    async with open_face(max_jobs=1) as face:
+        ask = asker(held, face.client)
+        for _ in range(2):
+            await ask("POST", "/schedule", JOB)
+    async with open_face(origin=None) as face:
+        await asker(held, face.client)("POST", "/schedule", JOB)
+    async with open_host() as (host, _):
+        app = host.asgi(insecure=True)
+    async with client_of(app) as client:
+        for method, path in (("GET", "/readyz"), ("POST", "/cancel")):
+            await asker(held, client)(method, path, None if method == "GET" else {"id": "a"})
