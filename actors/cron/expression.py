@@ -114,7 +114,6 @@ def _sides(second: Field | None, minute: Field, hour: Field, day: Field, month: 
     pairs = [(of_month, of_week) for of_month in day.choices for of_week in weekday.choices]
     if not (day.starred or weekday.starred):
         pairs = [(of_month, "*") for of_month in day.choices] + [("*", of_week) for of_week in weekday.choices]
-        pairs = [("*", "*")] if ("*", "*") in pairs else pairs
     clock = [*(second.choices if second else ()), *minute.choices, *hour.choices]
     return [" ".join([*clock, of_month, *month.choices, of_week]) for of_month, of_week in pairs]
 

@@ -68,7 +68,6 @@ class Zone:
     def change_at(self, wall: int, before: int, after: int) -> Change:
         """The change that makes this wall time come twice or not at all; `before`, `after` from `offsets_at`."""
         low, high = sorted((wall - before, wall - after))
-        low -= 1  # the change itself may be at the earlier of the two
         while high - low > 1:
             middle = (low + high) // 2
             if self.offset(middle) == before:
@@ -86,7 +85,7 @@ def _seconds(moment: datetime) -> int:
 
 def _checked(name: object) -> str:
     if not isinstance(name, str) or len(name) > 64 or not _NAME.fullmatch(name) or name in _OF_THE_HOST:
-        shown = repr(name)
+        shown = repr(name) if isinstance(name, str) else type(name).__name__
         raise UnknownTimezoneError(
             f"timezone must be an IANA name like Europe/Berlin, not {shown if len(shown) <= 80 else shown[:77] + '...'}"
         )
