@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tocsin.errors import SettingsError
 from tocsin.storage.api import StoreProvider
+from tocsin.storage.looking import StoreLook
 from tocsin.storage.memory import MemoryProvider
 from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite_backup import back_up as back_up_sqlite
+from tocsin.storage.sqlite_look import SQLiteLook
 
 
 def open_provider(url: str) -> StoreProvider:
@@ -19,3 +24,27 @@ def open_provider(url: str) -> StoreProvider:
         f"the store {scheme}:… is not known: use sqlite:///file.db (relative), sqlite:////path/file.db (absolute) "
         "or memory: (forgets everything at the end)"
     )
+
+
+def open_look(url: str) -> StoreLook:
+    """A look at the store from outside. SettingsError for a store that has no outside; StoreUnavailable if it is
+    not there."""
+    return SQLiteLook(_file_of(url))
+
+
+def back_up(url: str, target: Path) -> int:
+    """A consistent copy, while others write; its size in bytes. It overwrites nothing: see `sqlite_backup`."""
+    return back_up_sqlite(_file_of(url), target)
+
+
+def file_beside(url: str, ending: str) -> Path:
+    """A name for a file next to the store."""
+    path = _file_of(url)
+    return path.with_name(path.name + ending)
+
+
+def _file_of(url: str) -> Path:
+    provider = open_provider(url)
+    if not isinstance(provider, SQLiteProvider):
+        raise SettingsError(f"the store {url} lives in its process only: there is nothing to look at from outside")
+    return provider.path

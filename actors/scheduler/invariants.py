@@ -1,260 +1,344 @@
 """What must hold between the rows of a scheduler, checked from one snapshot of committed state.
 
-Used by the simulation after every run, and by operators who ask whether a store is sound. Reads everything:
-for tests and tools, not for a serving path.
+Used by the simulation after every run, and by operators who ask whether a store is sound (`tocsin check`). Every row
+is read once, a page at a time, and what each job must have is looked up; only where a count shows that there is more
+than that, a family is read again to name it. Memory: leases, lines, pools and faults, not jobs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
-from tocsin.actors.scheduler.book import queue_of
+from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RETIRE
+from tocsin.actors.scheduler.findings import Findings, shown
+from tocsin.actors.scheduler.held import hold
+from tocsin.actors.scheduler.invariants_of_jobs import Look
 from tocsin.actors.scheduler.lines import ALONE
-from tocsin.actors.scheduler.recurring.invariants import FAMILIES, TIMERS, check_schedules
+from tocsin.actors.scheduler.places import place_of
+from tocsin.actors.scheduler.recurring.invariants import FAMILIES as RECURRING_FAMILIES
+from tocsin.actors.scheduler.recurring.invariants import TIMERS as RECURRING_TIMERS
+from tocsin.actors.scheduler.recurring.invariants import check_schedules
+from tocsin.actors.scheduler.recurring.recheck import RECHECK
+from tocsin.actors.scheduler.redrive import REDRIVE
 from tocsin.actors.scheduler.rows import (
-    LAYOUT,
-    META_COUNTERS,
     META_LAYOUT,
     META_SLOT,
     META_ZONES,
     AtRow,
     BadRow,
-    Counters,
     DeadRow,
-    HistRow,
-    IdemRow,
-    InstanceRow,
     JobRow,
-    LeaseRow,
     LinesRow,
     PoolRow,
     R,
     RedriveRow,
+    at_key,
+    dead_key,
     decode,
-    split_lease_key,
-    split_lines_key,
-    split_timer_key,
+    job_key,
+    redrive_key,
+    timer_key,
 )
-from tocsin.storage.api import Row, StoreView
+from tocsin.actors.scheduler.shapes import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
+from tocsin.storage.api import StoreView, after
 
-PAGE = 5_000
-OTHERS: dict[bytes, Any] = {b"hist": HistRow, b"idem": IdemRow, b"redrive": RedriveRow, b"instance": InstanceRow}
-"""Families of which only that they can be read is checked."""
-K = TypeVar("K")
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """All rows of one scheduler, decoded."""
-
-    jobs: dict[str, JobRow] = field(default_factory=dict)
-    args: dict[str, int] = field(default_factory=dict)
-    at: dict[str, AtRow] = field(default_factory=dict)
-    dead: dict[str, DeadRow] = field(default_factory=dict)
-    parked: set[tuple[int, str]] = field(default_factory=set)
-    leases: list[tuple[str, str, LeaseRow]] = field(default_factory=list)
-    waiting: dict[str, tuple[str, str, int, int]] = field(default_factory=dict)
-    """By id: pool, queue, priority, due."""
-    lines: dict[tuple[str, str], LinesRow] = field(default_factory=dict)
-    pools: dict[str, PoolRow] = field(default_factory=dict)
-    timers: set[tuple[int, str, str]] = field(default_factory=set)
-    counters: Counters = field(default_factory=Counters)
-    paused: bool = False
-    faults: list[str] = field(default_factory=list)
-
-
-async def snapshot(view: StoreView) -> Snapshot:
-    """Read everything, a page at a time: exact only while nobody writes."""
-    taken = Snapshot()
-    start = b"\x01"
-    while True:
-        rows = await view.scan(start, b"\xff", limit=PAGE)
-        for row in rows:
-            _enter(taken, row)
-        if len(rows) < PAGE and not rows:
-            return taken
-        start = rows[-1][0] + b"\x00"
-
-
-def _enter(taken: Snapshot, row: Row) -> None:
-    key, value = row
-    family, _, rest = key.partition(b"/")
-    name = rest.decode()
-    if family == b"job":
-        _keep(taken, taken.jobs, name, JobRow, row)
-    elif family == b"at":
-        _keep(taken, taken.at, name, AtRow, row)
-    elif family == b"dead":
-        _keep(taken, taken.dead, name, DeadRow, row)
-    elif family == b"pool":
-        _keep(taken, taken.pools, name, PoolRow, row)
-    elif family == b"lines":
-        _keep(taken, taken.lines, split_lines_key(key), LinesRow, row)
-    elif family == b"args":
-        job_id = name.partition("/")[0]
-        taken.args[job_id] = taken.args.get(job_id, 0) + 1
-    elif family == b"parked":
-        ms, _, job_id = name.partition("/")
-        taken.parked.add((int(ms), job_id))
-    elif family == b"timer":
-        taken.timers.add(split_timer_key(key))
-    elif family == b"line":
-        pool, queue, priority, due, job_id = name.split("/")
-        if job_id in taken.waiting:
-            taken.faults.append(f"job {job_id} stands in line twice")
-        taken.waiting[job_id] = (pool, queue, 9 - int(priority), int(due))
-    else:
-        _enter_rest(taken, family, key, value)
-
-
-def _enter_rest(taken: Snapshot, family: bytes, key: bytes, value: bytes) -> None:
-    if family in OTHERS:
-        others: dict[str, Any] = {}
-        _keep(taken, others, name_of(key), OTHERS[family], (key, value))
-        taken.paused = taken.paused or any(isinstance(row, InstanceRow) and row.paused for row in others.values())
-    elif family == b"lease":
-        leases: dict[tuple[str, str], LeaseRow] = {}
-        _keep(taken, leases, split_lease_key(key), LeaseRow, (key, value))
-        taken.leases.extend((*name, lease) for name, lease in leases.items())
-    elif key == META_COUNTERS:
-        counters: dict[str, Counters] = {}
-        _keep(taken, counters, "", Counters, (key, value))
-        taken.counters = counters.get("", taken.counters)
-    elif family.decode() in FAMILIES or key in (META_SLOT, META_ZONES):
-        pass  # `check_schedules` looks at them
-    elif key == META_LAYOUT:
-        if int(value) > LAYOUT:
-            taken.faults.append(f"layout {int(value)} is newer than {LAYOUT}")
-    else:
-        taken.faults.append(f"a row of no known kind: {key!r}")
-
-
-def name_of(key: bytes) -> str:
-    return key.decode("utf-8", "replace")
-
-
-def _keep(taken: Snapshot, into: dict[K, R], name: K, kind: type[R], row: Row) -> None:
-    try:
-        into[name] = decode(kind, *row)
-    except BadRow as error:
-        taken.faults.append(f"unreadable: {error}")
-
-
-# ---- The invariants ------------------------------------------------------------------------------
+SOME = 200
+"""So many jobs at once are looked up when strays are named: their args ride along."""
+KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RECHECK, *RECURRING_TIMERS)
+Streams = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
 async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
-    """Every broken invariant, in words; empty if the rows are sound. `wake_at` as stored for the actor."""
-    taken = await snapshot(view)
+    """Every broken invariant in words, and every row that was set aside; empty if the rows are sound.
+    `wake_at` as stored for the actor."""
+    found = await examine(view, wake_at)
     return [
-        *taken.faults,
-        *_places(taken),
-        *_summaries(taken),
-        *_letters(taken),
-        *_counts(taken),
-        *_timers(taken),
-        *_wakes(taken, wake_at),
-        *await check_schedules(view),
+        *(fault.message for fault in found.faults),
+        *(f"set aside: {key}" for key in found.aside),
+        *([] if found.removing else await check_schedules(view)),
     ]
 
 
-def _places(taken: Snapshot) -> Iterator[str]:
-    """A live job has exactly one of a line row and a lease; nothing else has either."""
-    held = Counter(
-        job_id
-        for job_id, _, lease in taken.leases
-        if not lease.orphan and job_id in taken.jobs and taken.jobs[job_id].incarnation == lease.incarnation
-    )
-    for job_id, job in taken.jobs.items():
-        places = (job_id in taken.waiting) + held[job_id] + (job_id in taken.dead)
-        if places != 1:
-            yield f"job {job_id} is in {places} places (line, lease, dead), not one"
-        if taken.args.get(job_id, 0) != job.args_rows:
-            yield f"job {job_id} has {taken.args.get(job_id, 0)} rows of args, not {job.args_rows}"
-        if job_id in taken.waiting:
-            at = taken.at.get(job_id, AtRow(job.scheduled_for))
-            place = (job.pool, queue_of(job, at), job.priority, at.next_at)
-            if taken.waiting[job_id] != place:
-                yield f"job {job_id} stands at {taken.waiting[job_id]}, not at {place}"
-    for job_id in taken.waiting.keys() - taken.jobs.keys():
-        yield f"a line holds {job_id}, which is no job"
-    for job_id in taken.at.keys() - taken.waiting.keys():
-        yield f"at/{job_id} is there, but that job does not wait"
-    for job_id in taken.args.keys() - taken.jobs.keys():
-        yield f"args of {job_id}, which is no job"
-    for job_id, token, lease in taken.leases:
-        owner = taken.jobs.get(job_id)
-        if not lease.orphan and (owner is None or owner.incarnation != lease.incarnation):
-            yield f"lease {token} of {job_id} has no job and is no orphan"
+async def examine(view: StoreView, wake_at: int | None) -> Findings:
+    """Everything that is wrong. The view must stand still meanwhile: a snapshot, or nobody writes."""
+    look = Look(await hold(view), wake_at)
+    await _aside(look)
+    await look.look_around()
+    if not await look.instance():
+        return look.found
+    await look.leases()
+    await look.jobs()
+    streams = await _lines(look)
+    await _summaries(look, streams)
+    await _parked(look)
+    await _args(look)
+    first_timer = await _timers(look)
+    await _unknown(look)
+    _counts(look, streams)
+    _wakes(look, streams, first_timer)
+    return look.found
 
 
-def _summaries(taken: Snapshot) -> Iterator[str]:
+# ---- Lines ---------------------------------------------------------------------------------------
+
+
+async def _lines(look: Look) -> Streams:
+    """What each line holds. Rows that stand where no job should are named in a second reading."""
+    streams: Streams = {}
+    total = 0
+    async for shapes in look.shapes(b"line"):
+        total += len(shapes)
+        for shape in shapes:
+            pool, queue, priority, due = shape.names[0], shape.names[1], 9 - int(shape.names[2]), int(shape.names[3])
+            line = streams.setdefault((pool, queue), {})
+            count, first = line.get(priority, (0, due))
+            line[priority] = (count + 1, min(first, due))
+    if total > look.expected["line"]:
+        await _stray_lines(look)
+    for job_id, key in look.missing.items():
+        look.found.add("NO_PLACE", job_id, f"job {job_id} stands nowhere: no lease, not dead, not at {shown(key)}")
+    return streams
+
+
+async def _stray_lines(look: Look) -> None:
+    async for page in look.rows(b"line/", after(b"line/")):
+        for first in range(0, len(page), SOME):
+            shapes = [shape for row in page[first : first + SOME] if (shape := _quietly(look, row)) is not None]
+            ids = [shape.names[4] for shape in shapes]
+            known = await look.get(
+                [key for job_id in ids for key in (job_key(job_id), at_key(job_id), dead_key(job_id))]
+            )
+            for shape in shapes:
+                _judge_line(look, shape, known)
+
+
+def _judge_line(look: Look, shape: Shape, known: dict[bytes, bytes]) -> None:
+    job_id = shape.names[4]
+    job = _row(JobRow, job_key(job_id), known)
+    if job is None:
+        look.found.add("NO_JOB", job_id, f"a line holds {job_id}, which is no job")
+        return
+    key = b"line/" + "/".join(shape.names).encode()
+    place = place_of(job, _row(AtRow, at_key(job_id), known))
+    if key == place:
+        return
+    if job_id not in look.missing:
+        look.found.add(
+            "TWO_PLACES", job_id, f"job {job_id} stands in line twice, or where it runs or is dead: {shown(key)}"
+        )
+    else:
+        del look.missing[job_id]
+        look.found.add("WRONG_PLACE", job_id, f"job {job_id} stands at {shown(key)}, not at {shown(place)}")
+
+
+async def _summaries(look: Look, streams: Streams) -> None:
     """`lines/` says what its line holds."""
-    found: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
-    for pool, queue, priority, due in taken.waiting.values():
-        streams = found.setdefault((pool, queue), {})
-        count, first = streams.get(priority, (0, due))
-        streams[priority] = (count + 1, min(first, due))
-    said = {name: row.streams for name, row in taken.lines.items()}
-    for name in found.keys() | said.keys():
-        if found.get(name) != said.get(name):
-            yield f"lines/{name[0]}/{name[1]} says {said.get(name)}, its line holds {found.get(name)}"
+    said: Streams = {}
+    async for shapes in look.shapes(b"lines"):
+        said.update(
+            ((shape.names[0], shape.names[1]), shape.row.streams) for shape in shapes if isinstance(shape.row, LinesRow)
+        )
+    for name in sorted(streams.keys() | said.keys()):
+        if streams.get(name) != said.get(name):
+            line = f"lines/{name[0]}/{name[1]}"
+            look.found.add("LINES", line, f"{line} says {said.get(name)}, its line holds {streams.get(name)}")
 
 
-def _letters(taken: Snapshot) -> Iterator[str]:
-    index = {(dead.parked_at, job_id) for job_id, dead in taken.dead.items()}
-    if index != taken.parked:
-        yield f"parked/ and dead/ differ in {sorted(index ^ taken.parked)[:5]}"
-    for job_id in taken.dead.keys() - taken.jobs.keys():
-        yield f"dead/{job_id} has no job"
+# ---- Dead letters and args -----------------------------------------------------------------------
 
 
-def _counts(taken: Snapshot) -> Iterator[str]:
-    orphans = sum(lease.orphan for _, _, lease in taken.leases)
+async def _parked(look: Look) -> None:
+    total = 0
+    async for shapes in look.shapes(b"parked"):
+        total += len(shapes)
+    if total <= look.expected["parked"]:
+        return
+    async for page in look.rows(b"parked/", after(b"parked/"), SOME):
+        shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
+        known = await look.get([key for shape in shapes for key in (dead_key(shape.names[1]), job_key(shape.names[1]))])
+        for shape in shapes:
+            letter = _row(DeadRow, dead_key(shape.names[1]), known)
+            if letter is None or letter.parked_at != int(shape.names[0]) or job_key(shape.names[1]) not in known:
+                about = "/".join(shape.names)
+                look.found.add("PARKED", about, f"parked/ and dead/ differ: parked/{about} is of no dead job")
+
+
+async def _args(look: Look) -> None:
+    """Pieces of args that no job counts as its own."""
+    total = 0
+    async for shapes in look.shapes(b"args"):
+        total += len(shapes)
+    if total <= look.expected["args"]:
+        return
+    async for page in look.rows(b"args/", after(b"args/"), SOME):
+        shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
+        known = await look.get([job_key(shape.names[0]) for shape in shapes])
+        for shape in shapes:
+            job_id, n = shape.names
+            job = _row(JobRow, job_key(job_id), known)
+            if job is None or int(n) >= job.args_rows:
+                look.found.add("ARGS_EXTRA", job_id, f"args/{job_id}/{n} belongs to no job")
+
+
+# ---- Timers, and what only timers serve ----------------------------------------------------------
+
+
+async def _timers(look: Look) -> int | None:
+    """A timer serves a row that names its instant. The first of them."""
+    await _redrives(look)
+    days = {HISTORY: await _days(look, b"hist"), IDEM: await _days(look, b"idem")}
+    first: int | None = None
+    total: Counter[str] = Counter()
+    async for shapes in look.shapes(b"timer"):
+        for shape in shapes:
+            ms, kind, name = shape.names
+            first = int(ms) if first is None else first
+            total[kind] += 1
+            if kind in days:
+                days[kind].discard(name)
+            elif kind not in KNOWN_TIMERS:
+                look.found.add("UNKNOWN_ROW", kind, f"timer {ms}/{kind}/{name} is of no known kind")
+    for kind, left in days.items():
+        for day in sorted(left):
+            look.found.add("TIMER_MISSING", f"{kind} {day}", f"day {day} of {kind} is to be dropped and has no timer")
+    if any(total[kind] > look.expected[kind] for kind in (EXPIRE, RETIRE, REDRIVE)):
+        await _idle_timers(look)
+    return first
+
+
+async def _redrives(look: Look) -> None:
+    async for shapes in look.shapes(b"redrive"):
+        ticking = [(shape.names[0], shape.row.next_at) for shape in shapes if shape.row.next_at]
+        keys = {timer_key(ms, REDRIVE, name): name for name, ms in ticking}
+        there = await look.get(list(keys))
+        look.expected[REDRIVE] += len(there)
+        for key, name in keys.items():
+            if key not in there:
+                look.found.add("TIMER_MISSING", name, f"redrive {name} goes on and has no timer")
+
+
+async def _days(look: Look, family: bytes) -> set[str]:
+    """The days there are rows of, as timers name them."""
+    days: set[str] = set()
+    async for shapes in look.shapes(family):
+        for shape in shapes:
+            day = int(shape.names[0])
+            days.add(str(day))
+            if day_of(shape.row) != day:
+                about = f"{family.decode()}/{'/'.join(shape.names)}"
+                look.found.add("DAY", about, f"{about} belongs under day {day_of(shape.row)}")
+    return days
+
+
+async def _idle_timers(look: Look) -> None:
+    async for page in look.rows(b"timer/", after(b"timer/"), SOME):
+        shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
+        keys = [served for shape in shapes for served in _served_by(shape)]
+        known = await look.get(keys)
+        for shape in shapes:
+            ms, kind, name = shape.names
+            if kind in (EXPIRE, RETIRE, REDRIVE) and not _serves(int(ms), kind, name, known):
+                look.found.add("TIMER_IDLE", name, f"timer {ms}/{kind}/{name} serves nothing")
+
+
+def _served_by(shape: Shape) -> Iterator[bytes]:
+    _, kind, name = shape.names
+    if kind in (EXPIRE, RETIRE):
+        yield job_key(name)
+        yield dead_key(name)
+    elif kind == REDRIVE:
+        yield redrive_key(name)
+
+
+def _serves(ms: int, kind: str, name: str, known: dict[bytes, bytes]) -> bool:
+    job = _row(JobRow, job_key(name), known)
+    if kind == EXPIRE:
+        return job is not None and job.expires_at == ms
+    if kind == RETIRE:
+        letter = _row(DeadRow, dead_key(name), known)
+        return job is not None and letter is not None and letter.retire_at == ms
+    redrive = _row(RedriveRow, redrive_key(name), known)
+    return redrive is not None and redrive.next_at == ms
+
+
+# ---- What nobody knows, and what was set aside ---------------------------------------------------
+
+
+async def _aside(look: Look) -> None:
+    async for page in look.rows(BAD, after(BAD)):
+        for key, _ in page:
+            look.found.add_aside(key)
+
+
+async def _unknown(look: Look) -> None:
+    """Rows between the families: in one hop, if there are none."""
+    if not any(await look.view.scan_many([(start, end, 1) for start, end in GAPS])):
+        return
+    for start, end in GAPS:
+        async for page in look.rows(start, end):
+            for key, _ in page:
+                look.found.add("UNKNOWN_ROW", shown(key), f"a row of no known kind: {shown(key)}")
+
+
+def _gaps() -> list[tuple[bytes, bytes]]:
+    known = [(family + b"/", after(family + b"/")) for family in FAMILIES]
+    known += [(family.encode() + b"/", after(family.encode() + b"/")) for family in RECURRING_FAMILIES]
+    known += [(BAD, after(BAD)), *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT, META_SLOT, META_ZONES))]
+    known.sort()
+    starts, ends = [b"\x01", *(end for _, end in known)], [*(start for start, _ in known), b"\xff"]
+    return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
+
+
+GAPS = _gaps()
+
+
+# ---- Counters and the wake time ------------------------------------------------------------------
+
+
+def _counts(look: Look, streams: Streams) -> None:
+    orphans = sum(lease.orphan for _, _, lease in look.held)
     truth = {
-        "waiting": len(taken.waiting),
-        "leased": len(taken.leases) - orphans,
+        "waiting": sum(count for line in streams.values() for count, _ in line.values()),
+        "leased": len(look.held) - orphans,
         "orphaned": orphans,
-        "dead": len(taken.dead),
+        "dead": look.letters,
     }
     for name, count in truth.items():
-        if getattr(taken.counters, name) != count:
-            yield f"the counter {name} says {getattr(taken.counters, name)}, there are {count}"
+        if getattr(look.counters, name) != count:
+            said = getattr(look.counters, name)
+            look.found.add("COUNTER", name, f"the counter {name} says {said}, there are {count}")
 
 
-def _timers(taken: Snapshot) -> Iterator[str]:
-    """A timer serves a row that names its instant; a waiting job that can expire has its timer."""
-    for ms, kind, job_id in taken.timers:
-        if kind in ("history", "idem", "redrive", "cronrecheck", *TIMERS):
-            continue
-        if kind == "retire":
-            letter = taken.dead.get(job_id)
-            if letter is None or letter.retire_at != ms:
-                yield f"timer {ms}/{kind}/{job_id} serves nothing"
-            continue
-        served = taken.jobs.get(job_id)
-        if kind != "expire" or served is None or served.expires_at != ms:
-            yield f"timer {ms}/{kind}/{job_id} serves nothing"
-    for job_id in taken.waiting:
-        waiting = taken.jobs.get(job_id)
-        at = taken.at.get(job_id)
-        if waiting is None or waiting.expires_at is None or (at is not None and not at.expires):
-            continue
-        if (waiting.expires_at, "expire", job_id) not in taken.timers:
-            yield f"job {job_id} expires at {waiting.expires_at} and has no timer"
-
-
-def _wakes(taken: Snapshot, wake_at: int | None) -> Iterator[str]:
+def _wakes(look: Look, streams: Streams, first_timer: int | None) -> None:
     """`wake_at` is no later than any head that may start, timer or lease end."""
-    held = Counter(lease.pool for _, _, lease in taken.leases)
-    ends = [lease.until for _, _, lease in taken.leases]
-    instants = [*ends, *(ms for ms, _, _ in taken.timers)]
-    for (pool, queue), row in taken.lines.items():
-        cap = taken.pools.get(pool, PoolRow(1))
-        if queue in ("", ALONE) and not taken.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
-            instants.extend(first for _, first in row.streams.values())
-    if instants and (wake_at is None or wake_at > min(instants)):
-        yield f"wake_at is {wake_at}, but something is to be done at {min(instants)}"
+    held = Counter(lease.pool for _, _, lease in look.held)
+    instants: list[int] = [lease.until for _, _, lease in look.held]
+    if first_timer is not None:
+        instants.append(first_timer)
+    for (pool, queue), line in streams.items():
+        cap = look.pools.get(pool, PoolRow(1))
+        if queue in ("", ALONE) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
+            instants.extend(first for _, first in line.values())
+    if instants and (look.wake_at is None or look.wake_at > min(instants)):
+        look.found.add("WAKE", "wake_at", f"wake_at is {look.wake_at}, but something is to be done at {min(instants)}")
+
+
+# ---- Rows ----------------------------------------------------------------------------------------
+
+
+def _row(kind: type[R], key: bytes, known: dict[bytes, bytes]) -> R | None:
+    """Decoded; None if it is not there, or cannot be read (which was said before)."""
+    try:
+        return decode(kind, key, known[key]) if key in known else None
+    except BadRow:
+        return None
+
+
+def _quietly(look: Look, row: tuple[bytes, bytes]) -> Shape | None:
+    """On a second reading: what cannot be read was said on the first."""
+    look.found.rows -= 1
+    try:
+        return read_row(*row)
+    except BadRow:
+        return None

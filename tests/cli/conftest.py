@@ -59,7 +59,7 @@ def canned() -> Iterator[Canned]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = _reply
+        do_GET = do_POST = do_PUT = do_DELETE = _reply
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

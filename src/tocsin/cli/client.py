@@ -3,6 +3,7 @@ What the server says in its error envelope is what the user reads."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,10 +42,28 @@ class Connection:
 
     def post(self, route: str, body: Any) -> Any:
         """The JSON answer to a JSON body (anything msgspec can encode)."""
+        return self._send("POST", route, body)
+
+    def put(self, route: str, body: Any) -> Any:
+        return self._send("PUT", route, body)
+
+    def delete(self, route: str, **query: Any) -> Any:
+        return self._ask("DELETE", route, params=query)
+
+    def remove_instance(self) -> Any:
+        """Everything of this connection's instance; the server wants its name twice."""
+        prefix = f"/i/{quote(self.instance, safe=':')}"
+        return self.of("default")._ask("DELETE", prefix, params={"confirm": self.instance})
+
+    def of(self, instance: str) -> Connection:
+        """The same connection, to another instance."""
+        return dataclasses.replace(self, instance=instance)
+
+    def _send(self, method: str, route: str, body: Any) -> Any:
         import msgspec
 
         content = msgspec.json.encode(body)
-        return self._ask("POST", route, content=content, headers={"content-type": "application/json"})
+        return self._ask(method, route, content=content, headers={"content-type": "application/json"})
 
     def _ask(self, method: str, route: str, **request: Any) -> Any:
         import httpx

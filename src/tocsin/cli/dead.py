@@ -9,23 +9,28 @@ import click
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, pages, record_of
-from tocsin.cli.output import emit, print_dead, print_record, say
+from tocsin.cli.listing import ListingGroup
+from tocsin.cli.output import emit, say
+from tocsin.cli.records import print_dead, print_record
+from tocsin.cli.redrives import dead_redrive, dead_retry_all
+from tocsin.cli.times import instant_of
 
 
-@click.group()
+@click.group(cls=ListingGroup)
 def dead() -> None:
-    """Jobs that gave up: look at them, retry or cancel them."""
+    """Jobs that gave up: look at them, retry or cancel them. Alone it lists."""
 
 
 @dead.command("ls")
 @click.option("--limit", type=click.IntRange(1, PAGE), default=100, show_default=True, help="At most so many.")
 @click.option("--all", "every", envvar="TOCSIN_DEAD_LS_ALL", is_flag=True, help="All of them, page by page.")
 @click.option("--pool", help="Only this pool's.")
-@click.option("--since", type=int, metavar="MS", help="Only those parked since (epoch ms).")
+@click.option("--since", metavar="INSTANT", help="Only those parked since.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
-def dead_ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:
+def dead_ls(connection: Connection, /, every: bool, limit: int, since: str | None, **query: Any) -> None:
     """List dead jobs, the newest last."""
+    query["since"] = None if since is None else instant_of(since, "--since")
     pages(connection, "/dead", print_dead, "no dead jobs", every=every, limit=limit, query=query)
 
 
@@ -68,3 +73,7 @@ def _settle(connection: Connection, answer: Any, done: bool, id: str, words: str
         raise Refused(f"there is no dead job {id!r} in {connection.instance}")
     if not connection.as_json:
         say(words)
+
+
+dead.add_command(dead_retry_all)
+dead.add_command(dead_redrive)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import IO, Any
+
 import click
 
 
 class Failure(click.ClickException):
     """Ends the command with a message and its exit code."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        from tocsin.cli.output import say
+
+        say(f"Error: {self.format_message()}")
 
 
 class Refused(Failure):

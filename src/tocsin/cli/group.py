@@ -5,27 +5,35 @@ from __future__ import annotations
 
 import click
 
+from tocsin.cli.backup import backup
+from tocsin.cli.changes import cancel_all, complete, extend, reschedule
+from tocsin.cli.check import check
+from tocsin.cli.completion import completion
 from tocsin.cli.config import config
 from tocsin.cli.dead import dead
 from tocsin.cli.demo import demo
+from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
+from tocsin.cli.pools import pools
 from tocsin.cli.serve import serve
 from tocsin.cli.status import status
+from tocsin.cli.why import history, why
 
 EPILOG = """\b
 Every option can be set in the environment: TOCSIN_<COMMAND>_<OPTION>, such as
-TOCSIN_LS_LIMIT=20; those of `serve`, and --url, --token, --instance and
---json, are just TOCSIN_<OPTION>.
+TOCSIN_LS_LIMIT=20; those of `serve`, and --url, --token, --instance, --store,
+--config and --json, are just TOCSIN_<OPTION>.
 
 \b
 Exit codes
-  0  done
-  1  the server refused, or there is no such thing
-  2  wrong usage or settings
-  3  the server cannot be reached
-  4  the store cannot be opened (another process holds it, ...)
-  5  the address cannot be bound
+  0    done
+  1    the server refused, there is no such thing, or `check` found faults
+  2    wrong usage or settings
+  3    the server cannot be reached
+  4    the store cannot be used: damaged, not there, held by another process
+  5    the address cannot be bound
+  130  stopped by a signal before it was done
 """
 
 
@@ -38,7 +46,15 @@ def _version(context: click.Context, parameter: click.Parameter, wanted: bool) -
     context.exit()
 
 
+class Ordered(click.Group):
+    """Lists its commands in the order in which they were added: what belongs together stands together."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
 @click.group(
+    cls=Ordered,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TOCSIN"},
     epilog=EPILOG,
 )
@@ -53,5 +69,14 @@ def main() -> None:
     """
 
 
-for command in (serve, demo, schedule, ls, get, cancel, status, dead, keys, config):
+COMMANDS = (
+    *(serve, demo),
+    *(schedule, ls, get, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
+    *(status, pools, instances),
+    *(check, backup),
+    *(keys, config, completion),
+)
+"""In the order in which they are shown."""
+
+for command in COMMANDS:
     main.add_command(command)

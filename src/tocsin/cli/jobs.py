@@ -11,7 +11,9 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
-from tocsin.cli.output import emit, instant, now_ms, print_jobs, print_record, printable, relative, say
+from tocsin.cli.output import emit, instant, now_ms, printable, relative, say
+from tocsin.cli.records import print_jobs, print_record
+from tocsin.cli.times import due, instant_of, optional_duration
 
 STATES: Final = ("pending", "waiting", "running")
 ORDERS: Final = ("due", "id")
@@ -52,23 +54,18 @@ def schedule(connection: Connection, /, path: str, **options: Any) -> None:
         emit(answer)
         return
     click.echo(printable(answer["id"]))
-    due = answer["scheduledFor"]
+    at = answer["scheduledFor"]
     if answer.get("created", True):
-        say(f"due {relative(due, now_ms())}, at {instant(due)}")
+        say(f"due {relative(at, now_ms())}, at {instant(at)}")
     else:
         same = "it is what you asked for" if answer.get("identical") else "it differs from what you asked for"
-        say(f"kept the {answer.get('state', 'live')} job of that id, due at {instant(due)}; {same}")
+        say(f"kept the {answer.get('state', 'live')} job of that id, due at {instant(at)}; {same}")
 
 
 def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
     """The body of POST /schedule; what was not given is left out, so the server's defaults hold."""
-    if options["delay"] is not None and options["at"] is not None:
-        raise click.UsageError("give --in or --at, not both (neither means now)")
     body: dict[str, Any] = {"workflow" if options["workflow"] else "functionPath": path}
-    if options["at"] is not None:
-        body["scheduledFor"] = _instant(options["at"], "--at")
-    else:
-        body["delayMs"] = _duration(options["delay"], "--in") if options["delay"] is not None else 0
+    body.update(due(options["delay"], options["at"]))
     given = {
         "id": options["id"],
         "onConflict": options["on_conflict"],
@@ -76,14 +73,14 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
         "maxConcurrency": options["max_concurrency"],
         "priority": options["priority"],
         "retry": _retry(options),
-        "timeoutMs": _optional_duration(options["timeout"], "--timeout"),
-        "expiresAt": None if options["expires_at"] is None else _instant(options["expires_at"], "--expires-at"),
+        "timeoutMs": optional_duration(options["timeout"], "--timeout"),
+        "expiresAt": None if options["expires_at"] is None else instant_of(options["expires_at"], "--expires-at"),
         "shardKey": options["shard_key"],
         "labels": list(options["labels"]) or None,
     }
     body.update({name: value for name, value in given.items() if value is not None})
     if options["args"] is not None:
-        body["args"] = _json(options["args"])
+        body["args"] = json_of(options["args"])
     return body
 
 
@@ -91,48 +88,14 @@ def _retry(options: dict[str, Any]) -> dict[str, Any] | None:
     given = {
         "maxRetries": options["max_retries"],
         "backoff": options["backoff"],
-        "baseMs": _optional_duration(options["base"], "--base"),
-        "maxMs": _optional_duration(options["max_delay"], "--max-delay"),
+        "baseMs": optional_duration(options["base"], "--base"),
+        "maxMs": optional_duration(options["max_delay"], "--max-delay"),
         "jitter": options["jitter"],
     }
     return {name: value for name, value in given.items() if value is not None} or None
 
 
-def _duration(text: str, option: str) -> int:
-    from tocsin.actors.scheduler.arguments import duration_ms
-    from tocsin.errors import InvalidInputError
-
-    try:
-        return duration_ms(text, option)
-    except InvalidInputError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _optional_duration(text: str | None, option: str) -> int | None:
-    return None if text is None else _duration(text, option)
-
-
-def _instant(text: str, option: str) -> int:
-    from datetime import datetime
-
-    from tocsin.actors.scheduler.arguments import instant_ms
-    from tocsin.errors import InvalidInputError
-
-    try:
-        moment: datetime | int = int(text) if text.isdecimal() and text.isascii() else datetime.fromisoformat(text)
-    except ValueError:
-        raise click.UsageError(
-            f"{option} must be like 2027-01-01T09:00:00Z, or epoch milliseconds, not {text!r}"
-        ) from None
-    if isinstance(moment, datetime) and moment.tzinfo is None:
-        raise click.UsageError(f"{option} needs a time zone: {text}Z for UTC, or an offset like {text}+02:00")
-    try:
-        return instant_ms(moment, option)
-    except InvalidInputError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _json(given: str) -> Any:
+def json_of(given: str, option: str = "--args") -> Any:
     """The text as it is, once it has proved to be JSON: numbers and order stay the user's."""
     import msgspec
 
@@ -145,9 +108,9 @@ def _json(given: str) -> Any:
             raw = given.encode()
         msgspec.json.decode(raw)
     except OSError as error:
-        raise click.UsageError(f"--args: {given[1:]} cannot be read: {error.strerror}") from None
+        raise click.UsageError(f"{option}: {given[1:]} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise click.UsageError(f"--args is not JSON: {error}") from None
+        raise click.UsageError(f"{option} is not JSON: {error}") from None
     return msgspec.Raw(raw)
 
 
@@ -166,14 +129,22 @@ def ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None
 
 
 def pages(
-    connection: Connection, route: str, show: Any, empty: str, *, every: bool, limit: int, query: dict[str, Any]
+    connection: Connection,
+    route: str,
+    show: Any,
+    empty: str,
+    *,
+    every: bool,
+    limit: int,
+    query: dict[str, Any],
+    member: str = "records",
 ) -> None:
     """Print one page, or all of them. A page may be short and still not the last: the server bounds its work."""
     shown = 0
     cursor: str | None = query.pop("cursor", None)
     while True:
         page = connection.get(route, cursor=cursor, limit=PAGE if every else limit - shown, **query)
-        records = page["records"]
+        records = page[member]
         if connection.as_json:
             for record in records:
                 emit(record)
@@ -186,7 +157,7 @@ def pages(
     if cursor is not None:
         say(f"there are more: --all, or --cursor {cursor}")
     elif not shown and not connection.as_json:
-        say(f"{empty} in {connection.instance}")
+        say(empty if member != "records" else f"{empty} in {connection.instance}")
 
 
 @click.command()

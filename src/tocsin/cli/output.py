@@ -4,7 +4,8 @@ Tables fit the terminal, or 80 columns where there is none."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,20 @@ def emit(value: Any) -> None:
 
 
 def say(words: str) -> None:
-    """Words for people, on stderr."""
-    click.echo(words, err=True)
+    """Words for people, on stderr; on a terminal no word is cut at its edge."""
+    click.echo(folded(words) if sys.stderr.isatty() else words, err=True)
+
+
+def folded(words: str) -> str:
+    """At spaces, to the width of the terminal."""
+    import shutil
+
+    from rich.console import Console
+    from rich.text import Text
+
+    columns = shutil.get_terminal_size().columns
+    lines = Text(words).wrap(Console(width=columns), columns, overflow="fold")
+    return "\n".join(line.plain.rstrip() for line in lines)
 
 
 def console() -> Console:
@@ -61,10 +74,98 @@ def key_values(pairs: Iterable[tuple[str, object]]) -> None:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
+    pairs = list(pairs)
     for name, value in pairs:
         if value is not None:
             grid.add_row(Text(name), Text("\n".join(printable(line) for line in str(value).splitlines())))
     show(grid)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Of a table: so many cells wide; the last one takes what is left (`width` 0). `whole`: what does not fit goes
+    on in the next lines (the last column only)."""
+
+    name: str
+    width: int = 0
+    right: bool = False
+    whole: bool = False
+
+
+def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, header: bool = True) -> None:
+    """A table with fixed columns, so that pages line up. The first column names the thing: one that is too long for
+    it gets a line of its own, so that it can be copied; other cells are cut."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    widths = [column.width for column in columns]
+    if not widths[-1]:
+        widths[-1] = max(10, width() - sum(widths) - len(widths) + 1)
+    lines = Text(no_wrap=False, overflow="fold", end="")
+    if header:
+        lines.append(_row([column.name for column in columns], columns, widths) + "\n", style="dim")
+    for row in rows:
+        name, *rest, last = row
+        if cell_len(name) > widths[0]:
+            lines.append(name + "\n")
+            name = ""
+        parts = Text(last).wrap(console(), widths[-1], overflow="fold") if columns[-1].whole else [last]
+        for number, part in enumerate(parts or [""]):
+            cells = ["", *("" for _ in rest)] if number else [name, *rest]
+            lines.append(_row([*cells, str(part)], columns, widths) + "\n")
+    show(lines)
+
+
+def _row(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+    return " ".join(
+        _cell(cell, wide, right=column.right) for cell, column, wide in zip(cells, columns, widths, strict=True)
+    ).rstrip()
+
+
+def _cell(text: str, wide: int, *, right: bool) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) > wide:
+        text = _shortened(text, wide)
+    return " " * (wide - cell_len(text)) + text if right else set_cell_size(text, wide)
+
+
+def _shortened(text: str, wide: int) -> str:
+    """Without its middle: names say most at their ends."""
+    from rich.cells import chop_cells, set_cell_size
+
+    head = (wide - 1) // 2
+    tail = chop_cells(text[::-1], wide - 1 - head)[0][::-1]
+    return set_cell_size(text, head) + "…" + tail
+
+
+def width() -> int:
+    """Columns of the terminal, or 80 where there is none."""
+    return console().width
+
+
+def wrapped(text: str, *, indent: int, rest: int) -> None:
+    """Words over as many lines as they need; `rest` indents all lines but the first."""
+    from rich.text import Text
+
+    lines = Text(text).wrap(console(), max(width() - rest, 20), overflow="fold")
+    for number, line in enumerate(lines):
+        click.echo(" " * (rest if number else indent) + line.plain.rstrip())
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that reads best."""
+    if count < 10_000:
+        return f"{count:,} bytes"
+    for unit in ("kB", "MB", "GB"):
+        count = (count + 500) // 1_000
+        if count < 10_000:
+            return f"{count:,} {unit}"
+    return f"{count:,} GB"
 
 
 # ---- Time ----------------------------------------------------------------------------------------
@@ -108,103 +209,3 @@ def instant(ms: int) -> str:
 
 def when(ms: int | None, now: int) -> str | None:
     return None if ms is None else f"{instant(ms)} ({relative(ms, now)})"
-
-
-# ---- Records -------------------------------------------------------------------------------------
-
-
-def target(record: Mapping[str, Any]) -> str:
-    return printable(record.get("functionPath") or record.get("workflow") or "")
-
-
-def print_jobs(records: Sequence[Mapping[str, Any]], *, header: bool) -> None:
-    """A page of live jobs as a table with fixed columns, so that pages line up."""
-    now = now_ms()
-    rows = [
-        (
-            printable(record["id"]),
-            record["state"],
-            relative(record.get("nextAttemptAt", record["scheduledFor"]), now),
-            str(record.get("attempts", 0)),
-            printable(record.get("pool") or ""),
-            target(record),
-        )
-        for record in records
-    ]
-    _print_rows(("ID", "STATE", "NEXT", "TRIES", "POOL", "PATH"), (26, 7, 11, 5, 8), rows, header=header)
-
-
-def print_dead(records: Sequence[Mapping[str, Any]], *, header: bool) -> None:
-    """A page of dead jobs; the words of the last error come from `dead show`."""
-    now = now_ms()
-    rows = [
-        (
-            printable(record["id"]),
-            relative(record.get("parkedAt", now), now),
-            str(record.get("attempts", 0)),
-            printable(record.get("reason") or ""),
-            target(record),
-        )
-        for record in records
-    ]
-    _print_rows(("ID", "PARKED", "TRIES", "REASON", "PATH"), (26, 11, 5, 12), rows, header=header)
-
-
-def _print_rows(names: Sequence[str], widths: Sequence[int], rows: Iterable[Sequence[str]], *, header: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=header, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
-    for name, width in zip(names, (*widths, None), strict=True):
-        if width is None:
-            width = max(10, console().width - sum(widths) - len(widths))
-        table.add_column(name, width=width, overflow="fold" if name == "ID" else "ellipsis", no_wrap=name != "ID")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    show(table)
-
-
-def print_record(record: Mapping[str, Any]) -> None:
-    """All of one job, one member a line."""
-    import msgspec
-
-    now = now_ms()
-    error, lease = record.get("lastError") or {}, record.get("lease") or {}
-    key_values(
-        [
-            ("id", record["id"]),
-            ("path", record.get("functionPath")),
-            ("workflow", record.get("workflow")),
-            ("state", record["state"]),
-            ("due", when(record["scheduledFor"], now)),
-            ("next attempt", when(record.get("nextAttemptAt"), now) if record["state"] != "dead" else None),
-            ("dispatched", record.get("attempt")),
-            ("charged tries", record.get("attempts")),
-            ("losses", record.get("losses") or None),
-            ("pool", record.get("pool") or None),
-            ("priority", record.get("priority") or None),
-            ("labels", ", ".join(record.get("labels") or ()) or None),
-            ("shard key", record.get("shardKey")),
-            ("retry", _compact(record.get("retry"))),
-            ("timeout", span(record["timeoutMs"]) if record.get("timeoutMs") else None),
-            ("enqueued", when(record.get("enqueuedAt"), now)),
-            ("expires", when(record.get("expiresAt"), now)),
-            ("lease until", when(lease.get("until"), now)),
-            ("parked", when(record.get("parkedAt"), now)),
-            ("reason", record.get("reason")),
-            ("last error", _error(error, now)),
-            ("last answer", record.get("lastResponse") or None),
-            ("args", msgspec.json.encode(record.get("args")).decode()),
-        ]
-    )
-
-
-def _compact(value: Mapping[str, Any] | None) -> str | None:
-    return ", ".join(f"{name} {each}" for name, each in value.items()) if value else None
-
-
-def _error(error: Mapping[str, Any], now: int) -> str | None:
-    if not error:
-        return None
-    status = f"status {error['status']}, " if error.get("status") else ""
-    return f"{status}{error.get('message', '')}" + (f" ({relative(error['at'], now)})" if "at" in error else "")

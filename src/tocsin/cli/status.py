@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import click
 
 from tocsin.cli.client import Connection, client_command
-from tocsin.cli.output import emit, key_values, printable, say, show, span
+from tocsin.cli.output import emit, key_values, say, span
+from tocsin.cli.pools import print_pools
 
 
 @click.command()
@@ -23,6 +21,7 @@ def status(connection: Connection, /) -> None:
     late = answer.get("oldestDueMs")
     key_values(
         [
+            ("instance", connection.instance),
             ("health", answer.get("health")),
             ("backlog", f"{answer['backlog']:,}"),
             ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),
@@ -32,23 +31,7 @@ def status(connection: Connection, /) -> None:
         ]
     )
     if answer.get("pools"):
-        _print_pools(answer["pools"], more=bool(answer.get("morePools")))
-
-
-def _print_pools(pools: Sequence[Mapping[str, Any]], *, more: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("POOL", overflow="ellipsis", no_wrap=True)
-    table.add_column("IN FLIGHT", justify="right")
-    table.add_column("CAP", justify="right")
-    table.add_column("QUEUED", justify="right")
-    table.add_column("")
-    for pool in pools:
-        numbers = (str(pool[name]) for name in ("inFlight", "maxConcurrency", "queued"))
-        table.add_row(Text(printable(pool["name"])), *numbers, "paused" if pool.get("paused") else "")
-    click.echo()
-    show(table)
-    if more:
-        say("there are more pools than these, the longest 1,000")
+        click.echo()
+        print_pools(answer["pools"])
+        if answer.get("morePools"):
+            say("there are more pools than these, the longest 1,000")

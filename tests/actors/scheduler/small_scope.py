@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from tests.actors.scheduler.rows_seen import Snapshot, snapshot
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.arguments import new_job
 from tocsin.actors.scheduler.book import Book
 from tocsin.actors.scheduler.claim import claim
-from tocsin.actors.scheduler.invariants import Snapshot, check, snapshot
+from tocsin.actors.scheduler.invariants import check
 from tocsin.actors.scheduler.passing import end_leases, return_unsent
 from tocsin.actors.scheduler.rows import JobRow
 from tocsin.actors.scheduler.settle import Finished, settle
@@ -272,7 +273,7 @@ class Explorer:
         """What must hold in every state."""
         provider = MemoryProvider(_disk(state))
         await provider.start()
-        faults = [fault for fault in await check(provider.view(NAME), 0) if "wake_at" not in fault]
+        faults = [one for one in await check(provider.view(NAME), 0) if not one.endswith("has no timer")]  # `_aside`
         await provider.stop()
         assert faults == [], (faults, state.trail)
         taken = await self._snapshot(state)

@@ -1,0 +1,142 @@
+"""Commands that change jobs: `reschedule`, `cancel-all`, `complete`, `extend`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tocsin.cli.asking import confirm
+from tocsin.cli.client import Connection, client_command
+from tocsin.cli.failure import Refused
+from tocsin.cli.jobs import json_of
+from tocsin.cli.output import emit, instant, now_ms, plural, printable, relative, say
+from tocsin.cli.times import due, duration, optional_duration
+
+
+@click.command()
+@click.argument("id")
+@click.option("--in", "delay", envvar="TOCSIN_RESCHEDULE_IN", metavar="DURATION", help="After 90s, 5m, 2h, 1d.")
+@click.option("--at", metavar="INSTANT", help="At 2027-01-01T09:00:00Z (zone needed), or epoch ms.")
+@client_command
+def reschedule(connection: Connection, /, id: str, delay: str | None, at: str | None) -> None:
+    """Move a job that has not started.
+
+    It is due now, if no instant is given.
+    """
+    answer = connection.post("/reschedule", {"id": id, **due(delay, at)})
+    if connection.as_json:
+        emit(answer)
+    if answer.get("wasRunning"):
+        raise Refused(f"job {id!r} runs, so it was not moved")
+    if not answer["rescheduled"]:
+        raise Refused(f"there is no live job {id!r} in {connection.instance} (a dead one: tocsin dead retry)")
+    if not connection.as_json:
+        moved = answer["scheduledFor"]
+        say(f"{printable(id)} is due {relative(moved, now_ms())}, at {instant(moved)}")
+
+
+@click.command("cancel-all")
+@click.option("--pool", help="Only this pool's.")
+@click.option("--label", help="Only those with this label.")
+@click.option("--path", help="Only those that call this path.")
+@click.option("--all", "every", envvar="TOCSIN_CANCEL_ALL_ALL", is_flag=True, help="Every live job.")
+@click.option("--dry-run", is_flag=True, help="Only count what it would cancel.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@client_command
+def cancel_all(
+    connection: Connection,
+    /,
+    pool: str | None,
+    label: str | None,
+    path: str | None,
+    every: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Cancel every live job that a filter matches.
+
+    Counts them first and asks, unless --yes is said. Exit code 1 if there are
+    none.
+    """
+    body = chosen({"pool": pool, "label": label, "functionPath": path}, every)
+    if not yes:
+        matched = connection.post("/cancel-all", {**body, "dryRun": True})
+        if dry_run or not matched["matched"]:
+            _cancelled(connection, matched, dry_run=True)
+            return
+        confirm(f"{plural(matched['matched'], 'job')} of {connection.instance} will be cancelled:", yes=False)
+    _cancelled(connection, connection.post("/cancel-all", {**body, "dryRun": dry_run}), dry_run=dry_run)
+
+
+def chosen(filters: dict[str, Any], every: bool) -> dict[str, Any]:
+    """A filter, or all; saying neither is a mistake that would be costly to guess about."""
+    body = {name: value for name, value in filters.items() if value is not None}
+    if bool(body) == every:
+        raise click.UsageError("say which: a filter, or --all" if not body else "give a filter or --all, not both")
+    return {"all": True} if every else body
+
+
+def _cancelled(connection: Connection, answer: Any, *, dry_run: bool) -> None:
+    if connection.as_json:
+        emit(answer)
+    if not answer["matched"]:
+        raise Refused(f"no live job of {connection.instance} matches")
+    if not connection.as_json:
+        would = f"would cancel {plural(answer['matched'], 'job')}"
+        say(would if dry_run else f"cancelled {answer['cancelled']:,} of {plural(answer['matched'], 'job')}")
+
+
+@click.command()
+@click.argument("id")
+@click.argument("lease")
+@click.option("--failed", metavar="WORDS", help="It failed, and why; without it, it succeeded.")
+@click.option("--never", is_flag=True, help="With --failed: do not try again, it is dead.")
+@click.option("--in", "delay", envvar="TOCSIN_COMPLETE_IN", metavar="DURATION", help="With --failed: try again after.")
+@click.option("--result", metavar="JSON", help="Kept in its history; @FILE reads a file, - reads stdin.")
+@client_command
+def complete(
+    connection: Connection,
+    /,
+    id: str,
+    lease: str,
+    failed: str | None,
+    never: bool,
+    delay: str | None,
+    result: str | None,
+) -> None:
+    """Say how accepted work has ended. Its LEASE came as header tocsin-lease."""
+    if failed is None and (never or delay is not None):
+        raise click.UsageError("--never and --in go with --failed")
+    if failed is not None and result is not None:
+        raise click.UsageError("give --failed or --result, not both")
+    body: dict[str, Any] = {"id": id, "lease": lease, "ok": failed is None}
+    given = {
+        "error": failed,
+        "retryable": False if never else None,
+        "delayMs": optional_duration(delay, "--in"),
+        "result": None if result is None else json_of(result, "--result"),
+    }
+    answer = connection.post("/complete", body | {name: value for name, value in given.items() if value is not None})
+    if connection.as_json:
+        emit(answer)
+    else:
+        say(f"settled {printable(id)}")
+
+
+@click.command()
+@click.argument("id")
+@click.argument("lease")
+@click.argument("span", metavar="DURATION")
+@client_command
+def extend(connection: Connection, /, id: str, lease: str, span: str) -> None:
+    """Hold the lease of accepted work longer.
+
+    For DURATION from now, 1h at most. Its LEASE came as header tocsin-lease.
+    """
+    answer = connection.post("/extend", {"id": id, "lease": lease, "leaseMs": duration(span, "DURATION")})
+    if connection.as_json:
+        emit(answer)
+    else:
+        until = answer["leaseUntil"]
+        say(f"{printable(id)} is held until {instant(until)} ({relative(until, now_ms())})")

@@ -1,0 +1,159 @@
+"""`tocsin check`: is a store sound, and if not, what is wrong, what does it mean, and who mends it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from tocsin.cli.check_report import Totals, print_checked, print_set_aside
+from tocsin.cli.failure import Refused, StoreUnusable
+from tocsin.cli.output import emit, instant, now_ms, printable, say, size
+from tocsin.cli.stores import DAMAGED, store_command
+
+if TYPE_CHECKING:
+    from tocsin.actors.scheduler.checking import Checked
+    from tocsin.storage.looking import StoreLook
+
+EXAMPLES: Final = 10
+
+
+@click.command()
+@click.option("--instance", envvar="TOCSIN_INSTANCE", metavar="NAME", help="Only this scheduler (default: all).")
+@click.option("--repair", is_flag=True, help="Mend what can be; copies the store first. Stop the server before.")
+@click.option("--examples", type=click.IntRange(0, 1_000), default=EXAMPLES, show_default=True, help="Of each fault.")
+@store_command
+def check(store: str, /, instance: str | None, repair: bool, examples: int, as_json: bool) -> None:
+    """Check every row of a store, also while a server uses it.
+
+    Reads all of it: SQLite's own structures, then each scheduler from one
+    snapshot, in memory for its leases, lines and pools. It takes no lock and
+    writes nothing; while it reads, the server's -wal file grows.
+
+    Exit code 0: sound. 1: faults are left. 4: the store cannot be used.
+    """
+    import asyncio
+
+    asyncio.run(_check(store, instance, repair, _Report(as_json, examples)))
+
+
+class _Report:
+    """What is said while it goes on."""
+
+    def __init__(self, as_json: bool, examples: int) -> None:
+        self.as_json, self.examples = as_json, examples
+
+    def say(self, words: str) -> None:
+        if not self.as_json:
+            say(words)
+
+    def checked(self, one: Checked) -> None:
+        if not self.as_json:
+            print_checked(one, self.examples)
+            return
+        for fault in one.findings.faults:
+            emit(
+                {
+                    "type": "fault",
+                    "instance": one.name,
+                    "code": fault.code,
+                    "about": fault.about,
+                    "message": fault.message,
+                    "means": fault.kind.means,
+                    "repair": fault.kind.mend,
+                    "forPeople": fault.kind.for_people,
+                }
+            )
+        for key in one.findings.aside:
+            emit({"type": "setAside", "instance": one.name, "key": key})
+
+    def summary(self, **members: Any) -> None:
+        if self.as_json:
+            emit({"type": "summary", **members})
+
+
+async def _check(store: str, instance: str | None, repair: bool, report: _Report) -> None:
+    from tocsin.storage.urls import open_look
+
+    look = open_look(store)
+    _check_engine(look, report)
+    before, broken = await _look(look, instance, report)
+    if not repair or not broken:
+        _conclude(before, report, repaired=None)
+        return
+    mendable = [one.name for one in broken if one.findings.total > one.findings.for_people]
+    copy = await _repair(store, mendable, report) if mendable else None
+    report.say("checking again")
+    after, _ = await _look(open_look(store), instance, report)
+    _conclude(after, report, repaired=before, copy=copy)
+
+
+def _check_engine(look: StoreLook, report: _Report) -> None:
+    from tocsin.actors.scheduler.checking import integrity
+
+    faults = integrity(look)
+    if faults:
+        for fault in faults:
+            if report.as_json:
+                emit({"type": "damage", "message": fault})
+            else:
+                click.echo(printable(fault))
+        raise StoreUnusable(f"the store {look.place} is damaged: SQLite finds faults in its own structures\n{DAMAGED}")
+
+
+async def _look(look: StoreLook, instance: str | None, report: _Report) -> tuple[Totals, list[Checked]]:
+    from tocsin.actors.scheduler.checking import check_store
+
+    totals = Totals()
+    broken: list[Checked] = []
+    async for one in check_store(look, instance):
+        totals.add(one)
+        if one.findings.total or one.findings.aside_count:
+            report.checked(one)
+        if one.findings.total:
+            broken.append(one)
+    if instance is not None and not totals.schedulers:
+        raise Refused(f"there is no scheduler {instance!r} in {look.place}")
+    return totals, broken
+
+
+async def _repair(store: str, names: list[str], report: _Report) -> str:
+    """Under the store's lock: a copy, then each scheduler. The copy's name is what is answered."""
+    import asyncio
+
+    from tocsin.actors.scheduler.checking import repair
+    from tocsin.storage.urls import back_up, file_beside, open_provider
+
+    provider = open_provider(store)
+    await provider.start()
+    try:
+        moment = instant(now_ms()).translate(str.maketrans("", "", "-:"))
+        copy = file_beside(store, f".before-repair-{moment}")
+        written = await asyncio.to_thread(back_up, store, copy)
+        report.say(f"copied to {printable(copy)}: {size(written)}, checked")
+        for name in names:
+            await repair(provider, name)
+    finally:
+        await provider.stop()
+    return str(copy)
+
+
+def _conclude(totals: Totals, report: _Report, *, repaired: Totals | None, copy: str | None = None) -> None:
+    mended = max(repaired.faults - totals.faults, 0) if repaired is not None else None
+    report.summary(
+        sound=not totals.faults,
+        faults=totals.faults,
+        byCode=dict(totals.codes),
+        setAside=totals.aside,
+        schedulers=totals.schedulers,
+        jobs=totals.jobs,
+        rows=totals.rows,
+        **({"mended": mended, "backup": copy} if repaired is not None else {}),
+    )
+    if not report.as_json:
+        if mended is not None:
+            say(f"mended {mended:,} of {repaired.faults if repaired else 0:,} faults")
+        print_set_aside(totals)
+    if totals.faults:
+        raise Refused(totals.words(repaired=repaired is not None))
+    report.say(totals.words(repaired=repaired is not None))

@@ -1,0 +1,90 @@
+"""`tocsin instances`: the schedulers of a host. Each is listed, paused, resumed, removed by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from tocsin.cli.asking import confirm
+from tocsin.cli.client import Connection, client_command
+from tocsin.cli.jobs import PAGE, pages
+from tocsin.cli.listing import ListingGroup
+from tocsin.cli.output import Column, emit, print_rows, printable, say
+
+INSTANCES: Final = (
+    Column("INSTANCE", 44),
+    Column("BACKLOG", 11, right=True),
+    Column("IN FLIGHT", 11, right=True),
+    Column("DEAD", 11, right=True),
+)
+
+
+@click.group(cls=ListingGroup)
+def instances() -> None:
+    """The schedulers of a server. Alone it lists them. Needs the scope admin."""
+
+
+@instances.command("ls")
+@click.option("--limit", type=click.IntRange(1, PAGE), default=100, show_default=True, help="At most so many.")
+@click.option("--all", "every", envvar="TOCSIN_INSTANCES_LS_ALL", is_flag=True, help="All of them, page by page.")
+@click.option("--cursor", help="Go on where an earlier page ended.")
+@client_command
+def instances_ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:
+    """List instances by name, with how many jobs each has."""
+    pages(
+        connection.of("default"),  # the route is about all of them
+        "/instances",
+        _print,
+        "no instances",
+        every=every,
+        limit=limit,
+        query=query,
+        member="instances",
+    )
+
+
+def _print(found: Sequence[Mapping[str, Any]], *, header: bool) -> None:
+    rows = [
+        (printable(one["name"]), f"{one['backlog']:,}", f"{one['inFlight']:,}", f"{one['dead']:,}") for one in found
+    ]
+    print_rows(INSTANCES, rows, header=header)
+
+
+@instances.command("pause")
+@click.argument("name")
+@client_command
+def instances_pause(connection: Connection, /, name: str) -> None:
+    """Stop all firing of an instance; jobs that run may finish."""
+    _set_paused(connection, name, True)
+
+
+@instances.command("resume")
+@click.argument("name")
+@client_command
+def instances_resume(connection: Connection, /, name: str) -> None:
+    """Let an instance fire again."""
+    _set_paused(connection, name, False)
+
+
+def _set_paused(connection: Connection, name: str, paused: bool) -> None:
+    answer = connection.of(name).put("/instance", {"paused": paused})
+    if connection.as_json:
+        emit(answer)
+    else:
+        say(f"{printable(name)} is paused: nothing of it starts" if paused else f"{printable(name)} fires again")
+
+
+@instances.command("rm")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@client_command
+def instances_rm(connection: Connection, /, name: str, yes: bool) -> None:
+    """Remove an instance and everything of it: jobs, dead jobs, history."""
+    confirm(f"everything of instance {printable(name)} will be removed:", yes=yes)
+    answer = connection.of(name).remove_instance()
+    if connection.as_json:
+        emit(answer)
+    else:
+        say(f"removed {printable(name)}: {answer['jobs']:,} jobs, {answer['rows']:,} rows")

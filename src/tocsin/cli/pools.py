@@ -1,0 +1,124 @@
+"""`tocsin pools`: caps on how many jobs run at once; who holds their slots, how many wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from tocsin.cli.client import Connection, client_command
+from tocsin.cli.failure import Refused
+from tocsin.cli.listing import ListingGroup
+from tocsin.cli.output import Column, emit, key_values, now_ms, print_rows, printable, relative, say
+
+POOLS: Final = (
+    Column("POOL", 40),
+    Column("IN FLIGHT", 9, right=True),
+    Column("CAP", 9, right=True),
+    Column("QUEUED", 9, right=True),
+    Column("", 9),
+)
+HOLDERS: Final = (Column("HELD BY", 40), Column("KIND", 9), Column("UNTIL", 12), Column(""))
+
+
+@click.group(cls=ListingGroup)
+def pools() -> None:
+    """Caps on how many jobs run at once. Alone it lists them."""
+
+
+@pools.command("ls")
+@client_command
+def pools_ls(connection: Connection, /) -> None:
+    """List pools, those with most jobs waiting first (1,000 at most)."""
+    answer = connection.get("/status")
+    if connection.as_json:
+        for pool in answer["pools"]:
+            emit(pool)
+    elif answer["pools"]:
+        print_pools(answer["pools"])
+    else:
+        say(f"no pools in {connection.instance}")
+    if answer.get("morePools"):
+        say("there are more pools than these, the longest 1,000")
+
+
+def print_pools(found: Any) -> None:
+    print_rows(POOLS, [_line(pool) for pool in found])
+
+
+def _line(pool: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = (f"{pool[name]:,}" for name in ("inFlight", "maxConcurrency", "queued"))
+    return (printable(pool["name"]), *numbers, "paused" if pool.get("paused") else "")
+
+
+@pools.command("show")
+@click.argument("name")
+@client_command
+def pools_show(connection: Connection, /, name: str) -> None:
+    """Show one pool, and who holds its slots."""
+    _shown(connection, connection.get("/pool", name=name))
+
+
+def _shown(connection: Connection, pool: Mapping[str, Any]) -> None:
+    if connection.as_json:
+        emit(pool)
+        return
+    key_values(
+        [
+            ("pool", pool["name"]),
+            ("in flight", f"{pool['inFlight']:,} of {pool['maxConcurrency']:,}"),
+            ("queued", f"{pool['queued']:,}"),
+            ("paused", "yes: nothing of it starts" if pool["paused"] else "no"),
+        ]
+    )
+    holders = pool.get("holders") or ()
+    if not holders:
+        return
+    click.echo()
+    now = now_ms()
+    print_rows(
+        HOLDERS,
+        [
+            (
+                printable(holder["id"]),
+                printable(holder["kind"]),
+                relative(holder["until"], now),
+                "cancelled" if holder.get("orphan") else "",
+            )
+            for holder in holders
+        ],
+    )
+    if pool["inFlight"] > len(holders):
+        say(f"and {pool['inFlight'] - len(holders):,} more")
+
+
+@pools.command("set")
+@click.argument("name")
+@click.option("--max-concurrency", type=int, metavar="N", help="Its cap, 0 to 10000. Jobs no longer set it.")
+@click.option("--pause/--resume", "paused", envvar="TOCSIN_POOLS_SET_PAUSE", default=None, help="Hold all its jobs.")
+@client_command
+def pools_set(connection: Connection, /, name: str, max_concurrency: int | None, paused: bool | None) -> None:
+    """Set a pool's cap, pause or resume it. Jobs that run may finish.
+
+    The pool need not be there yet.
+    """
+    given = {"name": name, "maxConcurrency": max_concurrency, "paused": paused}
+    body = {member: value for member, value in given.items() if value is not None}
+    if len(body) == 1:
+        raise click.UsageError("say what to set: --max-concurrency, --pause or --resume")
+    _shown(connection, connection.put("/pool", body))
+
+
+@pools.command("rm")
+@click.argument("name")
+@client_command
+def pools_rm(connection: Connection, /, name: str) -> None:
+    """Forget a pool's cap and pause. Refused while a job names it."""
+    answer = connection.delete("/pool", name=name)
+    if connection.as_json:
+        emit(answer)
+    if not answer["deleted"]:
+        raise Refused(f"there is no pool {name!r} in {connection.instance}")
+    if not connection.as_json:
+        say(f"removed pool {printable(name)}")

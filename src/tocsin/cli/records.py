@@ -1,0 +1,107 @@
+"""How jobs are shown: lists of live and of dead ones, and all of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tocsin.cli.output import Column, key_values, now_ms, print_rows, printable, relative, span, when
+
+JOBS: Final = (
+    Column("ID", 26),
+    Column("STATE", 7),
+    Column("NEXT", 11),
+    Column("TRIES", 5, right=True),
+    Column("POOL", 8),
+    Column("PATH"),
+)
+DEAD: Final = (
+    Column("ID", 26),
+    Column("PARKED", 11),
+    Column("TRIES", 5, right=True),
+    Column("REASON", 12),
+    Column("PATH"),
+)
+
+
+def target(record: Mapping[str, Any]) -> str:
+    return printable(record.get("functionPath") or record.get("workflow") or "")
+
+
+def print_jobs(records: Sequence[Mapping[str, Any]], *, header: bool) -> None:
+    """A page of live jobs as a table with fixed columns, so that pages line up."""
+    now = now_ms()
+    rows = [
+        (
+            printable(record["id"]),
+            record["state"],
+            relative(record.get("nextAttemptAt", record["scheduledFor"]), now),
+            str(record.get("attempts", 0)),
+            printable(record.get("pool") or ""),
+            target(record),
+        )
+        for record in records
+    ]
+    print_rows(JOBS, rows, header=header)
+
+
+def print_dead(records: Sequence[Mapping[str, Any]], *, header: bool) -> None:
+    """A page of dead jobs; the words of the last error come from `dead show`."""
+    now = now_ms()
+    rows = [
+        (
+            printable(record["id"]),
+            relative(record.get("parkedAt", now), now),
+            str(record.get("attempts", 0)),
+            printable(record.get("reason") or ""),
+            target(record),
+        )
+        for record in records
+    ]
+    print_rows(DEAD, rows, header=header)
+
+
+def print_record(record: Mapping[str, Any]) -> None:
+    """All of one job, one member a line."""
+    import msgspec
+
+    now = now_ms()
+    error, lease = record.get("lastError") or {}, record.get("lease") or {}
+    key_values(
+        [
+            ("id", record["id"]),
+            ("path", record.get("functionPath")),
+            ("workflow", record.get("workflow")),
+            ("state", record["state"]),
+            ("due", when(record["scheduledFor"], now)),
+            ("next attempt", when(record.get("nextAttemptAt"), now) if record["state"] != "dead" else None),
+            ("dispatched", record.get("attempt")),
+            ("charged tries", record.get("attempts")),
+            ("losses", record.get("losses") or None),
+            ("pool", record.get("pool") or None),
+            ("priority", record.get("priority") or None),
+            ("labels", ", ".join(record.get("labels") or ()) or None),
+            ("shard key", record.get("shardKey")),
+            ("retry", _compact(record.get("retry"))),
+            ("timeout", span(record["timeoutMs"]) if record.get("timeoutMs") else None),
+            ("enqueued", when(record.get("enqueuedAt"), now)),
+            ("expires", when(record.get("expiresAt"), now)),
+            ("lease until", when(lease.get("until"), now)),
+            ("parked", when(record.get("parkedAt"), now)),
+            ("reason", record.get("reason")),
+            ("last error", _error(error, now)),
+            ("last answer", record.get("lastResponse") or None),
+            ("args", msgspec.json.encode(record.get("args")).decode()),
+        ]
+    )
+
+
+def _compact(value: Mapping[str, Any] | None) -> str | None:
+    return ", ".join(f"{name} {each}" for name, each in value.items()) if value else None
+
+
+def _error(error: Mapping[str, Any], now: int) -> str | None:
+    if not error:
+        return None
+    status = f"status {error['status']}, " if error.get("status") else ""
+    return f"{status}{error.get('message', '')}" + (f" ({relative(error['at'], now)})" if "at" in error else "")

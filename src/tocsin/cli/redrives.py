@@ -1,0 +1,91 @@
+"""`tocsin dead retry-all` and `tocsin dead redrive`: dead jobs retried in bulk, at a pace, by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from tocsin.cli.asking import confirm
+from tocsin.cli.changes import chosen
+from tocsin.cli.client import Connection, client_command
+from tocsin.cli.failure import Refused
+from tocsin.cli.output import emit, key_values, plural, printable, say
+from tocsin.cli.times import instant_of
+
+
+@click.command("retry-all")
+@click.option("--pool", help="Only this pool's.")
+@click.option("--reason", help="Only those given up for this reason.")
+@click.option("--path", help="Only those that call this path.")
+@click.option("--since", metavar="INSTANT", help="Only those parked since.")
+@click.option("--all", "every", envvar="TOCSIN_DEAD_RETRY_ALL_ALL", is_flag=True, help="Every dead job.")
+@click.option("--rate-per-second", type=int, default=10, show_default=True, help="How many a second.")
+@click.option("--dry-run", is_flag=True, help="Only count what it would retry.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@client_command
+def dead_retry_all(
+    connection: Connection, /, since: str | None, every: bool, rate_per_second: int, dry_run: bool, yes: bool,
+    **filters: Any,
+) -> None:  # fmt: skip
+    """Retry every dead job that a filter matches, at a pace.
+
+    The server goes on with it by itself, over restarts too. Prints its id, for
+    `tocsin dead redrive`. Exit code 1 if no dead job matches.
+    """
+    named = {"pool": filters["pool"], "reason": filters["reason"], "functionPath": filters["path"]}
+    body = chosen({**named, "since": None if since is None else instant_of(since, "--since")}, every)
+    body["ratePerSecond"] = rate_per_second
+    if dry_run or not yes:
+        matched = connection.post("/dead/retry-all", {**body, "dryRun": True})
+        if dry_run or not matched["matched"]:
+            _would_retry(connection, matched)
+            return
+        confirm(f"{plural(matched['matched'], 'dead job')} of {connection.instance} will be retried:", yes=False)
+    answer = connection.post("/dead/retry-all", body)
+    if connection.as_json:
+        emit(answer)
+        return
+    click.echo(printable(answer["redriveId"]))
+    say(f"retrying {plural(answer['matched'], 'dead job')}, {rate_per_second} a second")
+
+
+def _would_retry(connection: Connection, answer: Mapping[str, Any]) -> None:
+    if connection.as_json:
+        emit(answer)
+    if not answer["matched"]:
+        raise Refused(f"no dead job of {connection.instance} matches")
+    if not connection.as_json:
+        say(f"would retry {plural(answer['matched'], 'dead job')}")
+
+
+@click.command("redrive")
+@click.argument("id")
+@click.option("--stop", is_flag=True, help="Stop it: what it has not reached stays dead.")
+@client_command
+def dead_redrive(connection: Connection, /, id: str, stop: bool) -> None:
+    """Show how far a retry of many has come, or stop it."""
+    route = f"/dead/redrives/{quote(id, safe='')}"
+    if stop:
+        answer = connection.delete(route)
+        if not answer["stopped"]:
+            if connection.as_json:
+                emit(answer)
+            raise Refused(f"there is no redrive {id!r} in {connection.instance} that goes on")
+        if not connection.as_json:
+            say(f"stopped {printable(id)}")
+    found = connection.get(route)
+    if connection.as_json:
+        emit(found)
+        return
+    state = "goes on" if found["running"] else "stopped" if found.get("stopped") else "done"
+    key_values(
+        [
+            ("redrive", found["redriveId"]),
+            ("state", state),
+            ("matched", f"{found['matched']:,}"),
+            ("retried", f"{found['retried']:,}"),
+        ]
+    )

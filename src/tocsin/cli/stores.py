@@ -1,0 +1,56 @@
+"""The commands that open a store instead of talking to a server: which store, and what its failures are called."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from tocsin.cli.failure import StoreUnusable, WrongSettings
+
+DEFAULT: Final = "sqlite:///tocsin.db"
+
+
+def store_command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--store` and `--config`, and the store's URL as first argument. What goes wrong with the store
+    ends it with exit code 4."""
+
+    @click.option("--store", metavar="URL", envvar="TOCSIN_STORE", help=f"The store (default: {DEFAULT}).")
+    @click.option("--config", metavar="FILE", envvar="TOCSIN_CONFIG", help="TOML file (default: tocsin.toml).")
+    @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout, one value a line.")
+    @functools.wraps(function)
+    def run(*args: Any, store: str | None, config: str | None, **options: Any) -> None:
+        from tocsin.errors import SettingsError, StoreError
+
+        try:
+            function(store or _configured(config), *args, **options)
+        except SettingsError as error:
+            raise WrongSettings(str(error)) from None
+        except StoreError as error:
+            raise StoreUnusable(f"{error}{_advice(error)}") from None
+
+    return run
+
+
+def _configured(config: str | None) -> str:
+    """Only where the store is not named are the other settings read, which may be another user's secrets."""
+    from tocsin.settings import load
+
+    return load({"config": config}, os.environ).store
+
+
+def _advice(error: Exception) -> str:
+    from tocsin.errors import StoreCorrupt
+
+    return f"\n{DAMAGED}" if isinstance(error, StoreCorrupt) else ""
+
+
+DAMAGED: Final = """\
+The file was not touched. What to do:
+  1. stop every server on it, and copy it away together with its -wal file
+  2. restore the last good copy made by `tocsin backup`
+  3. without one, `sqlite3 FILE .recover` may bring rows into a new file;
+     check that one with `tocsin check`"""

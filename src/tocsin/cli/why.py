@@ -1,0 +1,100 @@
+"""`tocsin why` and `tocsin history`: why a job does not run now, and how its attempts ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from tocsin.cli.client import Connection, client_command
+from tocsin.cli.failure import Refused
+from tocsin.cli.output import Column, emit, instant, now_ms, print_rows, printable, relative, say, span, wrapped
+
+HOLDERS_SHOWN: Final = 10
+ATTEMPTS: Final = (
+    Column("ATTEMPT", 7, right=True),
+    Column("OUTCOME", 11),
+    Column("STARTED", 11),
+    Column("TOOK", 7, right=True),
+    Column("LATE", 7, right=True),
+    Column("HOW", whole=True),
+)
+ENDS: Final = {"DEAD": "parked", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends"}
+"""What is to be said of the instant of a reason; of others: until then."""
+
+
+@click.command()
+@click.argument("id")
+@client_command
+def why(connection: Connection, /, id: str) -> None:
+    """Say every reason why a job does not run now.
+
+    Exit code 1 if there is no such job (see its history).
+    """
+    reasons = connection.get("/why", id=id)["reasons"]
+    unknown = any(reason["code"] == "NOT_FOUND" for reason in reasons)
+    if unknown:
+        raise Refused(f"{reasons[0]['message']}: tocsin history {id}")
+    if connection.as_json:
+        for reason in reasons:
+            emit(reason)
+        return
+    if not reasons:
+        say("nothing holds it: it may start at this instant")
+    for reason in reasons:
+        _print_reason(reason)
+
+
+def _print_reason(reason: Mapping[str, Any]) -> None:
+    said = re.sub(r"\b(\d+) ms\b", lambda found: span(int(found[1])), printable(reason["message"]))
+    wrapped(f"{printable(reason['code'])}: {said}", indent=0, rest=2)
+    if (at := reason.get("at")) is not None:
+        wrapped(f"{ENDS.get(reason['code'], 'until')} {instant(at)} ({relative(at, now_ms())})", indent=2, rest=2)
+    holders = [printable(holder) for holder in reason.get("holders") or ()]
+    if holders:
+        more = f" and {len(holders) - HOLDERS_SHOWN} more" if len(holders) > HOLDERS_SHOWN else ""
+        click.echo("  held by")
+        for holder in holders[:HOLDERS_SHOWN]:
+            click.echo(f"    {holder}")
+        if more:
+            wrapped(f"{more.strip()}: tocsin pools show {printable(reason.get('pool') or '')}", indent=4, rest=4)
+
+
+@click.command()
+@click.argument("id")
+@client_command
+def history(connection: Connection, /, id: str) -> None:
+    """Show how each attempt of a job ended, the oldest first.
+
+    Kept for a week, also of jobs that have ended, and of every use of the id.
+    """
+    attempts = connection.get("/history", id=id)["attempts"]
+    if connection.as_json:
+        for attempt in attempts:
+            emit(attempt)
+    if not attempts:
+        raise Refused(f"nothing has ended of a job {id!r} in {connection.instance}, or it was more than a week ago")
+    if not connection.as_json:
+        now = now_ms()
+        print_rows(ATTEMPTS, [_attempt(attempt, now) for attempt in attempts])
+
+
+def _attempt(attempt: Mapping[str, Any], now: int) -> tuple[str, ...]:
+    how = attempt.get("error") or (f"HTTP {attempt['status']}" if attempt.get("status") else "")
+    result = f" result {_json(attempt['result'])}" if attempt.get("result") is not None else ""
+    return (
+        str(attempt["attempt"]),
+        printable(attempt["outcome"]),
+        relative(attempt["started"], now),
+        span(max(attempt["ended"] - attempt["started"], 0)),
+        span(attempt.get("latenessMs") or 0),
+        printable(f"{how}{result}".strip()),
+    )
+
+
+def _json(value: Any) -> str:
+    import msgspec
+
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,41 @@
+"""Every command there is, taken from the command itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from tocsin.cli import main
+
+LOCAL = {"serve", "demo", "keys new", "keys sign", "keys verify", "config show", "check", "backup", "completion"}
+"""Those that talk to no server."""
+
+
+def commands(group: click.Group = main, words: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Name, as it is typed behind `tocsin`, and command. Groups are left out."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name)), command
+
+
+TREE = dict(commands())
+CLIENTS = sorted(TREE.keys() - LOCAL)
+
+
+def arguments(command: click.Command) -> list[str]:
+    """Something for every argument that is needed."""
+    samples = {"span": "5m", "shell": "bash"}
+    return [samples.get(each.name or "", "x") for each in command.params if isinstance(each, click.Argument)]
+
+
+def needed(name: str) -> list[str]:
+    """The options without which a command does not even ask."""
+    return {
+        "cancel-all": ["--all", "--yes"],
+        "dead retry-all": ["--all", "--yes"],
+        "pools set": ["--pause"],
+        "instances rm": ["--yes"],
+    }.get(name, [])
