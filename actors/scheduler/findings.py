@@ -34,7 +34,10 @@ KINDS: Final[dict[str, Kind]] = {
         "use the tocsin that wrote them, or restore a backup",
         for_people=True,
     ),
-    "NO_PLACE": Kind("the job stands nowhere, so it would never start", "put back into its line"),
+    "NO_PLACE": Kind(
+        "the job stands nowhere, so it would never start",
+        "put back into its line; one that parked/ still names stays dead",
+    ),
     "TWO_PLACES": Kind(
         "the job might start twice, or start although it was given up",
         "its lease counts before its line, its line before its dead letter; the rest is moved to bad/",

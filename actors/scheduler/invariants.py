@@ -142,7 +142,20 @@ async def _summaries(look: Look, streams: Streams) -> None:
     for name in sorted(streams.keys() | said.keys()):
         if streams.get(name) != said.get(name):
             line = f"lines/{name[0]}/{name[1]}"
-            look.found.add("LINES", line, f"{line} says {said.get(name)}, its line holds {streams.get(name)}")
+            words = _difference(said.get(name, {}), streams.get(name, {}))
+            look.found.add("LINES", line, f"{line} is not what its line holds: {words}")
+
+
+def _difference(said: dict[int, tuple[int, int]], held: dict[int, tuple[int, int]]) -> str:
+    """By priority, where the two differ."""
+
+    def words(stream: tuple[int, int] | None) -> str:
+        return "none" if stream is None else f"{stream[0]} from {stream[1]}"
+
+    priorities = sorted(each for each in said.keys() | held.keys() if said.get(each) != held.get(each))
+    return "; ".join(
+        f"priority {each} says {words(said.get(each))}, holds {words(held.get(each))}" for each in priorities
+    )
 
 
 # ---- Dead letters and args -----------------------------------------------------------------------

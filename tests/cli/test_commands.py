@@ -158,6 +158,15 @@ def test_a_redrive_is_shown_and_stopped(run: Run, canned: Canned) -> None:
     assert canned.requests[-1].path == "/dead/redrives/r%2F1"
 
 
+def test_ctrl_c_exits_130(run: Run, canned: Canned, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(httpx.Client, "request", interrupted)
+    result = run("ls", "--json")
+    assert (result.exit_code, result.stdout) == (130, "")
+
+
 # ---- Accepted work -------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -64,6 +65,22 @@ def test_shown_settings_say_where_they_come_from_and_hide_secrets(
     assert "lanes in tocsin.toml" in shown
     values = json.loads(run("config", "show", "--json", env=env).output)
     assert (values["lanes"], values["port"], values["secrets"]) == (7, 99, "(1 given)")
+
+
+def test_shown_settings_are_all_that_are_read(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = {"TOCSIN_TOKEN": "hush", "TOCSIN_URL": "https://" + "x" * 90}
+    shown = run("config", "show", "--origin", env=env)
+    assert "hush" not in shown.output
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    values = json.loads(run("config", "show", "--origin", "--json", env=env).output)
+    assert values["token"] == {"value": "(given)", "origin": "TOCSIN_TOKEN"}
+    assert values["instance"] == {"value": "default", "origin": "default"}
+    read = {
+        name.removeprefix("TOCSIN_").lower()
+        for name in re.findall(r"TOCSIN_[A-Z_]+[A-Z]", run("serve", "--help").output)
+    }
+    assert read - {"config", "secrets_file", "tokens_file"} <= set(values)
 
 
 def test_wrong_settings_exit_2(run: Run) -> None:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import os
+from typing import Any, Final
 
 import click
 
+from tocsin.cli.client import DEFAULT_URL
 from tocsin.cli.failure import WrongSettings
 from tocsin.cli.output import emit, show
+
+COMMANDS: Final[dict[str, Any]] = {
+    "log_level": "warning",
+    "access_log": False,
+    "url": DEFAULT_URL,
+    "token": None,
+    "instance": "default",
+    "json": False,
+}
+"""Settings that commands read themselves, from option or environment, and what they are otherwise."""
 
 
 @click.group()
@@ -20,7 +32,11 @@ def config() -> None:
 @click.option("--origin", is_flag=True, help="Also say where each value came from.")
 @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout.")
 def config_show(config_file: str | None, origin: bool, as_json: bool) -> None:
-    """Show the settings in force. Secrets and tokens are counted, never shown."""
+    """Show the settings in force, of the server and of the commands.
+
+    Secrets and tokens are counted, never shown. What a command line says
+    itself is not known here.
+    """
     from tocsin.errors import SettingsError
     from tocsin.settings import load
 
@@ -28,19 +44,33 @@ def config_show(config_file: str | None, origin: bool, as_json: bool) -> None:
         settings = load({"config": config_file}, os.environ)
     except SettingsError as error:
         raise WrongSettings(str(error)) from None
-    values = settings.shown()
+    values, sources = settings.shown(), dict(settings.sources)
+    for name, (value, source) in _read_by_commands().items():
+        values[name], sources[name] = value, source
     if as_json:
-        emit(
-            {name: {"value": value, "origin": settings.sources[name]} for name, value in values.items()}
-            if origin
-            else values
-        )
+        emit({name: {"value": value, "origin": sources[name]} for name, value in values.items()} if origin else values)
         return
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
     for name, value in values.items():
         shown = Text("not set", style="dim") if value is None else Text(str(value))
-        table.add_row(Text(name), shown, *([Text(settings.sources[name], style="dim")] if origin else []))
+        table.add_row(Text(name), shown, *([Text(sources[name], style="dim")] if origin else []))
     show(table)
+
+
+def _read_by_commands() -> dict[str, tuple[Any, str]]:
+    """Value and origin of what is no setting of a host: how it logs, and which server commands talk to."""
+    found: dict[str, tuple[Any, str]] = {}
+    for name, default in COMMANDS.items():
+        variable = "TOCSIN_" + name.upper()
+        given = os.environ.get(variable)
+        if not given:
+            found[name] = (default, "default")
+        else:
+            found[name] = ("(given)" if name == "token" else given, variable)
+    return found

@@ -3,6 +3,8 @@ Exit codes are part of the contract and listed in `failure.py` and in `tocsin --
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from tocsin.cli.backup import backup
@@ -12,6 +14,7 @@ from tocsin.cli.completion import completion
 from tocsin.cli.config import config
 from tocsin.cli.dead import dead
 from tocsin.cli.demo import demo
+from tocsin.cli.failure import Interrupted
 from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
@@ -51,6 +54,13 @@ class Ordered(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ctrl-C has the exit code that shells expect of it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("stopped before the end") from None
 
 
 @click.group(

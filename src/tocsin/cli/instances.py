@@ -11,7 +11,7 @@ from tocsin.cli.asking import confirm
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import Column, emit, print_rows, printable, say
+from tocsin.cli.output import Column, emit, plural, print_rows, printable, say
 
 INSTANCES: Final = (
     Column("INSTANCE", 44),
@@ -87,4 +87,4 @@ def instances_rm(connection: Connection, /, name: str, yes: bool) -> None:
     if connection.as_json:
         emit(answer)
     else:
-        say(f"removed {printable(name)}: {answer['jobs']:,} jobs, {answer['rows']:,} rows")
+        say(f"removed {printable(name)}: {plural(answer['jobs'], 'job')}, {plural(answer['rows'], 'row')}")

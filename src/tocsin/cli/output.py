@@ -113,6 +113,7 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, head
         for number, part in enumerate(parts or [""]):
             cells = ["", *("" for _ in rest)] if number else [name, *rest]
             lines.append(_row([*cells, str(part)], columns, widths) + "\n")
+    lines.right_crop(1)
     show(lines)
 
 

@@ -48,7 +48,7 @@ def why(connection: Connection, /, id: str) -> None:
 
 
 def _print_reason(reason: Mapping[str, Any]) -> None:
-    said = re.sub(r"\b(\d+) ms\b", lambda found: span(int(found[1])), printable(reason["message"]))
+    said = re.sub(r"\b(\d{4,}) ms\b", lambda found: span(int(found[1]) + 999), printable(reason["message"]))
     wrapped(f"{printable(reason['code'])}: {said}", indent=0, rest=2)
     if (at := reason.get("at")) is not None:
         wrapped(f"{ENDS.get(reason['code'], 'until')} {instant(at)} ({relative(at, now_ms())})", indent=2, rest=2)
