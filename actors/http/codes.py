@@ -63,7 +63,7 @@ _ALL: Final = (
     _code(
         "INVALID_CRON", 400, "A cron expression says what cannot be, or what crons do not agree on.",
         NEVER, "Write what the message says instead; `GET /cron/preview` shows what an expression comes to.",
-        "cron '0 22-2 * * *': hour field '22-2': '22-2' descends, write its two pieces: 22-23,0-2",
+        "cron '0 22-2 * * *': hour field '22-2': from 22 to 2 descends, write its two pieces: 22-23,0-2",
         {"expression": EXPRESSION}, expression="0 22-2 * * *",
     ),
     _code(
