@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tocsin.actors.actor import ActorContext as ActorContext
     from tocsin.actors.actor_host import ActorHost as ActorHost
     from tocsin.actors.actor_host import Stub as Stub
+    from tocsin.actors.cron.builder import Cron as Cron
     from tocsin.actors.scheduler.handle import Job as Job
     from tocsin.actors.scheduler.handle import Scheduler as Scheduler
     from tocsin.actors.scheduler.records import Cancelled as Cancelled
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.records import Page as Page
     from tocsin.actors.scheduler.records import Record as Record
     from tocsin.actors.scheduler.records import Scheduled as Scheduled
+    from tocsin.actors.scheduler.records import ScheduleSlot as ScheduleSlot
     from tocsin.actors.scheduler.records import Status as Status
+    from tocsin.actors.scheduler.recurring.handle import Schedules as Schedules
+    from tocsin.actors.scheduler.recurring.records import CronPreview as CronPreview
+    from tocsin.actors.scheduler.recurring.records import Occurrence as Occurrence
+    from tocsin.actors.scheduler.recurring.records import OccurrencePage as OccurrencePage
+    from tocsin.actors.scheduler.recurring.records import Registration as Registration
+    from tocsin.actors.scheduler.recurring.records import SchedulePage as SchedulePage
+    from tocsin.actors.scheduler.recurring.records import SchedulePut as SchedulePut
+    from tocsin.actors.scheduler.recurring.records import ScheduleRecord as ScheduleRecord
+    from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
     from tocsin.dispatch.retry import Retry as Retry
     from tocsin.dispatch.signing import Signer as Signer
     from tocsin.errors import TocsinError as TocsinError
@@ -34,21 +45,32 @@ _HOMES = {
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
     "Cancelled": "tocsin.actors.scheduler.records",
+    "Cron": "tocsin.actors.cron.builder",
+    "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
     "Firing": "tocsin.actors.scheduler.records",
     "Initiator": "tocsin.actors.scheduler.records",
     "Job": "tocsin.actors.scheduler.handle",
     "MemoryProvider": "tocsin.storage.memory",
+    "Occurrence": "tocsin.actors.scheduler.recurring.records",
+    "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
     "Page": "tocsin.actors.scheduler.records",
     "Record": "tocsin.actors.scheduler.records",
+    "Registration": "tocsin.actors.scheduler.recurring.records",
     "Retry": "tocsin.dispatch.retry",
     "SQLiteProvider": "tocsin.storage.sqlite",
+    "SchedulePage": "tocsin.actors.scheduler.recurring.records",
+    "SchedulePut": "tocsin.actors.scheduler.recurring.records",
+    "ScheduleRecord": "tocsin.actors.scheduler.recurring.records",
+    "ScheduleSlot": "tocsin.actors.scheduler.records",
     "Scheduled": "tocsin.actors.scheduler.records",
     "Scheduler": "tocsin.actors.scheduler.handle",
+    "Schedules": "tocsin.actors.scheduler.recurring.handle",
     "Signer": "tocsin.dispatch.signing",
     "Status": "tocsin.actors.scheduler.records",
     "Stub": "tocsin.actors.actor_host",
     "TocsinError": "tocsin.errors",
+    "TriggeredRun": "tocsin.actors.scheduler.recurring.records",
 }
 
 __all__ = [
@@ -56,21 +78,32 @@ __all__ = [
     "ActorContext",
     "ActorHost",
     "Cancelled",
+    "Cron",
+    "CronPreview",
     "DeadRetried",
     "Firing",
     "Initiator",
     "Job",
     "MemoryProvider",
+    "Occurrence",
+    "OccurrencePage",
     "Page",
     "Record",
+    "Registration",
     "Retry",
     "SQLiteProvider",
+    "SchedulePage",
+    "SchedulePut",
+    "ScheduleRecord",
+    "ScheduleSlot",
     "Scheduled",
     "Scheduler",
+    "Schedules",
     "Signer",
     "Status",
     "Stub",
     "TocsinError",
+    "TriggeredRun",
 ]
 
 
