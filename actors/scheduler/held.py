@@ -17,6 +17,10 @@ class HeldRows:
         self._keys = [key for key, _ in rows]
         self._values = dict(rows)
 
+    def prefixes(self) -> set[bytes]:
+        """What keys begin with, up to their first slash; whole keys that have none."""
+        return {key[: key.find(b"/") + 1] or key for key in self._keys}
+
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         return {key: self._values[key] for key in keys if key in self._values}
 

@@ -63,8 +63,8 @@ async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
 async def examine(view: StoreView, wake_at: int | None) -> Findings:
     """Everything that is wrong. The view must stand still meanwhile: a snapshot, or nobody writes."""
     look = Look(await hold(view), wake_at)
-    await _aside(look)
     await look.look_around()
+    await _aside(look)
     if not await look.instance():
         return look.found
     await look.leases()
@@ -279,14 +279,14 @@ def _serves(ms: int, kind: str, name: str, known: dict[bytes, bytes]) -> bool:
 
 
 async def _aside(look: Look) -> None:
-    async for page in look.rows(BAD, after(BAD)):
+    async for page in look.of(BAD):
         for key, _ in page:
             look.found.add_aside(key)
 
 
 async def _unknown(look: Look) -> None:
     """Rows between the families: in one hop, if there are none."""
-    if not any(await look.view.scan_many([(start, end, 1) for start, end in GAPS])):
+    if look.only_families or not any(await look.view.scan_many([(start, end, 1) for start, end in GAPS])):
         return
     for start, end in GAPS:
         async for page in look.rows(start, end):

@@ -14,6 +14,7 @@ import msgspec
 
 from tocsin.actors.scheduler.book import EXPIRE, RETIRE
 from tocsin.actors.scheduler.findings import Findings, shown
+from tocsin.actors.scheduler.held import HeldRows
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.rows import (
     INSTANCE,
@@ -34,10 +35,11 @@ from tocsin.actors.scheduler.rows import (
     parked_key,
     timer_key,
 )
-from tocsin.actors.scheduler.shapes import FAMILIES, Shape, read_row
+from tocsin.actors.scheduler.shapes import BAD, FAMILIES, Shape, read_row
 from tocsin.storage.api import Row, StoreView, after
 
 PAGE = 1_000
+KNOWN = {*(family + b"/" for family in FAMILIES), BAD, INSTANCE, b"meta/"}
 Held = tuple[str, str, LeaseRow]
 """Id, token and row of a lease."""
 
@@ -54,13 +56,15 @@ class Look:
     pools: dict[str, PoolRow] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
     by_id: dict[str, list[Held]] = field(default_factory=dict)
-    owned: set[str] = field(default_factory=set)
-    """Tokens of leases whose job is there."""
+    owned: set[tuple[str, str]] = field(default_factory=set)
+    """Id and token of leases whose job is there."""
     expected: Counter[str] = field(default_factory=Counter)
     """By family, or kind of timer: how many rows were found where they must be. If there are more, some are astray."""
     letters: int = 0
     missing: dict[str, bytes] = field(default_factory=dict)
     """By id: where a job should stand in line, and does not."""
+    only_families: bool = False
+    """Whether it is known already that there is no row of another kind."""
     _present: set[bytes] = field(default_factory=set)
 
     # ---- Reading -------------------------------------------------------------------------------------
@@ -74,9 +78,18 @@ class Look:
 
     async def look_around(self) -> None:
         """Which families there are: most schedulers have few."""
-        families = [family + b"/" for family in FAMILIES]
+        if isinstance(self.view, HeldRows):
+            self._present = self.view.prefixes()
+            meta = {key for key, _ in await self.view.scan(b"meta/", after(b"meta/"), limit=PAGE)}
+            self.only_families = self._present <= KNOWN and meta <= {META_COUNTERS, META_LAYOUT}
+            return
+        families = [*(family + b"/" for family in FAMILIES), BAD]
         firsts = await self.view.scan_many([(prefix, after(prefix), 1) for prefix in families])
         self._present = {prefix for prefix, rows in zip(families, firsts, strict=True) if rows}
+
+    def of(self, prefix: bytes) -> AsyncIterator[Sequence[Row]]:
+        """Pages of what begins so."""
+        return self.rows(prefix, after(prefix)) if prefix in self._present else _Nothing()
 
     def shapes(self, family: bytes) -> AsyncIterator[list[Shape]]:
         """Pages of the readable rows of a family; the others are findings."""
@@ -103,7 +116,7 @@ class Look:
         meta = await self.view.get([META_LAYOUT, META_COUNTERS, INSTANCE])
         self.found.rows += len(meta)
         layout = meta.get(META_LAYOUT, b"%d" % LAYOUT)
-        if not layout.isdigit() or int(layout) > LAYOUT:
+        if not layout.isdigit() or len(layout) > 9 or int(layout) > LAYOUT:
             self.found.add("LAYOUT", "meta/layout", f"layout {shown(layout[:40])} is not one up to {LAYOUT}")
             return False
         for key in (META_COUNTERS, INSTANCE):
@@ -121,8 +134,12 @@ class Look:
         return True
 
     async def leases(self) -> None:
+        tokens: set[str] = set()
         async for shapes in self.shapes(b"lease"):
             for shape in shapes:
+                if shape.names[1] in tokens:
+                    self.found.add("TWO_PLACES", shape.names[0], f"lease {shape.names[1]} is of two jobs")
+                tokens.add(shape.names[1])
                 held = (shape.names[0], shape.names[1], shape.row)
                 self.held.append(held)
                 self.by_id.setdefault(held[0], []).append(held)
@@ -143,7 +160,7 @@ class Look:
                 break
             start = end
         for job_id, token, lease in self.held:
-            if token not in self.owned and not lease.orphan:
+            if (job_id, token) not in self.owned and not lease.orphan:
                 self.found.add("NO_JOB", job_id, f"lease {token} of {job_id} has no job and is no orphan")
 
     async def _between(self, prefix: bytes, start: bytes, end: bytes | None) -> dict[str, Any]:
@@ -256,7 +273,7 @@ def _of(job: JobRow, at: AtRow | None, dead: DeadRow | None, look: Look) -> _OfJ
     holders = 0
     for _, token, lease in look.by_id.get(job.id, ()):
         if lease.incarnation == job.incarnation:
-            look.owned.add(token)
+            look.owned.add((job.id, token))
             holders += not lease.orphan
     return _OfJob(
         job,

@@ -16,10 +16,15 @@ from tocsin.actors.scheduler.redrive import REDRIVE
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
     BadRow,
+    JobRow,
+    LeaseRow,
     ParkedRow,
     args_key,
+    decode,
     encode,
+    job_key,
     parked_key,
+    split_lease_key,
     timer_key,
 )
 from tocsin.actors.scheduler.shapes import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
@@ -40,6 +45,7 @@ async def mend(store: OrderedStore) -> None:
     await storage.open(store)
     storage.begin()
     await _set_unreadable_aside(storage)
+    await _set_doubles_aside(storage)
     book = Book(storage)
     await book.load()
     if not book.instance.erasing:
@@ -85,6 +91,20 @@ async def _set_unreadable_aside(storage: ActorStorage) -> None:
                 read_row(key, value)
             except BadRow:
                 _aside(storage, key, value)
+
+
+async def _set_doubles_aside(storage: ActorStorage) -> None:
+    """Two leases of one token are one attempt: that of the job whose incarnation it has."""
+    by_token: dict[str, list[tuple[Row, bool]]] = {}
+    async for key, value in _rows(storage, b"lease/"):
+        job_id, token = split_lease_key(key)
+        job = await storage.get(job_key(job_id))
+        mine = job is not None and decode(JobRow, b"job", job).incarnation == decode(LeaseRow, key, value).incarnation
+        by_token.setdefault(token, []).append(((key, value), mine))
+    for same in by_token.values():
+        same.sort(key=lambda each: not each[1])
+        for (key, value), _ in same[1:]:
+            _aside(storage, key, value)
 
 
 def _aside(storage: ActorStorage, key: bytes, value: bytes) -> None:

@@ -81,7 +81,7 @@ async def fill(path: Path) -> None:
         await jobs.run_after("1h", "work:run", BIG, id="big")
         await jobs.run_after(0, "work:run", id="retried", retry=Retry(base_ms=HOUR_MS))
         await jobs.run_after(0, "work:run", id="dead")
-        await jobs.run_after(0, "work:run", id="held", retry=Retry(base_ms=1))
+        await jobs.run_after(0, "work:run", id="held", retry=Retry(base_ms=0))
         await _until(jobs, {"retried": "pending", "dead": "dead", "held": "running"})
 
         async def accepted() -> bool:

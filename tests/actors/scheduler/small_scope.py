@@ -273,10 +273,11 @@ class Explorer:
         """What must hold in every state."""
         provider = MemoryProvider(_disk(state))
         await provider.start()
-        faults = [one for one in await check(provider.view(NAME), 0) if not one.endswith("has no timer")]  # `_aside`
+        view = provider.view(NAME)
+        faults = [one for one in await check(view, 0) if not one.endswith("has no timer")]  # `_aside`
+        taken = await snapshot(view)
         await provider.stop()
         assert faults == [], (faults, state.trail)
-        taken = await self._snapshot(state)
         assert len(taken.leases) <= 1, ("more than one slot held", state.trail)
         return taken
 
