@@ -9,6 +9,7 @@ from tocsin.actors.http.parameters import DELETED, PAGED, PREVIEWED, names
 from tocsin.actors.http.replies import ScheduleDeleted
 from tocsin.actors.http.wire import whole
 from tocsin.actors.http.wire_recurring import DefinitionRequest, RevisionRequest, TriggerRequest
+from tocsin.actors.scheduler.arguments import epoch_ms
 from tocsin.actors.scheduler.recurring.handle import PREVIEW
 from tocsin.actors.scheduler.recurring.records import (
     CronPreview,
@@ -102,10 +103,11 @@ async def _admitted_name(call: Call) -> str:
 
 async def preview(call: Call) -> CronPreview:
     query = call.query(*names(PREVIEWED))
+    start = query.whole("from")
     await call.admit(None)
     return await call.scheduler.schedules.preview(
         query.required("expr"),
         timezone=query.text("timezone") or "UTC",
-        start=query.whole("from"),
+        start=None if start is None else epoch_ms(start, "from"),
         count=query.whole_or("count", PREVIEW),
     )

@@ -240,7 +240,7 @@ BREAKS: dict[str, Break] = {
     # What is not known
     "a row of no known kind": Break(lambda r: r.put(b"sched/x", b"y"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}),
     "a timer of no known kind": Break(
-        lambda r: r.put(b"timer/009000000000000/cron/x"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}
+        lambda r: r.put(b"timer/009000000000000/comet/x"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}
     ),
 }
 
