@@ -212,6 +212,25 @@ async def test_deleting_may_cancel_what_is_pending_and_history_stays(stored: Fac
     refused(await stored.client.delete("/schedules/s?cancelPending=1"), 400, "INVALID_INPUT", "true or false")
 
 
+async def test_a_cancel_that_was_cut_short_is_finished_when_it_is_asked_for_again(stored: Face) -> None:
+    await stored.client.put("/pool", json={"name": "held", "paused": True})
+    await put(stored, pool="held")
+    run = (await stored.post("/schedules/s/trigger")).json()
+    await stored.client.delete("/schedules/s")  # so far it had come
+    assert (await stored.client.delete("/schedules/s?cancelPending=true")).json() == {"deleted": False}
+    assert (await stored.get(f"/get?id={run['id']}")).json() == {}
+
+
+async def test_long_args_are_whole_in_the_schedule_and_in_its_job(stored: Face) -> None:
+    await stored.client.put("/pool", json={"name": "held", "paused": True})
+    args = {"text": "x" * 200_000}
+    await put(stored, pool="held", args=args)
+    run = (await stored.post("/schedules/s/trigger")).json()
+    assert (await stored.get("/schedules/s")).json()["args"] == args
+    assert (await stored.get(f"/get?id={run['id']}")).json()["record"]["args"] == args
+    refused(await stored.client.put("/schedules/s", json={**DAILY, "args": "x" * 300_000}), 413, "PAYLOAD_TOO_LARGE")
+
+
 async def test_instances_have_their_own_schedules(stored: Face) -> None:
     await put(stored, place="/i/tenant-a")
     refused(await stored.get("/schedules/s"), 404, "NOT_FOUND")

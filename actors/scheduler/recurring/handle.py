@@ -194,14 +194,18 @@ class Schedules(Handle):
         return record
 
     async def delete(self, name: str, *, revision: int | None = None, cancel_pending: bool = False) -> bool:
-        """Its occurrences go on, unless `cancel_pending`. False if there was none."""
+        """Its occurrences go on, unless `cancel_pending`. False if there was none.
+
+        Asked again with `cancel_pending`, it cancels what a cut connection had left of them.
+        """
+        deleted = True
         try:
             await self._one("delete", schedule_name(name), _revision(revision))
         except NotFoundError:
-            return False
+            deleted = False
         if cancel_pending:
             await self._cancel_live(name)
-        return True
+        return deleted
 
     async def _cancel_live(self, name: str) -> None:
         cursor: str | None = None
