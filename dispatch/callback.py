@@ -8,6 +8,17 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
+class Occurrence:
+    """For an occurrence of a schedule: whose, and which slot (epoch ms). `first_slot` and `coalesced` if it stands for
+    earlier slots too: the first of them, and how many there are (None: not counted)."""
+
+    name: str
+    slot: int
+    first_slot: int | None = None
+    coalesced: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Callback:
     """One attempt of one job, ready to be signed and sent. `args` is JSON text, sent byte for byte."""
 
@@ -24,6 +35,7 @@ class Callback:
     pool: str | None = None
     shard_key: str | None = None
     labels: Sequence[str] = ()
+    schedule: Occurrence | None = None
     timeout_ms: int = 60_000
 
 

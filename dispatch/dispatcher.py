@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.dispatch.callback import Callback, Outcome, Verdict
+from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback
@@ -24,6 +24,13 @@ log = logging.getLogger("tocsin.dispatch")
 
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_ANSWER: Final = 64 * 1024
+
+
+class _Schedule(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str
+    slot: int
+    first_slot: int | None = None
+    coalesced: int | None = None
 
 
 class _Body(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -40,6 +47,7 @@ class _Body(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     pool: str | None = None
     shard_key: str | None = None
     labels: tuple[str, ...] = ()
+    schedule: _Schedule | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -157,8 +165,13 @@ def body_of(callback: Callback) -> bytes:
             pool=callback.pool,
             shard_key=callback.shard_key,
             labels=tuple(callback.labels),
+            schedule=_schedule(callback.schedule),
         )
     )
+
+
+def _schedule(one: Occurrence | None) -> _Schedule | None:
+    return None if one is None else _Schedule(one.name, one.slot, one.first_slot, one.coalesced)
 
 
 def _own_version() -> str:

@@ -40,7 +40,8 @@ class Caller:
 
 Authorize = Callable[[Caller, str, str, str | None], bool | Awaitable[bool]]
 """`authorize(identity, action, instance, resource)`, sync or async. `action` is the name of the Python method
-(`schedule` for both ways to make a job); `resource` the job's id, or for `schedule` its function path or workflow."""
+(`schedule` for both ways to make a job, `schedules.put` and so on for schedules); `resource` the job's id, the
+schedule's name, or for `schedule` the function path or workflow. Who puts a schedule is asked about as both."""
 
 
 class Gate:

@@ -4,6 +4,8 @@ every fault is named by field."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import msgspec
@@ -31,9 +33,20 @@ _TOO_LONG: Final = re.compile(r"Expected `array` of length <= (\d+)")
 # ---- Reading -------------------------------------------------------------------------------------
 
 
-async def read_json(request: Request, limit: int) -> bytes:
-    """The body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes."""
+async def read_json(request: Request, limit: int, *, optional: bool = False) -> bytes:
+    """The body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes. If it is
+    `optional`, none at all is an empty object, whatever the headers say."""
+    if optional:
+        body = await _read(request, limit)
+        if not body:
+            return b"{}"
+        _check_type(request)
+        return body
     _check_type(request)
+    return await _read(request, limit)
+
+
+async def _read(request: Request, limit: int) -> bytes:
     _check_length(request.headers.get("content-length", ""), limit)
     body = bytearray()
     async for chunk in request.stream():
@@ -88,6 +101,17 @@ def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T
         raise InvalidJsonError(f"{whole} is not JSON: {error}") from None
     except RecursionError:
         raise InvalidInputError(f"{whole} is nested too deeply: {MAX_DEPTH} levels are allowed") from None
+
+
+@contextmanager
+def reading_args() -> Iterator[None]:
+    """What is JSON to msgspec and still no args."""
+    try:
+        yield
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"args hold what no reader of JSON can be expected to take: {error}") from None
+    except RecursionError:
+        raise InvalidInputError(f"args are nested deeper than {MAX_DEPTH} levels") from None
 
 
 def _explain(fault: str, whole: str) -> str:

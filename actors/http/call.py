@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +19,8 @@ from tocsin.actors.scheduler.submit import Answer
 from tocsin.errors import InvalidInputError, TocsinError
 
 B = TypeVar("B", bound=wire.Request)
+SCHEDULING: Final = frozenset({"schedule", "schedules.put"})
+"""Actions whose jobs have the caller as their initiator."""
 
 
 class Call:
@@ -26,13 +28,13 @@ class Call:
 
     def __init__(self, request: Request, scheduler: Scheduler, gate: Gate, caller: Caller, action: str) -> None:
         # Only what schedules asks an app's user for its text: that may be slow, or fail.
-        self.scheduler = scheduler.for_initiator(caller.identity) if action == "schedule" else scheduler
+        self.scheduler = scheduler.for_initiator(caller.identity) if action in SCHEDULING else scheduler
         self._request, self._gate, self._caller, self._action = request, gate, caller, action
         self._raw = b""
 
-    async def admit(self, resource: str | None) -> None:
-        """ForbiddenError if the embedding app's rule says no."""
-        await self._gate.ask(self._caller, self._action, self.scheduler.name, resource)
+    async def admit(self, resource: str | None, *, action: str | None = None) -> None:
+        """ForbiddenError if the embedding app's rule says no; `action` if it is not that of the route."""
+        await self._gate.ask(self._caller, action or self._action, self.scheduler.name, resource)
 
     def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
         """What makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
@@ -53,10 +55,10 @@ class Call:
     def query(self, *known: str) -> Query:
         return Query(self._request, known)
 
-    async def body(self, kind: type[B], limit: int) -> B:
+    async def body(self, kind: type[B], limit: int, *, optional: bool = False) -> B:
         """The request in the body; it takes no query parameters beside it."""
         Query(self._request, ())
-        self._raw = await body.read_json(self._request, limit)
+        self._raw = await body.read_json(self._request, limit, optional=optional)
         parsed = body.parse_text(self._raw, kind)
         parsed.check_instance(self.scheduler.name)
         return parsed

@@ -18,6 +18,8 @@ PERHAPS_DONE: Final = "with the same id or Idempotency-Key"
 LIMIT: Final[Schema] = {"type": "integer", "description": "The limit, in the unit of the message."}
 JOB: Final[Schema] = {**TEXT, "description": "The job."}
 STATE: Final[Schema] = {**TEXT, "description": "The state of the job that holds the id."}
+EXPRESSION: Final[Schema] = {**TEXT, "description": "The expression, as it was read."}
+REVISION: Final[Schema] = {"type": "integer", "description": "The latest revision of the schedule; 0: there is none."}
 CANCELLED: Final[Schema] = {**FLAG, "description": "The job was cancelled: stop working on it."}
 
 
@@ -59,6 +61,17 @@ _ALL: Final = (
         "the body is not JSON: JSON is malformed: expected ',' or '}' (byte 17)",
     ),
     _code(
+        "INVALID_CRON", 400, "A cron expression says what cannot be, or what crons do not agree on.",
+        NEVER, "Write what the message says instead; `GET /cron/preview` shows what an expression comes to.",
+        "cron '0 22-2 * * *': hour field '22-2': from 22 to 2 descends, write its two pieces: 22-23,0-2",
+        {"expression": EXPRESSION}, expression="0 22-2 * * *",
+    ),
+    _code(
+        "UNKNOWN_TIMEZONE", 400, "There is no time zone of this name.",
+        NEVER, "Give an IANA name like `Europe/Berlin`; none at all is UTC.",
+        "timezone 'europe/berlin' is not known: it is written 'Europe/Berlin'",
+    ),
+    _code(
         "UNAUTHENTICATED", 401, "No token was given, or one that is not known.",
         NEVER, "Send `Authorization: Bearer <secret>` with the secret of a token of this server.",
         "a token is needed: Authorization: Bearer <secret>",
@@ -71,7 +84,7 @@ _ALL: Final = (
         "token 'web' may not dead_retry: that needs the scope operate",
     ),
     _code(
-        "NOT_FOUND", 404, "There is no such route, or no such redrive.",
+        "NOT_FOUND", 404, "There is no such route, no such schedule, or no such redrive.",
         NEVER, "Look at the path: `GET /openapi.json` has all of them.",
         "there is no redrive '01m4cw2n8j6t0q7v9xk3d5r1zb': its id came from POST /dead/retry-all",
     ),
@@ -88,10 +101,14 @@ _ALL: Final = (
         {"id": JOB, "state": STATE}, id="invoice-42", state="pending",
     ),
     _code(
-        "CONFLICT", 409, "The pool is still named by a job, or the instance is being removed.",
-        "later", "Cancel what the message names, or wait until the removal is done.",
-        "pool 'stripe' has 3 waiting and 1 running jobs: cancel them first",
-        {"id": JOB},
+        "CONFLICT", 409,
+        "The schedule is not at the revision that was given, a job still names the pool, or the instance is being "
+        "removed.",
+        "later",
+        "Read the schedule again and decide on what is there now; cancel what the message names; or wait until the "
+        "removal is done.",
+        "schedule 'daily-report' is at revision 3, not 2: read it again, and decide on what is there now",
+        {"id": JOB, "revision": REVISION}, revision=3,
     ),
     _code(
         "STALE_LEASE", 409, "The lease does not, or no longer, hold this job: it has ended, or was settled.",

@@ -67,6 +67,34 @@ _ATTEMPT: Final = {
 }  # fmt: skip
 _REDRIVE_ID: Final = "01m4cw2n8j6t0q7v9xk3d5r1zb"
 
+_DEFINITION: Final[Mapping[str, Any]] = {
+    "cron": "0 9 * * mon-fri",
+    "timezone": "Europe/Berlin",
+    "functionPath": "reports:send",
+    "args": {"to": "team"},
+    "misfire": "one",
+    "overlap": "skip",
+}
+_WEEKDAYS: Final = [1_796_025_600_000 + day * 86_400_000 for day in (0, 1, 2, 3, 4)]
+_SCHEDULE: Final[Mapping[str, Any]] = {
+    "name": "daily-report",
+    "revision": 1,
+    "state": "active",
+    "nextAt": _WEEKDAYS[0],
+    "paused": False,
+    "live": 0,
+    "createdAt": NOW,
+    "cron": "0 9 * * mon-fri",
+    "timezone": "Europe/Berlin",
+    "functionPath": "reports:send",
+    "args": {"to": "team"},
+    "misfire": "one",
+    "graceMs": 60_000,
+    "catchUpLimit": 100,
+    "overlap": "skip",
+}
+_RUN_ID: Final = "run-5e2kq0h1c8m4t7v9xk3d5r1z-9b1t5s0q2c7f4x8d"
+
 EXAMPLES: Final[Mapping[str, Example]] = {
     "schedule": Example(
         {"id": "invoice-42", "scheduledFor": LATER, "created": True},
@@ -133,6 +161,54 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     ),
     "redrive": Example({"redriveId": _REDRIVE_ID, "matched": 1, "retried": 1, "running": False}),
     "redrive_stop": Example({"stopped": False}),
+    "schedules_put": Example(
+        {"name": "daily-report", "revision": 1, "nextAt": _WEEKDAYS[0], "preview": _WEEKDAYS}, _DEFINITION
+    ),
+    "schedules_get": Example(_SCHEDULE),
+    "schedules_list": Example({"schedules": [_SCHEDULE], "truncated": False}),
+    "schedules_delete": Example({"deleted": True}),
+    "schedules_pause": Example(
+        {**_SCHEDULE, "revision": 2, "state": "paused", "nextAt": None, "paused": True}, {"revision": 1}
+    ),
+    "schedules_resume": Example({**_SCHEDULE, "revision": 3}, {"revision": 2}),
+    "schedules_trigger": Example(
+        {"name": "daily-report", "slot": NOW, "id": _RUN_ID, "created": True}, {"requestKey": "after-the-fix"}
+    ),
+    "schedules_occurrences": Example(
+        {
+            "occurrences": [
+                {
+                    "slot": NOW,
+                    "state": "fired",
+                    "due": NOW,
+                    "decidedAt": NOW,
+                    "latenessMs": 0,
+                    "jobId": _RUN_ID,
+                    "live": True,
+                    "triggered": True,
+                },
+                {
+                    "slot": NOW - 86_400_000,
+                    "state": "skipped",
+                    "due": NOW - 86_400_000,
+                    "decidedAt": NOW - 7_000,
+                    "latenessMs": 86_393_000,
+                    "reason": "misfire",
+                },
+            ],
+            "truncated": False,
+        }
+    ),
+    "schedules_preview": Example(
+        {
+            "next": [1_793_511_000_000, 1_793_601_000_000, 1_793_687_400_000],
+            "notes": [
+                "DST: 01:30 comes twice, it runs the first time only",
+                "DST: the clock went from UTC-04:00 to UTC-05:00 since the line before",
+                None,
+            ],
+        }
+    ),
     "complete": Example({"settled": True}, {**_ID, "lease": LEASE, "result": {"sent": True}}),
     "extend": Example({"leaseUntil": LATER + 900_000}, {**_ID, "lease": LEASE, "leaseMs": 900_000}),
     "pool": Example({**_POOL, "inFlight": 1, "maxConcurrency": 1, "holders": [_HOLDER]}),

@@ -20,7 +20,7 @@ from tocsin.actors.http.endpoint import Endpoint
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi_schemas import REF, components, envelope_of
 from tocsin.actors.http.operations import ADMIN, OPERATIONS, About
-from tocsin.actors.http.parameters import INSTANCE, KEY, PAGED, REDRIVE, Parameter
+from tocsin.actors.http.parameters import BY_PATH, INSTANCE, KEY, PAGED, Parameter
 from tocsin.actors.http.replies import Alive, Ready
 from tocsin.actors.http.shapes import Schema
 from tocsin.actors.scheduler.records import InstancePage
@@ -125,7 +125,7 @@ def _operation(
     example = EXAMPLES[about.name]
     parameters = [
         *((INSTANCE,) if place == BY_NAME else ()),
-        *((REDRIVE,) if "{redriveId}" in path else ()),
+        *(parameter for part, parameter in BY_PATH.items() if part in path),
         *about.query,
         *((KEY,) if about.keyed else ()),
     ]
@@ -141,7 +141,7 @@ def _operation(
         one["parameters"] = [_parameter(parameter) for parameter in parameters]
     if about.request is not None:
         media = {"schema": _ref(about.request), "examples": {about.name: {"value": example.request}}}
-        one["requestBody"] = {"required": True, "content": {"application/json": media}}
+        one["requestBody"] = {"required": not about.body_optional, "content": {"application/json": media}}
     good = {"schema": _ref(about.answer), "examples": {about.name: {"value": example.answer}}}
     said = "What there is." if method == "GET" else "Done, and on disk."
     refusals = errors_of(method, scopes, about, by_path=any(parameter.place == "path" for parameter in parameters))

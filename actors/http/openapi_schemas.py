@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import wire
+from tocsin.actors.http import wire, wire_recurring
 from tocsin.actors.http.codes import CODES, Code
 from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
 from tocsin.actors.http.wire import NOT_YET
@@ -27,6 +27,8 @@ _FACTS: Final[Mapping[str, Schema]] = {
     ),
     **dict.fromkeys(("at", "until", "scheduledFor", "nextAttemptAt", "enqueuedAt", "expiresAt", "parkedAt"), EPOCH_MS),
     **dict.fromkeys(("leaseUntil", "started", "ended"), EPOCH_MS),
+    **dict.fromkeys(("slot", "firstSlot", "due", "decidedAt", "createdAt", "nextAt"), EPOCH_MS),
+    "Status.due": {"description": "Counted to 10,000."},
     "latenessMs": {"description": "How long after its due instant it started, ms."},
     "oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms; null if none is."},
     "args": {"description": "As they came, byte for byte."},
@@ -34,9 +36,18 @@ _FACTS: Final[Mapping[str, Schema]] = {
         "description": "Why it is dead: exhausted, refused, lost, unindexable, blocked; more may come.",
         "examples": ["exhausted"],
     },
+    "ScheduleRecord.state": one_of(["active", "paused", "completed", "error"]),
+    "Occurrence.state": one_of(["fired", "skipped", "coalesced", "expired", "cancelled", "dead", "queued"]),
+    "Occurrence.reason": {
+        "description": "Why it was skipped: misfire, catch_up, overlap, paused, edited, deleted, id_taken, quota; more "
+        "may come.",
+        "examples": ["misfire"],
+    },
+    "Occurrence.latenessMs": {"description": "How long after it was due that was decided, ms."},
+    "Occurrence.until": {"description": "Of a run of slots: the last of them, epoch ms."},
     "outcome": {"description": "How it ended: done, failed, expired, cancelled; more may come.", "examples": ["done"]},
 }
-"""What is true of the members of answers, by name, beyond their Python types."""
+"""What is true of the members of answers beyond their Python types: by name, or by struct and name."""
 
 
 def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
@@ -50,7 +61,7 @@ def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
 
 
 def _of_struct(name: str, schema: Schema) -> Schema:
-    asked: type[msgspec.Struct] | None = getattr(wire, name, None)
+    asked: type[msgspec.Struct] | None = getattr(wire, name, None) or getattr(wire_recurring, name, None)
     if asked is not None and name.endswith("Request"):
         return _of_request(asked, schema)
     return _of_answer(schema)
@@ -99,9 +110,10 @@ def _asked(schema: Schema, needed: bool) -> Schema:
 def _of_answer(schema: Schema) -> Schema:
     """Members with a default are left out while they have it: what is None in Python is never null here."""
     required = schema.get("required", [])
-    members = {name: _told(name, one, name in required) for name, one in schema["properties"].items()}
+    title = schema["title"]
+    members = {name: _told(title, name, one, name in required) for name, one in schema["properties"].items()}
     return {
-        "title": schema["title"],
+        "title": title,
         **_described(schema),
         "type": "object",
         "properties": members,
@@ -114,7 +126,7 @@ def camel(name: str) -> str:
     return first + "".join(part.title() for part in rest)
 
 
-def _told(name: str, schema: Schema, always: bool) -> Schema:
+def _told(title: str, name: str, schema: Schema, always: bool) -> Schema:
     own: Schema = dict(schema.get(IS, schema))
     if not always:
         if own.get("default", NULL) in (None, ()):
@@ -124,7 +136,8 @@ def _told(name: str, schema: Schema, always: bool) -> Schema:
             own |= choices[0]
         elif choices:
             own["anyOf"] = choices
-    return {**_wide(own), **({} if "$ref" in own else _FACTS.get(name, {}))}
+    facts = _FACTS.get(f"{title}.{name}", _FACTS.get(name, {}))
+    return {**_wide(own), **({} if "$ref" in own else facts)}
 
 
 def _wide(value: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import replies, wire
+from tocsin.actors.http import operations_recurring as recurring
+from tocsin.actors.http import replies, wire, wire_recurring
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.operations_changing import (
     cancel,
@@ -25,8 +26,19 @@ from tocsin.actors.http.operations_changing import (
 from tocsin.actors.http.operations_operating import delete_pool, get_pool, put_instance, put_pool, remove
 from tocsin.actors.http.operations_reading import get, history, list_dead, list_jobs, status, why
 from tocsin.actors.http.operations_scheduling import schedule, schedule_batch
-from tocsin.actors.http.parameters import CONFIRMED, DEAD_LISTED, LISTED, ONE_JOB, ONE_POOL, Parameter
+from tocsin.actors.http.parameters import (
+    CONFIRMED,
+    DEAD_LISTED,
+    DELETED,
+    LISTED,
+    ONE_JOB,
+    ONE_POOL,
+    PAGED,
+    PREVIEWED,
+    Parameter,
+)
 from tocsin.actors.scheduler import records
+from tocsin.actors.scheduler.recurring import records as recurring_records
 
 READ: Final = frozenset({"read"})
 SCHEDULE: Final = frozenset({"schedule"})
@@ -49,6 +61,7 @@ class About:
     errors: tuple[str, ...] = ()
     keyed: bool = False
     """Whether it takes an Idempotency-Key."""
+    body_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +191,79 @@ _JOBS: Final = (
     ),
 )  # fmt: skip
 
+# ---- Schedules -----------------------------------------------------------------------------------
+
+_CRON: Final = ("INVALID_CRON", "UNKNOWN_TIMEZONE")
+_SCHEDULES: Final = (
+    Operation(
+        "PUT", "/schedules/{name}", "schedules.put", SCHEDULE, recurring.put,
+        About(
+            name="schedules_put", group="schedules", said="Define a schedule, or define it anew; this fires nothing",
+            request=wire_recurring.DefinitionRequest, answer=recurring_records.SchedulePut,
+            errors=(*_CRON, "CONFLICT", "ORIGIN_NOT_CONFIGURED"),
+        ),
+    ),
+    Operation(
+        "GET", "/schedules/{name}", "schedules.get", READ, recurring.get,
+        About(
+            name="schedules_get", group="schedules", said="One schedule and where it stands",
+            answer=recurring_records.ScheduleRecord,
+        ),
+    ),
+    Operation(
+        "DELETE", "/schedules/{name}", "schedules.delete", SCHEDULE | OPERATE, recurring.delete,
+        About(
+            name="schedules_delete", group="schedules", said="Remove a schedule; its occurrences go on",
+            query=DELETED, answer=replies.ScheduleDeleted, errors=("CONFLICT",),
+        ),
+    ),
+    Operation(
+        "GET", "/schedules", "schedules.list", READ, recurring.list_schedules,
+        About(
+            name="schedules_list", group="schedules", said="A page of schedules, by name",
+            query=PAGED, answer=recurring_records.SchedulePage,
+        ),
+    ),
+    Operation(
+        "POST", "/schedules/{name}/pause", "schedules.pause", SCHEDULE | OPERATE, recurring.pause,
+        About(
+            name="schedules_pause", group="schedules", said="Let its slots pass as skipped until it is resumed",
+            request=wire_recurring.RevisionRequest, body_optional=True,
+            answer=recurring_records.ScheduleRecord, errors=("CONFLICT",),
+        ),
+    ),
+    Operation(
+        "POST", "/schedules/{name}/resume", "schedules.resume", SCHEDULE | OPERATE, recurring.resume,
+        About(
+            name="schedules_resume", group="schedules", said="Go on from the next slot",
+            request=wire_recurring.RevisionRequest, body_optional=True,
+            answer=recurring_records.ScheduleRecord, errors=("CONFLICT",),
+        ),
+    ),
+    Operation(
+        "POST", "/schedules/{name}/trigger", "schedules.trigger", SCHEDULE | OPERATE, recurring.trigger,
+        About(
+            name="schedules_trigger", group="schedules", said="One occurrence now, also when it is paused",
+            request=wire_recurring.TriggerRequest, body_optional=True,
+            answer=recurring_records.TriggeredRun, errors=("CONFLICT", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
+        ),
+    ),
+    Operation(
+        "GET", "/schedules/{name}/occurrences", "schedules.occurrences", READ, recurring.occurrences,
+        About(
+            name="schedules_occurrences", group="schedules", said="What became of its slots, the newest first",
+            query=PAGED, answer=recurring_records.OccurrencePage,
+        ),
+    ),
+    Operation(
+        "GET", "/cron/preview", "schedules.preview", READ, recurring.preview,
+        About(
+            name="schedules_preview", group="schedules", said="What a cron expression comes to next",
+            query=PREVIEWED, answer=recurring_records.CronPreview, errors=_CRON,
+        ),
+    ),
+)  # fmt: skip
+
 # ---- Accepted work, pools, the instance ----------------------------------------------------------
 
 _OTHERS: Final = (
@@ -229,4 +315,4 @@ _OTHERS: Final = (
     ),
 )  # fmt: skip
 
-OPERATIONS: Final = (*_JOBS, *_OTHERS)
+OPERATIONS: Final = (*_JOBS, *_SCHEDULES, *_OTHERS)

@@ -35,7 +35,7 @@ async def list_jobs(call: Call) -> Page:
     await call.admit(None)
     return await call.scheduler.list(
         cursor=query.text("cursor") or None,
-        limit=_limit(query.whole("limit")),
+        limit=query.whole_or("limit", DEFAULT_LIMIT),
         order=_default(query.text("order"), "due"),
         pool=query.text("pool"),
         state=query.text("state"),
@@ -48,7 +48,7 @@ async def list_dead(call: Call) -> Page:
     await call.admit(None)
     return await call.scheduler.dead(
         cursor=query.text("cursor") or None,
-        limit=_limit(query.whole("limit")),
+        limit=query.whole_or("limit", DEFAULT_LIMIT),
         pool=query.text("pool"),
         since=query.whole("since"),
     )
@@ -58,10 +58,6 @@ async def status(call: Call) -> Status:
     call.query()
     await call.admit(None)
     return await call.scheduler.status()
-
-
-def _limit(value: int | None) -> int:
-    return DEFAULT_LIMIT if value is None else value
 
 
 def _default(value: str | None, otherwise: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tocsin.actors.http.answers import Written, pack, unpack, write
-from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse
+from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse, reading_args
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.faults import envelope
 from tocsin.actors.http.replies import BatchResults
@@ -17,7 +17,7 @@ from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.replay import Kept
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
-from tocsin.errors import ForbiddenError, InvalidInputError, PayloadTooLargeError, QuotaExceededError, TocsinError
+from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, TocsinError
 
 MOST_FAULTS: Final = 32 * 1024
 """How many bytes the refusals of a batch may take, packed: a kept answer must fit one row of the store."""
@@ -106,7 +106,7 @@ class _BatchCheck:
 
 def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
     request.check_known()
-    try:
+    with reading_args():
         return call.scheduler.new_job(
             function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
             workflow=request.workflow,  # type: ignore[arg-type]
@@ -115,7 +115,3 @@ def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
             delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]
             options=request.options(),
         )
-    except msgspec.ValidationError as error:
-        raise InvalidInputError(f"args hold what no reader of JSON can be expected to take: {error}") from None
-    except RecursionError:
-        raise InvalidInputError("args are nested deeper than 64 levels") from None

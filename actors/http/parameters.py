@@ -9,6 +9,8 @@ from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema
 from tocsin.actors.scheduler.handle_reads import ORDERS, STATES
 
+DST: Final = 1_793_448_000_000
+"""A day before clocks in New York go back, so that an example shows what is said of that."""
 KEY_MAX: Final = 255
 """Characters of an Idempotency-Key."""
 
@@ -46,6 +48,9 @@ CONFIRM: Final = Parameter(
 REDRIVE: Final = Parameter(
     "redriveId", shapes.REDRIVE_ID, "The bulk retry.", needed=True, example="01m4cw2n8j6t0q7v9xk3d5r1zb", place="path"
 )
+SCHEDULE: Final = Parameter(
+    "name", shapes.INSTANCE_NAME, "The schedule.", needed=True, example="daily-report", place="path"
+)
 INSTANCE: Final = Parameter(
     "instance", shapes.INSTANCE_NAME, "The scheduler.", needed=True, example="tenant-a", place="path"
 )
@@ -57,9 +62,26 @@ KEY: Final = Parameter(
     place="header",
 )
 
+REVISION: Final = Parameter(
+    "revision", shapes.REVISION, "The one that was read; 409 if it is not the latest any more.", example=1
+)
+CANCEL_PENDING: Final = Parameter(
+    "cancelPending", {**shapes.FLAG, "default": False}, "Cancel its occurrences that wait, run or retry, too."
+)
+EXPR: Final = Parameter("expr", shapes.CRON, "The cron expression.", needed=True, example="30 1 * * *")
+TIMEZONE: Final = Parameter(
+    "timezone", shapes.TIMEZONE, "An IANA name: whose clock it is read on.", example="America/New_York"
+)
+FROM: Final = Parameter("from", shapes.INSTANT, "Only later instants than this, epoch ms (default: now).", example=DST)
+COUNT: Final = Parameter("count", shapes.PREVIEW_COUNT, "How many.", example=3)
+
 ONE_JOB: Final = (JOB,)
 ONE_POOL: Final = (POOL_NAME,)
 LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL)
 DEAD_LISTED: Final = (CURSOR, LIMIT, POOL, SINCE)
 PAGED: Final = (CURSOR, LIMIT)
 CONFIRMED: Final = (CONFIRM,)
+DELETED: Final = (REVISION, CANCEL_PENDING)
+PREVIEWED: Final = (EXPR, TIMEZONE, FROM, COUNT)
+BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, SCHEDULE)}
+"""Those that stand in paths, as they stand there."""

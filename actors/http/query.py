@@ -34,6 +34,16 @@ class Query:
             raise InvalidInputError(f"query parameter {name} is missing")
         return value
 
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name, "false")
+        if value not in ("true", "false"):
+            raise InvalidInputError(f"query parameter {name} must be true or false, not {value[:80]!r}")
+        return value == "true"
+
+    def whole_or(self, name: str, otherwise: int) -> int:
+        value = self.whole(name)
+        return otherwise if value is None else value
+
     def whole(self, name: str) -> int | None:
         """A number written in plain digits."""
         value = self._values.get(name)

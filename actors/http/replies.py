@@ -84,6 +84,12 @@ class RedriveStopped(_Reply, frozen=True):
     stopped: bool
 
 
+class ScheduleDeleted(_Reply, frozen=True):
+    """Whether there was such a schedule."""
+
+    deleted: bool
+
+
 class PoolDeleted(_Reply, frozen=True):
     """Whether there was something to forget."""
 

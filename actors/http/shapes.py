@@ -8,8 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
+from tocsin.actors.cron.expression import MAX_LENGTH
+from tocsin.actors.cron.preview import MAX_COUNT
 from tocsin.actors.scheduler import arguments as limits
 from tocsin.actors.scheduler.handle_changes import ERROR_MAX
+from tocsin.actors.scheduler.recurring import definition
+from tocsin.actors.scheduler.recurring.handle import PREVIEW, REQUEST_KEY_MAX
 from tocsin.actors.scheduler.rows import LARGEST_MS
 from tocsin.dispatch import retry
 
@@ -74,6 +78,17 @@ BACKOFF: Final = one_of(retry.BACKOFFS, default="exponential")
 WAIT: Final = number(retry.LARGEST_MS)
 JITTER: Final = number(1)
 ERROR_KEPT: Final = ERROR_MAX
+CRON: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH}
+TIMEZONE: Final[Schema] = {"type": "string", "maxLength": 64, "default": "UTC"}
+EVERY: Final = whole(definition.EVERY_MS)
+MISFIRE: Final = one_of(definition.MISFIRES, default="one")
+OVERLAP: Final = one_of(definition.OVERLAPS, default="skip")
+GRACE: Final = whole(definition.GRACE_MS, default=60_000)
+CATCH_UP: Final = whole(definition.CATCH_UP, default=100)
+JITTER_MS: Final = whole(definition.JITTER_MS, default=0)
+REVISION: Final = whole(definition.REVISION)
+REQUEST_KEY: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": REQUEST_KEY_MAX}
+PREVIEW_COUNT: Final = whole((1, MAX_COUNT), default=PREVIEW)
 
 
 # ---- What members of one body have to do with each other -----------------------------------------
@@ -88,6 +103,11 @@ def _given(name: str, kind: str, *absent: str) -> Schema:
 def exactly_one(kind: str, one: str, other: str) -> Schema:
     """Null is the same as left out."""
     return {"oneOf": [_given(one, kind, other), _given(other, kind, one)]}
+
+
+def exactly_one_of(**kinds: str) -> Schema:
+    """Null is the same as left out."""
+    return {"oneOf": [_given(name, kind, *(kinds.keys() - {name})) for name, kind in kinds.items()]}
 
 
 def at_least_one(**kinds: str) -> Schema:

@@ -27,6 +27,13 @@ def whole(value: Scalar) -> Scalar:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def refuse_not_yet(**given: msgspec.Raw) -> None:
+    """Refuse what the contract has and this version has not."""
+    for name, value in given.items():
+        if bytes(value) != b"null":
+            raise InvalidInputError(f"{name} is not in this version of tocsin yet: leave it out")
+
+
 def _no_args() -> msgspec.Raw:
     return NO_ARGS
 
@@ -135,10 +142,7 @@ class ScheduleRequest(Request, frozen=True, kw_only=True):
     then: msgspec.Raw = msgspec.field(default_factory=_absent)
 
     def check_known(self) -> None:
-        """Refuse what the contract has and this version has not."""
-        for name, value in (("queue", self.queue), ("then", self.then)):
-            if bytes(value) != b"null":
-                raise InvalidInputError(f"{name} is not in this version of tocsin yet: leave it out")
+        refuse_not_yet(queue=self.queue, then=self.then)
 
     @property
     def target(self) -> str | None:

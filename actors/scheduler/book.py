@@ -14,6 +14,7 @@ import msgspec
 
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.lines import ALONE, Lines, Stream
+from tocsin.actors.scheduler.occurrences import Occurrences
 from tocsin.actors.scheduler.rebuild import rebuild
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
@@ -21,6 +22,7 @@ from tocsin.actors.scheduler.rows import (
     LAYOUT,
     META_COUNTERS,
     META_LAYOUT,
+    META_SLOT,
     AtRow,
     BadRow,
     Counters,
@@ -87,6 +89,7 @@ class Book:
         self.history_ms = HISTORY_MS
         self.dead_ms: int | None = DEAD_MS
         self.quota: int | None = None
+        self.occurrences = Occurrences()
         self._idem_day = -1
         self._damaged = False
         self._history_day = -1
@@ -98,10 +101,11 @@ class Book:
 
     async def load(self) -> None:
         """Memory from rows: one hop for most, a page at a time for many lines."""
-        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, INSTANCE])
+        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, INSTANCE])
         self._check_layout(meta.get(META_LAYOUT))
         if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
             self.counters = self._sealed_counters = counters
+        self.occurrences.load(meta.get(META_SLOT))
         if INSTANCE in meta and (instance := self.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
             self.instance = instance
             self.lines.paused = instance.paused
@@ -210,7 +214,7 @@ class Book:
         self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
         self.write_at(job, at)
         self.lines.add(job.pool, queue, job.priority, due)
-        self._count(waiting=1)
+        self.count(waiting=1)
 
     def leave_line(self, job: JobRow, at: AtRow) -> None:
         """Wait no more."""
@@ -224,7 +228,7 @@ class Book:
         prefix = stream_prefix(pool, queue, priority)
         if stream is not None:
             self._headless[prefix] = stream
-        self._count(waiting=-1)
+        self.count(waiting=-1)
 
     def know_head(self, stream: Stream, due: int) -> None:
         """The stream's first row is known without looking it up."""
@@ -241,7 +245,7 @@ class Book:
         self.storage.put(lease_key(job_id, token), encode(lease))
         self._remember(job_id, token, lease)
         self.lines.hold(lease.pool)
-        self._count(leased=1)
+        self.count(leased=1)
 
     def change_lease(self, token: str, **changes: object) -> LeaseRow:
         """Rewrite in place: extended, of another kind, or orphaned."""
@@ -251,7 +255,7 @@ class Book:
         self.leases[token] = (job_id, new)
         heapq.heappush(self._ends, (new.until, token))
         if new.orphan and not old.orphan:
-            self._count(leased=-1, orphaned=1)
+            self.count(leased=-1, orphaned=1)
         return new
 
     def drop_lease(self, token: str) -> Lease:
@@ -262,7 +266,7 @@ class Book:
             del self.by_id[job_id]
         self.storage.delete(lease_key(job_id, token))
         self.lines.release(lease.pool)
-        self._count(**({"orphaned": -1} if lease.orphan else {"leased": -1}))
+        self.count(**({"orphaned": -1} if lease.orphan else {"leased": -1}))
         return job_id, token, lease
 
     def lease_of(self, job_id: str) -> str | None:
@@ -309,14 +313,14 @@ class Book:
         self.storage.put(dead_key(job.id), encode(dead))
         row = ParkedRow(dead.reason, job.pool, job.function_path or job.workflow or "")
         self.storage.put(parked_key(dead.parked_at, job.id), encode(row))
-        self._count(dead=1)
+        self.count(dead=1)
 
     def unpark(self, job_id: str, dead: DeadRow) -> None:
         self.storage.delete(dead_key(job_id))
         self.storage.delete(parked_key(dead.parked_at, job_id))
         if dead.retire_at is not None:
             self.storage.delete(timer_key(dead.retire_at, RETIRE, job_id))
-        self._count(dead=-1)
+        self.count(dead=-1)
 
     def put_timer(self, ms: int, kind: str, key: str) -> None:
         self.storage.put(timer_key(ms, kind, key), b"")
@@ -344,7 +348,7 @@ class Book:
 
     # ---- Counting and closing --------------------------------------------------------------------
 
-    def _count(self, **changes: int) -> None:
+    def count(self, **changes: int) -> None:
         now = self.counters
         self.counters = msgspec.structs.replace(
             now, **{name: getattr(now, name) + change for name, change in changes.items()}
@@ -367,15 +371,6 @@ class Book:
             self._idem_day = day
             self.put_timer((day + 2) * DAY_MS, IDEM, str(day))
 
-    def count_retired(self) -> None:
-        self._count(retired=1)
-
-    def count_done(self) -> None:
-        self._count(done=1)
-
-    def count_expired(self) -> None:
-        self._count(expired=1)
-
     async def close(self) -> None:
         """Last thing in every turn: find unknown heads (one hop), write the summaries that changed."""
         if self._headless:
@@ -393,6 +388,7 @@ class Book:
         if self.counters != self._sealed_counters:
             self.storage.put(META_COUNTERS, encode(self.counters))
             self._sealed_counters = self.counters
+        self.occurrences.close(self.storage)
 
 
 def queue_of(job: JobRow, at: AtRow) -> str:

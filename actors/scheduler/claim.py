@@ -87,7 +87,8 @@ def expired(job: JobRow, at: AtRow, now: int) -> bool:
 def expire(turn: Turn, job: JobRow, at: AtRow) -> None:
     """Its time is over: recorded, never dispatched, not dead. It stands in no line any more."""
     turn.book.erase_job(job)
-    turn.book.count_expired()
+    turn.book.count(expired=1)
+    turn.book.occurrences.note(job, "expired")
     turn.book.note(job, HistRow("expired", at.attempt, turn.now, turn.now, at.next_at))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tocsin.actors.scheduler.handle_changes import Changing
 from tocsin.actors.scheduler.handle_jobs import Job, Scheduling
 from tocsin.actors.scheduler.handle_reads import Operating, Reading
+from tocsin.actors.scheduler.recurring.handle import Schedules
 
 __all__ = ["Job", "Scheduler"]
 
@@ -15,6 +16,11 @@ class Scheduler(Scheduling, Changing, Reading, Operating):
     Errors of every method: InvalidInputError (and its kin) for a bad argument, before anything is changed;
     OverloadedError, HostClosedError, StoreError when the host or its store cannot serve the call.
     """
+
+    @property
+    def schedules(self) -> Schedules:
+        """Recurring definitions, whose occurrences become jobs of this instance."""
+        return Schedules(self._service, self.name, self._initiator)
 
     def for_initiator(self, identity: tuple[str, str]) -> Scheduler:
         """The same instance, for jobs that this caller (token, user) wants; for the HTTP face."""

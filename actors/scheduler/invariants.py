@@ -16,9 +16,15 @@ from tocsin.actors.scheduler.held import hold
 from tocsin.actors.scheduler.invariants_of_jobs import Look
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.places import place_of
+from tocsin.actors.scheduler.recurring.invariants import FAMILIES as RECURRING_FAMILIES
+from tocsin.actors.scheduler.recurring.invariants import TIMERS as RECURRING_TIMERS
+from tocsin.actors.scheduler.recurring.invariants import check_schedules
+from tocsin.actors.scheduler.recurring.recheck import RECHECK
 from tocsin.actors.scheduler.redrive import REDRIVE
 from tocsin.actors.scheduler.rows import (
     META_LAYOUT,
+    META_SLOT,
+    META_ZONES,
     AtRow,
     BadRow,
     DeadRow,
@@ -39,7 +45,7 @@ from tocsin.storage.api import StoreView, after
 
 SOME = 200
 """So many jobs at once are looked up when strays are named: their args ride along."""
-KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM)
+KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RECHECK, *RECURRING_TIMERS)
 Streams = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
@@ -47,7 +53,11 @@ async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
     """Every broken invariant in words, and every row that was set aside; empty if the rows are sound.
     `wake_at` as stored for the actor."""
     found = await examine(view, wake_at)
-    return [*(fault.message for fault in found.faults), *(f"set aside: {key}" for key in found.aside)]
+    return [
+        *(fault.message for fault in found.faults),
+        *(f"set aside: {key}" for key in found.aside),
+        *([] if found.removing else await check_schedules(view)),
+    ]
 
 
 async def examine(view: StoreView, wake_at: int | None) -> Findings:
@@ -286,7 +296,8 @@ async def _unknown(look: Look) -> None:
 
 def _gaps() -> list[tuple[bytes, bytes]]:
     known = [(family + b"/", after(family + b"/")) for family in FAMILIES]
-    known += [(BAD, after(BAD)), *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT))]
+    known += [(family.encode() + b"/", after(family.encode() + b"/")) for family in RECURRING_FAMILIES]
+    known += [(BAD, after(BAD)), *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT, META_SLOT, META_ZONES))]
     known.sort()
     starts, ends = [b"\x01", *(end for _, end in known)], [*(start for start, _ in known), b"\xff"]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]

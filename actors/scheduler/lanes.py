@@ -14,9 +14,10 @@ from typing import Any
 
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.permits import Permits
+from tocsin.actors.scheduler.rows import JobRow
 from tocsin.actors.scheduler.settle import Finished
 from tocsin.actors.scheduler.turn import LEASE_MARGIN_MS, due_of
-from tocsin.dispatch.callback import Callback, Outcome, Verdict
+from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
 from tocsin.errors import HostClosedError
 
 log = logging.getLogger("tocsin.scheduler")
@@ -233,5 +234,13 @@ def callback_of(claim: Claim, instance: str) -> Callback:
         pool=job.pool or None,
         shard_key=job.shard_key,
         labels=job.labels,
+        schedule=_occurrence(job),
         timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
     )
+
+
+def _occurrence(job: JobRow) -> Occurrence | None:
+    one = job.schedule
+    if one is None:
+        return None
+    return Occurrence(one.name, one.slot, one.first_slot, one.coalesced if one.first_slot is not None else None)

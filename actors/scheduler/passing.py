@@ -8,6 +8,7 @@ import msgspec
 
 from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RETIRE
 from tocsin.actors.scheduler.claim import expire
+from tocsin.actors.scheduler.recurring.turns import RINGS
 from tocsin.actors.scheduler.redrive import REDRIVE, drive
 from tocsin.actors.scheduler.rows import (
     AtRow,
@@ -166,7 +167,7 @@ async def _retire(turn: Turn, due: Due) -> None:
         if dead is not None and job_id in known and dead.retire_at == ms:
             turn.book.unpark(job_id, dead)
             turn.book.erase_job(known[job_id].job)
-            turn.book.count_retired()
+            turn.book.count(retired=1)
 
 
 async def _forget_answers(turn: Turn, due: Due) -> None:
@@ -175,6 +176,7 @@ async def _forget_answers(turn: Turn, due: Due) -> None:
 
 
 TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
+    **RINGS,
     EXPIRE: _expire,
     HISTORY: _forget_history,
     IDEM: _forget_answers,

@@ -12,7 +12,17 @@ from typing import Any
 
 import msgspec
 
-from tocsin.actors.scheduler.records import Attempt, ErrorInfo, Holder, Initiator, LeaseInfo, Pool, PoolStatus, Record
+from tocsin.actors.scheduler.records import (
+    Attempt,
+    ErrorInfo,
+    Holder,
+    LeaseInfo,
+    Pool,
+    PoolStatus,
+    Record,
+    ScheduleSlot,
+    initiator_of,
+)
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
     META_COUNTERS,
@@ -88,7 +98,8 @@ class Found:
             losses=at.losses,
             last_error=_error(at),
             lease=LeaseInfo(running.until, running.kind, running.host) if running else None,
-            initiator=_initiator(job),
+            initiator=initiator_of(job.initiator),
+            schedule=_schedule(job),
             **_dead_members(self.dead),
         )
 
@@ -100,9 +111,12 @@ class Found:
         return "waiting" if at.next_at <= now else "pending"
 
 
-def _initiator(job: JobRow) -> Initiator | None:
-    token, user = job.initiator
-    return Initiator(token or None, user or None) if token or user else None
+def _schedule(job: JobRow) -> ScheduleSlot | None:
+    one = job.schedule
+    if one is None:
+        return None
+    coalesced = None if one.first_slot is None else one.coalesced
+    return ScheduleSlot(one.name, one.slot, one.first_slot, coalesced, one.request is not None)
 
 
 def _error(at: AtRow) -> ErrorInfo | None:

@@ -57,6 +57,23 @@ class Initiator(_Value, frozen=True, rename="camel", omit_defaults=True):
     user: str | None = None
 
 
+def initiator_of(stored: tuple[str, str]) -> Initiator | None:
+    token, user = stored
+    return Initiator(token or None, user or None) if token or user else None
+
+
+class ScheduleSlot(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """Of which schedule a job is an occurrence, and for which slot (epoch ms). `first_slot` and `coalesced` if it
+    stands for earlier slots too: the first of them, and how many they are (left out if they were too many to count).
+    """
+
+    name: str
+    slot: int
+    first_slot: int | None = None
+    coalesced: int | None = None
+    triggered: bool = False
+
+
 def _record_member(name: str) -> str:
     if name == "raw_args":
         return "args"
@@ -99,6 +116,7 @@ class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
     last_status: int | None = None
     last_response: str | None = None
     initiator: Initiator | None = None
+    schedule: ScheduleSlot | None = None
 
     @property
     def args(self) -> Any:

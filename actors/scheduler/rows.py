@@ -19,11 +19,30 @@ INLINE_ARGS: Final = 64 * 1024
 """Args above this continue in `args/<id>/<n>` rows, so that no value passes the store's limit."""
 
 
-class _Row(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Row(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """`tag` is the version: a later shape gets another number and a decoder for both."""
 
 
-class JobRow(_Row, frozen=True, array_like=True, tag=1):
+class ScheduleRef(Row, frozen=True, array_like=True, tag=1):
+    """For an occurrence: which slot of which schedule it is."""
+
+    name: str
+    slot: int
+    uid: str
+    """Of the schedule: one that is made again under its name is another."""
+    first_slot: int | None = None
+    """The earliest of the slots that it stands for, and ..."""
+    coalesced: int | None = 0
+    """... how many they are, besides its own; None: not counted."""
+    request: str | None = None
+    """For one that was triggered: the hash of its request key."""
+
+
+End = tuple[ScheduleRef, str, str]
+"""An occurrence that ended: of which slot, its job's id, and how."""
+
+
+class JobRow(Row, frozen=True, array_like=True, tag=1):
     """`job/<id>`: what was asked for. Written once, never rewritten; stays while the job is dead."""
 
     id: str
@@ -46,9 +65,11 @@ class JobRow(_Row, frozen=True, array_like=True, tag=1):
     initiator: tuple[str, str] = ("", "")
     """Who asked for it: the name of their token and the user, each "" if there is none. Rows written before this
     member was added have none; nobody else is sent it."""
+    schedule: ScheduleRef | None = None
+    """For an occurrence of a schedule."""
 
 
-class LastError(_Row, frozen=True, array_like=True, tag=1):
+class LastError(Row, frozen=True, array_like=True, tag=1):
     """How the last attempt that did not succeed ended."""
 
     at: int
@@ -56,7 +77,7 @@ class LastError(_Row, frozen=True, array_like=True, tag=1):
     status: int | None = None
 
 
-class AtRow(_Row, frozen=True, array_like=True, tag=1):
+class AtRow(Row, frozen=True, array_like=True, tag=1):
     """`at/<id>`: only while a job waits that has left its first place. Rides in the lease meanwhile."""
 
     next_at: int
@@ -74,7 +95,7 @@ class AtRow(_Row, frozen=True, array_like=True, tag=1):
     """The due instant since it was rescheduled, in place of the job's own."""
 
 
-class LeaseRow(_Row, frozen=True, array_like=True, tag=1):
+class LeaseRow(Row, frozen=True, array_like=True, tag=1):
     """`lease/<id>/<token>`: an attempt is alive. A pool's holders are its lease rows and nothing else."""
 
     until: int
@@ -98,20 +119,20 @@ class LeaseRow(_Row, frozen=True, array_like=True, tag=1):
     """For `unknown`: no next attempt before this, nor before `until`."""
 
 
-class LinesRow(_Row, frozen=True, array_like=True, tag=1):
+class LinesRow(Row, frozen=True, array_like=True, tag=1):
     """`lines/<pool>/<queue>`: per priority, how many wait and when the first is due."""
 
     streams: dict[int, tuple[int, int]]
 
 
-class InstanceRow(_Row, frozen=True, array_like=True, tag=1):
+class InstanceRow(Row, frozen=True, array_like=True, tag=1):
     """`instance`: whether all firing is stopped, and whether everything of it is being removed."""
 
     paused: bool = False
     erasing: bool = False
 
 
-class PoolRow(_Row, frozen=True, array_like=True, tag=1):
+class PoolRow(Row, frozen=True, array_like=True, tag=1):
     """`pool/<name>`: its cap, whether it is paused, and who set the cap (`job` or `put`)."""
 
     cap: int
@@ -119,7 +140,7 @@ class PoolRow(_Row, frozen=True, array_like=True, tag=1):
     set_by: str = "job"
 
 
-class DeadRow(_Row, frozen=True, array_like=True, tag=1):
+class DeadRow(Row, frozen=True, array_like=True, tag=1):
     """`dead/<id>`: why a job was given up, and the last answer."""
 
     reason: str
@@ -131,7 +152,7 @@ class DeadRow(_Row, frozen=True, array_like=True, tag=1):
     """When it is dropped for its age; its timer says the same."""
 
 
-class ParkedRow(_Row, frozen=True, array_like=True, tag=1):
+class ParkedRow(Row, frozen=True, array_like=True, tag=1):
     """`parked/<ms>/<id>`: dead letters by time, with what they are filtered by."""
 
     reason: str
@@ -139,7 +160,7 @@ class ParkedRow(_Row, frozen=True, array_like=True, tag=1):
     path: str
 
 
-class RedriveRow(_Row, frozen=True, array_like=True, tag=1):
+class RedriveRow(Row, frozen=True, array_like=True, tag=1):
     """`redrive/<id>`: dead letters being retried in bulk, at a pace, from those parked before it was asked for."""
 
     before: int
@@ -156,7 +177,7 @@ class RedriveRow(_Row, frozen=True, array_like=True, tag=1):
     stopped: bool = False
 
 
-class IdemRow(_Row, frozen=True, array_like=True, tag=1):
+class IdemRow(Row, frozen=True, array_like=True, tag=1):
     """`idem/<day>/<hash>`: the answer to a request with an Idempotency-Key, committed with its effect."""
 
     body: bytes
@@ -166,7 +187,7 @@ class IdemRow(_Row, frozen=True, array_like=True, tag=1):
     answer: bytes
 
 
-class HistRow(_Row, frozen=True, array_like=True, tag=1):
+class HistRow(Row, frozen=True, array_like=True, tag=1):
     """`hist/<day>/<id>/<incarnation>/<n>`: how one attempt, or the job itself, ended."""
 
     outcome: str
@@ -181,7 +202,7 @@ class HistRow(_Row, frozen=True, array_like=True, tag=1):
     result: bytes | None = None
 
 
-class Counters(_Row, frozen=True, array_like=True, tag=1):
+class Counters(Row, frozen=True, array_like=True, tag=1):
     """`meta/counters`: changes in the same batch as what it counts."""
 
     waiting: int = 0
@@ -200,12 +221,16 @@ class Counters(_Row, frozen=True, array_like=True, tag=1):
 LAYOUT: Final = 1
 META_LAYOUT: Final = b"meta/layout"
 META_COUNTERS: Final = b"meta/counters"
+META_SLOT: Final = b"meta/slot"
+"""The latest slot that was decided: a clock that is a day behind it was ahead then."""
+META_ZONES: Final = b"meta/zones"
+"""The version of the time zones that next slots were computed with."""
 INSTANCE: Final = b"instance"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoders: dict[type[_Row], msgspec.msgpack.Decoder[_Row]] = {}
+_decoders: dict[type[Row], msgspec.msgpack.Decoder[Row]] = {}
 
-R = TypeVar("R", bound=_Row)
+R = TypeVar("R", bound=Row)
 
 
 class BadRow(Exception):
@@ -216,7 +241,7 @@ class BadRow(Exception):
         self.key = key
 
 
-def encode(row: _Row) -> bytes:
+def encode(row: Row) -> bytes:
     return _encode(row)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler import redrive
@@ -25,12 +26,15 @@ from tocsin.actors.scheduler.pools import (
     set_pool,
 )
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Rescheduled
+from tocsin.actors.scheduler.recurring.ends import settle_ends
+from tocsin.actors.scheduler.recurring.recheck import check_clock, check_zones
+from tocsin.actors.scheduler.recurring.turns import CHANGES
 from tocsin.actors.scheduler.replay import Kept, Once, submit_once
 from tocsin.actors.scheduler.rows import RedriveRow
 from tocsin.actors.scheduler.settle import settle
 from tocsin.actors.scheduler.submit import Answer, cancel, cancel_dead, retry_dead, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
-from tocsin.errors import ConflictError, StaleLeaseError, TocsinError
+from tocsin.errors import ConflictError, NotFoundError, QuotaExceededError, StaleLeaseError, TocsinError
 
 CLAIM_ROUNDS = 4
 CLAIMS_PER_TURN = 512
@@ -84,6 +88,7 @@ class SchedulerActor(Actor):
         turn = self._turn()
         if not self._book.instance.erasing:
             await return_unsent(turn, self._lanes.is_live)
+            await check_zones(turn)
             await self._book.close()  # the event that follows may find that it has nothing to do
             self._set_alarm(turn.now)
 
@@ -141,6 +146,17 @@ class SchedulerActor(Actor):
         stopped = await redrive.stop(turn, redrive_id)
         await self._finish(turn)
         return stopped
+
+    async def schedules(self, what: str, *args: Any) -> Any:
+        """A change of schedules. A refusal is answered, as nothing was changed."""
+        turn = self._turn()
+        self._check_not_erasing()
+        try:
+            answer = await CHANGES[what](turn, *args)
+        except (ConflictError, NotFoundError, QuotaExceededError) as refusal:
+            return refusal
+        await self._finish(turn)
+        return answer
 
     async def set_pool(self, name: str, cap: int | None, paused: bool | None) -> None:
         turn = self._turn()
@@ -234,7 +250,10 @@ class SchedulerActor(Actor):
         if self._book.instance.erasing:
             self.ctx.set_alarm(turn.now)
             return
+        check_clock(turn)
+        await settle_ends(turn)
         await self._claim(turn)
+        await settle_ends(turn)  # of those that had expired when they were to be claimed
         await self._book.close()
         self._set_alarm(turn.now)
 

@@ -124,7 +124,8 @@ async def _settle_late(turn: Turn, late: Sequence[Finished]) -> None:
 
 def finish(turn: Turn, job: JobRow) -> None:
     turn.book.erase_job(job)
-    turn.book.count_done()
+    turn.book.count(done=1)
+    turn.book.occurrences.note(job, "done")
 
 
 def finish_late(turn: Turn, job: JobRow, at: AtRow, token: str) -> None:
@@ -203,3 +204,4 @@ def park(turn: Turn, job: JobRow, at: AtRow, reason: str, outcome: Outcome | Non
     if outcome is None and at.last_error is not None:
         status = at.last_error.status
     turn.book.park(job, DeadRow(reason, turn.now, at, status, response))
+    turn.book.occurrences.note(job, "dead")

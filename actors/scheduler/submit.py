@@ -27,16 +27,16 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
             if answer is not None:
                 answers.append(answer)
                 continue
-        if (refused := _over_quota(turn)) is not None:
+        if (refused := over_quota(turn)) is not None:
             answers.append(refused)
             continue
-        job = _accept(turn, new)
+        job = accept(turn, new, new.job.scheduled_for)
         known[job.id] = Known(job, AtRow(job.scheduled_for))
         answers.append(Scheduled(job.id, job.scheduled_for, True))
     return answers
 
 
-def _over_quota(turn: Turn) -> QuotaExceededError | None:
+def over_quota(turn: Turn) -> QuotaExceededError | None:
     quota, counters = turn.book.quota, turn.book.counters
     held = counters.waiting + counters.leased + counters.dead
     if quota is None or held < quota:
@@ -46,10 +46,11 @@ def _over_quota(turn: Turn) -> QuotaExceededError | None:
     )
 
 
-def _accept(turn: Turn, new: NewJob) -> JobRow:
+def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
+    """Its rows, and its place in line."""
     job = msgspec.structs.replace(new.job, incarnation=turn.incarnation())
     turn.book.put_job(job, new.rest_of_args)
-    turn.book.enter_line(job, AtRow(job.scheduled_for))
+    turn.book.enter_line(job, AtRow(start_at))
     if job.pool and job.max_concurrency is not None:
         pool = turn.book.lines.pools.get(job.pool)
         if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
@@ -73,6 +74,7 @@ async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answe
         return Scheduled(holder.job.id, holder.job.scheduled_for, False, identical, state)
     turn.book.leave_line(holder.job, holder.at)
     turn.book.erase_job(holder.job)
+    turn.book.occurrences.note(holder.job, "cancelled")
     return None
 
 
@@ -105,6 +107,7 @@ async def cancel(turn: Turn, job_id: str) -> Cancelled:
         # Its slot stays held until the attempt answers or its lease ends; then only the lease goes.
         turn.book.change_lease(token, orphan=True)
     turn.book.erase_job(known.job)
+    turn.book.occurrences.note(known.job, "cancelled")
     return Cancelled(True, token is not None)
 
 
@@ -127,6 +130,7 @@ async def retry_dead(turn: Turn, job_id: str) -> int | None:
         return None
     job, dead = letter
     turn.book.unpark(job_id, dead)
+    turn.book.occurrences.note(job, "retried")
     turn.book.enter_line(job, msgspec.structs.replace(dead.at, next_at=turn.now, attempts=0, losses=0, expires=False))
     return job.scheduled_for
 
@@ -139,4 +143,5 @@ async def cancel_dead(turn: Turn, job_id: str) -> bool:
     job, dead = letter
     turn.book.unpark(job_id, dead)
     turn.book.erase_job(job)
+    turn.book.occurrences.note(job, "dropped")
     return True

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tocsin.actors.actor import ActorContext as ActorContext
     from tocsin.actors.actor_host import ActorHost as ActorHost
     from tocsin.actors.actor_host import Stub as Stub
+    from tocsin.actors.cron.builder import Cron as Cron
     from tocsin.actors.scheduler.handle import Job as Job
     from tocsin.actors.scheduler.handle import Scheduler as Scheduler
     from tocsin.actors.scheduler.records import Cancelled as Cancelled
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.records import Page as Page
     from tocsin.actors.scheduler.records import Record as Record
     from tocsin.actors.scheduler.records import Scheduled as Scheduled
+    from tocsin.actors.scheduler.records import ScheduleSlot as ScheduleSlot
     from tocsin.actors.scheduler.records import Status as Status
+    from tocsin.actors.scheduler.recurring.handle import Schedules as Schedules
+    from tocsin.actors.scheduler.recurring.records import CronPreview as CronPreview
+    from tocsin.actors.scheduler.recurring.records import Occurrence as Occurrence
+    from tocsin.actors.scheduler.recurring.records import OccurrencePage as OccurrencePage
+    from tocsin.actors.scheduler.recurring.records import Registration as Registration
+    from tocsin.actors.scheduler.recurring.records import SchedulePage as SchedulePage
+    from tocsin.actors.scheduler.recurring.records import SchedulePut as SchedulePut
+    from tocsin.actors.scheduler.recurring.records import ScheduleRecord as ScheduleRecord
+    from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
     from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
     from tocsin.dispatch.receiver.lease_client import LeaseClient as LeaseClient
@@ -45,6 +56,8 @@ _HOMES = {
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
     "Cancelled": "tocsin.actors.scheduler.records",
+    "Cron": "tocsin.actors.cron.builder",
+    "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
     "Firing": "tocsin.actors.scheduler.records",
     "Initiator": "tocsin.actors.scheduler.records",
@@ -55,20 +68,29 @@ _HOMES = {
     "MemoryProvider": "tocsin.storage.memory",
     "Never": "tocsin.dispatch.receiver.outcomes",
     "NoDedup": "tocsin.dispatch.receiver.dedup",
+    "Occurrence": "tocsin.actors.scheduler.recurring.records",
+    "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
     "Page": "tocsin.actors.scheduler.records",
     "Received": "tocsin.dispatch.receiver.received",
     "Receiver": "tocsin.dispatch.receiver.receiver",
     "Record": "tocsin.actors.scheduler.records",
+    "Registration": "tocsin.actors.scheduler.recurring.records",
     "Retry": "tocsin.dispatch.retry",
     "RetryLater": "tocsin.dispatch.receiver.outcomes",
     "SQLiteDedup": "tocsin.dispatch.receiver.sqlite_dedup",
     "SQLiteProvider": "tocsin.storage.sqlite",
+    "SchedulePage": "tocsin.actors.scheduler.recurring.records",
+    "SchedulePut": "tocsin.actors.scheduler.recurring.records",
+    "ScheduleRecord": "tocsin.actors.scheduler.recurring.records",
+    "ScheduleSlot": "tocsin.actors.scheduler.records",
     "Scheduled": "tocsin.actors.scheduler.records",
     "Scheduler": "tocsin.actors.scheduler.handle",
+    "Schedules": "tocsin.actors.scheduler.recurring.handle",
     "Signer": "tocsin.dispatch.signing",
     "Status": "tocsin.actors.scheduler.records",
     "Stub": "tocsin.actors.actor_host",
     "TocsinError": "tocsin.errors",
+    "TriggeredRun": "tocsin.actors.scheduler.recurring.records",
 }
 
 __all__ = [
@@ -77,6 +99,8 @@ __all__ = [
     "ActorContext",
     "ActorHost",
     "Cancelled",
+    "Cron",
+    "CronPreview",
     "DeadRetried",
     "Firing",
     "Initiator",
@@ -87,20 +111,29 @@ __all__ = [
     "MemoryProvider",
     "Never",
     "NoDedup",
+    "Occurrence",
+    "OccurrencePage",
     "Page",
     "Received",
     "Receiver",
     "Record",
+    "Registration",
     "Retry",
     "RetryLater",
     "SQLiteDedup",
     "SQLiteProvider",
+    "SchedulePage",
+    "SchedulePut",
+    "ScheduleRecord",
+    "ScheduleSlot",
     "Scheduled",
     "Scheduler",
+    "Schedules",
     "Signer",
     "Status",
     "Stub",
     "TocsinError",
+    "TriggeredRun",
 ]
 
 

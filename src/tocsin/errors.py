@@ -3,6 +3,7 @@
 TocsinError
   RequestError            the request is at fault; nothing was changed
     InvalidInputError  InvalidScheduleIdError  PayloadTooLargeError
+    InvalidCronError  UnknownTimezoneError
     UnauthenticatedError  ForbiddenError  NotFoundError  OriginNotConfiguredError
     DuplicateScheduleIdError  ConflictError  StaleLeaseError
     QuotaExceededError  IdempotencyMismatchError
@@ -58,6 +59,18 @@ class InvalidScheduleIdError(RequestError, ValueError):
     """A job id does not match `[A-Za-z0-9_][A-Za-z0-9_-]{0,63}` or is reserved."""
 
     code = "INVALID_SCHEDULE_ID"
+
+
+class InvalidCronError(RequestError, ValueError):
+    """A cron expression is refused; the message says which part of it and what to write instead."""
+
+    code = "INVALID_CRON"
+
+
+class UnknownTimezoneError(RequestError, ValueError):
+    """There is no time zone of this name (IANA names are checked, and the host's own zone is never meant)."""
+
+    code = "UNKNOWN_TIMEZONE"
 
 
 class PayloadTooLargeError(RequestError, ValueError):

@@ -25,7 +25,7 @@ from tocsin.actors.scheduler.rows import (
     ParkedRow,
     PoolRow,
     RedriveRow,
-    _Row,
+    Row,
     decode,
     encode,
 )
@@ -48,7 +48,7 @@ def store(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(whole, tmp_path / "jobs.db"))
 
 
-def change(rows: Rows, key: bytes, kind: type[_Row], **members: object) -> None:
+def change(rows: Rows, key: bytes, kind: type[Row], **members: object) -> None:
     rows.put(key, encode(msgspec.structs.replace(decode(kind, key, rows.get(key)), **members)))
 
 
@@ -240,7 +240,7 @@ BREAKS: dict[str, Break] = {
     # What is not known
     "a row of no known kind": Break(lambda r: r.put(b"sched/x", b"y"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}),
     "a timer of no known kind": Break(
-        lambda r: r.put(b"timer/009000000000000/cron/x"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}
+        lambda r: r.put(b"timer/009000000000000/comet/x"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def test_demo_keeps_its_promises(demonstrated: tuple[str, str, int]) -> None:
     assert (outcome["delivered"], outcome["dead"], outcome["retried"]) == (51, 1, 4)
     assert outcome["dead_job"] == "exports:broken"
     assert outcome["lateness_p99_ms"] is not None
+    assert 2 <= outcome["slots"] <= 1 + outcome["elapsed_ms"] // 1000
 
 
 def test_demo_leaves_nothing_behind(demonstrated: tuple[str, str, int]) -> None:
@@ -48,7 +50,14 @@ def test_demo_prints_lines_where_there_is_no_terminal(demonstrated: tuple[str, s
 def test_demo_ends_with_what_happened_and_what_to_try(tmp_path: Path) -> None:
     done = tocsin("demo", "--seconds", "0.2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for words in ("51 jobs delivered", "lateness p50", "1 dead, as planned: exports:broken", "curl", "tocsin serve"):
+    for words in (
+        "51 jobs delivered",
+        "lateness p50",
+        "1 dead, as planned: exports:broken",
+        "slots of a schedule",
+        "curl",
+        "tocsin serve",
+    ):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert list(tmp_path.iterdir()) == []
@@ -71,15 +80,20 @@ def test_a_terminated_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+SLOTS = (1_000, 2_000, 3_000)
+FIRED = tuple((slot, "fired") for slot in SLOTS)
+
 # ---- Without running it --------------------------------------------------------------------------
 
 
-def delivery(id: str, *, path: str = "p", status: int = 200, attempt: int = 1, pool: str | None = None) -> Delivery:
-    return Delivery(id, path, attempt, status, 3, pool)
+def delivery(
+    id: str, *, path: str = "p", status: int = 200, attempt: int = 1, pool: str | None = None, slot: int | None = None
+) -> Delivery:
+    return Delivery(id, path, attempt, status, 3, pool, slot)
 
 
 def picture(**more: int) -> Picture:
-    counts = {"waiting": 0, "in_flight": 0, "delivered": 51, "retried": 4, "dead": 1, **more}
+    counts = {"waiting": 0, "in_flight": 0, "delivered": 51, "retried": 4, "dead": 1, "slots": 3, **more}
     return Picture(elapsed_ms=8_000, total=52, pool_in_flight=0, pool_queued=0, recent=(), **counts)
 
 
@@ -88,13 +102,15 @@ def good() -> Receiver:
     receiver.deliveries = [delivery(str(n)) for n in range(PLAIN)]
     receiver.deliveries += [delivery(f"p{n}", pool=POOL) for n in range(POOLED)]
     receiver.deliveries += [delivery("flaky", status=500 if n < 3 else 200, attempt=n) for n in (1, 2, 3)]
+    receiver.deliveries += [delivery(f"beat-{slot}", slot=slot) for slot in SLOTS]
     receiver.deliveries += [delivery("doomed", status=500, attempt=n) for n in (1, 2, 3)]
     return receiver
 
 
-def broken(receiver: Receiver, last: Picture, dead: int = 1) -> list[str]:
+def broken(receiver: Receiver, last: Picture, dead: int = 1, slots: Sequence[tuple[int, str]] = FIRED) -> list[str]:
     letters = [{"functionPath": "exports:broken", "reason": "exhausted", "attempts": 3}] * dead
-    return list(Outcome.of(plan(0, 8_000), receiver, last, letters, Path("/tmp/x")).broken)
+    ended = [{"slot": slot, "state": state} for slot, state in slots]
+    return list(Outcome.of(plan(0, 8_000), receiver, last, letters, ended, Path("/tmp/x")).broken)
 
 
 def test_nothing_is_wrong_with_a_good_run() -> None:
@@ -113,6 +129,16 @@ def test_every_broken_promise_is_noticed() -> None:
     assert broken(crowded, picture()) == ["3 at once in a pool of 2"]
     assert broken(good(), picture(waiting=2)) == ["2 jobs were still not settled after 8.0 s"]
     assert broken(good(), picture(), dead=0) == ["0 dead jobs, not 1"]
+
+
+def test_every_broken_promise_of_the_schedule_is_noticed() -> None:
+    lost, twice = good(), good()
+    lost.deliveries.remove(delivery(f"beat-{SLOTS[1]}", slot=SLOTS[1]))
+    twice.deliveries.append(delivery(f"beat-{SLOTS[1]}", slot=SLOTS[1]))
+    assert broken(lost, picture()) == ["3 slots of heartbeat fired, 2 were delivered"]
+    assert broken(twice, picture()) == ["1 jobs were delivered again after they succeeded"]
+    assert broken(good(), picture(), slots=[*FIRED, (9_000, "skipped")]) == ["1 slots of heartbeat did not fire"]
+    assert broken(lost, picture(), slots=[FIRED[0], FIRED[2]]) == ["slots of heartbeat are 2000 ms apart, not 1000"]
 
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 50), (99, 99), (100, 100), (0, 1)])

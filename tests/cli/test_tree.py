@@ -50,7 +50,7 @@ def test_every_command_has_help_within_80_columns(run: Run, name: str) -> None:
 
 
 def test_the_list_of_commands_fits_and_cuts_no_word(run: Run) -> None:
-    for words in ([], ["dead"], ["pools"], ["instances"], ["keys"], ["config"]):
+    for words in ([], ["dead"], ["pools"], ["instances"], ["schedules"], ["keys"], ["config"]):
         shown = run(*words, "--help").output
         assert max(map(len, shown.splitlines())) <= 80
         assert "..." not in shown.replace("[ARGS]...", ""), shown
@@ -155,9 +155,9 @@ def test_every_command_is_on_its_page(name: str) -> None:
 def test_the_page_shows_no_command_that_is_not_there() -> None:
     shown = re.findall(r"^\$ tocsin ([a-z- ]+?)(?= -| [^a-z]|$)", DOCS.read_text("utf-8"), re.MULTILINE)
     for words in shown:
-        assert any(words == name or words.startswith(f"{name} ") for name in (*TREE, "pools", "dead", "instances")), (
-            words
-        )
+        assert any(
+            words == name or words.startswith(f"{name} ") for name in (*TREE, "pools", "dead", "instances", "schedules")
+        ), words
 
 
 def test_commands_that_talk_to_no_server_are_named() -> None:

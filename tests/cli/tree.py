@@ -8,7 +8,18 @@ import click
 
 from tocsin.cli import main
 
-LOCAL = {"serve", "demo", "keys new", "keys sign", "keys verify", "config show", "check", "backup", "completion"}
+LOCAL = {
+    "serve",
+    "demo",
+    "keys new",
+    "keys sign",
+    "keys verify",
+    "config show",
+    "check",
+    "backup",
+    "completion",
+    "next",
+}
 """Those that talk to no server."""
 
 
@@ -37,5 +48,6 @@ def needed(name: str) -> list[str]:
         "cancel-all": ["--all", "--yes"],
         "dead retry-all": ["--all", "--yes"],
         "pools set": ["--pause"],
+        "schedules put": ["--every", "5m"],
         "instances rm": ["--yes"],
     }.get(name, [])

@@ -25,6 +25,7 @@ import schemathesis
 from hypothesis import HealthCheck
 from hypothesis import seed as seeded
 from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.core import NotSet
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
@@ -149,6 +150,8 @@ def fitting(operation: Any) -> Callable[[Any, str], bool]:
 
     def right(name: str, text: str) -> bool:
         limits = known[name]["schema"]
+        if limits["type"] == "boolean":
+            return text in ("true", "false")
         typed = int(text) if limits["type"] == "integer" and text.isascii() and text.isdecimal() else text
         return jsonschema_rs.is_valid(limits, typed)
 
@@ -164,10 +167,15 @@ def fitting(operation: Any) -> Callable[[Any, str], bool]:
                 for one in definition.get("parameters", [])
                 if one["in"] == "path"
             )
-            and (body is None or allows(jsonable(case.body)))
+            and (body is None or not_sent(case.body, body) or allows(jsonable(case.body)))
         )
 
     return fits
+
+
+def not_sent(body: Any, described: Any) -> bool:
+    """Where a body may be left out, that is right."""
+    return isinstance(body, NotSet) and not described["required"]
 
 
 def jsonable(body: Any) -> Any:
@@ -179,14 +187,22 @@ def jsonable(body: Any) -> Any:
 
 
 def repair(case: Any, number: int) -> None:
-    """What no schema can say: which instance is addressed, which cursors there are, which keys are new."""
+    """What no schema can say: which instance is addressed, which cursors there are, which keys are new, what crons and
+    zones are, where a schedule is."""
     addressed = unquote((case.path_parameters or {}).get("instance", "default"))
     if isinstance(case.body, dict) and case.body.get("instanceName") is not None:
         case.body["instanceName"] = addressed
+    if isinstance(case.body, dict):
+        for name, right in (("cron", "*/5 * * * *"), ("timezone", "Asia/Kolkata")):
+            if case.body.get(name) is not None:
+                case.body[name] = right
+        case.body.pop("revision", None)
     if "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = f"{case.operation.label}-{number}"
     if case.query:
         case.query.pop("cursor", None)
+        if "expr" in case.query:
+            case.query |= {"expr": "*/5 * * * *", "timezone": "Asia/Kolkata"}
         if "confirm" in case.query:
             case.query["confirm"] = addressed
 

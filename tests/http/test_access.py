@@ -1,8 +1,7 @@
-"""Who is let in: tokens and their scopes and instances, the app's own rule, and loopback without either."""
+"""Who is let in: tokens and their scopes and instances, and loopback without any."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,45 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.face import DUE, Face, client_of, open_host, refused
+from tests.http.asking import ABSENT, ANSWERED, BY_LEASE, JOB, LIMITED, REQUESTS, SCOPES, TOKENS, ask
+from tests.http.face import Face, client_of, open_host, refused
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.http import Caller, parse_token
+from tocsin.actors.http import parse_token
 from tocsin.actors.http.operations import OPERATIONS
-from tocsin.errors import SettingsError, UnauthenticatedError
+from tocsin.errors import SettingsError
 
 pytestmark = pytest.mark.anyio
-
-SCOPES = ("read", "schedule", "work", "operate", "admin")
-TOKENS = [f"{scope}er:{scope}:secret-{scope}" for scope in SCOPES]
-LIMITED = "tenant:read+schedule@tenant-*:secret-tenant"
-JOB = {"functionPath": "p", "scheduledFor": DUE}
-REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
-    "/schedule": ("POST", JOB, {"schedule"}),
-    "/schedule/batch": ("POST", {"jobs": [JOB]}, {"schedule"}),
-    "/cancel": ("POST", {"id": "a"}, {"schedule", "operate"}),
-    "/get?id=a": ("GET", None, {"read"}),
-    "/list": ("GET", None, {"read"}),
-    "/dead": ("GET", None, {"read"}),
-    "/dead/retry": ("POST", {"id": "a"}, {"operate"}),
-    "/dead/cancel": ("POST", {"id": "a"}, {"operate"}),
-    "/status": ("GET", None, {"read"}),
-    "/why?id=a": ("GET", None, {"read"}),
-    "/history?id=a": ("GET", None, {"read"}),
-    "/cancel-all": ("POST", {"all": True}, {"operate"}),
-    "/reschedule": ("POST", {"id": "a", "delayMs": 1}, {"schedule", "operate"}),
-    "/dead/retry-all": ("POST", {"all": True}, {"operate"}),
-    "/dead/redrives/x": ("GET", None, {"read"}),
-    "/dead/redrives/y": ("DELETE", None, {"operate"}),
-    "/pool?name=p": ("GET", None, {"read"}),
-    "/pool": ("PUT", {"name": "p", "paused": True}, {"operate"}),
-    "/pool?name=q": ("DELETE", None, {"operate"}),
-    "/instance": ("PUT", {"paused": True}, {"admin"}),
-    "?confirm=t": ("DELETE", None, {"admin"}),
-}
-"""One good request to the instance `t` for each route; `test_scopes` asks who may make which."""
-BY_LEASE = {"/complete", "/extend"}
-ANSWERED = {"/dead/redrives/x": 404}
-"""What is answered, if not 200."""
 
 
 @pytest.fixture
@@ -57,15 +25,10 @@ async def host() -> AsyncIterator[ActorHost]:
         yield opened
 
 
-async def ask(client: httpx.AsyncClient, path: str, token: str | None = None, place: str = "/i/t") -> httpx.Response:
-    method, body, _ = REQUESTS[path]
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    return await client.request(method, place + path, json=body, headers=headers)
-
-
 def test_every_operation_is_asked_for_here() -> None:
     asked = [
-        (method, re.sub("/[xy]$", "/{redriveId}", path.partition("?")[0])) for path, (method, *_) in REQUESTS.items()
+        (method, re.sub("/s(?=$|/)", "/{name}", re.sub("/[xy]$", "/{redriveId}", path.partition("?")[0])))
+        for path, (method, *_) in REQUESTS.items()
     ]
     assert sorted(asked) == sorted((one.method, one.path) for one in OPERATIONS if one.path not in BY_LEASE)
 
@@ -91,6 +54,8 @@ async def test_a_wrong_token_is_refused_when_the_app_is_built(host: ActorHost) -
 @pytest.mark.parametrize("path", REQUESTS)
 async def test_each_route_needs_its_scope(host: ActorHost, path: str) -> None:
     async with client_of(host.asgi(tokens=TOKENS), base="https://tocsin.example") as client:
+        if path in ABSENT:
+            await ask(client, "/schedules/s", "secret-schedule")
         for scope in SCOPES:
             answer = await ask(client, path, f"secret-{scope}")
             if scope in REQUESTS[path][2] | {"admin"}:
@@ -170,105 +135,6 @@ async def test_with_tokens_any_host_header_will_do(host: ActorHost) -> None:
     async with client_of(host.asgi(tokens=TOKENS, insecure=True), base="http://app.example") as client:
         refused(await ask(client, "/status"), 401, "UNAUTHENTICATED")
         assert (await ask(client, "/status", "secret-read")).status_code == 200
-
-
-# ---- The app's own rule --------------------------------------------------------------------------
-
-
-class Rule:
-    """Remembers what it was asked; says yes but to the resource `no`."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Caller, str, str, str | None]] = []
-
-    def __call__(self, caller: Caller, action: str, instance: str, resource: str | None) -> bool:
-        self.asked.append((caller, action, instance, resource))
-        return resource != "no"
-
-
-async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
-    rule = Rule()
-    async with client_of(host.asgi(authorize=rule), base="http://app.example") as client:
-        for path in REQUESTS:
-            assert (await ask(client, path)).status_code == ANSWERED.get(path, 200)
-    assert [asked[1:] for asked in rule.asked] == [
-        ("schedule", "t", "p"),
-        ("schedule", "t", "p"),
-        ("cancel", "t", "a"),
-        ("get", "t", "a"),
-        ("list", "t", None),
-        ("dead", "t", None),
-        ("dead_retry", "t", "a"),
-        ("dead_cancel", "t", "a"),
-        ("status", "t", None),
-        ("why", "t", "a"),
-        ("history", "t", "a"),
-        ("cancel_all", "t", None),
-        ("reschedule", "t", "a"),
-        ("dead_retry_all", "t", None),
-        ("redrive", "t", "x"),
-        ("redrive_stop", "t", "y"),
-        ("pool", "t", "p"),
-        ("set_pool", "t", "p"),
-        ("delete_pool", "t", "q"),
-        ("pause", "t", None),
-        ("remove", "t", None),
-    ]
-    assert rule.asked[0][0].headers["host"] == "app.example"
-
-
-@pytest.mark.parametrize("path", REQUESTS)
-async def test_what_the_rule_refuses_does_not_happen(host: ActorHost, path: str) -> None:
-    await host.scheduler("t").run_at(DUE, "p", id="a")
-
-    async def never(*_: Any) -> bool:
-        return False
-
-    async with client_of(host.asgi(authorize=never)) as client:
-        answer = await ask(client, path)
-        if path == "/schedule/batch":
-            assert [one["error"]["code"] for one in answer.json()["results"]] == ["FORBIDDEN"]
-        else:
-            refused(answer, 403, "FORBIDDEN", "not allowed")
-    status = await host.scheduler("t").status()
-    assert (status.backlog, status.dead) == (1, 0)
-
-
-async def test_a_batch_asks_once_for_each_target(host: ActorHost) -> None:
-    rule = Rule()
-    jobs = [{**JOB, "functionPath": path} for path in ("p", "no", "p", "q", "no")]
-    async with client_of(host.asgi(authorize=rule)) as client:
-        results = (await client.post("/schedule/batch", json={"jobs": jobs})).json()["results"]
-    assert ["id" in one for one in results] == [True, False, True, True, False]
-    assert [asked[3] for asked in rule.asked] == ["p", "no", "q"]
-
-
-async def test_a_rule_that_fails_lets_nobody_pass(host: ActorHost, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(*_: Any) -> bool:
-        raise RuntimeError("hush")
-
-    def polite(*_: Any) -> bool:
-        raise UnauthenticatedError("log in first")
-
-    with caplog.at_level(logging.CRITICAL, "tocsin.http"):
-        async with client_of(host.asgi(authorize=broken)) as client:
-            answer = await ask(client, "/status")
-    assert "hush" not in answer.text
-    refused(answer, 500, "INTERNAL")
-    async with client_of(host.asgi(authorize=polite)) as client:
-        refused(await ask(client, "/status"), 401, "UNAUTHENTICATED", "log in first")
-
-
-async def test_with_tokens_too_both_must_agree(host: ActorHost) -> None:
-    rule = Rule()
-    async with client_of(host.asgi(tokens=TOKENS, authorize=rule)) as client:
-        refused(await ask(client, "/status"), 401, "UNAUTHENTICATED")
-        refused(await ask(client, "/status", "secret-work"), 403, "FORBIDDEN")
-        assert rule.asked == []
-        assert (await ask(client, "/status", "secret-read")).status_code == 200
-        assert rule.asked[0][0].name == "reader"
-        refused(await client.get("/get?id=no", headers={"authorization": "Bearer secret-read"}), 403, "FORBIDDEN")
-    assert "secret-read" not in repr(rule.asked)
 
 
 # ---- Loopback without either ---------------------------------------------------------------------

@@ -15,6 +15,8 @@ from tests.http.face import DUE, Face, client_of, open_face, open_host
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import PLACES, document
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.recurring.handle import Schedules
+from tocsin.actors.scheduler.recurring.rows import request_hash, triggered_id
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.errors import ActorBrokenError, ConflictError, HostClosedError, OverloadedError, StoreFull, StoreUnavailable
 
@@ -28,6 +30,13 @@ WHOLE: dict[str, Any] = {
     "retry": {"maxRetries": 2, "backoff": "linear", "baseMs": 0.5, "maxMs": 10, "jitter": 1}, "expiresAt": DUE + 1,
     "shardKey": "k", "labels": ["x", "y"],
 }  # fmt: skip
+WHOLE_SCHEDULE: dict[str, Any] = {
+    "at": 1_700_000_000_000, "timezone": "Asia/Kolkata", "workflow": "w", "catchUpLimit": None, "jitterMs": 5_000,
+    "expiresAfterMs": 60_000, "graceMs": 0, "overlap": "queue", "paused": None, "revision": 0,
+    **{name: WHOLE[name] for name in (
+        "args", "pool", "maxConcurrency", "priority", "timeoutMs", "retry", "shardKey", "labels",
+    )},
+}  # fmt: skip
 Ask = Callable[..., Awaitable[Any]]
 
 
@@ -36,12 +45,12 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
 
     async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
         headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
-        redrive = more.pop("redrive", "none")
+        redrive, name = more.pop("redrive", "none"), more.pop("name", "none")
         value = None
         for place in more.pop("places", PLACES):
             if place + path not in DOCUMENT["paths"]:
                 continue
-            url = (place + path).format(instance=instance, redriveId=redrive)
+            url = (place + path).format(instance=instance, redriveId=redrive, name=name)
             answer = await client.request(method, url, json=json, headers=headers, **more)
             held.hold(method, place + path, answer)
             value = answer.json()
@@ -104,6 +113,33 @@ async def dead_tour(ask: Ask, face: Face) -> None:
             await ask("POST", route, {"id": id})
 
 
+async def recurring_tour(ask: Ask) -> None:
+    daily = EXAMPLES["schedules_put"].request
+    one = "/schedules/{name}"
+    await ask("PUT", one, daily, name="s")
+    await ask("PUT", one, {**WHOLE_SCHEDULE, "misfire": "skip"}, name="t")
+    await ask("PUT", one, {**daily, "revision": 7}, name="s")
+    await ask("PUT", one, {**daily, "cron": "0 22-2 * * *"}, name="s")
+    await ask("PUT", one, {**daily, "timezone": "Mars"}, name="s")
+    await ask("GET", "/schedules", params={"limit": 1})
+    for name in ("s", "t"):
+        await ask("GET", one, name=name)
+    for action in ("pause", "resume"):
+        await ask("POST", f"{one}/{action}", name="s")
+        await ask("POST", f"{one}/{action}", {"revision": 99}, name="s")
+    await ask("POST", f"{one}/trigger", name="s")
+    await ask("POST", "/schedule", {**JOB, "id": triggered_id("s", request_hash("k"))})
+    await ask("POST", f"{one}/trigger", {"requestKey": "k"}, name="s")
+    for name in ("s", "t"):
+        await ask("GET", f"{one}/occurrences", name=name)
+    await ask("DELETE", one, params={"revision": 99}, name="s")
+    await ask("DELETE", one, params={"cancelPending": "true"}, name="s")
+    await ask("DELETE", one, params={"cancelPending": "perhaps"}, name="s")
+    await ask("GET", "/cron/preview", params={"expr": "*/5 * * * *"})
+    await ask("GET", "/cron/preview", params={"expr": "*/90 * * * *"})
+    await ask("GET", "/cron/preview", params={"expr": "*/5 * * * *", "timezone": "Mars"})
+
+
 async def bad_tour(ask: Ask) -> None:
     """The same bad requests to every route."""
     json = {"content-type": "application/json"}
@@ -133,6 +169,7 @@ async def test_every_answer_is_one_that_the_document_has(
         ask = asker(held, client)
         await good_tour(ask)
         await dead_tour(ask, face)
+        await recurring_tour(ask)
         await ask("POST", "/schedule", JOB, headers={"idempotency-key": "k"})  # 422
         for _ in range(2):
             await ask("POST", "/schedule", {**JOB, "id": "taken", "pool": "used"})
@@ -186,10 +223,12 @@ async def failing_tour(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
 
         for name in ("submit", "submit_checked", "set_pool"):
             monkeypatch.setattr(Scheduler, name, fail)
+        monkeypatch.setattr(Schedules, "put_checked", fail)
         await ask("POST", "/schedule", JOB)
         await ask("POST", "/schedule/batch", {"jobs": [JOB]})
         if error is not being_removed:
             await ask("PUT", "/pool", {"name": "p", "paused": True})
+        await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
     monkeypatch.undo()
 
 
@@ -224,8 +263,13 @@ async def refused_tour(held: Documented) -> None:
         ask = asker(held, face.client)
         for _ in range(2):
             await ask("POST", "/schedule", JOB)
+        await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
+        await ask("POST", "/schedules/{name}/trigger")
     async with open_face(origin=None) as face:
-        await asker(held, face.client)("POST", "/schedule", JOB)
+        ask = asker(held, face.client)
+        await ask("POST", "/schedule", JOB)
+        await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
+        await ask("POST", "/schedules/{name}/trigger")
     async with open_host() as (host, _):
         app = host.asgi(insecure=True)
     async with client_of(app) as client:

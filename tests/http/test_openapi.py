@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +26,7 @@ from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.shapes import NOT_BLANK
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.recurring.handle import Schedules
 from tocsin.dispatch.asgi_transport import AsgiTransport
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +77,9 @@ def test_operations_are_named_once_and_after_the_methods_of_python() -> None:
     names = [one["operationId"] for *_, one in operations(DOCUMENT)]
     assert len(names) == len(set(names))
     methods = {name.removesuffix("_in_instance") for name in names} - {"instances", "health", "ready", "schedule"}
-    assert not [name for name in methods if not callable(getattr(Scheduler, name, None))]
+    recurring = {name for name in methods if name.startswith("schedules_")}
+    assert not [name for name in methods - recurring if not callable(getattr(Scheduler, name, None))]
+    assert not [name for name in recurring if not callable(getattr(Schedules, name.removeprefix("schedules_"), None))]
 
 
 def test_scopes_are_those_of_the_table() -> None:
@@ -92,7 +96,9 @@ async def test_query_parameters_are_those_that_routes_take(face: Face) -> None:
         if one["tags"] == ["probes"] or "requestBody" in one:
             assert known == []
             continue
-        answer = await face.client.request(method, path.format(instance="tenant-a", redriveId="a") + "?unknown=1")
+        answer = await face.client.request(
+            method, path.format(instance="tenant-a", redriveId="a", name="a") + "?unknown=1"
+        )
         said = f"this route takes {', '.join(known) if known else 'none'}"
         assert said in refused(answer, 400, "INVALID_INPUT")["message"]
 
@@ -109,7 +115,7 @@ def test_every_answer_names_codes_of_its_status_and_shows_each() -> None:
 # ---- Limits --------------------------------------------------------------------------------------
 
 
-ELSEWHERE = {"instanceName", "retry", "jobs", "args", "result"}
+ELSEWHERE = {"instanceName", "retry", "jobs", "args", "result", "cron", "timezone"}
 """Members whose limits no schema holds: other tests ask for them."""
 
 
@@ -129,6 +135,9 @@ BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "IdRequest": ("POST", "/cancel", {"id": "a"}),
     "CompleteRequest": ("POST", "/complete", {"id": "a", "lease": "1.2.3"}),
     "ExtendRequest": ("POST", "/extend", {"id": "a", "lease": "1.2.3", "leaseMs": 5_000}),
+    "DefinitionRequest": ("PUT", "/schedules/a", {"functionPath": "p", "cron": "0 9 * * *"}),
+    "RevisionRequest": ("POST", "/schedules/a/pause", {}),
+    "TriggerRequest": ("POST", "/schedules/a/trigger", {}),
     "PoolRequest": ("PUT", "/pool", {"name": "p", "maxConcurrency": 1}),
     "InstanceRequest": ("PUT", "/instance", {"paused": False}),
 }
@@ -136,6 +145,10 @@ BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("ScheduleRequest", "delayMs"): {"scheduledFor": None},
     ("ScheduleRequest", "workflow"): {"functionPath": None},
     ("ScheduleRequest", "maxConcurrency"): {"pool": "p"},
+    ("DefinitionRequest", "everyMs"): {"cron": None},
+    ("DefinitionRequest", "at"): {"cron": None},
+    ("DefinitionRequest", "workflow"): {"functionPath": None},
+    ("DefinitionRequest", "maxConcurrency"): {"pool": "p"},
     ("RescheduleRequest", "delayMs"): {"scheduledFor": None},
     ("CancelAllRequest", "all"): {"pool": None},
     ("RetryAllRequest", "all"): {"pool": None},
@@ -171,8 +184,8 @@ async def test_each_member_is_taken_up_to_its_limit_and_no_further(
         if name == "RetryRequest":
             sent = {**body, "retry": {member: value}}
         answer = await face.client.request(method, f"/i/{n}{path}", json=sent)
-        # 409: nobody has that lease.
-        assert answer.status_code in ((200, 409) if allows(sent) else (400,)), (sent, answer.text)
+        # Nobody has that lease (409), no schedule is at that revision (409), or there is none (404).
+        assert answer.status_code in ((200, 404, 409) if allows(sent) else (400,)), (sent, answer.text)
         found.add(allows(sent))
     assert found == {True, False}
 
@@ -196,16 +209,18 @@ async def test_the_idempotency_key_has_the_documented_length(face: Face) -> None
 
 
 async def test_query_parameters_have_the_documented_limits(face: Face) -> None:
+    await face.client.put("/schedules/daily-report", json=EXAMPLES["schedules_put"].request)
     for method, path, one in operations(DOCUMENT):
         if method != "GET" or path.startswith("/i/"):
             continue
+        path = path.format(redriveId="a", name="daily-report")
         required = {
             parameter["name"]: parameter["example"]
             for parameter in one.get("parameters", [])
             if parameter["in"] == "query" and parameter.get("required")
         }
         for parameter in one.get("parameters", []):
-            if parameter["in"] != "query" or parameter["name"] == "cursor":
+            if parameter["in"] != "query" or parameter["name"] in {"cursor", *ELSEWHERE, "expr"}:
                 continue
             for value in map(str, edges(parameter["schema"])):
                 digits = value.isascii() and value.isdecimal() and "minimum" in parameter["schema"]
@@ -235,6 +250,13 @@ async def test_a_batch_has_the_documented_length(face: Face) -> None:
         ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "retry": {"maxRetries": 1, "maxAttempts": 1}}, False),
         ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "retry": {"maxRetries": 1, "maxAttempts": None}}, True),
         ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "colour": 1}, False),
+        ("DefinitionRequest", {"functionPath": "p", "everyMs": 1_000, "cron": None}, True),
+        ("DefinitionRequest", {"functionPath": "p", "everyMs": 1_000, "cron": "* * * * *"}, False),
+        ("DefinitionRequest", {"functionPath": "p", "everyMs": 1_000, "at": DUE}, False),
+        ("DefinitionRequest", {"functionPath": "p"}, False),
+        ("DefinitionRequest", {"everyMs": 1_000}, False),
+        ("DefinitionRequest", {"workflow": "w", "at": DUE, "catchUpLimit": None, "misfire": "all"}, True),
+        ("DefinitionRequest", {"workflow": "w", "at": DUE, "maxConcurrency": 1}, False),
         ("RescheduleRequest", {"id": "a"}, False),
         ("RescheduleRequest", {"id": "a", "delayMs": 1, "scheduledFor": DUE}, False),
         ("CancelAllRequest", {}, False),
@@ -314,7 +336,7 @@ async def test_every_example_works(name: str) -> None:
         body = EXAMPLES[name].request
         if body is not None and body.get("lease") == LEASE:
             body = {**body, "lease": given["lease"]}
-        url = path.format(instance="tenant-a", redriveId=given.get("redriveId", ""))
+        url = path.format(instance="tenant-a", redriveId=given.get("redriveId", ""), name="daily-report")
         answer = await face.client.request(method, url, params=query, json=body)
         assert answer.status_code == 200, answer.text
         assert shape_of(answer.json()) == shape_of(EXAMPLES[name].answer), answer.text
@@ -332,6 +354,8 @@ async def stand(face: Face, app: Accepting, name: str) -> dict[str, Any]:
         await face.until("invoice-42", None)
     elif name == "delete_pool":
         await face.client.put("/pool", json={"name": "stripe", "maxConcurrency": 2})
+    elif name.startswith("schedules_") and name not in ("schedules_put", "schedules_preview"):
+        await stand_scheduled(face, name)
     elif name in ("complete", "extend"):
         return {"lease": await accepted(face, app, "invoice-42")}
     elif name == "pool":
@@ -343,6 +367,25 @@ async def stand(face: Face, app: Accepting, name: str) -> dict[str, Any]:
         if "redrive" in name:
             return (await face.post("/dead/retry-all", {"all": True})).json()  # type: ignore[no-any-return]
     return {}
+
+
+async def stand_scheduled(face: Face, name: str) -> None:
+    url = "/schedules/daily-report"
+    definition = dict(EXAMPLES["schedules_put"].request)
+    if name == "schedules_occurrences":  # a slot that is long past, and one that stays live
+        del definition["cron"]
+        definition |= {"at": 1_700_000_000_000, "misfire": "skip", "pool": "held"}
+        await face.client.put("/pool", json={"name": "held", "paused": True})
+    await face.client.put(url, json=definition)
+    if name == "schedules_resume":
+        await face.post(f"{url}/pause")
+    if name == "schedules_occurrences":
+        async with asyncio.timeout(10):
+            while True:
+                if (await face.get(f"{url}/occurrences")).json()["occurrences"]:
+                    break
+                await asyncio.sleep(0.01)
+        await face.post(f"{url}/trigger")
 
 
 def test_no_schema_shows_names_of_python() -> None:

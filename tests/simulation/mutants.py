@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "dead letters are not counted",
         "actors/scheduler/book.py",
-        "        self._count(dead=1)",
+        "        self.count(dead=1)",
         "        pass",
     ),
     Mutant(
@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "a job that expired in line leaves its row",
         "actors/scheduler/claim.py",
-        "    turn.book.erase_job(job)\n    turn.book.count_expired()\n    turn.book.note",
-        "    turn.book.count_expired()\n    turn.book.note",
+        "    turn.book.erase_job(job)\n    turn.book.count(expired=1)\n    turn.book.note",
+        "    turn.book.count(expired=1)\n    turn.book.note",
     ),
     Mutant(
         "live attempts are claimed again when their lease ends",

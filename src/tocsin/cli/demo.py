@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def demo(seconds: float, as_json: bool) -> None:
     """See it work, in 10 seconds.
 
-    A server, a receiver and 52 jobs in one process, shown live. Needs nothing,
-    leaves nothing behind, and exits 0 only if every promise it checks was kept.
+    A server, a receiver, 52 jobs and a schedule in one process, shown live. Needs
+    nothing, leaves nothing behind, and exits 0 only if every promise it checks
+    was kept.
     """
     import asyncio
 

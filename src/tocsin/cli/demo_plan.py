@@ -1,9 +1,9 @@
 """What the demo schedules, and what must come of it: a spread of plain jobs, a pool that lets two run at
-once, a job that fails twice before it succeeds, and one that never does."""
+once, a job that fails twice before it succeeds, one that never does, and a schedule that runs meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,16 @@ POOL_CAP: Final = 2
 FLAKY_FAILS: Final = 2
 DOOMED_RETRIES: Final = 2
 DOOMED_PATH: Final = "exports:broken"
+BEAT: Final = "heartbeat"
+BEAT_MS: Final = 1_000
+BEAT_DEFINITION: Final[Mapping[str, Any]] = {
+    "everyMs": BEAT_MS,
+    "functionPath": "health:beat",
+    "args": {"takeMs": 5},
+    "overlap": "allow",
+    "misfire": "all",
+}
+"""Every slot becomes a job, however busy the machine is."""
 LEAD_MS: Final = 300
 """From the call to the first due instant, so that nothing is late because it was scheduled late."""
 PLAIN_PATHS: Final = ("invoices:send", "emails:welcome", "carts:remind", "reports:build")

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tocsin.cli.demo_plan import BEAT
 from tocsin.cli.output import now_ms
 from tocsin.dispatch.signing import Signer
 from tocsin.errors import SignatureError
@@ -29,6 +30,8 @@ class Delivery:
     status: int
     late_ms: int
     pool: str | None
+    slot: int | None = None
+    """Of an occurrence of the demo's schedule."""
 
     @property
     def ok(self) -> bool:
@@ -39,6 +42,8 @@ class Delivery:
         """What the demo wants noticed about it."""
         if self.pool is not None:
             return f"pool {self.pool}"
+        if self.slot is not None:
+            return f"schedule {BEAT}"
         return "" if self.ok else "told to fail"
 
 
@@ -74,6 +79,7 @@ class Receiver:
                 status=status,
                 late_ms=max(0, arrived - job["scheduledFor"]),
                 pool=job.get("pool"),
+                slot=job.get("schedule", {}).get("slot"),
             )
         )
         return JSONResponse({"ok": True} if status < 300 else {"error": "told to fail"}, status)
@@ -93,13 +99,18 @@ class Receiver:
 
     @property
     def delivered(self) -> int:
-        """Jobs that succeeded, however often they were delivered."""
-        return len({each.id for each in self.deliveries if each.ok})
+        """Jobs of the batch that succeeded, however often they were delivered."""
+        return len({each.id for each in self.deliveries if each.ok and each.slot is None})
+
+    @property
+    def slots(self) -> set[int]:
+        """Those of the schedule that were delivered."""
+        return {each.slot for each in self.deliveries if each.ok and each.slot is not None}
 
     @property
     def repeated(self) -> int:
         """Successful deliveries beyond the first of a job."""
-        return sum(each.ok for each in self.deliveries) - self.delivered
+        return sum(each.ok for each in self.deliveries) - self.delivered - len(self.slots)
 
     @property
     def retried(self) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tocsin.cli.demo_plan import DOOMED_PATH, POOL, POOL_CAP, Plan
+from tocsin.cli.demo_plan import BEAT, BEAT_MS, DOOMED_PATH, POOL, POOL_CAP, Plan
 from tocsin.cli.output import console, emit, printable, show
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ NEXT: Final = """\
   curl http://127.0.0.1:8321/status
   tocsin ls
 
+  # one that recurs, and what its rule comes to
+  tocsin schedules put report reports:send --cron "0 9 * * mon-fri"
+  tocsin next "30 2 * * *" --tz America/New_York
+
   # signed, as everywhere but on your own machine
   export TOCSIN_SECRETS=$(tocsin keys new)
   tocsin serve --origin-url https://app.example"""
@@ -41,6 +46,7 @@ class Outcome:
     callbacks: int
     unverified: int
     pool_peak: int
+    slots: int
     dead: int
     dead_job: str | None
     dead_reason: str | None
@@ -54,7 +60,13 @@ class Outcome:
 
     @classmethod
     def of(
-        cls, jobs: Plan, receiver: Receiver, last: Picture, dead: Sequence[Mapping[str, Any]], directory: Path
+        cls,
+        jobs: Plan,
+        receiver: Receiver,
+        last: Picture,
+        dead: Sequence[Mapping[str, Any]],
+        slots: Sequence[Mapping[str, Any]],
+        directory: Path,
     ) -> Outcome:
         letter = dead[0] if dead else {}
         late = receiver.lateness_ms()
@@ -65,6 +77,7 @@ class Outcome:
             callbacks=len(receiver.deliveries),
             unverified=receiver.unverified,
             pool_peak=receiver.pool_peak,
+            slots=len(receiver.slots),
             dead=len(dead),
             dead_job=letter.get("functionPath"),
             dead_reason=letter.get("reason"),
@@ -74,7 +87,7 @@ class Outcome:
             lateness_p99_ms=percentile(late, 99),
             elapsed_ms=last.elapsed_ms,
             directory=str(directory),
-            broken=tuple(_broken(jobs, receiver, last, dead)),
+            broken=tuple(_broken(jobs, receiver, last, dead, slots)),
         )
 
 
@@ -85,7 +98,10 @@ def percentile(values: Sequence[int], percent: int) -> int | None:
     return values[max(0, -(-len(values) * percent // 100) - 1)]
 
 
-def _broken(jobs: Plan, receiver: Receiver, last: Picture, dead: Sequence[Any]) -> list[str]:
+def _broken(
+    jobs: Plan, receiver: Receiver, last: Picture, dead: Sequence[Any], slots: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    fired = {one["slot"] for one in slots if one["state"] == "fired"}
     waiting = last.waiting + last.in_flight
     doubts = [
         (waiting > 0, f"{waiting} jobs were still not settled after {last.elapsed_ms / 1000:.1f} s"),
@@ -95,9 +111,18 @@ def _broken(jobs: Plan, receiver: Receiver, last: Picture, dead: Sequence[Any]) 
         (receiver.unverified > 0, f"{receiver.unverified} signatures did not verify"),
         (receiver.pool_peak > POOL_CAP, f"{receiver.pool_peak} at once in a pool of {POOL_CAP}"),
         (len(dead) != jobs.dead, f"{len(dead)} dead jobs, not {jobs.dead}"),
+        (len(fired) != len(slots), f"{len(slots) - len(fired)} slots of {BEAT} did not fire"),
+        (fired != receiver.slots, f"{len(fired)} slots of {BEAT} fired, {len(receiver.slots)} were delivered"),
+        (_gap(fired) > BEAT_MS, f"slots of {BEAT} are {_gap(fired)} ms apart, not {BEAT_MS}"),
         (any(each.get("functionPath") != DOOMED_PATH for each in dead), f"a job other than {DOOMED_PATH} is dead"),
     ]
     return [words for wrong, words in doubts if wrong]
+
+
+def _gap(slots: set[int]) -> int:
+    """The longest between one and the next."""
+    ordered = sorted(slots)
+    return max((after - before for before, after in pairwise(ordered)), default=0)
 
 
 def report(outcome: Outcome, *, as_json: bool) -> bool:
@@ -135,6 +160,8 @@ def _facts(outcome: Outcome) -> list[str]:
         f"{outcome.callbacks} callbacks verified by their signature, {outcome.retried} of them retries",
         f"at most {outcome.pool_peak} at once in the pool {POOL}, whose cap is {POOL_CAP}",
     ]
+    if outcome.slots:
+        facts.append(f"{outcome.slots} slots of a schedule that fires every second, each of them once")
     if outcome.lateness_p50_ms is not None:
         facts.append(
             f"lateness p50 {outcome.lateness_p50_ms} ms, p99 {outcome.lateness_p99_ms} ms "

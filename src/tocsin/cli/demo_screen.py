@@ -35,6 +35,8 @@ class Picture:
     delivered: int
     retried: int
     dead: int
+    slots: int
+    """Of the schedule, delivered so far."""
     recent: Sequence[Delivery]
 
     @property
@@ -54,15 +56,18 @@ class PlainScreen:
 
     def __init__(self) -> None:
         self._shown_ms = -1_000
+        self._over = False
 
     def show(self, picture: Picture) -> None:
         over = picture.delivered + picture.dead >= picture.total
-        if picture.elapsed_ms - self._shown_ms < 1_000 and not over:
+        if self._over or (picture.elapsed_ms - self._shown_ms < 1_000 and not over):
             return
+        self._over = over
         self._shown_ms = picture.elapsed_ms
         say(
             f"{picture.elapsed_ms / 1000:5.1f} s  waiting {picture.waiting:2}  in flight {picture.in_flight:2}  "
-            f"delivered {picture.delivered:2}/{picture.total}  retried {picture.retried}  dead {picture.dead}"
+            f"delivered {picture.delivered:2}/{picture.total}  retried {picture.retried}  dead {picture.dead}  "
+            f"slots {picture.slots}"
         )
 
 
@@ -122,6 +127,7 @@ def _counts(picture: Picture) -> RenderableType:
         ("delivered", picture.delivered, "green", ""),
         ("retried", picture.retried, "magenta", ""),
         ("dead", picture.dead, "red", ""),
+        ("slots", picture.slots, "green", ""),
         (f"pool {POOL}", picture.pool_in_flight, "blue", f" of {POOL_CAP}, {picture.pool_queued} queued"),
     ]
     grid = Table.grid(expand=True)

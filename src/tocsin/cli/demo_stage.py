@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 
 from tocsin.actors.actor_host import ActorHost
-from tocsin.cli.demo_plan import POOL, Plan, plan
+from tocsin.cli.demo_plan import BEAT, BEAT_DEFINITION, POOL, Plan, plan
 from tocsin.cli.demo_receiver import Receiver
 from tocsin.cli.demo_report import Outcome
 from tocsin.cli.demo_screen import Picture, Screen, screen
@@ -54,9 +54,12 @@ async def perform(directory: Path, spread_ms: int, console: Console) -> Outcome:
             f"store     {directory / 'demo.db'}, deleted at the end",
         ]
         with screen(console, "tocsin demo", where) as shown:
-            picture = await _watch(stage, jobs, spread_ms, shown)
+            picture = await _watch(stage, jobs, spread_ms / 1000 + PATIENCE_S, shown)
+            _answer(await stage.client.delete(f"/schedules/{BEAT}"))
+            picture = await _watch(stage, jobs, PATIENCE_S, shown, since_ms=picture.elapsed_ms)  # for the last slot
         dead = (await _ask(stage.client, "/dead"))["records"]
-        return Outcome.of(jobs, stage.receiver, picture, dead, directory)
+        slots = (await _ask(stage.client, f"/schedules/{BEAT}/occurrences?limit=1000"))["occurrences"]
+        return Outcome.of(jobs, stage.receiver, picture, dead, slots, directory)
 
 
 def _cancelled_by_signals() -> None:
@@ -91,6 +94,7 @@ async def _schedule(client: httpx.AsyncClient, jobs: Plan) -> None:
     refused = [result["error"] for result in answer["results"] if "error" in result]
     if refused:
         raise Refused(f"the server refused {len(refused)} of {jobs.total} jobs: {refused[0].get('message')}")
+    _answer(await client.put(f"/schedules/{BEAT}", json=dict(BEAT_DEFINITION)))
 
 
 async def _ask(client: httpx.AsyncClient, route: str) -> Any:
@@ -103,11 +107,11 @@ def _answer(response: httpx.Response) -> Any:
     return response.json()
 
 
-async def _watch(stage: Stage, jobs: Plan, spread_ms: int, shown: Screen) -> Picture:
+async def _watch(stage: Stage, jobs: Plan, patience_s: float, shown: Screen, *, since_ms: int = 0) -> Picture:
     """Look ten times a second until every job is settled, or patience ends. The last look."""
     clock = asyncio.get_running_loop()
-    began = clock.time()
-    deadline = began + spread_ms / 1000 + PATIENCE_S
+    began = clock.time() - since_ms / 1000
+    deadline = clock.time() + patience_s
     while True:
         picture = _picture(stage.receiver, jobs, await _ask(stage.client, "/status"), clock.time() - began)
         shown.show(picture)
@@ -128,5 +132,6 @@ def _picture(receiver: Receiver, jobs: Plan, status: Any, elapsed_s: float) -> P
         delivered=receiver.delivered,
         retried=receiver.retried,
         dead=status["dead"],
+        slots=len(receiver.slots),
         recent=tuple(receiver.deliveries),
     )

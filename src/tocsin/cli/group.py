@@ -19,8 +19,10 @@ from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
 from tocsin.cli.pools import pools
+from tocsin.cli.schedules import schedules
 from tocsin.cli.serve import serve
 from tocsin.cli.status import status
+from tocsin.cli.upcoming import upcoming
 from tocsin.cli.why import history, why
 
 EPILOG = """\b
@@ -82,6 +84,7 @@ def main() -> None:
 COMMANDS = (
     *(serve, demo),
     *(schedule, ls, get, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
+    *(schedules, upcoming),
     *(status, pools, instances),
     *(check, backup),
     *(keys, config, completion),

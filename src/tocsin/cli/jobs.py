@@ -72,7 +72,7 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
         "pool": options["pool"],
         "maxConcurrency": options["max_concurrency"],
         "priority": options["priority"],
-        "retry": _retry(options),
+        "retry": retry_of(options),
         "timeoutMs": optional_duration(options["timeout"], "--timeout"),
         "expiresAt": None if options["expires_at"] is None else instant_of(options["expires_at"], "--expires-at"),
         "shardKey": options["shard_key"],
@@ -84,7 +84,8 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _retry(options: dict[str, Any]) -> dict[str, Any] | None:
+def retry_of(options: dict[str, Any]) -> dict[str, Any] | None:
+    """The ladder of a request; None if nothing was said of it."""
     given = {
         "maxRetries": options["max_retries"],
         "backoff": options["backoff"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tocsin.cli.output import Column, key_values, now_ms, print_rows, printable, relative, span, when
+from tocsin.cli.output import Column, instant, key_values, now_ms, print_rows, printable, relative, span, when
 
 JOBS: Final = (
     Column("ID", 26),
@@ -78,6 +78,7 @@ def print_record(record: Mapping[str, Any]) -> None:
             ("dispatched", record.get("attempt")),
             ("charged tries", record.get("attempts")),
             ("losses", record.get("losses") or None),
+            ("schedule", _schedule(record.get("schedule"))),
             ("pool", record.get("pool") or None),
             ("priority", record.get("priority") or None),
             ("labels", ", ".join(record.get("labels") or ()) or None),
@@ -94,6 +95,15 @@ def print_record(record: Mapping[str, Any]) -> None:
             ("args", msgspec.json.encode(record.get("args")).decode()),
         ]
     )
+
+
+def _schedule(slot: Mapping[str, Any] | None) -> str | None:
+    if slot is None:
+        return None
+    more = (
+        f", and {slot.get('coalesced', 'many')} more since {instant(slot['firstSlot'])}" if "firstSlot" in slot else ""
+    )
+    return f"{slot['name']}, {'triggered' if slot.get('triggered') else 'slot'} {instant(slot['slot'])}{more}"
 
 
 def _compact(value: Mapping[str, Any] | None) -> str | None:

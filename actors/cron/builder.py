@@ -1,0 +1,201 @@
+"""Schedules declared in code: `Cron().daily("report", hour=6, minute=30, target="reports:send")`.
+
+Every mistake raises where it is written and names the schedule. Nothing is registered here: `schedules()` are values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, Self, TypedDict, Unpack
+
+from tocsin.actors.cron.rule import Rule
+from tocsin.dispatch.retry import Retry
+from tocsin.errors import InvalidCronError, InvalidInputError, UnknownTimezoneError
+
+WEEKDAYS: Final = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+
+
+class Options(TypedDict, total=False):
+    """What a schedule may have besides its rule and target; the limits are those of a definition."""
+
+    args: Any
+    queue: str | None
+    pool: str | None
+    max_concurrency: int | None
+    priority: int
+    labels: Sequence[str]
+    shard_key: str | None
+    retry: Retry | None
+    timeout_ms: int | None
+    expires_after_ms: int | None
+    misfire: Literal["skip", "one", "all"]
+    grace_ms: int
+    catch_up_limit: int | None
+    overlap: Literal["skip", "queue", "allow"]
+    jitter_ms: int
+
+
+class _Given(Options, total=False):
+    timezone: str
+    target: str | None
+    workflow: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One schedule as it was declared: its rule is right, its options are as they were given."""
+
+    name: str
+    cron: str
+    timezone: str
+    target: str | None
+    workflow: str | None
+    options: Mapping[str, Any]
+
+
+class Cron:
+    """Declares schedules, one call each, chained as you like; `timezone` (IANA, UTC if left out) holds for each."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, Declared] = {}
+
+    def __iter__(self) -> Iterator[Declared]:
+        return iter(self.schedules())
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def schedules(self) -> tuple[Declared, ...]:
+        """Those declared until now, in that order."""
+        return tuple(self._declared.values())
+
+    # ---- Rules -------------------------------------------------------------------------------
+
+    def every_minute(self, name: str, **given: Unpack[_Given]) -> Self:
+        return self.cron(name, "* * * * *", **given)
+
+    def hourly(self, name: str, *, minute: int, **given: Unpack[_Given]) -> Self:
+        """Once in each hour, also in each of two that look the same."""
+        return self.cron(name, f"{_whole(name, 'minute', minute, 0, 59)} * * * *", **given)
+
+    def daily(self, name: str, *, hour: int, minute: int, **given: Unpack[_Given]) -> Self:
+        return self.cron(name, f"{_time(name, hour, minute)} * * *", **given)
+
+    def weekly(self, name: str, *, day: str, hour: int, minute: int, **given: Unpack[_Given]) -> Self:
+        """`day` in English, `Monday` or `mon`, in any case."""
+        return self.cron(name, f"{_time(name, hour, minute)} * * {_weekday(name, day)}", **given)
+
+    def monthly(self, name: str, *, day: int, hour: int, minute: int, **given: Unpack[_Given]) -> Self:
+        """`day` 1 to 31; months without it are passed over. For the last day: `.cron(name, "30 6 L * *")`."""
+        of_month = _whole(name, "day", day, 1, 31)
+        return self.cron(name, f"{_time(name, hour, minute)} {of_month} * *", **given)
+
+    def interval(
+        self,
+        name: str,
+        *,
+        minutes: int | None = None,
+        hours: int | None = None,
+        seconds: object = None,
+        **given: Unpack[_Given],
+    ) -> Self:
+        """Every so many minutes or hours, counted from the full hour or from midnight, so it must divide 60 or 24."""
+        units = {"minutes": minutes, "hours": hours, "seconds": seconds}
+        named = [unit for unit, value in units.items() if value is not None]
+        if seconds is not None:
+            raise _wrong(
+                name, "an interval has no seconds, its floor is minutes=1; for less write a cron of six fields"
+            )
+        if len(named) != 1:
+            both = ", ".join(named) or "none"
+            raise _wrong(
+                name, f"an interval has one of minutes and hours, given: {both}; for once a day write .daily(...)"
+            )
+        if minutes is not None:
+            every = _dividing(name, "minutes", minutes, 60, "write it in hours")
+            return self.cron(name, "* * * * *" if every == 1 else f"*/{every} * * * *", **given)
+        every = _dividing(name, "hours", hours, 24, "for once a day write .daily(...)")
+        return self.cron(name, "0 * * * *" if every == 1 else f"0 */{every} * * *", **given)
+
+    def cron(self, name: str, expression: str, **given: Unpack[_Given]) -> Self:
+        """Any expression of docs/cron.md."""
+        key = _name(name)
+        if key in self._declared:
+            raise InvalidInputError(f"schedule {_cut(key)} is declared twice, give one of them another name")
+        timezone = given.pop("timezone", "UTC")
+        target, workflow = _target(name, given.pop("target", None), given.pop("workflow", None))
+        for option in given:
+            if option not in Options.__annotations__:
+                raise _wrong(name, f"there is no option {_cut(option)}, there are {', '.join(Options.__annotations__)}")
+        try:
+            rule = Rule(expression, timezone)
+        except (InvalidCronError, UnknownTimezoneError) as error:
+            raise type(error)(f"schedule {_cut(name)}: {error.message}", **error.details) from None
+        self._declared[key] = Declared(
+            name, rule.expression.text, rule.zone.name, target, workflow, MappingProxyType(dict(given))
+        )
+        return self
+
+
+# ---- Checks --------------------------------------------------------------------------------------
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInputError(f"the name of a schedule must be a text that is not empty, not {_cut(name)}")
+    return name.strip()
+
+
+def _target(name: str, target: object, workflow: object) -> tuple[str | None, str | None]:
+    if (target is None) == (workflow is None):
+        both = "both are given" if target is not None else "neither is given"
+        raise _wrong(name, f"it calls a target='path:function' or a workflow='name', and {both}")
+    for field, value in (("target", target), ("workflow", workflow)):
+        if value is not None and (not isinstance(value, str) or not value.strip()):
+            raise _wrong(name, f"{field} must be a text that is not empty, not {_cut(value)}")
+    return (target if isinstance(target, str) else None), (workflow if isinstance(workflow, str) else None)
+
+
+def _whole(name: str, field: str, value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise _wrong(name, f"{field} must be a whole number from {least} to {most}, not {_cut(value)}")
+    return value
+
+
+def _time(name: str, hour: object, minute: object) -> str:
+    return f"{_whole(name, 'minute', minute, 0, 59)} {_whole(name, 'hour', hour, 0, 23)}"
+
+
+def _weekday(name: str, day: object) -> int:
+    if isinstance(day, str):
+        given = day.strip().lower()
+        for number, word in enumerate(WEEKDAYS):
+            if given in (word, word[:3]):
+                return number
+    names = ", ".join(word.title() for word in WEEKDAYS)
+    raise _wrong(name, f"day must be one of {names} (or its first three letters), not {_cut(day)}")
+
+
+def _dividing(name: str, unit: str, value: object, period: int, instead: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= period:
+        raise _wrong(name, f"an interval in {unit} ends at {period - 1}, not {_cut(value)}; {instead}")
+    every = _whole(name, unit, value, 1, period - 1)
+    if period % every:
+        fitting = ", ".join(str(n) for n in range(1, period) if period % n == 0)
+        raise _wrong(
+            name, f"{unit}={every} does not divide {period}, so its steps would be uneven; possible: {fitting}"
+        )
+    return every
+
+
+def _wrong(name: object, why: str) -> InvalidInputError:
+    return InvalidInputError(f"schedule {_cut(name)}: {why}")
+
+
+def _cut(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,113 @@
+"""Schedules: defined, looked at, held, run by hand and removed; and what a cron expression comes to."""
+
+from __future__ import annotations
+
+from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY, reading_args
+from tocsin.actors.http.call import Call
+from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
+from tocsin.actors.http.parameters import DELETED, PAGED, PREVIEWED, names
+from tocsin.actors.http.replies import ScheduleDeleted
+from tocsin.actors.http.wire import whole
+from tocsin.actors.http.wire_recurring import DefinitionRequest, RevisionRequest, TriggerRequest
+from tocsin.actors.scheduler.arguments import epoch_ms
+from tocsin.actors.scheduler.recurring.handle import PREVIEW
+from tocsin.actors.scheduler.recurring.records import (
+    CronPreview,
+    OccurrencePage,
+    SchedulePage,
+    SchedulePut,
+    ScheduleRecord,
+    TriggeredRun,
+)
+from tocsin.errors import NotFoundError
+
+
+async def put(call: Call) -> SchedulePut:
+    """An app's own rule is asked twice: about the schedule, and as `schedule` about what it is to call."""
+    request = await call.body(DefinitionRequest, SCHEDULE_BODY)
+    name = await _admitted_name(call)
+    await call.admit(request.target, action="schedule")
+    request.check_known()
+    with reading_args():
+        new = call.scheduler.schedules.new_schedule(
+            name,
+            raw_args=bytes(request.args),
+            given=request.definition(),
+            paused=request.paused,
+            revision=whole(request.revision),
+        )
+    return await call.scheduler.schedules.put_checked(new)
+
+
+async def get(call: Call) -> ScheduleRecord:
+    call.query()
+    name = await _admitted_name(call)
+    record = await call.scheduler.schedules.get(name)
+    if record is None:
+        raise NotFoundError(f"there is no schedule {name!r}")
+    return record
+
+
+async def list_schedules(call: Call) -> SchedulePage:
+    query = call.query(*names(PAGED))
+    await call.admit(None)
+    return await call.scheduler.schedules.list(
+        cursor=query.text("cursor") or None, limit=query.whole_or("limit", DEFAULT_LIMIT)
+    )
+
+
+async def occurrences(call: Call) -> OccurrencePage:
+    """Also of a deleted one, as long as they are kept."""
+    query = call.query(*names(PAGED))
+    name = await _admitted_name(call)
+    schedules = call.scheduler.schedules
+    page = await schedules.occurrences(
+        name, cursor=query.text("cursor") or None, limit=query.whole_or("limit", DEFAULT_LIMIT)
+    )
+    if not page.occurrences and await schedules.get(name) is None:
+        raise NotFoundError(f"there is no schedule {name!r}, and no history of one")
+    return page
+
+
+async def pause(call: Call) -> ScheduleRecord:
+    request = await call.body(RevisionRequest, SMALL_BODY, optional=True)
+    name = await _admitted_name(call)
+    return await call.scheduler.schedules.pause(name, revision=whole(request.revision))  # type: ignore[arg-type]  # the handle checks every value
+
+
+async def resume(call: Call) -> ScheduleRecord:
+    request = await call.body(RevisionRequest, SMALL_BODY, optional=True)
+    name = await _admitted_name(call)
+    return await call.scheduler.schedules.resume(name, revision=whole(request.revision))  # type: ignore[arg-type]
+
+
+async def trigger(call: Call) -> TriggeredRun:
+    request = await call.body(TriggerRequest, SMALL_BODY, optional=True)
+    name = await _admitted_name(call)
+    return await call.scheduler.schedules.trigger(name, request.request_key)  # type: ignore[arg-type]
+
+
+async def delete(call: Call) -> ScheduleDeleted:
+    query = call.query(*names(DELETED))
+    revision, cancel_pending = query.whole("revision"), query.flag("cancelPending")
+    name = await _admitted_name(call)
+    deleted = await call.scheduler.schedules.delete(name, revision=revision, cancel_pending=cancel_pending)
+    return ScheduleDeleted(deleted)
+
+
+async def _admitted_name(call: Call) -> str:
+    name = call.path("name")
+    await call.admit(name)
+    return name
+
+
+async def preview(call: Call) -> CronPreview:
+    query = call.query(*names(PREVIEWED))
+    start = query.whole("from")
+    await call.admit(None)
+    return await call.scheduler.schedules.preview(
+        query.required("expr"),
+        timezone=query.text("timezone") or "UTC",
+        start=None if start is None else epoch_ms(start, "from"),
+        count=query.whole_or("count", PREVIEW),
+    )

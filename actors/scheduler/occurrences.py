@@ -1,0 +1,46 @@
+"""What a turn notes of schedules while it does something else: occurrences that ended, and how far slots have come.
+
+`recurring` reads it when the turn closes. Part of the book, and like it dropped when a turn fails.
+"""
+
+from __future__ import annotations
+
+from tocsin.actors.overlay import ActorStorage
+from tocsin.actors.scheduler.rows import META_SLOT, End, JobRow
+
+
+class Occurrences:
+    """In memory; only the latest slot is a row."""
+
+    def __init__(self) -> None:
+        self.ended: list[End] = []
+        self.spread_until = 0
+        """Late occurrences start one after the other: the next one not before this instant."""
+        self.latest_slot = 0
+        """A clock that is a day behind it was ahead when that slot was decided."""
+        self._sealed_slot = 0
+
+    def load(self, value: bytes | None) -> None:
+        if value is not None and value.isdigit():
+            self.latest_slot = self._sealed_slot = int(value)
+
+    def note(self, job: JobRow, how: str) -> None:
+        """A job has ended (or lives again); if it is an occurrence, its slot hears of it when the turn closes."""
+        if job.schedule is not None:
+            self.ended.append((job.schedule, job.id, how))
+
+    def take_ended(self) -> list[End]:
+        ended, self.ended = self.ended, []
+        return ended
+
+    def see(self, slot: int) -> None:
+        self.latest_slot = max(self.latest_slot, slot)
+
+    def forget_latest(self, now: int) -> None:
+        """The clock was wrong."""
+        self.latest_slot = now
+
+    def close(self, storage: ActorStorage) -> None:
+        if self.latest_slot != self._sealed_slot:
+            storage.put(META_SLOT, b"%d" % self.latest_slot)
+            self._sealed_slot = self.latest_slot

@@ -1,0 +1,1 @@
+"""Schedules: recurring definitions whose occurrences become jobs. Rows and turns of the scheduler actor."""

@@ -1,0 +1,61 @@
+"""Occurrences end: their slots say how, and a slot that an overlap held back starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tocsin.actors.scheduler.recurring.fire import fire_slot, know
+from tocsin.actors.scheduler.recurring.rows import SlotRow, slot_key
+from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read
+from tocsin.actors.scheduler.recurring.slots import Fire
+from tocsin.actors.scheduler.rows import End, encode
+from tocsin.actors.scheduler.turn import Turn
+
+LIVE_BY: dict[str, int] = {"done": -1, "expired": -1, "cancelled": -1, "dead": -1, "retried": 1, "dropped": 0}
+"""How many more of its occurrences live after such an end. `dropped`: a dead one was cancelled."""
+STATES: dict[str, str] = {
+    "expired": "expired", "cancelled": "cancelled", "dead": "dead", "retried": "fired", "dropped": "cancelled",
+}  # fmt: skip
+
+
+async def settle_ends(turn: Turn) -> None:
+    """What the turn has noted of occurrences (`Occurrences.note`); last, since any event may end one."""
+    while ends := turn.book.occurrences.take_ended():
+        found = await load(turn, list({ref.name for ref, _, _ in ends}))
+        await _states(turn, ends)
+        for ref, _, how in ends:
+            one = found.get(ref.name)
+            if one is not None and one.definition.uid == ref.uid:
+                one.move(live=max(one.cursor.live + LIVE_BY[how], 0))
+        await _held_back(turn, [one for one in found.values() if one.cursor.queued is not None and not one.cursor.live])
+        for one in found.values():
+            one.save(turn)
+
+
+async def _states(turn: Turn, ends: Sequence[End]) -> None:
+    """Slots whose rows were trimmed meanwhile are left alone."""
+    changed = [
+        (slot_key(ref.name, ref.slot, ref.request), job_id, STATES[how]) for ref, job_id, how in ends if how in STATES
+    ]
+    rows = await turn.book.storage.get_many([key for key, _, _ in changed]) if changed else {}
+    for key, job_id, state in changed:
+        row = read(turn, SlotRow, key, rows)
+        if row is not None and row.job_id == job_id:
+            turn.book.storage.put(key, encode(msgspec.structs.replace(row, state=state, at=turn.now)))
+
+
+async def _held_back(turn: Turn, schedules: Sequence[Schedule]) -> None:
+    """None lives any more: the slot that waited for that starts."""
+    if not schedules:
+        return
+    held = [(one, one.cursor.queued) for one in schedules]
+    keys = [slot_key(one.name, slot) for one, slot in held if slot is not None]
+    rows = await turn.book.storage.get_many(keys)
+    known = await know(turn, [(one, [slot], ()) for one, slot in held if slot is not None])
+    for (one, slot), key in zip(held, keys, strict=True):
+        row = read(turn, SlotRow, key, rows)
+        one.move(queued=None)
+        if slot is not None and row is not None and row.state == "queued":
+            fire_slot(turn, one, Fire(slot, False, row.first_slot, row.coalesced), known, again=True)

@@ -1,0 +1,304 @@
+"""`jobs.schedules`: recurring definitions of one scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from tocsin.actors.cron.builder import Declared
+from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
+from tocsin.actors.cron.rule import Rule
+from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.handle_base import Handle
+from tocsin.actors.scheduler.recurring import reading
+from tocsin.actors.scheduler.recurring.change import NewSchedule, Triggered
+from tocsin.actors.scheduler.recurring.declared import arguments_of, definition_of
+from tocsin.actors.scheduler.recurring.definition import MAX_SET, REVISION, new_schedule, schedule_name
+from tocsin.actors.scheduler.recurring.records import (
+    CronPreview,
+    OccurrencePage,
+    Registration,
+    SchedulePage,
+    SchedulePut,
+    ScheduleRecord,
+    TriggeredRun,
+)
+from tocsin.actors.scheduler.recurring.register import owned_name
+from tocsin.actors.scheduler.recurring.rows import jitter_of, request_hash
+from tocsin.actors.scheduler.recurring.schedule import Schedule
+from tocsin.actors.scheduler.recurring.slots import next_of
+from tocsin.dispatch.retry import Retry
+from tocsin.errors import (
+    InvalidInputError,
+    NotFoundError,
+    OriginNotConfiguredError,
+    PayloadTooLargeError,
+    RequestError,
+    StoreFull,
+)
+
+PREVIEW: Final = 5
+PREVIEWED_AT_ONCE: Final = 10
+REQUEST_KEY_MAX: Final = 255
+Duration = timedelta | float | str
+
+
+class Schedules(Handle):
+    """Costs nothing until used. Durations: `timedelta`, seconds, or text like "5m"; instants as for `run_at`."""
+
+    async def put(
+        self,
+        name: str,
+        path: str | None = None,
+        args: Any = None,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        at: datetime | int | None = None,
+        timezone: str = "UTC",
+        workflow: str | None = None,
+        pool: str | None = None,
+        max_concurrency: int | None = None,
+        priority: int | None = None,
+        labels: Sequence[str] | None = None,
+        shard_key: str | None = None,
+        retry: Retry | None = None,
+        timeout_ms: int | None = None,
+        expires_after: Duration | None = None,
+        misfire: str = "one",
+        grace: Duration = 60,
+        catch_up_limit: int | None = 100,
+        overlap: str = "skip",
+        jitter: Duration = 0,
+        paused: bool | None = None,
+        revision: int | None = None,
+        initiator: str | None = None,
+    ) -> SchedulePut:
+        """Define, or define anew: exactly one of `cron`, `every` (1 s at least) and `at`, and of `path` and `workflow`.
+
+        What is left out has its default, but for `paused`, which then stays as it is. The same again changes nothing
+        and keeps the next slot. `misfire` (`skip`, `one`, `all`) says what becomes of slots seen later than `grace`;
+        `overlap` (`skip`, `queue`, `allow`) of those that come while an occurrence still runs or retries. Slots start
+        up to `jitter` later, at the same offset every time. `revision`: the one that was read (0: there is none);
+        ConflictError if it is not the latest. `initiator` is that of the occurrences. InvalidCronError,
+        UnknownTimezoneError, InvalidInputError for what cannot be.
+        """
+        given = {
+            "cron": cron, "every_ms": _ms(every, "every"), "at": at, "timezone": timezone, "function_path": path,
+            "workflow": workflow, "pool": pool, "max_concurrency": max_concurrency, "priority": priority,
+            "labels": labels, "shard_key": shard_key, "retry": retry, "timeout_ms": timeout_ms,
+            "expires_after_ms": _ms(expires_after, "expires_after"), "misfire": misfire,
+            "grace_ms": _ms(grace, "grace"), "catch_up_limit": catch_up_limit, "overlap": overlap,
+            "jitter_ms": _ms(jitter, "jitter"),
+        }  # fmt: skip
+        return await self.put_checked(
+            new_schedule(
+                name,
+                args=arguments.encode_args(args),
+                paused=paused,
+                revision=revision,
+                initiator=self._initiated_by(initiator),
+                given=given,
+            )
+        )
+
+    def _initiated_by(self, user: str | None) -> tuple[str, str]:
+        return self._initiator if user is None else ("", arguments.target(user, "initiator"))
+
+    def new_schedule(
+        self, name: str, *, raw_args: bytes, given: Mapping[str, Any], paused: object, revision: object
+    ) -> NewSchedule:
+        """A checked definition from wire values; for the HTTP face."""
+        return new_schedule(
+            name, args=arguments.raw_args(raw_args), paused=paused, revision=revision,
+            initiator=self._initiator, given=given,
+        )  # fmt: skip
+
+    async def put_checked(self, new: NewSchedule) -> SchedulePut:
+        """For the HTTP face."""
+        self._check_ready()
+        (made,) = _answered(await self._call("schedules", "put", [new]))
+        return self._put(made)
+
+    async def register(
+        self,
+        owner: str,
+        schedules: Iterable[Declared | tuple[str, Mapping[str, Any]]],
+        *,
+        prune: bool = False,
+    ) -> Registration:
+        """An owner's whole set in one commit: a `Cron`, or names with the arguments of `put`.
+
+        Names get the owner's before them: `app:report`. ConflictError, and nothing is changed, if one of them is held
+        by somebody else. What the owner has registered before and does not name any more is reported as orphaned and
+        goes on, or with `prune` is removed. The same set again changes nothing.
+        """
+        schedule_name(owner)
+        news = [self._of_set(owner, *arguments_of(one)) for one in schedules]
+        if len(news) > MAX_SET:
+            raise InvalidInputError(f"schedules: {len(news)} given, at most {MAX_SET} in one set")
+        names = Counter(new.name for new in news)
+        if doubled := [name for name, count in names.items() if count > 1]:
+            raise InvalidInputError(f"schedules: the name {doubled[0]!r} is given twice")
+        size = sum(len(new.definition.args) + sum(map(len, new.rest_of_args)) for new in news)
+        if size > arguments.MAX_BATCH_BYTES:
+            raise PayloadTooLargeError(
+                f"the args of this set are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one commit",
+                limit=arguments.MAX_BATCH_BYTES,
+            )
+        self._check_ready()
+        made, left = _answered(await self._call("schedules", "register", owner, news, prune))
+        orphaned, removed = ([], left) if prune else (left, [])
+        return Registration([self._put(one) for one in made], orphaned, removed)
+
+    def _of_set(self, owner: str, name: str, given: Mapping[str, Any]) -> NewSchedule:
+        try:
+            known = definition_of(given)
+            initiator = self._initiated_by(known.pop("initiator", None))
+            return new_schedule(
+                owned_name(owner, name), args=arguments.encode_args(known.pop("args", None)),
+                paused=known.pop("paused", None), owner=owner, initiator=initiator, given=known,
+            )  # fmt: skip
+        except RequestError as error:
+            if error.message.startswith(f"schedule {name!r}"):
+                raise
+            raise type(error)(f"schedule {name!r}: {error.message}", **error.details) from None
+
+    async def get(self, name: str) -> ScheduleRecord | None:
+        return await reading.get(self._view(), schedule_name(name))
+
+    async def list(self, *, cursor: str | None = None, limit: int = 100) -> SchedulePage:
+        """A page by name; `limit` 1 to 1000."""
+        return await reading.page(self._view(), self.name, self._limit(limit), cursor)
+
+    async def occurrences(self, name: str, *, cursor: str | None = None, limit: int = 100) -> OccurrencePage:
+        """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days)."""
+        return await reading.occurrences(self._view(), schedule_name(name), self._limit(limit), cursor)
+
+    async def pause(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
+        """Its slots pass as skipped until it is resumed. NotFoundError, or ConflictError for a stale revision."""
+        return await self._set_paused(name, True, revision)
+
+    async def resume(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
+        """From the next slot on."""
+        return await self._set_paused(name, False, revision)
+
+    async def _set_paused(self, name: str, paused: bool, revision: int | None) -> ScheduleRecord:
+        await self._one("set_paused", schedule_name(name), paused, _revision(revision))
+        record = await self.get(name)
+        if record is None:
+            raise NotFoundError(f"there is no schedule {name!r}")
+        return record
+
+    async def delete(self, name: str, *, revision: int | None = None, cancel_pending: bool = False) -> bool:
+        """Its occurrences go on, unless `cancel_pending`. False if there was none.
+
+        Asked again with `cancel_pending`, it cancels what a cut connection had left of them.
+        """
+        deleted = True
+        try:
+            await self._one("delete", schedule_name(name), _revision(revision))
+        except NotFoundError:
+            deleted = False
+        if cancel_pending:
+            await self._cancel_live(name)
+        return deleted
+
+    async def _cancel_live(self, name: str) -> None:
+        cursor: str | None = None
+        while True:
+            page = await self.occurrences(name, cursor=cursor, limit=1000)
+            for one in page.occurrences:
+                if one.live and one.job_id is not None:
+                    await self._call("cancel", one.job_id)
+            if not page.truncated:
+                return
+            cursor = page.cursor
+
+    async def trigger(self, name: str, request_key: str | None = None) -> TriggeredRun:
+        """One occurrence now, also when paused. The same key gives the same occurrence; without one it is a new one."""
+        if request_key is None:
+            request = request_hash(f"{self._service.random.getrandbits(128):032x}")
+        else:
+            request = request_hash(_request_key(request_key))
+        self._check_ready()
+        made: Triggered = await self._one("trigger", schedule_name(name), request)
+        return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
+
+    async def preview(
+        self, cron: str, *, timezone: str = "UTC", start: datetime | int | None = None, count: int = PREVIEW
+    ) -> CronPreview:
+        """What an expression comes to after `start` (now, if left out). The same errors as `put`; `count` 1 to 100."""
+        after = self._now() if start is None else arguments.instant_ms(start, "start")
+        left = arguments.integer(count, "count", 1, MAX_COUNT)
+        rule = Rule(cron, timezone)
+        found: list[Upcoming] = []
+        while left:  # in parts, for the loop has others to serve
+            lines = preview(rule, after, min(left, PREVIEWED_AT_ONCE))
+            found += lines
+            if len(lines) < min(left, PREVIEWED_AT_ONCE):
+                break
+            left, after = left - len(lines), lines[-1].at_ms
+            await asyncio.sleep(0)
+        return CronPreview(next=[line.at_ms for line in found], notes=[line.note for line in found])
+
+    async def _one(self, what: str, name: str, *args: Any) -> Any:
+        try:
+            answer = await self._service.host.call(self._id, "schedules", what, name, *args, create=False)
+        except NotFoundError:
+            raise NotFoundError(f"there is no schedule {name!r}") from None
+        return _answered(answer)
+
+    def _put(self, made: Schedule) -> SchedulePut:
+        cursor, jitter = made.cursor, jitter_of(made.name, made.definition.jitter_ms)
+        coming = _coming(next_of(made.definition), cursor.last, PREVIEW)
+        running = not cursor.paused and cursor.next_slot is not None
+        return SchedulePut(
+            name=made.name,
+            revision=cursor.revision,
+            next_at=coming[0] + jitter if running and coming else None,
+            preview=[slot + jitter for slot in coming],
+        )
+
+    def _check_ready(self) -> None:
+        if not self._service.has_origin():
+            raise OriginNotConfiguredError(
+                "callbacks have nowhere to go: open the host with origin=..., or set TOCSIN_ORIGIN_URL"
+            )
+        if self._service.host.provider.full:
+            raise StoreFull("no space is left for schedules: free some on the store's disk; what is under way goes on")
+
+
+def _answered(answer: Any) -> Any:
+    if isinstance(answer, RequestError):
+        raise answer
+    return answer
+
+
+def _coming(following: Any, after: int, count: int) -> Sequence[int]:
+    found: list[int] = []
+    slot: int | None = after
+    while len(found) < count and slot is not None and (slot := following(slot)) is not None:
+        found.append(slot)
+    return found
+
+
+def _request_key(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= REQUEST_KEY_MAX:
+        raise InvalidInputError(f"requestKey must be a text of 1 to {REQUEST_KEY_MAX} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError("requestKey holds half a character (a lone surrogate)") from None
+    return value
+
+
+def _ms(value: Duration | None, name: str) -> int | None:
+    return None if value is None else arguments.duration_ms(value, name)
+
+
+def _revision(value: int | None) -> int | None:
+    return None if value is None else arguments.integer(value, "revision", *REVISION)

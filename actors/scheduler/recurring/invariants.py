@@ -1,0 +1,101 @@
+"""What must hold between the rows of schedules, checked from one snapshot of committed state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+
+from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.recurring.rows import (
+    FORGET,
+    TIMER,
+    CursorRow,
+    DefinitionRow,
+    SlotRow,
+    slot_key,
+)
+from tocsin.actors.scheduler.rows import JobRow, R, dead_key, split_timer_key
+from tocsin.storage.api import StoreView, after
+
+FAMILIES = ("cron", "cronargs", "cronat", "slot", "trigger")
+TIMERS = (TIMER, FORGET)
+PAGE = 1_000
+
+
+async def check_schedules(view: StoreView) -> list[str]:
+    """Every broken invariant in words."""
+    live = await _live(view)
+    timers = await _timers(view)
+    slots = await _slots(view)
+    definitions = {name: row async for name, row in _rows(view, "cron", DefinitionRow)}
+    found: list[str] = []
+    cursors: set[str] = set()
+    async for name, cursor in _rows(view, "cronat", CursorRow):
+        cursors.add(name)
+        definition = definitions.get(name)
+        if (definition is None) != (cursor.forget_at is not None):
+            found.append(f"schedule {name} has a cursor that says deleted: {cursor.forget_at is not None}")
+        if definition is not None and cursor.live != live[name, definition.uid]:
+            found.append(f"schedule {name} says {cursor.live} live, there are {live[name, definition.uid]}")
+        if cursor.kept != slots[name]:
+            found.append(f"schedule {name} says it keeps {cursor.kept} slots, there are {slots[name]}")
+        wanted = Counter({(TIMER, cursor.rings_at): cursor.rings_at is not None})
+        wanted[FORGET, cursor.forget_at] += cursor.forget_at is not None
+        if +wanted != timers.get(name, Counter()):
+            found.append(f"schedule {name} has the timers {timers.get(name)}, not {+wanted}")
+        found += await _held_back(view, name, cursor)
+    found += [f"schedule {name} has no cursor" for name in definitions.keys() - cursors]
+    found += [f"a timer of {name}, which is no schedule" for name in timers.keys() - cursors]
+    found += [f"slots of {name}, which is no schedule" for name in slots.keys() - cursors]
+    return found
+
+
+async def _held_back(view: StoreView, name: str, cursor: CursorRow) -> list[str]:
+    if cursor.queued is None:
+        return []
+    key = slot_key(name, cursor.queued)
+    row = query.read(SlotRow, key, (await view.get([key])).get(key))
+    if row is None or row.state != "queued":
+        return [f"schedule {name} holds back {cursor.queued}, whose slot says {row and row.state}"]
+    return [] if cursor.live else [f"schedule {name} holds back {cursor.queued}, and nothing of it is live"]
+
+
+async def _live(view: StoreView) -> Counter[tuple[str, str]]:
+    """Occurrences that wait, run or retry, by schedule and its uid."""
+    found: Counter[tuple[str, str]] = Counter()
+    async for _, job in _rows(view, "job", JobRow):
+        if job.schedule is not None and not await view.get([dead_key(job.id)]):
+            found[job.schedule.name, job.schedule.uid] += 1
+    return found
+
+
+async def _timers(view: StoreView) -> dict[str, Counter[tuple[str, int | None]]]:
+    found: dict[str, Counter[tuple[str, int | None]]] = {}
+    async for key, _ in _pages(view, b"timer/"):
+        ms, kind, name = split_timer_key(key)
+        if kind in TIMERS:
+            found.setdefault(name, Counter())[kind, ms] += 1
+    return found
+
+
+async def _slots(view: StoreView) -> Counter[str]:
+    found: Counter[str] = Counter()
+    async for key, _ in _pages(view, b"slot/"):
+        found[key.split(b"/")[1].decode()] += 1
+    return found
+
+
+async def _rows(view: StoreView, family: str, kind: type[R]) -> AsyncIterator[tuple[str, R]]:
+    prefix = family.encode() + b"/"
+    async for key, value in _pages(view, prefix):
+        row = query.read(kind, key, value)
+        if row is not None:
+            yield key[len(prefix) :].decode(), row
+
+
+async def _pages(view: StoreView, prefix: bytes) -> AsyncIterator[tuple[bytes, bytes]]:
+    start, end = prefix, after(prefix)
+    while rows := await view.scan(start, end, limit=PAGE):
+        for row in rows:
+            yield row
+        start = rows[-1][0] + b"\x00"

@@ -1,0 +1,103 @@
+"""Reading schedules from committed state, outside the actor's turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.listing import decode_cursor, encode_cursor
+from tocsin.actors.scheduler.recurring.records import (
+    Occurrence,
+    OccurrencePage,
+    SchedulePage,
+    ScheduleRecord,
+    record_of,
+)
+from tocsin.actors.scheduler.recurring.rows import (
+    CursorRow,
+    DefinitionRow,
+    SlotRow,
+    cursor_key,
+    definition_args_key,
+    definition_key,
+    slot_prefix,
+    split_slot_key,
+)
+from tocsin.actors.scheduler.recurring.schedule import KEPT
+from tocsin.actors.scheduler.rows import dead_key, job_key
+from tocsin.storage.api import StoreView, after
+
+
+async def get(view: StoreView, name: str) -> ScheduleRecord | None:
+    found = await _records(view, [name])
+    return found[0] if found else None
+
+
+async def page(view: StoreView, instance: str, limit: int, cursor: str | None) -> SchedulePage:
+    """By name."""
+    scope = f"schedules/{instance}"
+    place = decode_cursor(scope, cursor)
+    start = b"cron/" if place is None else definition_key(place[1]) + b"\x00"
+    rows = await view.scan(start, after(b"cron/"), limit=limit + 1)
+    names = [key[5:].decode() for key, _ in rows[:limit]]
+    records = await _records(view, names)
+    if len(rows) <= limit:
+        return SchedulePage(schedules=records, truncated=False)
+    return SchedulePage(schedules=records, truncated=True, cursor=encode_cursor(scope, 0, names[-1]))
+
+
+async def _records(view: StoreView, names: Sequence[str]) -> list[ScheduleRecord]:
+    rows = await view.get([key for name in names for key in (definition_key(name), cursor_key(name))])
+    found: list[tuple[str, DefinitionRow, CursorRow]] = []
+    for name in names:
+        definition = query.read(DefinitionRow, definition_key(name), rows.get(definition_key(name)))
+        cursor = query.read(CursorRow, cursor_key(name), rows.get(cursor_key(name)))
+        if definition is not None and cursor is not None:
+            found.append((name, definition, cursor))
+    keys = {name: [definition_args_key(name, n) for n in range(row.args_rows)] for name, row, _ in found}
+    wanted = [key for some in keys.values() for key in some]
+    args = await view.get(wanted) if wanted else {}
+    return [record_of(name, row, cursor, [args.get(key, b"") for key in keys[name]]) for name, row, cursor in found]
+
+
+async def occurrences(view: StoreView, name: str, limit: int, cursor: str | None) -> OccurrencePage:
+    """The newest first. There are about a thousand at most."""
+    scope = f"occurrences/{name}"
+    place = decode_cursor(scope, cursor)
+    prefix = slot_prefix(name)
+    end = after(prefix) if place is None else prefix + place[1].encode()
+    rows = (await view.scan(prefix, end, limit=2 * KEPT))[::-1]
+    shown = rows[:limit]
+    live = await _live(view, [row.job_id for _, value in shown if (row := _slot(value)) is not None and row.job_id])
+    found = [_occurrence(split_slot_key(key), row, live) for key, value in shown if (row := _slot(value)) is not None]
+    if len(rows) <= limit:
+        return OccurrencePage(occurrences=found, truncated=False)
+    last = shown[-1][0][len(prefix) :].decode()
+    return OccurrencePage(occurrences=found, truncated=True, cursor=encode_cursor(scope, 0, last))
+
+
+def _slot(value: bytes) -> SlotRow | None:
+    return query.read(SlotRow, b"slot/", value)
+
+
+async def _live(view: StoreView, ids: Sequence[str]) -> set[str]:
+    rows = await view.get([key for job_id in ids for key in (job_key(job_id), dead_key(job_id))])
+    return {job_id for job_id in ids if job_key(job_id) in rows and dead_key(job_id) not in rows}
+
+
+def _occurrence(slot: int, row: SlotRow, live: set[str]) -> Occurrence:
+    return Occurrence(
+        slot=slot,
+        state=row.state,
+        due=row.due,
+        decided_at=row.at,
+        lateness_ms=max(row.at - row.due, 0),
+        job_id=row.job_id,
+        live=row.job_id in live,
+        reason=row.reason,
+        until=row.until,
+        count=row.count if row.until is not None else None,
+        first_slot=row.first_slot,
+        coalesced=row.coalesced if row.first_slot is not None else None,
+        triggered=row.request is not None,
+    )

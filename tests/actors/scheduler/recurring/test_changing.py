@@ -1,0 +1,277 @@
+"""Changes of schedules in virtual time: edits, pauses, triggers, owners; and clocks and crashes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.actors.scheduler.recurring.slots import DAY, occurrences, slots_of
+from tests.actors.scheduler.stage import Stage, staged
+from tocsin.errors import ConflictError, InvalidCronError, InvalidInputError, NotFoundError, UnknownTimezoneError
+
+# ---- Changing ------------------------------------------------------------------------------------
+
+
+@staged()
+async def test_the_same_definition_again_changes_nothing(stage: Stage) -> None:
+    first = await stage.jobs.schedules.put("x", "work:run", {"n": 1}, every="1h")
+    await stage.sleep(600)
+    again = await stage.jobs.schedules.put("x", "work:run", {"n": 1}, every="1h")
+
+    assert again == first
+
+
+@staged()
+async def test_a_stale_revision_changes_nothing(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    await schedules.put("x", "work:run", cron="0 9 * * *")
+    await schedules.put("x", "work:run", cron="0 10 * * *", revision=1)
+    for change in (
+        schedules.put("x", "work:run", cron="0 11 * * *", revision=1),
+        schedules.pause("x", revision=1),
+        schedules.resume("x", revision=3),
+        schedules.delete("x", revision=1),
+    ):
+        with pytest.raises(ConflictError, match="is at revision 2"):
+            await change
+    record = await schedules.get("x")
+
+    assert record is not None and (record.cron, record.revision) == ("0 10 * * *", 2)
+    with pytest.raises(ConflictError, match="at revision 0"):
+        await schedules.put("new", "work:run", every=60, revision=3)
+
+
+@staged()
+async def test_an_edit_fires_nothing_and_counts_from_now(stage: Stage) -> None:
+    """Scenario M09."""
+    schedules = stage.jobs.schedules
+    await schedules.put("x", "work:run", cron="0 9 * * *")
+    await stage.sleep(86_400)
+    before = len(stage.deliveries)
+    put = await schedules.put("x", "work:run", cron="0 22 * * *", timezone="America/New_York")
+    await stage.sleep(60)
+
+    assert len(stage.deliveries) == before
+    assert put.next_at is not None and put.next_at > stage.now
+    same = await schedules.put("x", "work:other", cron="0 22 * * *", timezone="America/New_York")
+    assert (same.next_at, same.revision) == (put.next_at, 3)
+
+
+@staged()
+async def test_an_occurrence_keeps_what_was_defined_when_it_was_made(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    await stage.jobs.set_pool("p", paused=True)
+    await schedules.put("x", "work:old", {"v": 1}, every=10, pool="p")
+    await stage.sleep(11)
+    await schedules.put("x", "work:new", {"v": 2}, every=10, pool="p")
+    await schedules.delete("x")
+    await stage.jobs.set_pool("p", paused=False)
+    await stage.sleep(5)
+
+    assert [(one.body["functionPath"], one.body["args"]) for one in stage.deliveries] == [("work:old", {"v": 1})]
+
+
+@staged()
+async def test_slots_that_pass_while_paused_are_skipped(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    await schedules.put("x", "work:run", every=60)
+    await stage.sleep(61)
+    paused = await schedules.pause("x")
+    await stage.sleep(600)
+    resumed = await schedules.resume("x")
+    await stage.sleep(61)
+
+    assert (paused.state, paused.next_at) == ("paused", None) and resumed.state == "active"
+    assert [(one.state, one.reason, one.count) for one in await occurrences(stage, "x")] == [
+        ("fired", None, None), ("skipped", "paused", 10), ("fired", None, None),
+    ]  # fmt: skip
+
+
+@staged()
+async def test_paused_left_out_stays_as_it_is(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    await schedules.put("x", "work:run", every=60, paused=True)
+    await schedules.put("x", "work:run", every=30)
+    record = await schedules.get("x")
+
+    assert record is not None and record.paused
+    await stage.sleep(120)
+    assert stage.deliveries == []
+
+
+@staged()
+async def test_a_trigger_runs_once_per_key_even_when_paused(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    await schedules.put("x", "work:run", cron="0 0 1 1 *", paused=True)
+    first = await schedules.trigger("x", "k1")
+    again = await schedules.trigger("x", "k1")
+    other = await schedules.trigger("x")
+    await stage.sleep(1)
+
+    assert first.created and not again.created and (again.id, again.slot) == (first.id, first.slot)
+    assert other.id != first.id and len(stage.deliveries) == 2
+    found = await occurrences(stage, "x")
+    assert [one.triggered for one in found] == [True, True]
+    with pytest.raises(NotFoundError):
+        await schedules.trigger("nothing")
+
+
+@staged()
+async def test_a_schedule_made_again_goes_on_with_its_revision_and_uses_no_slot_twice(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    at = stage.now + 5_000
+    await schedules.put("x", "work:run", at=at)
+    await stage.sleep(6)
+    assert await schedules.delete("x") and not await schedules.delete("x")
+    assert await schedules.get("x") is None
+    made = await schedules.put("x", "work:run", at=at)
+    await stage.sleep(60)
+
+    assert made.revision == 2 and len(stage.deliveries) == 1
+
+
+@staged()
+async def test_deleting_may_cancel_what_is_pending(stage: Stage) -> None:
+    await stage.jobs.set_pool("p", paused=True)
+    await stage.jobs.schedules.put("x", "work:run", every=10, pool="p", overlap="allow")
+    await stage.sleep(35)
+    assert await stage.jobs.schedules.delete("x", cancel_pending=True)
+
+    assert (await stage.jobs.status()).backlog == 0
+    assert [one.state for one in await occurrences(stage, "x")] == ["cancelled"] * 3
+
+
+@staged()
+async def test_history_of_a_deleted_schedule_goes_after_thirty_days(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", every=10)
+    await stage.sleep(35)
+    await stage.jobs.schedules.delete("x")
+    await stage.sleep(29 * 86_400)
+    assert len(await occurrences(stage, "x")) == 3
+    await stage.sleep(2 * 86_400)
+    assert await occurrences(stage, "x") == []
+
+
+@staged()
+async def test_a_thousand_occurrences_are_kept(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", every=1)
+    await stage.sleep(1_350)
+
+    found = (await stage.jobs.schedules.occurrences("x", limit=1000)).occurrences
+    assert len(found) == 1_000
+    assert len(set(slots_of(stage.deliveries))) == len(stage.deliveries) >= 1_340
+
+
+@staged()
+async def test_what_cannot_be_is_refused_and_changes_nothing(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    for change, error, words in (
+        (schedules.put("x", "w:r"), InvalidInputError, "exactly one of cron, everyMs and at"),
+        (schedules.put("x", "w:r", cron="* * * * *", every=5), InvalidInputError, "exactly one of cron"),
+        (schedules.put("x", every=5), InvalidInputError, "exactly one of functionPath and workflow"),
+        (schedules.put("x", "w:r", every=0.5), InvalidInputError, "everyMs must be 1000"),
+        (schedules.put("x", "w:r", cron="61 * * * *"), InvalidCronError, "minute field"),
+        (schedules.put("x", "w:r", cron="* * * * *", timezone="Mars"), UnknownTimezoneError, "Mars"),
+        (schedules.put("a/b", "w:r", every=5), InvalidInputError, "name must match"),
+        (schedules.put("x", "w:r", every=5, misfire="maybe"), InvalidInputError, "misfire must be one of"),
+        (schedules.put("x", "w:r", every=5, max_concurrency=2), InvalidInputError, "give pool as well"),
+        (schedules.put("x", "w:r", every=5, catch_up_limit=0), InvalidInputError, "catchUpLimit must be 1"),
+    ):
+        with pytest.raises(error, match=words):
+            await change
+
+    assert (await schedules.list()).schedules == []
+
+
+# ---- Owners --------------------------------------------------------------------------------------
+
+
+@staged()
+async def test_a_set_is_registered_as_a_whole_and_again_without_effect(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    own = [("sweep", {"path": "w:sweep", "cron": "17 * * * *"}), ("mail", {"path": "w:mail", "every": "5m"})]
+    first = await schedules.register("app", own)
+    again = await schedules.register("app", own)
+
+    assert [one.name for one in first.schedules] == ["app:sweep", "app:mail"]
+    assert again == first
+    left = await schedules.register("app", own[:1])
+    assert left.orphaned == ["app:mail"] and left.removed == []
+    mail = await schedules.get("app:mail")
+    assert mail is not None and mail.orphaned and mail.owner == "app"
+    back = await schedules.register("app", own)
+    mail = await schedules.get("app:mail")
+    assert mail is not None and not mail.orphaned and back == first
+    pruned = await schedules.register("app", own[1:], prune=True)
+    assert pruned.removed == ["app:sweep"] and await schedules.get("app:sweep") is None
+
+
+@staged()
+async def test_a_name_of_another_owner_refuses_the_whole_set(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    await schedules.put("app:mail", "w:mail", every=60)
+    with pytest.raises(ConflictError, match="'app:mail' is there already"):
+        await schedules.register("app", [("new", {"path": "w:n", "every": 60}), ("mail", {"path": "w:m", "every": 60})])
+
+    assert [one.name for one in (await schedules.list()).schedules] == ["app:mail"]
+    with pytest.raises(InvalidCronError, match="schedule 'bad': cron"):
+        await schedules.register("app", [("bad", {"path": "w:n", "cron": "nonsense"})])
+
+
+# ---- Clocks and crashes --------------------------------------------------------------------------
+
+
+@staged()
+async def test_a_clock_that_steps_back_fires_nothing_twice(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", every=60, overlap="allow")
+    await stage.sleep(605)
+    stage.clock.step(-3_600_000)
+    await stage.sleep(3600 + 120)
+
+    assert len(stage.deliveries) == len(set(slots_of(stage.deliveries))) == 12
+
+
+@staged()
+async def test_a_clock_that_was_a_lifetime_ahead_is_left_behind(stage: Stage) -> None:
+    """Scenario K04."""
+    century = 72 * 366 * DAY
+    stage.clock.step(century)
+    await stage.jobs.schedules.put("x", "work:run", cron="0 * * * *")
+    await stage.sleep(3601)
+    stage.clock.step(-century)
+    await stage.jobs.run_after(0, "work:other")
+    await stage.sleep(2 * 3600)
+
+    assert len([one for one in stage.deliveries if "schedule" in one.body]) == 3
+
+
+@staged()
+async def test_crashes_lose_no_slot_and_double_none(stage: Stage) -> None:
+    """Scenario T15: every minute of a day, each once, over three crashes and stalls."""
+    await stage.jobs.schedules.put(
+        "x", "work:run", cron="* * * * *", misfire="all", overlap="allow", catch_up_limit=None
+    )
+    start = stage.now
+    for _ in range(3):
+        await stage.sleep(6 * 3600 + stage.random.random() * 90)
+        await stage.crash()
+        await stage.sleep(stage.random.random() * 90)
+        await stage.open()
+    await stage.sleep((start + DAY - stage.now) / 1000 + 120)
+    due = [slot for slot in set(slots_of(stage.deliveries)) if start < slot <= start + DAY]
+
+    assert len(due) == 1_440
+
+
+@staged()
+async def test_preview_and_refusals_are_those_of_a_definition(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    start = datetime(2025, 3, 8, 12, tzinfo=UTC)
+    coming = await schedules.preview("30 2 * * *", timezone="America/New_York", start=start, count=2)
+
+    assert [datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in coming.next] == [
+        "2025-03-09T07:00:00+00:00", "2025-03-10T06:30:00+00:00",
+    ]  # fmt: skip
+    with pytest.raises(InvalidCronError):
+        await schedules.preview("nonsense")
