@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from tocsin.actors.scheduler.crockford import crockford
 from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, JobRow
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch import values
@@ -41,7 +42,6 @@ NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 CONFLICTS: Final = ("error", "keep", "replace")
 
 _NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # sorts as bytes, no look-alikes (Crockford)
 
 
 # ---- Time ----------------------------------------------------------------------------------------
@@ -99,11 +99,6 @@ def schedule_id(value: object) -> str:
 def mint_id(now: int, bits: int) -> str:
     """Time-ordered: 48 bits of milliseconds, then 80 of `bits`, so that jobs made together lie together."""
     return crockford((now << 80) | bits, 128)
-
-
-def crockford(number: int, bits: int) -> str:
-    """Base 32 in digits that sort as bytes and are not taken for each other."""
-    return "".join(_ID_ALPHABET[(number >> shift) & 31] for shift in range((bits - 1) // 5 * 5, -1, -5))
 
 
 def plain_name(value: object, field: str) -> str:

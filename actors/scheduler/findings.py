@@ -63,6 +63,10 @@ KINDS: Final[dict[str, Kind]] = {
     "TIMER_MISSING": Kind("what is to happen at that instant would not", "set again"),
     "TIMER_IDLE": Kind("the timer serves nothing", "removed"),
     "DAY": Kind("the row stands under a day that is not its own, and may be dropped too early", "moved to its day"),
+    "SCHEDULE": Kind(
+        "the schedule may not ring, or hold back what it need not",
+        "its counts and timers anew from its rows; one without a cursor goes on behind its newest slot",
+    ),
     "WAKE": Kind("after a restart nobody would look at this scheduler in time", "set to now"),
 }
 

@@ -16,7 +16,6 @@ from tocsin.actors.scheduler.held import hold
 from tocsin.actors.scheduler.invariants_of_jobs import Look
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.places import place_of
-from tocsin.actors.scheduler.recurring.invariants import FAMILIES as RECURRING_FAMILIES
 from tocsin.actors.scheduler.recurring.invariants import TIMERS as RECURRING_TIMERS
 from tocsin.actors.scheduler.recurring.invariants import check_schedules
 from tocsin.actors.scheduler.recurring.recheck import RECHECK
@@ -56,7 +55,6 @@ async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
     return [
         *(fault.message for fault in found.faults),
         *(f"set aside: {key}" for key in found.aside),
-        *([] if found.removing else await check_schedules(view)),
     ]
 
 
@@ -74,6 +72,7 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
     await _parked(look)
     await _args(look)
     first_timer = await _timers(look)
+    await _schedules(look)
     await _unknown(look)
     _counts(look, streams)
     _wakes(look, streams, first_timer)
@@ -275,6 +274,14 @@ def _serves(ms: int, kind: str, name: str, known: dict[bytes, bytes]) -> bool:
     return redrive is not None and redrive.next_at == ms
 
 
+async def _schedules(look: Look) -> None:
+    for family in (b"cron", b"cronargs", b"cronat", b"slot", b"trigger"):
+        async for _ in look.shapes(family):
+            pass  # what cannot be read is noted by the reading
+    for name, message in await check_schedules(look.view):
+        look.found.add("SCHEDULE", name, message)
+
+
 # ---- What nobody knows, and what was set aside ---------------------------------------------------
 
 
@@ -296,7 +303,6 @@ async def _unknown(look: Look) -> None:
 
 def _gaps() -> list[tuple[bytes, bytes]]:
     known = [(family + b"/", after(family + b"/")) for family in FAMILIES]
-    known += [(family.encode() + b"/", after(family.encode() + b"/")) for family in RECURRING_FAMILIES]
     known += [(BAD, after(BAD)), *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT, META_SLOT, META_ZONES))]
     known.sort()
     starts, ends = [b"\x01", *(end for _, end in known)], [*(start for start, _ in known), b"\xff"]

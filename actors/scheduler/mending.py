@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RETIRE, Book
 from tocsin.actors.scheduler.rebuild import Rebuilt, rebuild
+from tocsin.actors.scheduler.recurring.mending import mend_schedules
 from tocsin.actors.scheduler.redrive import REDRIVE
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
@@ -52,6 +53,7 @@ async def mend(store: OrderedStore) -> None:
         found = await rebuild(book)
         await _mend_args(book, found)
         await _mend_letters(book, found)
+        await mend_schedules(storage, found.jobs, found.dead)
         await _mend_timers(book, found, await _mend_days(book))
         await book.close()
     storage.end()

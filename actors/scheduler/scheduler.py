@@ -34,7 +34,7 @@ from tocsin.actors.scheduler.rows import RedriveRow
 from tocsin.actors.scheduler.settle import settle
 from tocsin.actors.scheduler.submit import Answer, cancel, cancel_dead, retry_dead, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
-from tocsin.errors import ConflictError, NotFoundError, QuotaExceededError, StaleLeaseError, TocsinError
+from tocsin.errors import ConflictError, RequestError, StaleLeaseError, TocsinError
 
 CLAIM_ROUNDS = 4
 CLAIMS_PER_TURN = 512
@@ -153,7 +153,7 @@ class SchedulerActor(Actor):
         self._check_not_erasing()
         try:
             answer = await CHANGES[what](turn, *args)
-        except (ConflictError, NotFoundError, QuotaExceededError) as refusal:
+        except RequestError as refusal:  # raised before anything was changed
             return refusal
         await self._finish(turn)
         return answer

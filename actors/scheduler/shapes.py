@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, SlotRow, TriggerRow
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
     LARGEST_MS,
@@ -48,7 +49,12 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"parked": (MS + "/" + NAME, ParkedRow),
     b"pool": (NAME, PoolRow),
     b"redrive": (NAME, RedriveRow),
-    b"timer": (MS + "/" + NAME + "/" + NAME, None),
+    b"timer": (MS + "/" + NAME + "/" + ANY, None),
+    b"cron": (NAME, DefinitionRow),
+    b"cronargs": (NAME + r"/([0-9]{2,})", None),
+    b"cronat": (NAME, CursorRow),
+    b"slot": (NAME + "/" + MS + r"((?:\+[0-9a-z]+)?)", SlotRow),
+    b"trigger": (NAME + "/" + NAME, TriggerRow),
 }
 """What follows the family in the key, and the kind of the value (None: bytes of their own, or none)."""
 SINGLE: Final[dict[bytes, Any]] = {b"instance": InstanceRow, META_COUNTERS: Counters}

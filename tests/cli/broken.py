@@ -82,6 +82,8 @@ async def fill(path: Path) -> None:
         await jobs.run_after(0, "work:run", id="retried", retry=Retry(base_ms=HOUR_MS))
         await jobs.run_after(0, "work:run", id="dead")
         await jobs.run_after(0, "work:run", id="held", retry=Retry(base_ms=0))
+        await jobs.schedules.put("rare", "work:run", every="100d")
+        await jobs.schedules.trigger("rare", "by hand")
         await _until(jobs, {"retried": "pending", "dead": "dead", "held": "running"})
 
         async def accepted() -> bool:

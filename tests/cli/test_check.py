@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tocsin.actors.scheduler.findings import KINDS
+from tocsin.actors.scheduler.recurring.rows import CursorRow
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
     AtRow,
@@ -146,6 +147,11 @@ def a_redrive_without_timer(rows: Rows) -> None:
     rows.put(b"redrive/r1", encode(RedriveRow(before=0, rate=1, matched=0, next_at=1_900_000_000_000)))
 
 
+def lose_a_schedule(rows: Rows) -> None:
+    rows.delete(b"cron/rare")
+    rows.delete(b"cronat/rare")
+
+
 BREAKS: dict[str, Break] = {
     # Places
     "a line row is gone": Break(lambda r: r.delete(line_of(r, b"plain")), {"NO_PLACE", "LINES", "COUNTER"}),
@@ -237,6 +243,22 @@ BREAKS: dict[str, Break] = {
     "a key has another shape": Break(lambda r: r.put(b"line/too/short"), {"UNREADABLE"}, aside=1),
     "a timer's key has another shape": Break(lambda r: r.put(b"timer/soon/expire/x"), {"UNREADABLE"}, aside=1),
     "a key is no text": Break(lambda r: r.put(b"pool/\xff\xfe", encode(PoolRow(3))), {"UNREADABLE"}, aside=1),
+    # Schedules
+    "a schedule has no timer": Break(drop(b"timer/", b"/cron/"), {"SCHEDULE"}),
+    "a schedule's timer is at another instant": Break(
+        lambda r: move(r, r.one(b"timer/", b"/cron/"), b"timer/001900000000000/cron/rare"), {"SCHEDULE"}
+    ),
+    "a timer of no schedule": Break(lambda r: r.put(b"timer/009000000000000/cron/x"), {"SCHEDULE"}),
+    "a schedule counts wrong": Break(lambda r: change(r, b"cronat/rare", CursorRow, live=3, kept=9), {"SCHEDULE"}),
+    "a schedule holds back what is not there": Break(
+        lambda r: change(r, b"cronat/rare", CursorRow, queued=1_900_000_000_000), {"SCHEDULE"}
+    ),
+    "a schedule has lost its cursor": Break(drop(b"cronat/rare"), {"SCHEDULE"}),
+    "a schedule has lost its definition": Break(drop(b"cron/rare"), {"SCHEDULE"}),
+    "a schedule has lost both": Break(lose_a_schedule, {"SCHEDULE"}),
+    "a definition is garbage": Break(garbage(b"cron/rare"), {"UNREADABLE", "SCHEDULE"}, aside=1),
+    "a cursor is garbage": Break(garbage(b"cronat/rare"), {"UNREADABLE", "SCHEDULE"}, aside=1),
+    "a slot is garbage": Break(garbage(b"slot/rare/"), {"UNREADABLE"}, aside=1),
     # What is not known
     "a row of no known kind": Break(lambda r: r.put(b"sched/x", b"y"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}),
     "a timer of no known kind": Break(

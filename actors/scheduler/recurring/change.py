@@ -182,7 +182,7 @@ async def _one(turn: Turn, name: str, revision: int | None) -> Schedule:
 async def set_paused(turn: Turn, name: str, paused: bool, revision: int | None) -> Schedule:
     """Slots that pass while it is paused are recorded as skipped when it is resumed."""
     one = await _one(turn, name, revision)
-    if one.cursor.paused != paused:
+    if one.cursor.paused != paused or (one.cursor.error is not None and not paused):
         one.move(revision=one.cursor.revision + 1)
         _set_paused(turn, one, paused)
         one.save(turn)
@@ -193,6 +193,7 @@ def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
     if paused:
         one.move(paused=True, rings_at=None)
         return
+    slots.next_of(one.definition)  # refused, and nothing is changed, if its zone is gone
     one.move(paused=False)
     if one.definition.at is None:
         _skip_to_now(turn, one, one.definition, "paused")

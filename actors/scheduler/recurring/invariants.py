@@ -17,36 +17,35 @@ from tocsin.actors.scheduler.recurring.rows import (
 from tocsin.actors.scheduler.rows import JobRow, R, dead_key, split_timer_key
 from tocsin.storage.api import StoreView, after
 
-FAMILIES = ("cron", "cronargs", "cronat", "slot", "trigger")
 TIMERS = (TIMER, FORGET)
 PAGE = 1_000
 
 
-async def check_schedules(view: StoreView) -> list[str]:
-    """Every broken invariant in words."""
+async def check_schedules(view: StoreView) -> list[tuple[str, str]]:
+    """Every broken invariant: of which schedule, and in words."""
     live = await _live(view)
     timers = await _timers(view)
     slots = await _slots(view)
     definitions = {name: row async for name, row in _rows(view, "cron", DefinitionRow)}
-    found: list[str] = []
+    found: list[tuple[str, str]] = []
     cursors: set[str] = set()
     async for name, cursor in _rows(view, "cronat", CursorRow):
         cursors.add(name)
         definition = definitions.get(name)
         if (definition is None) != (cursor.forget_at is not None):
-            found.append(f"schedule {name} has a cursor that says deleted: {cursor.forget_at is not None}")
+            found.append((name, f"schedule {name} has a cursor that says deleted: {cursor.forget_at is not None}"))
         if definition is not None and cursor.live != live[name, definition.uid]:
-            found.append(f"schedule {name} says {cursor.live} live, there are {live[name, definition.uid]}")
+            found.append((name, f"schedule {name} says {cursor.live} live, there are {live[name, definition.uid]}"))
         if cursor.kept != slots[name]:
-            found.append(f"schedule {name} says it keeps {cursor.kept} slots, there are {slots[name]}")
+            found.append((name, f"schedule {name} says it keeps {cursor.kept} slots, there are {slots[name]}"))
         wanted = Counter({(TIMER, cursor.rings_at): cursor.rings_at is not None})
         wanted[FORGET, cursor.forget_at] += cursor.forget_at is not None
         if +wanted != timers.get(name, Counter()):
-            found.append(f"schedule {name} has the timers {timers.get(name)}, not {+wanted}")
-        found += await _held_back(view, name, cursor)
-    found += [f"schedule {name} has no cursor" for name in definitions.keys() - cursors]
-    found += [f"a timer of {name}, which is no schedule" for name in timers.keys() - cursors]
-    found += [f"slots of {name}, which is no schedule" for name in slots.keys() - cursors]
+            found.append((name, f"schedule {name} has the timers {timers.get(name)}, not {+wanted}"))
+        found += [(name, words) for words in await _held_back(view, name, cursor)]
+    found += [(name, f"schedule {name} has no cursor") for name in definitions.keys() - cursors]
+    found += [(name, f"a timer of {name}, which is no schedule") for name in timers.keys() - cursors]
+    found += [(name, f"slots of {name}, which is no schedule") for name in slots.keys() - cursors]
     return found
 
 
@@ -72,7 +71,10 @@ async def _live(view: StoreView) -> Counter[tuple[str, str]]:
 async def _timers(view: StoreView) -> dict[str, Counter[tuple[str, int | None]]]:
     found: dict[str, Counter[tuple[str, int | None]]] = {}
     async for key, _ in _pages(view, b"timer/"):
-        ms, kind, name = split_timer_key(key)
+        try:
+            ms, kind, name = split_timer_key(key)
+        except ValueError:  # of another shape, which is a fault of its own
+            continue
         if kind in TIMERS:
             found.setdefault(name, Counter())[kind, ms] += 1
     return found

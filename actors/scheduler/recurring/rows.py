@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from tocsin.actors.scheduler.arguments import crockford
+from tocsin.actors.scheduler.crockford import crockford
 from tocsin.actors.scheduler.rows import Row
 from tocsin.dispatch.retry import Retry
 

@@ -8,6 +8,8 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.cron.rule import Rule
+from tocsin.actors.scheduler.recurring import slots
 from tocsin.errors import ConflictError, InvalidCronError, InvalidInputError, NotFoundError, UnknownTimezoneError
 
 # ---- Changing ------------------------------------------------------------------------------------
@@ -275,3 +277,30 @@ async def test_preview_and_refusals_are_those_of_a_definition(stage: Stage) -> N
     ]  # fmt: skip
     with pytest.raises(InvalidCronError):
         await schedules.preview("nonsense")
+
+
+@staged()
+async def test_a_zone_that_is_gone_stops_one_schedule_until_it_is_back(stage: Stage) -> None:
+    """Scenario T12: it says why, the others go on, and resuming it mends it."""
+    schedules = stage.jobs.schedules
+    await schedules.put("gone", "work:run", cron="* * * * *", timezone="Europe/Berlin", overlap="allow")
+    await schedules.put("there", "work:run", cron="* * * * *", overlap="allow")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "_rule", lost)
+        await stage.sleep(130)
+        record = await schedules.get("gone")
+        assert record is not None and record.state == "error" and "Europe/Berlin" in (record.error or "")
+        with pytest.raises(UnknownTimezoneError):
+            await schedules.resume("gone")
+    assert {one.body["schedule"]["name"] for one in stage.deliveries} == {"there"}
+    resumed = await schedules.resume("gone")
+    await stage.sleep(60)
+
+    assert resumed.state == "active"
+    assert "gone" in {one.body["schedule"]["name"] for one in stage.deliveries}
+
+
+def lost(cron: str, timezone: str) -> Rule:
+    if timezone != "UTC":
+        raise UnknownTimezoneError(f"timezone {timezone!r} is not known here")
+    return Rule(cron, timezone)
