@@ -125,9 +125,20 @@ class Schedules(Handle):
                 f"the args of this set are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one commit",
                 limit=arguments.MAX_BATCH_BYTES,
             )
-        made, left = _answered(await self._call("schedules", "register", owner, news, prune))
+        made = _answered(await self._call("schedules", "register", owner, news))
+        left = await self._leave(owner, frozenset(names), prune)
         orphaned, removed = ([], left) if prune else (left, [])
         return Registered(schedules=[self._put(one) for one in made], orphaned=orphaned, removed=removed)
+
+    async def _leave(self, owner: str, names: frozenset[str], prune: bool) -> Sequence[str]:
+        """What the set leaves out, in pages: there may be more than one commit holds."""
+        left: list[str] = []
+        start: str | None = None
+        while True:
+            page, start = _answered(await self._call("schedules", "leave", owner, names, prune, start))
+            left += page
+            if start is None:
+                return left
 
     def _of_set(self, owner: str, name: str, given: Mapping[str, Any]) -> NewSchedule:
         known = dict(given)
