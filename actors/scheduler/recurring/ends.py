@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tocsin.actors.scheduler.recurring.rows import SlotRow, slot_key
-from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read
+from tocsin.actors.scheduler.recurring.rows import slot_key
+from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot
 from tocsin.actors.scheduler.rows import End, encode
 from tocsin.actors.scheduler.turn import Turn
 
@@ -22,7 +22,7 @@ async def settle_ends(turn: Turn) -> None:
     """What the turn has noted of occurrences (`Occurrences.note`); last, since any event may end one."""
     while ends := turn.book.occurrences.take_ended():
         found = await load(turn, list({ref.name for ref, _, _ in ends}))
-        await _states(turn, ends)
+        await _states(turn, ends, found)
         for ref, _, how in ends:
             one = found.get(ref.name)
             if one is not None and one.definition.uid == ref.uid:
@@ -32,14 +32,16 @@ async def settle_ends(turn: Turn) -> None:
             one.save(turn)
 
 
-async def _states(turn: Turn, ends: Sequence[End]) -> None:
+async def _states(turn: Turn, ends: Sequence[End], found: Mapping[str, Schedule]) -> None:
     """Slots whose rows were trimmed meanwhile are left alone."""
     changed = [
-        (slot_key(ref.name, ref.slot, ref.request), job_id, STATES[how]) for ref, job_id, how in ends if how in STATES
+        (ref.name, slot_key(ref.name, ref.slot, ref.request), job_id, STATES[how])
+        for ref, job_id, how in ends
+        if how in STATES
     ]
-    rows = await turn.book.storage.get_many([key for key, _, _ in changed]) if changed else {}
-    for key, job_id, state in changed:
-        row = read(turn, SlotRow, key, rows)
+    rows = await turn.book.storage.get_many([key for _, key, _, _ in changed]) if changed else {}
+    for name, key, job_id, state in changed:
+        row = read_slot(turn, found.get(name), key, rows)
         if row is not None and row.job_id == job_id:
             turn.book.storage.put(key, encode(msgspec.structs.replace(row, state=state, at=turn.now)))
 
@@ -60,7 +62,7 @@ async def drop_held(turn: Turn, schedules: Sequence[Schedule], reason: str) -> N
     rows = await turn.book.storage.get_many(keys.values()) if keys else {}
     for one in schedules:
         if one.name in keys:
-            row = read(turn, SlotRow, keys[one.name], rows)
+            row = read_slot(turn, one, keys[one.name], rows)
             if row is not None and row.state == "queued":
                 passed = msgspec.structs.replace(row, state="skipped", reason=reason, at=turn.now)
                 turn.book.storage.put(keys[one.name], encode(passed))

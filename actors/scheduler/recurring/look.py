@@ -11,8 +11,8 @@ from typing import Final
 from tocsin.actors.scheduler.recurring import slots
 from tocsin.actors.scheduler.recurring.allowance import LEAST_STEPS, ROWS_PER_FIRE, STEPS, Allowance, Share
 from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, record_run
-from tocsin.actors.scheduler.recurring.rows import TIMER, SlotRow, slot_key, split_slot_key
-from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read, trim
+from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key, split_slot_key
+from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim
 from tocsin.actors.scheduler.recurring.slots import Fire, Owed
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.errors import TocsinError
@@ -85,7 +85,7 @@ async def _held(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, Fire]:
     rows = await turn.book.storage.get_many(keys.values()) if keys else {}
     found: dict[str, Fire] = {}
     for one, slot in free:
-        row = read(turn, SlotRow, keys[one.name], rows)
+        row = read_slot(turn, one, keys[one.name], rows)
         one.move(queued=None)
         if slot is not None and row is not None and row.state == "queued":
             found[one.name] = Fire(slot, False, row.first_slot, row.coalesced)

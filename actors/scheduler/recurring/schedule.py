@@ -112,6 +112,14 @@ def read(turn: Turn, kind: type[R], key: bytes, rows: Mapping[bytes, bytes]) -> 
     return turn.book.read(kind, key, rows[key]) if key in rows else None
 
 
+def read_slot(turn: Turn, one: Schedule | None, key: bytes, rows: Mapping[bytes, bytes]) -> SlotRow | None:
+    """None also if it cannot be read: then it was moved aside, and is one fewer."""
+    row = read(turn, SlotRow, key, rows)
+    if row is None and key in rows and one is not None:
+        one.move(kept=one.cursor.kept - 1)
+    return row
+
+
 async def args_of(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, list[bytes]]:
     """What of their args goes on beyond the definition's row."""
     keys = {one.name: [definition_args_key(one.name, n) for n in range(one.definition.args_rows)] for one in schedules}
