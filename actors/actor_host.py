@@ -15,14 +15,17 @@ from urllib.parse import urlsplit
 
 from tocsin.actors.actor import Actor
 from tocsin.actors.clock import Clock, SystemClock
+from tocsin.actors.heartbeat import Heartbeat, Pulse
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import instances
 from tocsin.actors.scheduler.arguments import instance_name, integer
 from tocsin.actors.scheduler.authorize import AuthorizeFire
+from tocsin.actors.scheduler.book import KEPT_SLOTS
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.records import InstancePage
 from tocsin.actors.scheduler.service import KIND, SchedulerService
+from tocsin.actors.scheduler.ticking import OnTick
 from tocsin.actors.standby import when_free
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
@@ -76,11 +79,16 @@ class ActorHost:
         idle_after_s: float = 60.0,
         dead_retention_s: float | None = 30 * 86_400,
         max_jobs: int | None = None,
+        occurrences_kept: int = KEPT_SLOTS,
         authorize_fire: AuthorizeFire | None = None,
+        on_tick: OnTick | None = None,
+        heartbeat_url: str | None = None,
+        heartbeat_transport: Transport | None = None,
         drain_s: float = 10.0,
     ) -> None:
         if authorize_fire is not None and not callable(authorize_fire):
             raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
+        _within("occurrences_kept", occurrences_kept, 10, 1_000_000, whole=True)
         check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
         self._service = SchedulerService(
             dispatcher,
@@ -90,8 +98,10 @@ class ActorHost:
             dead_retention_s=dead_retention_s,
             max_jobs=max_jobs,
             authorize_fire=authorize_fire,
+            occurrences_kept=occurrences_kept,
+            on_tick=on_tick,
         )
-        kinds = {KIND: self._service.kind}
+        kinds = {KIND: self._service.kind, Pulse.kind: Kind(Pulse)}
         for actor in actors:
             name = actor.kind_name()
             if name in kinds or "/" in name:
@@ -101,6 +111,10 @@ class ActorHost:
             provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s
         )
         self._service.bind(self.runtime)
+        self._heartbeat: Heartbeat | None = None
+        if heartbeat_url is not None:
+            transport = heartbeat_transport or default_transport()
+            self._heartbeat = Heartbeat(heartbeat_url, transport, self.runtime.clock, self._trouble, self._write)
         self._drain_s = drain_s
         self._stopped: asyncio.Task[None] | None = None
 
@@ -124,9 +138,12 @@ class ActorHost:
         sends none. Both may be callables: they are asked whenever a callback is sent, so they should be quick. Of
         `secrets` the last good answer stays in force while there is no better one; the first must be good. Without
         secrets an origin must be loopback and `insecure=True` be said. `authorize_fire(job)`, sync or async, is asked
-        before each attempt: False parks the job as dead (`blocked`). More `options`: `actors`, `lanes`,
-        `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`, `max_jobs`, `drain_s`. SettingsError if
-        something does not fit.
+        before each attempt: False parks the job as dead (`blocked`). `on_tick(covered_until, lateness)`, sync or async,
+        is called after each pass over the schedules of an instance in which nothing failed: all their slots up to
+        `covered_until` (epoch ms) are decided and on disk, the latest of this pass `lateness` ms after it was due; with
+        a parameter `instance` it is told which. `heartbeat_url` gets a POST once a minute while all is well. More
+        `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`, `max_jobs`,
+        `occurrences_kept`, `drain_s`. SettingsError if something does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()
@@ -158,6 +175,8 @@ class ActorHost:
         self._stopped = None
         self._service.start()
         await self.runtime.start()
+        if self._heartbeat is not None:
+            self._heartbeat.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -175,6 +194,8 @@ class ActorHost:
 
     async def _stop(self) -> None:
         began = self.runtime.clock.monotonic()
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
         try:
             await self._service.drain(self._drain_s)
         finally:
@@ -183,6 +204,20 @@ class ActorHost:
                 await self.runtime.stop(max(left, LEAST_DRAIN_S))
             finally:
                 await self._service.aclose()
+
+    def _trouble(self) -> str | None:
+        """Why this host is not well, in words that fit after "while"."""
+        runtime, failing = self.runtime, self.runtime.alarms.failing
+        if not runtime.ready:
+            return "the host is not ready: it stops, or its store does not tell which alarms there are"
+        if runtime.provider.trouble is not None:
+            return "the store is in trouble"
+        if self._service.circuit.open:
+            return "the origin of callbacks cannot be reached"
+        return f"the alarms of {failing} schedulers or actors fail" if failing else None
+
+    async def _write(self) -> None:
+        await self.runtime.call(ActorId(Pulse.kind, "host"), "beat")
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncIterator[dict[str, Any]]:

@@ -19,6 +19,8 @@ log = logging.getLogger("tocsin.actors")
 
 RETRY_BASE_MS = 2_000
 RINGS_PER_TICK = 1_000
+STEP_MS = 10_000
+"""A clock that is set back by more is noticed; drift and small corrections are not."""
 
 
 class AlarmHeap:
@@ -31,6 +33,7 @@ class AlarmHeap:
         ring: Callable[[ActorId], Awaitable[None]],
         start_soon: Callable[[Awaitable[None]], object],
         backoff_max_ms: Callable[[ActorId], int],
+        stepped_back: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock, self._random = clock, random
         self._ring, self._start_soon, self._backoff_max_ms = ring, start_soon, backoff_max_ms
@@ -44,9 +47,12 @@ class AlarmHeap:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
         self._running = False
+        self._stepped_back = stepped_back
+        self._seen = (0, 0.0)  # wall and monotonic time at the last look
 
     def start(self) -> None:
         self._running = True
+        self._seen = (self._clock.now_ms(), self._clock.monotonic())
         self._tick()
 
     def stop(self) -> None:
@@ -58,6 +64,15 @@ class AlarmHeap:
     def failures(self, actor: ActorId) -> int:
         """How many times in a row this actor's alarm has failed."""
         return self._failures.get(actor, (0, 0.0))[0]
+
+    @property
+    def failing(self) -> int:
+        """How many actors have an alarm that fails just now."""
+        return len(self._failures)
+
+    def later_than(self, instant_ms: int) -> list[ActorId]:
+        """Actors that ring only after that instant."""
+        return [actor for actor, due in self._due.items() if due > instant_ms]
 
     def set(self, actor: ActorId, due_ms: int | None) -> None:
         """Ring then, instead of whenever was set before; None: not at all."""
@@ -89,6 +104,7 @@ class AlarmHeap:
 
     def _tick(self) -> None:
         now = self._clock.now_ms()
+        self._watch_clock(now)
         rung = 0
         while self._heap and self._heap[0][0] <= now and rung < RINGS_PER_TICK:
             _, actor = heapq.heappop(self._heap)
@@ -103,6 +119,14 @@ class AlarmHeap:
             self._start_soon(self._attempt(actor))
             rung += 1
         self._arm(self._heap[0][0] if self._heap else now + self._look_again_ms)
+
+    def _watch_clock(self, now: int) -> None:
+        """Alarms are instants of the wall clock: after a step back they may be a lifetime away."""
+        (wall, monotonic), self._seen = self._seen, (now, self._clock.monotonic())
+        back_ms = wall + (self._seen[1] - monotonic) * 1000 - now
+        if back_ms > STEP_MS:
+            log.warning("the clock was stepped back by %.0f s", back_ms / 1000)
+            self._stepped_back()
 
     def _requeue(self, actor: ActorId, due: int) -> None:
         heapq.heappush(self._heap, (max(due, self._clock.now_ms() + self._muted_ms(actor)), actor))

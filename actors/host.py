@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import Any
@@ -18,7 +19,7 @@ from tocsin.actors.alarms import AlarmHeap
 from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.gates import Event
 from tocsin.actors.ids import ActorId
-from tocsin.errors import HostClosedError, InvalidInputError, NotFoundError, StoreError
+from tocsin.errors import ActorBrokenError, HostClosedError, InvalidInputError, NotFoundError, StoreError
 from tocsin.storage.api import Lost, Owned, StoreProvider
 
 log = logging.getLogger("tocsin.actors")
@@ -27,12 +28,27 @@ LISTEN_RETRY_S = (1.0, 30.0)
 Factory = Callable[[ActorContext], Actor]
 
 
-class Kind:
-    """How to make actors of one kind, and how long their failing alarms back off at most."""
+FAR_MS = 3_600_000
+"""An alarm so far ahead may have been set by a clock that was wrong."""
+BACK_RETRY_S = 5.0
 
-    def __init__(self, factory: Factory, backoff_max_ms: int = Actor.alarm_backoff_max_ms) -> None:
+
+class Kind:
+    """How to make actors of one kind, and how long their failing alarms back off at most.
+
+    `clock_back(actor)` is asked when the clock may have been ahead when the actor's alarm was set: after a step back,
+    and at start for alarms that are far away. It wakes the actor if that needs to look.
+    """
+
+    def __init__(
+        self,
+        factory: Factory,
+        backoff_max_ms: int = Actor.alarm_backoff_max_ms,
+        clock_back: Callable[[ActorId], Awaitable[None]] | None = None,
+    ) -> None:
         self.factory = factory
         self.backoff_max_ms = backoff_max_ms
+        self.clock_back = clock_back
 
 
 class Host:
@@ -53,7 +69,9 @@ class Host:
         self.random: Random = random or SystemRandom()
         self.mailbox_limit = mailbox_limit
         self.idle_after_s = idle_after_s
-        self.alarms = AlarmHeap(self.clock, self.random, self._ring, self._start_ring, self._backoff_max_ms)
+        self.alarms = AlarmHeap(
+            self.clock, self.random, self._ring, self._start_ring, self._backoff_max_ms, self._clock_stepped_back
+        )
         self._kinds = dict(kinds)
         self._activations: dict[ActorId, Activation] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -61,6 +79,8 @@ class Host:
         self._open = False
         self._closing = False
         self._deaf = False
+        self._far: deque[ActorId] = deque()  # to be asked whether the clock was ahead
+        self._asking: asyncio.Task[None] | None = None
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -223,12 +243,49 @@ class Host:
                 wait = min(wait * 2, LISTEN_RETRY_S[1])
 
     def _owned(self, event: Owned) -> None:
+        far = self.clock.now_ms() + FAR_MS
         for name, wake_at in event.actors:
             actor = ActorId.parse(name)
             if actor.kind in self._kinds:
                 self.alarms.set(actor, wake_at)
+                if wake_at is not None and wake_at > far:
+                    self._far.append(actor)
             elif wake_at is not None:
                 log.warning("%s has an alarm, but this host has no actors of that kind", actor)
+
+        self._ask_far()
+
+    def _clock_stepped_back(self) -> None:
+        self._far.extend(self.alarms.later_than(self.clock.now_ms()))
+        self._ask_far()
+
+    def _ask_far(self) -> None:
+        if self._far and self._asking not in self._loops:
+            self._asking = self.start_soon(self._ask_whether_ahead())
+            self._loops.append(self._asking)
+
+    async def _ask_whether_ahead(self) -> None:
+        """One after the other, so that many actors are no burden; until each has been asked."""
+        try:
+            while self._far:
+                await self._ask(self._far[0])
+                self._far.popleft()
+        finally:
+            if self._asking in self._loops:
+                self._loops.remove(self._asking)
+
+    async def _ask(self, actor: ActorId) -> None:
+        kind = self._kinds.get(actor.kind)
+        while kind is not None and kind.clock_back is not None:
+            try:
+                return await kind.clock_back(actor)
+            except (StoreError, ActorBrokenError) as error:
+                log.warning("%s could not be asked whether the clock was ahead, again soon: %r", actor, error)
+                await self.clock.sleep(BACK_RETRY_S)
+            except Exception:
+                # The fault of one actor: its own alarm tells of it as well, and the others are still to be asked.
+                log.exception("%s could not be asked whether the clock was ahead", actor)
+                return
 
     def _lost(self, event: Lost) -> None:
         for name in event.names:

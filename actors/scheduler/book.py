@@ -68,6 +68,8 @@ DEAD_MS = 30 * DAY_MS
 """How long dead letters are kept."""
 HISTORY_MS = 7 * DAY_MS
 """How long the end of an attempt is kept, by whole days."""
+KEPT_SLOTS = 1_000
+"""Occurrences kept per schedule."""
 ENDS_PER_TURN = 500
 LOSSES_TOGETHER = 2
 """A job that has lost so many hosts starts alone from then on."""
@@ -90,6 +92,7 @@ class Book:
         self.dead_ms: int | None = DEAD_MS
         self.quota: int | None = None
         self.occurrences = Occurrences()
+        self.kept_slots = KEPT_SLOTS
         self._idem_day = -1
         self._damaged = False
         self._history_day = -1
@@ -181,6 +184,7 @@ class Book:
         self.storage.put(bad_key(key), value)
         self.storage.delete(key)
         self._damaged = True
+        self.occurrences.set_aside(key)
 
     def write_at(self, job: JobRow, at: AtRow) -> None:
         """The job's place, where it says more than the job itself."""

@@ -18,7 +18,7 @@ from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.recurring.invariants import TIMERS as RECURRING_TIMERS
 from tocsin.actors.scheduler.recurring.invariants import check_schedules
-from tocsin.actors.scheduler.recurring.recheck import RECHECK
+from tocsin.actors.scheduler.recurring.rows import RECHECK
 from tocsin.actors.scheduler.redrive import REDRIVE
 from tocsin.actors.scheduler.rows import (
     META_LAYOUT,

@@ -5,8 +5,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.rows import META_SLOT, End, JobRow
+
+
+@dataclass(slots=True)
+class Tick:
+    """A pass: looks at schedules, turn after turn, until no slot is left that has come."""
+
+    late_ms: int = 0
+    """How late the latest of its decisions was."""
+    failed: bool = False
+    """One of the schedules has stopped."""
+    rest: bool = False
+    """This turn has left some."""
+    looked: bool = False
 
 
 class Occurrences:
@@ -19,6 +34,9 @@ class Occurrences:
         self.latest_slot = 0
         """A clock that is a day behind it was ahead when that slot was decided."""
         self._sealed_slot = 0
+        self.lost_jobs = False
+        """The row of an occurrence was unreadable: its schedule would count it as live for ever."""
+        self.tick = Tick()
 
     def load(self, value: bytes | None) -> None:
         if value is not None and value.isdigit():
@@ -32,6 +50,9 @@ class Occurrences:
     def take_ended(self) -> list[End]:
         ended, self.ended = self.ended, []
         return ended
+
+    def set_aside(self, key: bytes) -> None:
+        self.lost_jobs = self.lost_jobs or key.startswith((b"job/cron-", b"job/run-"))
 
     def see(self, slot: int) -> None:
         self.latest_slot = max(self.latest_slot, slot)

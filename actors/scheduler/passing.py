@@ -8,7 +8,7 @@ import msgspec
 
 from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RETIRE
 from tocsin.actors.scheduler.claim import expire
-from tocsin.actors.scheduler.recurring.turns import RINGS
+from tocsin.actors.scheduler.recurring.turns import NEW_WORK, RINGS
 from tocsin.actors.scheduler.redrive import REDRIVE, drive
 from tocsin.actors.scheduler.rows import (
     AtRow,
@@ -22,10 +22,12 @@ from tocsin.actors.scheduler.rows import (
 )
 from tocsin.actors.scheduler.settle import climb, enter, note_end, park
 from tocsin.actors.scheduler.turn import Turn
-from tocsin.storage.api import after
+from tocsin.storage.api import Row, after
 
 LOSSES_MAX = 5
 TIMERS_PER_TURN = 500
+PAGES_WHILE_FULL = 20
+"""Pages of timers looked through for some that may ring."""
 ROWS_PER_TURN = 500
 RENEW_BEFORE_MS = 5_000
 
@@ -104,25 +106,41 @@ async def return_unsent(turn: Turn, live: Live) -> None:
 # ---- Timers --------------------------------------------------------------------------------------
 
 
-async def run_timers(turn: Turn) -> None:
-    """A page of due timers."""
+async def run_timers(turn: Turn, *, full: bool = False) -> None:
+    """A page of due timers; without those that make new work while the store is full."""
     if turn.book.next_timer is None or turn.book.next_timer > turn.now:
         return
-    storage = turn.book.storage
-    rows = await storage.scan(b"timer/", b"timer/%015d/" % (turn.now + 1), limit=TIMERS_PER_TURN)
+    rows = await _due_timers(turn, full)
     by_kind: dict[str, list[tuple[int, str]]] = {}
     for key, _ in rows:
-        storage.delete(key)
         try:
             ms, kind, name = split_timer_key(key)
         except ValueError:
             turn.book.set_aside(key, b"", "its key has another shape")
             continue
+        if kind not in RINGS:
+            turn.book.storage.delete(key)
         by_kind.setdefault(kind, []).append((ms, name))
     for kind, due in by_kind.items():
         if (ring := TIMERS.get(kind)) is not None:
             await ring(turn, due)
+    tick = turn.book.occurrences.tick
+    tick.rest = tick.rest or full or len(rows) == TIMERS_PER_TURN
     await turn.book.look_at_timers()
+
+
+async def _due_timers(turn: Turn, full: bool) -> list[Row]:
+    start, end = b"timer/", b"timer/%015d/" % (turn.now + 1)
+    if not full:
+        return await turn.book.storage.scan(start, end, limit=TIMERS_PER_TURN)
+    found: list[Row] = []
+    for _ in range(PAGES_WHILE_FULL):
+        rows = await turn.book.storage.scan(start, end, limit=TIMERS_PER_TURN)
+        found += [row for row in rows if row[0].split(b"/")[2:3] not in NEW_WORK]
+        if len(rows) < TIMERS_PER_TURN or len(found) >= TIMERS_PER_TURN:
+            break
+        start = rows[-1][0] + b"\x00"
+    return found[:TIMERS_PER_TURN]
 
 
 Due = Sequence[tuple[int, str]]

@@ -11,10 +11,11 @@ from typing import Any
 
 from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler import redrive
-from tocsin.actors.scheduler.book import Book
+from tocsin.actors.scheduler.book import KEPT_SLOTS, Book
 from tocsin.actors.scheduler.claim import Claim, claim, claim_alone
 from tocsin.actors.scheduler.complete import Completion, complete, extend
 from tocsin.actors.scheduler.lanes import Lanes
+from tocsin.actors.scheduler.occurrences import Tick
 from tocsin.actors.scheduler.passing import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.pools import (
     Erased,
@@ -55,6 +56,12 @@ class Limits:
     """How long dead letters are kept; None: for ever."""
     quota: int | None = None
     """How many jobs an instance may hold."""
+    kept_slots: int = KEPT_SLOTS
+    """How many occurrences are kept per schedule."""
+
+
+Ticked = Callable[[int, int], None]
+"""A pass over schedules is durable: all their slots up to this instant are decided; and how late, in ms."""
 
 
 class SchedulerActor(Actor):
@@ -70,8 +77,10 @@ class SchedulerActor(Actor):
         owner: str,
         full: Callable[[], bool],
         limits: Limits,
+        ticked: Ticked | None = None,
     ) -> None:
         super().__init__(ctx)
+        self._ticked = ticked
         self._lanes = lanes
         self._owner = owner
         self._full = full
@@ -80,7 +89,7 @@ class SchedulerActor(Actor):
 
     def _new_book(self) -> Book:
         book = Book(self.ctx.storage)
-        book.dead_ms, book.quota = self._limits.dead_ms, self._limits.quota
+        book.dead_ms, book.quota, book.kept_slots = self._limits.dead_ms, self._limits.quota, self._limits.kept_slots
         return book
 
     async def on_start(self) -> None:
@@ -89,6 +98,7 @@ class SchedulerActor(Actor):
         if not self._book.instance.erasing:
             await return_unsent(turn, self._lanes.is_live)
             await check_zones(turn)
+            await settle_ends(turn)
             await self._book.close()  # the event that follows may find that it has nothing to do
             self._set_alarm(turn.now)
 
@@ -241,8 +251,19 @@ class SchedulerActor(Actor):
             return
         turn = self._turn()
         await end_leases(turn, self._lanes.is_live)
-        await run_timers(turn)
+        self._book.occurrences.tick.rest = False
+        await run_timers(turn, full=self._full())
         await self._finish(turn)
+        self._tick(turn)
+
+    def _tick(self, turn: Turn) -> None:
+        """After the turn that ends a pass over schedules, unless something went wrong in it."""
+        tick = self._book.occurrences.tick
+        if tick.rest or not tick.looked:
+            return
+        self._book.occurrences.tick = Tick()
+        if self._ticked is not None and not tick.failed:
+            self.ctx.after_commit(self._ticked, turn.now, tick.late_ms)
 
     # ---- The end of every turn -------------------------------------------------------------------
 
@@ -301,7 +322,8 @@ class SchedulerActor(Actor):
         stored = _earliest(OVERDUE if ready or alone else None, head, book.next_timer, end_at)
         again = now + FULL_RETRY_MS if self._full() else now
         waiting = (ready or alone) and self._lanes.could_take
-        ring_at = _earliest(again if waiting else None, head, book.next_timer, renew_at)
+        timer = max(book.next_timer, again) if self._full() and book.next_timer is not None else book.next_timer
+        ring_at = _earliest(again if waiting else None, head, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
 

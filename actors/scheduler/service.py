@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from random import Random
+from typing import Any
 from weakref import WeakValueDictionary
 
 from tocsin.actors.actor import ActorContext
@@ -14,10 +16,14 @@ from tocsin.actors.clock import Clock
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler.authorize import AuthorizeFire, Guard
+from tocsin.actors.scheduler.book import KEPT_SLOTS
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.permits import Circuit, Permits
+from tocsin.actors.scheduler.recurring.recheck import is_behind
+from tocsin.actors.scheduler.rows import META_SLOT
 from tocsin.actors.scheduler.scheduler import Limits, SchedulerActor
+from tocsin.actors.scheduler.ticking import OnTick, Ticks
 from tocsin.actors.scheduler.why import Facts
 from tocsin.dispatch.callback import Outcome
 from tocsin.dispatch.dispatcher import Dispatcher
@@ -40,15 +46,19 @@ class SchedulerService:
         dead_retention_s: float | None = 30 * 86_400,
         max_jobs: int | None = None,
         authorize_fire: AuthorizeFire | None = None,
+        occurrences_kept: int = KEPT_SLOTS,
+        on_tick: OnTick | None = None,
     ) -> None:
         self.has_origin = has_origin
-        self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms)
+        self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._clock_back)
         self.circuit = Circuit(lambda: self.clock.monotonic())
         self.permits = Permits(max_in_flight, self.circuit)
         self._dispatcher = dispatcher
         self._guard = None if authorize_fire is None else Guard(authorize_fire, lambda: self.clock.monotonic())
         self._lanes_limit = lanes
-        self._limits = Limits(None if dead_retention_s is None else int(dead_retention_s * 1000), max_jobs)
+        dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
+        self._limits = Limits(dead_ms, max_jobs, occurrences_kept)
+        self._ticks = None if on_tick is None else Ticks(on_tick, self._sleep, self._start_soon)
         # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
         self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
         self._host: Host | None = None
@@ -56,6 +66,8 @@ class SchedulerService:
 
     def start(self) -> None:
         self._stopping = False
+        if self._ticks is not None:
+            self._ticks.start()
 
     def bind(self, host: Host) -> None:
         self._host = host
@@ -73,11 +85,25 @@ class SchedulerService:
     def random(self) -> Random:
         return self.host.random
 
+    async def _sleep(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+    def _start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self.host.start_soon(work)
+
     def _make(self, ctx: ActorContext) -> SchedulerActor:
-        provider = self.host.provider
+        provider, name = self.host.provider, ctx.id.name
+        ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
-            ctx, self.lanes(ctx.id.name), provider.owner, lambda: provider.trouble is not None, self._limits
+            ctx, self.lanes(name), provider.owner, lambda: provider.trouble is not None, self._limits, ticked
         )
+
+    async def _clock_back(self, actor: ActorId) -> None:
+        """Wake a scheduler whose schedules are ahead of the clock: their next slots may be a lifetime away."""
+        rows = await self.host.provider.view(str(actor)).get([META_SLOT])
+        latest = rows.get(META_SLOT, b"")
+        if latest.isdigit() and is_behind(self.clock.now_ms(), int(latest)):
+            await self.host.post(actor, "claim_more")  # like every turn, it looks at the clock
 
     def lanes(self, name: str) -> Lanes:
         lanes = self._lanes.get(name)
@@ -133,6 +159,8 @@ class SchedulerService:
     async def drain(self, seconds: float) -> None:
         """Claim nothing more; let attempts end, for at most `seconds`; then end them, uncharged."""
         self._stopping = True
+        if self._ticks is not None:
+            self._ticks.stop()
         used = list(self._lanes.values())
         for lanes in used:
             lanes.stop_claiming()

@@ -41,6 +41,7 @@ class Settings:
     lanes: int = 64
     max_in_flight: int = 256
     insecure: bool = False
+    heartbeat_url: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     files: Mapping[Path, Stamp] = field(default_factory=dict, compare=False)
 
@@ -64,10 +65,18 @@ class Settings:
         scheme, separator, user = before.partition("://")
         return f"{scheme}://{user.partition(':')[0]}@{after}" if at and separator else self.store
 
+    @property
+    def shown_heartbeat(self) -> str | None:
+        """Where heartbeats go, without the path: that is a secret, usually."""
+        return (
+            self.heartbeat_url and f"{urlsplit(self.heartbeat_url).scheme}://{urlsplit(self.heartbeat_url).netloc}/..."
+        )
+
     def shown(self) -> dict[str, Any]:
         """Every setting and its value, with secrets and tokens counted instead of shown."""
         values = {name: getattr(self, name) for name in NAMES}
         values["store"] = self.shown_store
+        values["heartbeat_url"] = self.shown_heartbeat
         for name in HIDDEN:
             values[name] = f"({len(values[name])} given)" if values[name] else None
         return values
@@ -278,6 +287,12 @@ def _origin(value: object, label: str) -> str:
     return text
 
 
+def _heartbeat(value: object, label: str) -> str:
+    from tocsin.actors.heartbeat import check_url
+
+    return check_url(value.strip() if isinstance(value, str) else value, label)
+
+
 def _path(value: object, label: str) -> str:
     text = _text(value, label)
     if not text.startswith("/") or any(mark in text for mark in "?# "):
@@ -339,4 +354,5 @@ _PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "lanes": _whole(1, 100_000, 64),
     "max_in_flight": _whole(1, 1_000_000, 256),
     "insecure": _flag,
+    "heartbeat_url": _heartbeat,
 }

@@ -5,14 +5,18 @@ Editing never fires a job: slots that had come before the edit, and were not loo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.scheduler.recurring.allowance import STEPS, Allowance, Share
+from tocsin.actors.scheduler.recurring.ends import drop_held
 from tocsin.actors.scheduler.recurring.fire import know, record_run, start
+from tocsin.actors.scheduler.recurring.look import stop
 from tocsin.actors.scheduler.recurring.rows import (
     FORGET,
     CursorRow,
@@ -22,16 +26,17 @@ from tocsin.actors.scheduler.recurring.rows import (
     cursor_key,
     definition_args_key,
     definition_key,
-    slot_key,
     trigger_key,
     triggered_id,
 )
 from tocsin.actors.scheduler.recurring.schedule import Schedule, args_of, load, read
-from tocsin.actors.scheduler.recurring.slots import Come, Run
+from tocsin.actors.scheduler.recurring.slots import Run
 from tocsin.actors.scheduler.rows import DAY_MS, encode
 from tocsin.actors.scheduler.submit import over_quota
 from tocsin.actors.scheduler.turn import Turn
-from tocsin.errors import ConflictError, NotFoundError, RequestError
+from tocsin.errors import ConflictError, NotFoundError
+
+log = logging.getLogger("tocsin.scheduler")
 
 FORGET_MS: Final = 30 * DAY_MS
 """How long the history of a deleted schedule is kept, and with it which of its slots are used up."""
@@ -58,13 +63,14 @@ async def put(turn: Turn, news: Sequence[NewSchedule]) -> list[Schedule]:
         _check_revision(new.name, found.get(new.name), new.revision)
     cursors = await turn.book.storage.get_many([cursor_key(new.name) for new in news if new.name not in found])
     old_args = await args_of(turn, list(found.values()))
+    allowance = Allowance(turn)
     made: list[Schedule] = []
     for new in news:
         old = found.get(new.name)
         if old is None:
-            one = _create(turn, new, read(turn, CursorRow, cursor_key(new.name), cursors))
+            one = await _create(turn, new, read(turn, CursorRow, cursor_key(new.name), cursors))
         else:
-            one = _edit(turn, old, new, old_args[new.name])
+            one = _edit(turn, old, new, old_args[new.name], allowance)
         one.save(turn)
         made.append(one)
     return made
@@ -81,33 +87,39 @@ def _check_revision(name: str, one: Schedule | None, revision: int | None) -> No
         )
 
 
-def _create(turn: Turn, new: NewSchedule, left: CursorRow | None) -> Schedule:
+async def _create(turn: Turn, new: NewSchedule, left: CursorRow | None) -> Schedule:
     """Of a deleted one that is made again the revision goes on, and slots that were used stay used."""
     definition = msgspec.structs.replace(new.definition, uid=turn.incarnation(), created_at=turn.now, anchor=turn.now)
-    cursor = CursorRow(1, turn.now) if left is None else CursorRow(left.revision + 1, turn.now, kept=left.kept)
-    if left is not None and left.forget_at is not None:
-        turn.book.drop_timer(left.forget_at, FORGET, new.name)
-    one = Schedule(new.name, definition, cursor)
+    one = Schedule(new.name, definition, CursorRow(1, turn.now), new=True)
+    if left is not None:
+        if left.forget_at is not None:
+            turn.book.drop_timer(left.forget_at, FORGET, new.name)
+        one = Schedule(new.name, definition, left)
+        await drop_held(turn, [one], "deleted")  # there is one only if its definition was lost
+        last = max(turn.now, left.last)
+        one.move(**_EMPTY, revision=left.revision + 1, last=last, live=0, error=None, forget_at=None, orphaned=False)
     one.move(paused=bool(new.paused))
     _write(turn, one, new.rest_of_args)
-    _begin(turn, one)
+    at = definition.at
+    if at is not None and at <= turn.now:  # it has come already, and is for the misfire policy
+        one.move(last=at - 1)
+    _aim(turn, one)
     return one
 
 
-def _begin(turn: Turn, one: Schedule) -> None:
-    """The first slot from here. An `at` in the past has come already, and is for the misfire policy."""
-    at = one.definition.at
-    last = turn.now if at is None else min(turn.now, at - 1)
-    _aim(turn, one, last)
+_EMPTY: Final[dict[str, Any]] = {
+    "missed_from": None, "missed": 0, "skip_to": None, "aim": None, "fire_to": None, "run": None,
+}  # fmt: skip
+"""Of a cursor: no backlog."""
 
 
-def _aim(turn: Turn, one: Schedule, last: int) -> None:
-    one.set_next(slots.next_of(one.definition)(last), last)
-    if one.cursor.paused:
-        one.move(rings_at=None)
+def _aim(turn: Turn, one: Schedule) -> None:
+    """The first slot after its last."""
+    one.move(next_slot=slots.next_of(one.definition)(one.cursor.last), error=None)
+    one.arm(turn.now, more=one.cursor.skip_to is not None or one.cursor.aim is not None)
 
 
-def _edit(turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes]) -> Schedule:
+def _edit(turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes], allowance: Allowance) -> Schedule:
     before = old.definition
     definition = msgspec.structs.replace(
         new.definition,
@@ -118,10 +130,9 @@ def _edit(turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes]) ->
     )
     paused = old.cursor.paused if new.paused is None else new.paused
     same = _asked(definition) == _asked(before) and list(new.rest_of_args) == old_args
+    if new.definition.owner is not None:
+        old.move(orphaned=False)  # its owner names it
     if same and paused == old.cursor.paused and old.cursor.error is None:
-        if before.orphaned:  # its owner names it again
-            old.definition = msgspec.structs.replace(before, orphaned=False)
-            _write(turn, old, ())
         return old
     old.definition = definition
     old.move(revision=old.cursor.revision + 1)
@@ -130,18 +141,19 @@ def _edit(turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes]) ->
             turn.book.storage.delete(definition_args_key(old.name, n))
         _write(turn, old, new.rest_of_args)
     if old.cursor.error is not None or any(getattr(definition, name) != getattr(before, name) for name in _RULE):
-        _skip_to_now(turn, old, before, "edited")
-        _begin(turn, old)
+        _skip_to_now(turn, old, before, "paused" if old.cursor.paused else "edited", allowance)
+    elif not same:
+        _end_count(turn, old, "edited")
     if paused != old.cursor.paused:
         _set_paused(turn, old, paused)
-    elif not paused and old.cursor.next_slot is not None and old.cursor.missed_from is None:
-        old.set_next(old.cursor.next_slot, old.cursor.last)  # its jitter may have changed
+    else:
+        _aim(turn, old)
     return old
 
 
 def _asked(definition: DefinitionRow) -> DefinitionRow:
-    """What was asked for, without who asked and whether its owner still does."""
-    return msgspec.structs.replace(definition, orphaned=False, initiator=("", ""))
+    """What was asked for, without who asked."""
+    return msgspec.structs.replace(definition, initiator=("", ""))
 
 
 def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
@@ -150,22 +162,36 @@ def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
         turn.book.storage.put(definition_args_key(one.name, n), part)
 
 
-def _skip_to_now(turn: Turn, one: Schedule, definition: DefinitionRow, reason: str) -> None:
-    """The slots that have come and were not looked at end here, as one row. A long run is not counted."""
-    try:
-        following = slots.next_of(definition)
-    except RequestError:  # its zone is gone: what it would have owed is not known
-        one.move(last=max(turn.now, one.cursor.last), missed_from=None, missed=0)
+def _skip_to_now(turn: Turn, one: Schedule, definition: DefinitionRow, reason: str, allowance: Allowance) -> None:
+    """The slots that have come and were not decided yet end here, as one row. A long run is not counted."""
+    now, cursor = turn.now, one.cursor
+    if now > cursor.last:
+        try:
+            _skip_found(turn, one, slots.next_of(definition), allowance)
+        except Exception as error:
+            # The rule means nothing here any more: what it would have owed is not known, and a new one comes.
+            log.warning("schedule %s: what it owed until now is not known: %r", one.name, error)
+    _end_count(turn, one, reason)
+    one.move(last=max(now, one.cursor.last))
+
+
+def _skip_found(turn: Turn, one: Schedule, following: slots.Next, allowance: Allowance) -> None:
+    cursor = one.cursor
+    found = slots.walk(following, cursor.last, turn.now, Share(allowance, STEPS, STEPS))
+    if not found.slots:
         return
-    found = slots.come(following, one.cursor, turn.now, 1)
+    last, count = found.slots[-1], None if cursor.missed is None else cursor.missed + len(found.slots)
     if not found.reached:
-        found = Come(slots.newest(following, one.cursor.last + 1, turn.now, 1), turn.now, True, found.missed_from, None)
-    first = found.missed_from if found.missed_from is not None else found.slots[0] if found.slots else None
-    if first is not None:
-        count = None if found.missed is None else found.missed + len(found.slots)
-        record_run(turn, one, Run(first, found.slots[-1] if found.slots else found.last, count, "skipped", reason))
-        turn.book.occurrences.see(found.last)
-    one.move(last=max(turn.now, one.cursor.last), missed_from=None, missed=0)
+        last, count = slots.before(following, turn.now + 1), None
+    one.move(missed_from=found.slots[0] if cursor.missed_from is None else cursor.missed_from, missed=count, last=last)
+
+
+def _end_count(turn: Turn, one: Schedule, reason: str) -> None:
+    """A backlog that was being counted ends as skipped. What the new rules say of it is not asked."""
+    cursor = one.cursor
+    if cursor.missed_from is not None:
+        record_run(turn, one, Run(cursor.missed_from, cursor.last, cursor.missed, "skipped", reason))
+    one.move(**_EMPTY)
 
 
 # ---- Pause, resume, delete, trigger --------------------------------------------------------------
@@ -180,9 +206,10 @@ async def _one(turn: Turn, name: str, revision: int | None) -> Schedule:
 
 
 async def set_paused(turn: Turn, name: str, paused: bool, revision: int | None) -> Schedule:
-    """Slots that pass while it is paused are recorded as skipped when it is resumed."""
+    """Slots that pass while it is paused are recorded as skipped once it is resumed. One that has stopped for an error
+    is tried again."""
     one = await _one(turn, name, revision)
-    if one.cursor.paused != paused or (one.cursor.error is not None and not paused):
+    if one.cursor.paused != paused or (not paused and one.cursor.error is not None):
         one.move(revision=one.cursor.revision + 1)
         _set_paused(turn, one, paused)
         one.save(turn)
@@ -193,31 +220,35 @@ def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
     if paused:
         one.move(paused=True, rings_at=None)
         return
-    slots.next_of(one.definition)  # refused, and nothing is changed, if its zone is gone
-    one.move(paused=False)
-    if one.definition.at is None:
-        _skip_to_now(turn, one, one.definition, "paused")
-    _aim(turn, one, one.cursor.last)
+    cursor = one.cursor
+    if cursor.paused:
+        one.move(paused=False, aim=None, fire_to=None, skip_to=turn.now if turn.now > cursor.last else None)
+    try:
+        _aim(turn, one)
+        one.move(next_slot=slots.next_of(one.definition)(max(turn.now, cursor.last)))
+    except Exception as error:
+        # As in a look: it is this schedule's fault, and the caller reads it in the record.
+        stop(one, error)
 
 
 async def delete(turn: Turn, name: str, revision: int | None) -> Schedule:
     """The definition goes; its occurrences go on, and its history is kept for 30 days."""
     one = await _one(turn, name, revision)
-    remove(turn, one)
+    await remove(turn, [one])
     return one
 
 
-def remove(turn: Turn, one: Schedule) -> None:
-    if one.cursor.queued is not None:
-        row = SlotRow("skipped", turn.now, one.cursor.queued + one.jitter, reason="deleted")
-        one.record(turn, one.cursor.queued, row, again=True)
-    storage = turn.book.storage
-    storage.delete(definition_key(one.name))
-    for n in range(one.definition.args_rows):
-        storage.delete(definition_args_key(one.name, n))
-    one.move(rings_at=None, next_slot=None, queued=None, live=0, forget_at=turn.now + FORGET_MS)
-    turn.book.put_timer(turn.now + FORGET_MS, FORGET, one.name)
-    one.save(turn)
+async def remove(turn: Turn, schedules: Sequence[Schedule]) -> None:
+    await drop_held(turn, schedules, "deleted")
+    storage, allowance = turn.book.storage, Allowance(turn)
+    for one in schedules:
+        _skip_to_now(turn, one, one.definition, "paused" if one.cursor.paused else "deleted", allowance)
+        storage.delete(definition_key(one.name))
+        for n in range(one.definition.args_rows):
+            storage.delete(definition_args_key(one.name, n))
+        one.move(rings_at=None, next_slot=None, live=0, forget_at=turn.now + FORGET_MS)
+        turn.book.put_timer(turn.now + FORGET_MS, FORGET, one.name)
+        one.save(turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,27 +279,3 @@ async def trigger(turn: Turn, name: str, request: str) -> Triggered:
     turn.book.storage.put(key, encode(TriggerRow(slot, job_id)))
     one.save(turn)
     return Triggered(name, slot, job_id, True)
-
-
-# ---- Forgetting ----------------------------------------------------------------------------------
-
-FORGOTTEN_AT_ONCE: Final = 500
-
-
-async def forget(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
-    """The history of schedules that were deleted 30 days ago, a page a turn."""
-    for ms, name in due:
-        key = cursor_key(name)
-        cursor = read(turn, CursorRow, key, await turn.book.storage.get_many([key]))
-        if cursor is None or cursor.forget_at is None or cursor.forget_at > ms:
-            continue
-        more = False
-        for prefix in (slot_key(name, 0)[:-15], trigger_key(name, "")):
-            rows = await turn.book.storage.scan(prefix, prefix[:-1] + b"0", limit=FORGOTTEN_AT_ONCE)
-            for row_key, _ in rows:
-                turn.book.storage.delete(row_key)
-            more = more or len(rows) == FORGOTTEN_AT_ONCE
-        if more:
-            turn.book.put_timer(turn.now, FORGET, name)
-        else:
-            turn.book.storage.delete(key)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tocsin.actors.cron.rule import Rule
 from tocsin.actors.cron.zones import Zone
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.recurring.change import NewSchedule
 from tocsin.actors.scheduler.recurring.rows import DefinitionRow
+from tocsin.actors.scheduler.recurring.slots import rule_of
 from tocsin.actors.scheduler.rows import INLINE_ARGS
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError
@@ -65,7 +65,7 @@ def _rule(known: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError("give exactly one of cron, everyMs and at")
     timezone = known.get("timezone", "UTC")
     if rules[0] == "cron":
-        rule = Rule(known["cron"], timezone)
+        rule = rule_of(known["cron"], timezone)
         return {"cron": rule.expression.text, "timezone": rule.zone.name}
     zone = Zone(timezone).name
     if rules[0] == "at":

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tocsin.actors.scheduler.recurring.fire import fire_slot, know
-from tocsin.actors.scheduler.recurring.rows import SlotRow, slot_key
-from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read
-from tocsin.actors.scheduler.recurring.slots import Fire
+from tocsin.actors.scheduler.recurring.rows import slot_key
+from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot
 from tocsin.actors.scheduler.rows import End, encode
 from tocsin.actors.scheduler.turn import Turn
 
@@ -24,7 +22,7 @@ async def settle_ends(turn: Turn) -> None:
     """What the turn has noted of occurrences (`Occurrences.note`); last, since any event may end one."""
     while ends := turn.book.occurrences.take_ended():
         found = await load(turn, list({ref.name for ref, _, _ in ends}))
-        await _states(turn, ends)
+        await _states(turn, ends, found)
         for ref, _, how in ends:
             one = found.get(ref.name)
             if one is not None and one.definition.uid == ref.uid:
@@ -34,28 +32,38 @@ async def settle_ends(turn: Turn) -> None:
             one.save(turn)
 
 
-async def _states(turn: Turn, ends: Sequence[End]) -> None:
+async def _states(turn: Turn, ends: Sequence[End], found: Mapping[str, Schedule]) -> None:
     """Slots whose rows were trimmed meanwhile are left alone."""
     changed = [
-        (slot_key(ref.name, ref.slot, ref.request), job_id, STATES[how]) for ref, job_id, how in ends if how in STATES
+        (ref.name, slot_key(ref.name, ref.slot, ref.request), job_id, STATES[how])
+        for ref, job_id, how in ends
+        if how in STATES
     ]
-    rows = await turn.book.storage.get_many([key for key, _, _ in changed]) if changed else {}
-    for key, job_id, state in changed:
-        row = read(turn, SlotRow, key, rows)
+    rows = await turn.book.storage.get_many([key for _, key, _, _ in changed]) if changed else {}
+    for name, key, job_id, state in changed:
+        row = read_slot(turn, found.get(name), key, rows)
         if row is not None and row.job_id == job_id:
             turn.book.storage.put(key, encode(msgspec.structs.replace(row, state=state, at=turn.now)))
 
 
 async def _held_back(turn: Turn, schedules: Sequence[Schedule]) -> None:
-    """None lives any more: the slot that waited for that starts."""
-    if not schedules:
-        return
-    held = [(one, one.cursor.queued) for one in schedules]
-    keys = [slot_key(one.name, slot) for one, slot in held if slot is not None]
-    rows = await turn.book.storage.get_many(keys)
-    known = await know(turn, [(one, [slot], ()) for one, slot in held if slot is not None])
-    for (one, slot), key in zip(held, keys, strict=True):
-        row = read(turn, SlotRow, key, rows)
-        one.move(queued=None)
-        if slot is not None and row is not None and row.state == "queued":
-            fire_slot(turn, one, Fire(slot, False, row.first_slot, row.coalesced), known, again=True)
+    """None lives any more: the slot that waited for that starts, with the next look; or passes, while it is paused."""
+    paused = [one for one in schedules if one.cursor.paused]
+    for one in schedules:
+        if not one.cursor.paused:
+            one.arm(turn.now)
+    if paused:
+        await drop_held(turn, paused, "paused")
+
+
+async def drop_held(turn: Turn, schedules: Sequence[Schedule], reason: str) -> None:
+    """Slots that were held back pass."""
+    keys = {one.name: slot_key(one.name, one.cursor.queued) for one in schedules if one.cursor.queued is not None}
+    rows = await turn.book.storage.get_many(keys.values()) if keys else {}
+    for one in schedules:
+        if one.name in keys:
+            row = read_slot(turn, one, keys[one.name], rows)
+            if row is not None and row.state == "queued":
+                passed = msgspec.structs.replace(row, state="skipped", reason=reason, at=turn.now)
+                turn.book.storage.put(keys[one.name], encode(passed))
+            one.move(queued=None)

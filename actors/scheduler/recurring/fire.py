@@ -15,9 +15,11 @@ from tocsin.actors.scheduler.rows import JobRow, ScheduleRef, job_key
 from tocsin.actors.scheduler.submit import accept, over_quota
 from tocsin.actors.scheduler.turn import NewJob, Turn
 
-SPREAD_STEP_MS: Final = 100
 SPREAD_MS: Final = 300_000
-"""Late occurrences start one after the other, 100 ms apart, but within five minutes (scenario M08)."""
+SPREAD_OVER: Final = 3_000
+"""Late occurrences start one after the other, 100 ms apart, within five minutes: the more of them, the closer."""
+MERGED: Final = ("overlap", "quota")
+"""Reasons of skipped slots that follow one another for long; those are one row."""
 
 
 @dataclass(slots=True)
@@ -74,7 +76,24 @@ def fire_slot(turn: Turn, one: Schedule, fire: Fire, known: Known, *, again: boo
     else:
         start(turn, one, job_id, fire.slot, row, known, late=fire.late, again=again)
         return
-    one.record(turn, fire.slot, msgspec.structs.replace(row, state="skipped", reason=reason), again=again)
+    skipped = msgspec.structs.replace(row, state="skipped", reason=reason)
+    if again or reason not in MERGED or fire.first_slot is not None:
+        one.record(turn, fire.slot, skipped, again=again)
+    else:
+        _join_run(turn, one, fire.slot, reason, skipped)
+
+
+def _join_run(turn: Turn, one: Schedule, slot: int, reason: str, row: SlotRow) -> None:
+    """Skipped like the one before it: the same row stands for both."""
+    run = one.cursor.run
+    if run is None or run[2] != reason:
+        one.record(turn, slot, row)
+        one.move(run=(slot, 1, reason))
+        return
+    first, count = run[0], run[1] + 1
+    row = msgspec.structs.replace(row, due=first + one.jitter, until=slot, count=count)
+    one.record(turn, first, row, again=True)
+    one.move(run=(first, count, reason))
 
 
 def start(
@@ -109,13 +128,17 @@ def start(
         initiator=definition.initiator,
         schedule=ScheduleRef(one.name, slot, definition.uid, row.first_slot, row.coalesced, row.request),
     )
-    accept(turn, NewJob(job, known.args.get(one.name, [])), _start_at(turn, row.due) if late else row.due)
+    accept(turn, NewJob(job, known.args.get(one.name, [])), _start_at(turn, job) if late else row.due)
 
 
-def _start_at(turn: Turn, due: int) -> int:
-    """Late ones are spread, so that a catch-up does not fire everything in one second."""
-    at = max(turn.now, turn.book.occurrences.spread_until)
-    if at - turn.now >= SPREAD_MS:
-        return turn.now + turn.random.randrange(SPREAD_MS)
-    turn.book.occurrences.spread_until = at + SPREAD_STEP_MS
-    return due if at == turn.now else at
+def _start_at(turn: Turn, job: JobRow) -> int:
+    """Late ones are spread, so that a catch-up does not fire everything in one second; in order, and never past their
+    time."""
+    spread = turn.book.occurrences
+    at = max(turn.now, spread.spread_until)
+    if at > turn.now + SPREAD_MS:  # the clock has stepped back
+        at = turn.now
+    if job.expires_at is not None and at >= job.expires_at:
+        return job.scheduled_for
+    spread.spread_until = at + (SPREAD_MS - (at - turn.now)) // SPREAD_OVER
+    return job.scheduled_for if at == turn.now else at

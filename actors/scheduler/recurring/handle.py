@@ -150,9 +150,20 @@ class Schedules(Handle):
                 limit=arguments.MAX_BATCH_BYTES,
             )
         self._check_ready()
-        made, left = _answered(await self._call("schedules", "register", owner, news, prune))
+        made = _answered(await self._call("schedules", "register", owner, news))
+        left = await self._leave(owner, frozenset(names), prune)
         orphaned, removed = ([], left) if prune else (left, [])
         return Registration([self._put(one) for one in made], orphaned, removed)
+
+    async def _leave(self, owner: str, names: frozenset[str], prune: bool) -> Sequence[str]:
+        """What the set leaves out, in pages: there may be more than one commit holds."""
+        left: list[str] = []
+        start: str | None = None
+        while True:
+            page, start = _answered(await self._call("schedules", "leave", owner, names, prune, start))
+            left += page
+            if start is None:
+                return left
 
     def _of_set(self, owner: str, name: str, given: Mapping[str, Any]) -> NewSchedule:
         try:

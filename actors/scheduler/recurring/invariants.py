@@ -56,7 +56,9 @@ async def _held_back(view: StoreView, name: str, cursor: CursorRow) -> list[str]
     row = query.read(SlotRow, key, (await view.get([key])).get(key))
     if row is None or row.state != "queued":
         return [f"schedule {name} holds back {cursor.queued}, whose slot says {row and row.state}"]
-    return [] if cursor.live else [f"schedule {name} holds back {cursor.queued}, and nothing of it is live"]
+    if not cursor.live and cursor.rings_at is None:
+        return [f"schedule {name} holds back {cursor.queued}, and nothing of it is live"]
+    return []
 
 
 async def _live(view: StoreView) -> Counter[tuple[str, str]]:

@@ -1,93 +1,150 @@
 """A look at schedules whose timers have rung: the slots that have come are decided, each with its row, in the commit
-that moves the cursor. What is wrong with one stops no other."""
+that moves the cursor. What is wrong with one stops no other; what is too much for one turn is left to the next."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.scheduler.recurring.allowance import LEAST_STEPS, ROWS_PER_FIRE, STEPS, Allowance, Share
 from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, record_run
-from tocsin.actors.scheduler.recurring.schedule import Schedule, load, trim
-from tocsin.actors.scheduler.recurring.slots import Come, Fire, Plan
+from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key, split_slot_key
+from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim
+from tocsin.actors.scheduler.recurring.slots import Fire, Owed
 from tocsin.actors.scheduler.turn import Turn
-from tocsin.errors import RequestError
+from tocsin.errors import TocsinError
 
 log = logging.getLogger("tocsin.scheduler")
+
+AT_ONCE: Final = 200
+"""Schedules looked at in one turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One schedule, what has come of it, and what becomes of that."""
+    """One schedule, a slot of it that was held back until now, and what it owes."""
 
     one: Schedule
-    found: Come
-    plan: Plan
+    held: Fire | None
+    owed: Owed | None
 
     @property
     def slots(self) -> list[int]:
-        return [fire.slot for fire in self.plan.fires]
+        fires = self.owed.fires if self.owed is not None else []
+        return [fire.slot for fire in (*([self.held] if self.held else []), *fires)]
 
 
 async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
-    """Timers of schedules have rung, and their rows are gone."""
-    found = await load(turn, [name for _, name in due])
-    rung = [found[name] for ms, name in due if name in found and found[name].cursor.rings_at == ms]
-    for one in rung:
-        one.rung()
-    await look(turn, rung)
-    for one in rung:
-        one.save(turn)
+    """Timers of schedules have come; each row goes when its schedule was looked at. Those left are still due."""
+    now = due[:AT_ONCE]
+    found = await load(turn, [name for _, name in now])
+    rung: list[Schedule] = []
+    for ms, name in now:
+        if name in found and found[name].cursor.rings_at == ms:
+            rung.append(found[name])
+        else:
+            turn.book.drop_timer(ms, TIMER, name)
+    looked = await look(turn, rung)
+    tick = turn.book.occurrences.tick
+    for one in rung[:looked]:
+        tick.failed = tick.failed or one.cursor.error is not None
+        tick.rest = tick.rest or (one.cursor.rings_at is not None and one.cursor.rings_at <= turn.now)
+    tick.rest = tick.rest or looked < len(due)
 
 
-async def look(turn: Turn, schedules: Sequence[Schedule]) -> None:
-    """Decide what has come, and set each timer anew. The caller saves them."""
-    looked = [seen for one in schedules if (seen := _see(turn, one)) is not None]
+async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
+    """Decide what has come, and save; of how many, from the first on."""
+    allowance = Allowance(turn)
+    held = await _held(turn, schedules)
+    used = await _used(turn, schedules)
+    allowance.begin()
+    looked: list[Looked] = []
+    for one in schedules:
+        if looked and allowance.spent:
+            break
+        share = Share(allowance, max(STEPS // len(schedules), LEAST_STEPS), allowance.fires(one.size))
+        seen = Looked(one, held.get(one.name), _see(turn, one, used.get(one.name, frozenset()), share))
+        allowance.take(2 + ROWS_PER_FIRE * len(seen.slots), one.size * len(seen.slots))
+        looked.append(seen)
     known = await know(turn, [(seen.one, seen.slots, ()) for seen in looked])
     for seen in looked:
         _apply(turn, seen, known)
-        await trim(turn, seen.one)
+    for seen in looked:
+        await trim(turn, seen.one, allowance)
+        seen.one.save(turn)
+    return len(looked)
 
 
-def _see(turn: Turn, one: Schedule) -> Looked | None:
+async def _held(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, Fire]:
+    """By name: the slot that an overlap held back, where nothing is live any more."""
+    free = [(one, one.cursor.queued) for one in schedules if one.cursor.queued is not None and not one.cursor.live]
+    keys = {one.name: slot_key(one.name, slot) for one, slot in free if slot is not None}
+    rows = await turn.book.storage.get_many(keys.values()) if keys else {}
+    found: dict[str, Fire] = {}
+    for one, slot in free:
+        row = read_slot(turn, one, keys[one.name], rows)
+        one.move(queued=None)
+        if slot is not None and row is not None and row.state == "queued":
+            found[one.name] = Fire(slot, False, row.first_slot, row.coalesced)
+    return found
+
+
+async def _used(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, frozenset[int]]:
+    """By name: slots to come that have their rows already, because the clock was ahead."""
+    found: dict[str, frozenset[int]] = {}
+    for one in schedules:
+        to = one.cursor.used_to
+        if to is not None and one.cursor.last >= to:
+            one.move(used_to=None)
+        elif to is not None:
+            rows = await turn.book.storage.scan(slot_key(one.name, one.cursor.last), slot_key(one.name, to + 1))
+            found[one.name] = frozenset(split_slot_key(key) for key, _ in rows if b"+" not in key)
+    return found
+
+
+def _see(turn: Turn, one: Schedule, used: frozenset[int], share: Share) -> Owed | None:
     if one.cursor.paused:
         one.move(rings_at=None)
         return None
     try:
-        following = slots.next_of(one.definition)
-        found = slots.come(following, one.cursor, turn.now - one.jitter, slots.wanted(one.definition))
-        next_slot = following(found.last)
-    except RequestError as error:
+        following = slots.unused(slots.next_of(one.definition), used)
+        owed = slots.owed(one.definition, one.cursor, following, turn.now - one.jitter, share)
+    except Exception as error:
+        # A zone that is gone, a row edited by hand, a fault of the search: whatever it is, it is this schedule's.
         stop(one, error)
         return None
-    plan = _plan(turn, one, found)
-    one.set_next(next_slot, found.last, at_once=None if found.reached else turn.now)
-    return Looked(one, found, plan)
+    return owed
 
 
-def stop(one: Schedule, error: RequestError) -> None:
-    """A zone that is gone, a row edited by hand: it stops and says why, until it is put or resumed."""
-    log.error("schedule %s stops: %s", one.name, error.message)
-    one.move(error=error.message, next_slot=None, rings_at=None)
-
-
-def _plan(turn: Turn, one: Schedule, found: Come) -> Plan:
-    if found.reached:
-        return slots.decide(one.definition, found, turn.now, one.jitter)
-    on_time_from = turn.now - one.jitter - one.definition.grace_ms
-    return Plan(fires=[Fire(slot, slot < on_time_from) for slot in found.slots])
+def stop(one: Schedule, error: Exception) -> None:
+    """It stops and says why, until it is put or resumed."""
+    why = error.message if isinstance(error, TocsinError) else f"its rule cannot be computed: {error!r:.200}"
+    log.error("schedule %s stops: %s", one.name, why, exc_info=None if isinstance(error, TocsinError) else error)
+    one.move(error=why, next_slot=None, rings_at=None)
 
 
 def _apply(turn: Turn, seen: Looked, known: Known) -> None:
-    one = seen.one
-    for run in seen.plan.runs:
+    one, owed = seen.one, seen.owed
+    if seen.held is not None:
+        fire_slot(turn, one, seen.held, known, again=True)
+    if owed is None:
+        return
+    for run in owed.runs:
         record_run(turn, one, run)
-    for fire in seen.plan.fires:
+    for fire in owed.fires:
         fire_slot(turn, one, fire, known)
-    if seen.found.reached:
-        one.move(missed_from=None, missed=0)
-    else:
-        one.move(missed_from=seen.found.missed_from, missed=seen.found.missed or 0)
-    if seen.plan.runs or seen.plan.fires:
-        turn.book.occurrences.see(seen.found.last)
+    decided = owed.cursor
+    tick = turn.book.occurrences.tick
+    tick.looked = True
+    for slot in (*(run.first for run in owed.runs), *(fire.slot for fire in owed.fires)):
+        tick.late_ms = max(tick.late_ms, turn.now - one.jitter - slot)
+    one.move(
+        last=decided.last,
+        next_slot=decided.next_slot,
+        error=None,
+        **{name: getattr(decided, name) for name in ("missed_from", "missed", "skip_to", "aim", "fire_to")},
+    )
+    one.arm(turn.now, more=owed.more)

@@ -46,11 +46,14 @@ async def mend_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], dead
             last = max(newest, definition.created_at)
             cursor = CursorRow(1, last, rings_at=last)
         count = live[name, definition.uid]
-        if cursor.queued is not None and not await _stays_held(storage, name, cursor.queued, count):
-            cursor = msgspec.structs.replace(cursor, queued=None)
         rings_at = cursor.next_slot if cursor.rings_at is None else cursor.rings_at
         if cursor.paused or cursor.error is not None:
             rings_at = None
+        if cursor.queued is not None:
+            held = await _is_held(storage, name, cursor.queued, for_good=not count and rings_at is None)
+            cursor = msgspec.structs.replace(cursor, queued=cursor.queued if held else None)
+            if held and not count:
+                rings_at = cursor.last  # nothing of it lives, so it starts when it is looked at
         new = msgspec.structs.replace(cursor, live=count, kept=kept, rings_at=rings_at, forget_at=None)
         _write(storage, name, cursors.get(name), new)
         if new.rings_at is not None:
@@ -73,16 +76,16 @@ def _write(storage: ActorStorage, name: str, old: CursorRow | None, new: CursorR
         storage.put(cursor_key(name), encode(new))
 
 
-async def _stays_held(storage: ActorStorage, name: str, slot: int, live: int) -> bool:
-    """A slot that waits for a live occurrence, if there is one; else nothing would ever start it, and it says so."""
+async def _is_held(storage: ActorStorage, name: str, slot: int, *, for_good: bool) -> bool:
+    """Whether its row says so too. `for_good`: nothing would ever start it, so it ends, and says so."""
     key = slot_key(name, slot)
     value = await storage.get(key)
     row = None if value is None else decode(SlotRow, key, value)
     if row is None or row.state != "queued":
         return False
-    if not live:
+    if for_good:
         storage.put(key, encode(msgspec.structs.replace(row, state="skipped", reason="mended")))
-    return bool(live)
+    return not for_good
 
 
 async def _mend_timers(storage: ActorStorage, needed: set[bytes]) -> None:

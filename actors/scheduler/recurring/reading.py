@@ -23,7 +23,6 @@ from tocsin.actors.scheduler.recurring.rows import (
     slot_prefix,
     split_slot_key,
 )
-from tocsin.actors.scheduler.recurring.schedule import KEPT
 from tocsin.actors.scheduler.rows import dead_key, job_key
 from tocsin.storage.api import StoreView, after
 
@@ -34,14 +33,16 @@ async def get(view: StoreView, name: str) -> ScheduleRecord | None:
 
 
 async def page(view: StoreView, instance: str, limit: int, cursor: str | None) -> SchedulePage:
-    """By name."""
+    """By name. Shorter than asked for if the definitions are very large."""
     scope = f"schedules/{instance}"
     place = decode_cursor(scope, cursor)
     start = b"cron/" if place is None else definition_key(place[1]) + b"\x00"
     rows = await view.scan(start, after(b"cron/"), limit=limit + 1)
-    names = [key[5:].decode() for key, _ in rows[:limit]]
+    shown = rows[:limit]
+    names = [key[5:].decode() for key, _ in shown]
+    more = bool(shown) and bool(await view.scan(shown[-1][0] + b"\x00", after(b"cron/"), limit=1))
     records = await _records(view, names)
-    if len(rows) <= limit:
+    if not more:
         return SchedulePage(schedules=records, truncated=False)
     return SchedulePage(schedules=records, truncated=True, cursor=encode_cursor(scope, 0, names[-1]))
 
@@ -61,12 +62,12 @@ async def _records(view: StoreView, names: Sequence[str]) -> list[ScheduleRecord
 
 
 async def occurrences(view: StoreView, name: str, limit: int, cursor: str | None) -> OccurrencePage:
-    """The newest first. There are about a thousand at most."""
+    """The newest first."""
     scope = f"occurrences/{name}"
     place = decode_cursor(scope, cursor)
     prefix = slot_prefix(name)
     end = after(prefix) if place is None else prefix + place[1].encode()
-    rows = (await view.scan(prefix, end, limit=2 * KEPT))[::-1]
+    rows = await view.scan(prefix, end, limit=limit + 1, reverse=True)
     shown = rows[:limit]
     live = await _live(view, [row.job_id for _, value in shown if (row := _slot(value)) is not None and row.job_id])
     found = [_occurrence(split_slot_key(key), row, live) for key, value in shown if (row := _slot(value)) is not None]

@@ -1,7 +1,5 @@
-"""Stored next slots are checked against their rules when the time zones have changed, and when the clock was wrong.
-
-A pass over all schedules, a page a turn, as a timer: its key is the last name it has looked at.
-"""
+"""A pass over all schedules, a page a turn: when the time zones have changed, next slots are computed anew; when the
+clock was wrong, those that were ahead of it come back; when a job's row was lost, what lives is counted anew."""
 
 from __future__ import annotations
 
@@ -9,22 +7,25 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from tocsin.actors.cron.zones import database_version
 from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.scheduler.recurring.allowance import Allowance
+from tocsin.actors.scheduler.recurring.fire import record_run
 from tocsin.actors.scheduler.recurring.look import stop
-from tocsin.actors.scheduler.recurring.rows import cursor_key
+from tocsin.actors.scheduler.recurring.rows import RECHECK, SlotRow, cursor_key, slot_key, slot_prefix
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load
-from tocsin.actors.scheduler.rows import DAY_MS, META_ZONES
+from tocsin.actors.scheduler.recurring.slots import Run
+from tocsin.actors.scheduler.rows import DAY_MS, META_ZONES, JobRow, dead_key, encode, job_key
 from tocsin.actors.scheduler.turn import Turn
-from tocsin.errors import RequestError
 from tocsin.storage.api import after
 
 log = logging.getLogger("tocsin.scheduler")
 
-RECHECK: Final = "cronrecheck"
 AHEAD_MS: Final = DAY_MS
 """A cursor this far ahead of the clock was moved by a clock that was wrong (contract, section 6; scenario K04)."""
-PAGE: Final = 250
+PAGE: Final = 100
 
 
 async def check_zones(turn: Turn) -> None:
@@ -38,45 +39,103 @@ async def check_zones(turn: Turn) -> None:
         turn.book.storage.put(META_ZONES, version)
         if stored is not None:
             log.warning("time zones are now %s: the next slots of all schedules are checked", version.decode())
-            turn.book.put_timer(turn.now, RECHECK, "")
+        turn.book.put_timer(turn.now, RECHECK, "")
 
 
 def check_clock(turn: Turn) -> None:
-    """In every turn that looks at time: a clock more than a day behind the latest slot was ahead before."""
+    """In every turn: a clock more than a day behind the latest slot was ahead before."""
     seen = turn.book.occurrences
-    if seen.latest_slot > turn.now + AHEAD_MS:
+    if is_behind(turn.now, seen.latest_slot):
         log.error(
             "the clock is %d s behind the latest slot that was decided, so it was wrong then or is now: "
             "schedules go on from here", (seen.latest_slot - turn.now) // 1000,
         )  # fmt: skip
         seen.forget_latest(turn.now)
         turn.book.put_timer(turn.now, RECHECK, "")
+    if seen.lost_jobs:
+        seen.lost_jobs = False
+        turn.book.put_timer(turn.now, RECHECK, "")
+
+
+def is_behind(now: int, latest_slot: int) -> bool:
+    return latest_slot > now + AHEAD_MS
 
 
 async def recheck(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
-    """A page of each pass."""
-    for _, name in due:
-        start = cursor_key(name) + b"\x00" if name else b"cronat/"
-        rows = await turn.book.storage.scan(start, after(b"cronat/"), limit=PAGE)
-        names = [key[7:].decode() for key, _ in rows]
-        for one in (await load(turn, names)).values():
-            _recheck(turn, one)
-        if len(rows) == PAGE:
-            turn.book.put_timer(turn.now, RECHECK, names[-1])
+    """A page of each pass; of two passes the one that is behind does the work of both."""
+    first = min(name for _, name in due)
+    for ms, name in due:
+        turn.book.drop_timer(ms, RECHECK, name)
+    allowance = Allowance(turn)
+    start = cursor_key(first) + b"\x00" if first else b"cronat/"
+    rows = await turn.book.storage.scan(start, after(b"cronat/"), limit=PAGE)
+    names = [key[7:].decode() for key, _ in rows]
+    found = await load(turn, names)
+    done = 0
+    for name in names:
+        if done and allowance.spent:
+            break
+        done += 1
+        if name in found:
+            await _recheck(turn, found[name], allowance)
+    if done < len(names) or len(rows) == PAGE:
+        turn.book.put_timer(turn.now, RECHECK, names[done - 1])
 
 
-def _recheck(turn: Turn, one: Schedule) -> None:
-    if one.cursor.paused or one.cursor.missed_from is not None:
-        return
-    last = one.cursor.last
-    if last > turn.now + AHEAD_MS:
-        log.warning("schedule %s was at slot %d, more than a day ahead: it goes on from now", one.name, last)
-        last = turn.now
+async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
+    if one.cursor.live or one.cursor.next_slot is None:
+        await _count_live(turn, one, allowance)
+    if one.cursor.last > turn.now + AHEAD_MS:
+        log.warning("schedule %s was at slot %d, more than a day ahead: it goes on from now", one.name, one.cursor.last)
+        await _take_back(turn, one, allowance)
     try:
-        next_slot = slots.next_of(one.definition)(last)
-    except RequestError as error:
-        stop(one, error)
+        allowance.steps -= 2
+        one.move(next_slot=slots.next_of(one.definition)(one.cursor.last), error=None)
+    except Exception as error:
+        # As in a look: it is this schedule's fault, and stops no other.
+        if one.cursor.error is None:
+            stop(one, error)
     else:
-        if (next_slot, last) != (one.cursor.next_slot, one.cursor.last) or one.cursor.error is not None:
-            one.set_next(next_slot, last)
+        one.arm(turn.now, more=one.cursor.skip_to is not None or one.cursor.aim is not None)
     one.save(turn)
+
+
+async def _count_live(turn: Turn, one: Schedule, allowance: Allowance) -> None:
+    """A job whose row was lost, or set aside, never says that it has ended."""
+    prefix = slot_prefix(one.name)
+    rows = await turn.book.storage.scan(prefix, after(prefix), limit=2 * turn.book.kept_slots)
+    allowance.take(len(rows) // 10)
+    kept = [turn.book.read(SlotRow, key, value) for key, value in rows]
+    ids = [row.job_id for row in kept if row is not None and row.job_id is not None and row.state == "fired"]
+    jobs = await turn.book.storage.get_many([key for job_id in ids for key in (job_key(job_id), dead_key(job_id))])
+    live = 0
+    for job_id in ids:
+        key = job_key(job_id)
+        job = turn.book.read(JobRow, key, jobs[key]) if key in jobs and dead_key(job_id) not in jobs else None
+        live += job is not None and job.schedule is not None and job.schedule.uid == one.definition.uid
+    if len(rows) < turn.book.kept_slots:  # else some may live whose slots are forgotten
+        one.move(live=live)
+
+
+async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
+    """What was recorded for slots that have not come after all; but for those that became jobs, which stay used."""
+    cursor, storage = one.cursor, turn.book.storage
+    prefix = slot_prefix(one.name)
+    future = await storage.scan(slot_key(one.name, turn.now + 1), after(prefix), limit=2 * turn.book.kept_slots)
+    dropped = 0
+    for key, value in future:
+        row = turn.book.read(SlotRow, key, value)
+        if row is not None and row.job_id is None and row.state != "queued":
+            storage.delete(key)
+            dropped += 1
+    allowance.take(dropped)
+    for key, value in await storage.scan(prefix, slot_key(one.name, turn.now + 1), limit=1, reverse=True):
+        row = turn.book.read(SlotRow, key, value)
+        if row is not None and row.until is not None and row.until > turn.now:
+            storage.put(key, encode(msgspec.structs.replace(row, until=turn.now, count=None)))
+    if cursor.missed_from is not None and cursor.missed_from <= turn.now:
+        record_run(turn, one, Run(cursor.missed_from, turn.now, None, "skipped", "misfire"))
+    one.move(
+        last=turn.now, kept=one.cursor.kept - dropped, used_to=cursor.last,
+        missed_from=None, missed=0, skip_to=None, aim=None, fire_to=None, run=None,
+    )  # fmt: skip

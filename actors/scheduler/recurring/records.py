@@ -182,7 +182,7 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         overlap=row.overlap,
         jitter_ms=row.jitter_ms,
         owner=row.owner,
-        orphaned=row.orphaned,
+        orphaned=cursor.orphaned,
         held_back=cursor.queued,
         error=cursor.error,
         initiator=initiator_of(row.initiator),

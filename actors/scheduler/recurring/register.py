@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import msgspec
+from typing import Final
 
 from tocsin.actors.scheduler.recurring.change import NewSchedule, put, remove
 from tocsin.actors.scheduler.recurring.rows import definition_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load
-from tocsin.actors.scheduler.rows import encode
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.errors import ConflictError
 from tocsin.storage.api import after
 
-PAGE = 1_000
+PAGE: Final = 1_000
+LEFT_AT_ONCE: Final = 100
+"""Of the names that a set leaves out, so many are dealt with in one turn."""
 
 
 def owned_name(owner: str, name: str) -> str:
@@ -22,45 +22,38 @@ def owned_name(owner: str, name: str) -> str:
     return f"{owner}:{name}"
 
 
-async def register(
-    turn: Turn, owner: str, news: Sequence[NewSchedule], prune: bool
-) -> tuple[list[Schedule], list[str]]:
-    """The set, and the names of the owner outside it: removed with `prune`, else kept and marked as orphaned.
-
-    ConflictError, and nothing is changed, if a name of the set is held by somebody else.
-    """
-    names = {new.name for new in news}
-    held = await load(turn, list(names))
-    for name, one in held.items():
+async def register(turn: Turn, owner: str, news: Sequence[NewSchedule]) -> list[Schedule]:
+    """The set. ConflictError, and nothing is changed, if a name of it is held by somebody else."""
+    for name, one in (await load(turn, [new.name for new in news])).items():
         if one.definition.owner != owner:
             holder = "nobody's registration" if one.definition.owner is None else repr(one.definition.owner)
             raise ConflictError(
                 f"schedule {name!r} is there already, of {holder}: nothing of this set was registered; rename yours, "
                 "or delete the one that is there"
             )
-    outside = [name for name in await _names(turn, owner) if name not in names]
-    rest = await load(turn, outside)
-    made = await put(turn, news)
-    left: list[str] = []
-    for name, one in rest.items():
-        if one.definition.owner != owner:
-            continue
-        left.append(name)
-        if prune:
-            remove(turn, one)
-        elif not one.definition.orphaned:
-            one.definition = msgspec.structs.replace(one.definition, orphaned=True)
-            turn.book.storage.put(definition_key(name), encode(one.definition))
-    return made, left
+    return await put(turn, news)
 
 
-async def _names(turn: Turn, owner: str) -> list[str]:
+async def leave(
+    turn: Turn, owner: str, names: frozenset[str], prune: bool, start: str | None
+) -> tuple[list[str], str | None]:
+    """A page of the owner's names outside its set: removed with `prune`, else kept and marked as orphaned.
+
+    Those names, and where to go on.
+    """
     prefix = definition_key(owned_name(owner, ""))
-    found: list[str] = []
-    start = prefix
-    while True:
-        rows = await turn.book.storage.scan(start, after(prefix), limit=PAGE)
-        found += [key[5:].decode() for key, _ in rows]
-        if len(rows) < PAGE:
-            return found
-        start = rows[-1][0] + b"\x00"
+    first = prefix if start is None else definition_key(start) + b"\x00"
+    rows = await turn.book.storage.scan(first, after(prefix), limit=PAGE)
+    there = [key[5:].decode() for key, _ in rows]
+    outside = [name for name in there if name not in names]
+    found = await load(turn, outside[:LEFT_AT_ONCE])
+    left = [one for one in found.values() if one.definition.owner == owner]
+    if prune:
+        await remove(turn, left)
+    for one in left:
+        if not prune:
+            one.move(orphaned=True)
+            one.save(turn)
+    if len(outside) > LEFT_AT_ONCE:
+        return [one.name for one in left], outside[LEFT_AT_ONCE - 1]
+    return [one.name for one in left], there[-1] if len(rows) == PAGE else None

@@ -14,6 +14,9 @@ TIMER: Final = "cron"
 FORGET: Final = "cronforget"
 """The kind of the timer that drops a deleted schedule's history; its instant is `CursorRow.forget_at`."""
 
+RECHECK: Final = "cronrecheck"
+"""The kind of the timer of a pass over all schedules; its key is the last name that was looked at."""
+
 
 class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     """`cron/<name>`: rewritten by edits only."""
@@ -45,8 +48,6 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     overlap: str = "skip"
     jitter_ms: int = 0
     owner: str | None = None
-    orphaned: bool = False
-    """Its owner's last registration did not name it, and kept it."""
     initiator: tuple[str, str] = ("", "")
     """Who defined it last: the name of their token and the user, each "" if there is none."""
 
@@ -56,7 +57,7 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
 
     revision: int
     last: int
-    """All slots up to this instant are accounted for; the next one is later."""
+    """All slots up to this instant are accounted for, or counted in `missed`; the next one is later."""
     next_slot: int | None = None
     rings_at: int | None = None
     """Its timer; None while paused, completed, in error or deleted."""
@@ -67,17 +68,32 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     """A slot held back by `overlap: queue` until no occurrence is live."""
     missed_from: int | None = None
     """The first of the slots that were missed and are still being counted, ..."""
-    missed: int = 0
-    """... how many up to `last`, ..."""
+    missed: int | None = 0
+    """... and how many up to `last`; None: not counted, there were too many."""
     kept: int = 0
     """Slot rows there are."""
     error: str | None = None
     forget_at: int | None = None
     """Set once it is deleted: when its history goes."""
+    orphaned: bool = False
+    """Its owner's last registration did not name it, and kept it."""
+    skip_to: int | None = None
+    """It was resumed: slots up to this instant passed while it was paused, and are being counted."""
+    aim: tuple[int, int] | None = None
+    """Of a long backlog the newest slots are looked for, backwards: the earliest found, and how many are wanted yet."""
+    fire_to: int | None = None
+    """Slots up to this one are the newest of a backlog: each fires."""
+    run: tuple[int, int, str] | None = None
+    """The newest row is a run that goes on: its first slot, how many, and why they are skipped."""
+    used_to: int | None = None
+    """The clock was ahead: slots up to this instant may have their rows already."""
 
 
 class SlotRow(Row, frozen=True, array_like=True, tag=1):
-    """`slot/<name>/<15-digit ms>`: what became of one slot, or of a run of them. Unique for ever."""
+    """`slot/<name>/<15-digit ms>`: what became of one slot, or of a run of them. Unique for ever.
+
+    A run does not stand for slots inside it that have a row of their own (there are some only where a clock was ahead).
+    """
 
     state: str
     """`fired`, `skipped`, `coalesced`, `expired`, `cancelled`, `dead`, `queued` (held back by an overlap)."""
@@ -87,7 +103,7 @@ class SlotRow(Row, frozen=True, array_like=True, tag=1):
     """The slot and its jitter."""
     job_id: str | None = None
     reason: str | None = None
-    """For `skipped`: misfire, overlap, paused, catch_up, id_taken, edited."""
+    """For `skipped`: misfire, overlap, paused, catch_up, id_taken, quota, edited, deleted."""
     until: int | None = None
     """For a run of slots: the last of them."""
     count: int | None = 1

@@ -7,7 +7,9 @@ from typing import Final
 
 import msgspec
 
+from tocsin.actors.scheduler.recurring.allowance import Allowance
 from tocsin.actors.scheduler.recurring.rows import (
+    RECHECK,
     TIMER,
     CursorRow,
     DefinitionRow,
@@ -18,24 +20,23 @@ from tocsin.actors.scheduler.recurring.rows import (
     jitter_of,
     slot_key,
     slot_prefix,
-    split_slot_key,
     trigger_key,
 )
-from tocsin.actors.scheduler.rows import LARGEST_MS, R, encode
+from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, R, encode
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.storage.api import after
 
-KEPT: Final = 1_000
-"""Occurrences kept per schedule."""
-TRIMMED_BY: Final = 100
+TRIMMED_BY: Final = 20
+"""Occurrences dropped at once, the oldest, when there are so many more than are kept."""
 
 
 class Schedule:
     """Its definition, and its cursor as it is now; `save` writes the cursor and its timer."""
 
-    def __init__(self, name: str, definition: DefinitionRow, cursor: CursorRow) -> None:
+    def __init__(self, name: str, definition: DefinitionRow, cursor: CursorRow, *, new: bool = False) -> None:
         self.name, self.definition, self.cursor = name, definition, cursor
-        self._rings_at = cursor.rings_at
+        self._stored: CursorRow = cursor
+        self._new = new
 
     def move(self, **changes: object) -> None:
         self.cursor = msgspec.structs.replace(self.cursor, **changes)
@@ -44,46 +45,79 @@ class Schedule:
     def jitter(self) -> int:
         return jitter_of(self.name, self.definition.jitter_ms)
 
-    def rung(self) -> None:
-        """Its timer row is gone: the turn that rings timers has taken it."""
-        self._rings_at = None
+    @property
+    def size(self) -> int:
+        """About how many bytes a job of it takes."""
+        return len(self.definition.args) + self.definition.args_rows * INLINE_ARGS + 1_000
 
-    def set_next(self, next_slot: int | None, last: int, *, at_once: int | None = None) -> None:
-        """The next slot, and when it rings: at once, if there is more to look at."""
-        due = None if next_slot is None else min(next_slot + self.jitter, LARGEST_MS)
-        self.move(last=last, next_slot=next_slot, rings_at=due if at_once is None else at_once, error=None)
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is in the middle of a backlog."""
+        at = self.cursor
+        return any(each is not None for each in (at.missed_from, at.skip_to, at.aim, at.fire_to))
+
+    def arm(self, now: int, *, more: bool = False) -> None:
+        """When it rings: with its next slot; at once, if there is `more` to look at, or a slot waits for nobody."""
+        at, next_slot = None, self.cursor.next_slot
+        if next_slot is not None:
+            at = min(next_slot + self.jitter, LARGEST_MS)
+        if more or (self.cursor.queued is not None and not self.cursor.live):
+            at = now  # not earlier: those that are due by now have their turn before its next
+        self.move(rings_at=None if self.cursor.paused else at)
 
     def record(self, turn: Turn, slot: int, row: SlotRow, *, again: bool = False) -> None:
         """What became of a slot; `again` for one that has a row already."""
         turn.book.storage.put(slot_key(self.name, slot, row.request), encode(row))
         if not again:
-            self.move(kept=self.cursor.kept + 1)
+            self.move(kept=self.cursor.kept + 1, run=self.cursor.run if row.request is not None else None)
 
     def save(self, turn: Turn) -> None:
-        if self.cursor.rings_at != self._rings_at:
-            if self._rings_at is not None:
-                turn.book.drop_timer(self._rings_at, TIMER, self.name)
-            if self.cursor.rings_at is not None:
-                turn.book.put_timer(self.cursor.rings_at, TIMER, self.name)
-            self._rings_at = self.cursor.rings_at
-        turn.book.storage.put(cursor_key(self.name), encode(self.cursor))
+        old, new = self._stored, self.cursor
+        if new.rings_at != old.rings_at:
+            if old.rings_at is not None:
+                turn.book.drop_timer(old.rings_at, TIMER, self.name)
+            if new.rings_at is not None:
+                turn.book.put_timer(new.rings_at, TIMER, self.name)
+        if new != old or self._new:
+            turn.book.storage.put(cursor_key(self.name), encode(new))
+            turn.book.occurrences.see(new.last)
+        self._stored, self._new = new, False
 
 
 async def load(turn: Turn, names: Sequence[str]) -> dict[str, Schedule]:
     """Those that are there and not deleted, in one hop."""
     keys = [key for name in names for key in (definition_key(name), cursor_key(name))]
-    rows = await turn.book.storage.get_many(keys)
+    rows = await turn.book.storage.get_many(keys) if keys else {}
     found: dict[str, Schedule] = {}
     for name in names:
         definition = read(turn, DefinitionRow, definition_key(name), rows)
-        cursor = read(turn, CursorRow, cursor_key(name), rows)
-        if definition is not None and cursor is not None:
-            found[name] = Schedule(name, definition, cursor)
+        if definition is not None:
+            cursor = read(turn, CursorRow, cursor_key(name), rows)
+            found[name] = await _lost(turn, name, definition) if cursor is None else Schedule(name, definition, cursor)
     return found
+
+
+async def _lost(turn: Turn, name: str, definition: DefinitionRow) -> Schedule:
+    """How far it had come could not be read, and was moved to bad/: it goes on from now, with the pass that begins."""
+    prefix = slot_prefix(name)
+    rows = await turn.book.storage.scan(prefix, after(prefix), limit=10 * turn.book.kept_slots)
+    # No definition was changed as often as seconds have passed: who knows an earlier revision is refused.
+    one = Schedule(name, definition, CursorRow(turn.now // 1000, turn.now, kept=len(rows)), new=True)
+    one.save(turn)
+    turn.book.put_timer(turn.now, RECHECK, "")
+    return one
 
 
 def read(turn: Turn, kind: type[R], key: bytes, rows: Mapping[bytes, bytes]) -> R | None:
     return turn.book.read(kind, key, rows[key]) if key in rows else None
+
+
+def read_slot(turn: Turn, one: Schedule | None, key: bytes, rows: Mapping[bytes, bytes]) -> SlotRow | None:
+    """None also if it cannot be read: then it was moved aside, and is one fewer."""
+    row = read(turn, SlotRow, key, rows)
+    if row is None and key in rows and one is not None:
+        one.move(kept=one.cursor.kept - 1)
+    return row
 
 
 async def args_of(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, list[bytes]]:
@@ -93,16 +127,25 @@ async def args_of(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, list[b
     return {name: [rows[key] for key in some if key in rows] for name, some in keys.items()}
 
 
-async def trim(turn: Turn, one: Schedule) -> None:
-    """Drop the oldest occurrences once there are so many more than are kept."""
-    while one.cursor.kept >= KEPT + TRIMMED_BY:
+async def trim(turn: Turn, one: Schedule, allowance: Allowance) -> None:
+    """Drop the oldest occurrences once there are some more than are kept, but for a slot that is held back."""
+    while one.cursor.kept >= turn.book.kept_slots + TRIMMED_BY and allowance.rows > TRIMMED_BY:
         prefix = slot_prefix(one.name)
-        rows = await turn.book.storage.scan(prefix, after(prefix), limit=TRIMMED_BY)
-        for key, value in rows:
+        rows = await turn.book.storage.scan(prefix, after(prefix), limit=TRIMMED_BY + 1)
+        oldest = [row for row in rows if not _is_held(one, row[0])][:TRIMMED_BY]
+        for key, value in oldest:
             turn.book.storage.delete(key)
             row = turn.book.read(SlotRow, key, value)
             if row is not None and row.request is not None:
                 turn.book.storage.delete(trigger_key(one.name, row.request))
-            if one.cursor.queued is not None and split_slot_key(key) == one.cursor.queued:
-                one.move(queued=None)
-        one.move(kept=one.cursor.kept - len(rows) if len(rows) == TRIMMED_BY else 0)
+            if one.cursor.run is not None and key == slot_key(one.name, one.cursor.run[0]):
+                one.move(run=None)
+        allowance.take(TRIMMED_BY)
+        if len(oldest) < TRIMMED_BY:
+            one.move(kept=len(rows) - len(oldest))
+            return
+        one.move(kept=one.cursor.kept - len(oldest))
+
+
+def _is_held(one: Schedule, key: bytes) -> bool:
+    return one.cursor.queued is not None and key == slot_key(one.name, one.cursor.queued)

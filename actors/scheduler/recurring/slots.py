@@ -1,47 +1,75 @@
 """What a schedule owes at an instant: which slots have come, and what becomes of each. Pure: no rows, no turn.
 
-A slot follows from the slot before it, never from the clock (contract, section 6). Slots are looked at in pages, so
-that no backlog holds the loop for long; those of a page that does not reach the present are only counted.
+A slot follows from the slot before it, never from the clock (contract, section 6). No look goes further than its pace
+allows: those of a long backlog are counted first, look after look, then the newest of them are decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
+
+import msgspec
 
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow
 from tocsin.actors.scheduler.rows import LARGEST_MS
 
-PAGE: Final = 500
-"""Slots looked at in one turn: some 25 ms."""
 COUNTED: Final = 50_000
 """Missed slots are counted up to so many; of more it is only known that there are."""
+
+RULES: Final = 4_096
+"""So many are kept in memory: reading one takes ten times as long as a step of it."""
 
 Next = Callable[[int], int | None]
 """The first slot strictly after an instant."""
 
 
+class Pace(Protocol):
+    """How far one look may go."""
+
+    @property
+    def most(self) -> int:
+        """How many slots it may decide."""
+        ...
+
+    def step(self) -> bool:
+        """A slot was computed; whether there is time for another one."""
+        ...
+
+
+# ---- Rules ---------------------------------------------------------------------------------------
+
+
 def next_of(row: DefinitionRow) -> Next:
     """InvalidCronError or UnknownTimezoneError if the stored rule means nothing here (any more)."""
     if row.cron is not None:
-        return _rule(row.cron, row.timezone).next_ms
+        return rule_of(row.cron, row.timezone).next_ms
     if row.every_ms is not None:
         return _every(row.anchor, row.every_ms)
     assert row.at is not None
     return _once(row.at)
 
 
-@lru_cache(4096)
+def rule_of(cron: object, timezone: object) -> Rule:
+    """The rule; read once if the two come again soon."""
+    if isinstance(cron, str) and isinstance(timezone, str):
+        return _rule(cron, timezone)
+    return Rule(cron, timezone)  # type: ignore[arg-type]  # it says what is wrong
+
+
+@lru_cache(RULES)
 def _rule(cron: str, timezone: str) -> Rule:
     return Rule(cron, timezone)
 
 
 def _every(anchor: int, every: int) -> Next:
+    """anchor + k·every. Its first look is from the anchor on, so only a clock that was wrong meets a k below 1."""
+
     def following(after: int) -> int | None:
-        slot = anchor + max((after - anchor) // every + 1, 1) * every
+        slot = anchor + ((after - anchor) // every + 1) * every
         return slot if slot <= LARGEST_MS else None
 
     return following
@@ -51,90 +79,38 @@ def _once(at: int) -> Next:
     return lambda after: at if after < at else None
 
 
-@dataclass(slots=True)
-class Come:
-    """The slots that have come since the cursor."""
+def unused(following: Next, used: Collection[int]) -> Next:
+    """Without slots that have their rows already."""
 
-    slots: list[int]
-    """Those to be decided now, in order: all of them, or the newest of a long run."""
-    last: int
-    """The cursor after this look."""
-    reached: bool
-    """Whether it reached the present; if not, the rest is looked at in a turn of its own."""
-    missed_from: int | None = None
-    missed: int | None = 0
-    """A run of slots before `slots`, and how many; None: not counted."""
+    def fresh(after: int) -> int | None:
+        slot = following(after)
+        while slot is not None and slot in used:
+            slot = following(slot)
+        return slot
+
+    return fresh if used else following
 
 
-def come(following: Next, cursor: CursorRow, now: int, wanted: int | None) -> Come:
-    """The slots in (cursor.last, now]; of a run longer than a page only the newest `wanted` are named (None: all)."""
-    slots: list[int] = []
-    last = cursor.last
-    while len(slots) < PAGE:
-        slot = following(last)
-        if slot is None or slot > now:
-            return _arrived(following, cursor, slots, last, now, wanted)
-        slots.append(slot)
-        last = slot
-    if wanted is None:
-        return Come(slots, last, False)
-    missed = cursor.missed + len(slots)
-    missed_from = cursor.missed_from if cursor.missed_from is not None else slots[0]
-    if missed < COUNTED:
-        return Come([], last, False, missed_from, missed)
-    named = newest(following, missed_from, now, wanted)
-    return Come(named, named[-1], True, missed_from, None)
-
-
-def _arrived(following: Next, cursor: CursorRow, slots: list[int], last: int, now: int, wanted: int | None) -> Come:
-    if cursor.missed_from is None:
-        return Come(slots, last, True)
-    assert wanted is not None
-    named = newest(following, cursor.missed_from, now, wanted)
-    return Come(named, last, True, cursor.missed_from, cursor.missed + len(slots) - len(named))
-
-
-def newest(following: Next, first: int, now: int, wanted: int) -> list[int]:
-    """The newest slots in [first, now], at most `wanted`, in order. Looks back in windows, so it never walks far."""
-    low, high = first - 1, now  # more than enough after `low`, not enough after `high`
-    width = 1_000
-    found: list[int] = []
-    while True:
-        start = max(now - width, first - 1)
-        got, whole = _after(following, start, now, wanted)
-        if whole:
-            found, high = got, start
-            if len(got) == wanted or start == first - 1:
-                return found
-            width *= 4
-        else:
-            low = start
-            break
-    while high - low > 1:
+def before(following: Next, at: int, guess: int = 1_000) -> int:
+    """The newest slot before `at`; the caller knows that there is one. `guess`: how far back it may be."""
+    width = max(guess, 1)
+    while (slot := following(max(at - width - 1, 0))) is None or slot >= at:
+        if width > at:
+            raise ValueError(f"there is no slot before {at}")
+        width *= 2
+    low, high = slot, at - 1  # no slot lies between `high` and `at`
+    while (later := following(low)) is not None and later < at:
+        low = later
         middle = (low + high) // 2
-        got, whole = _after(following, middle, now, wanted)
-        if not whole:
-            low = middle
-            continue
-        found, high = got, middle
-        if len(got) == wanted:
-            break
-    return found
+        jump = following(middle)
+        if jump is not None and jump < at:
+            low = jump
+        else:
+            high = middle
+    return low
 
 
-def _after(following: Next, start: int, now: int, most: int) -> tuple[list[int], bool]:
-    """The slots in (start, now], and whether they are no more than `most`."""
-    found: list[int] = []
-    at = start
-    while (slot := following(at)) is not None and slot <= now:
-        if len(found) == most:
-            return found, False
-        found.append(slot)
-        at = slot
-    return found, True
-
-
-# ---- Deciding ------------------------------------------------------------------------------------
+# ---- What is owed --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -160,54 +136,205 @@ class Fire:
 
 
 @dataclass(slots=True)
-class Plan:
-    """What becomes of each slot, in order."""
+class Owed:
+    """What becomes of slots, in order; and the cursor after that."""
 
+    cursor: CursorRow
+    more: bool = False
+    """Whether there is more to decide at this instant, in another look."""
     runs: list[Run] = field(default_factory=list)
     fires: list[Fire] = field(default_factory=list)
 
 
-def wanted(row: DefinitionRow) -> int | None:
-    """How many of the newest slots of a long run have to be named."""
-    if row.misfire == "all":
-        return row.catch_up_limit
-    return 1 if row.misfire == "one" else PAGE
+@dataclass(slots=True)
+class Walk:
+    """Slots one after another."""
+
+    slots: list[int]
+    next: int | None
+    reached: bool
+    """Whether they are all up to the horizon; if not, `next` is the first of the rest."""
 
 
-def decide(row: DefinitionRow, found: Come, now: int, jitter: int) -> Plan:
-    """The misfire policy. A slot is late when it is older than the grace."""
+def walk(following: Next, last: int, horizon: int, pace: Pace) -> Walk:
+    """The slots in (last, horizon], at least one of them if there is one, and no more than the pace allows."""
+    slots: list[int] = []
+    slot = following(last)
+    while slot is not None and slot <= horizon:
+        if slots and (len(slots) >= pace.most or not pace.step()):
+            return Walk(slots, slot, False)
+        slots.append(slot)
+        slot = following(slot)
+    return Walk(slots, slot, True)
+
+
+def owed(row: DefinitionRow, cursor: CursorRow, following: Next, now: int, pace: Pace) -> Owed:
+    """At `now`, from which the jitter has been taken. A slot is late when it is older than the grace."""
+    if cursor.skip_to is not None:
+        return _passed(cursor, following, now, cursor.skip_to, pace)
     if row.misfire == "one":
-        return _one(found, now - row.grace_ms - jitter)
-    on_time_from = now - row.grace_ms - jitter
-    slots = found.slots
-    if row.misfire == "skip":
-        late = [slot for slot in slots if slot < on_time_from]
-        reason, kept = "misfire", slots[len(late) :]
-    else:
-        limit = len(slots) if row.catch_up_limit is None else row.catch_up_limit
-        late = slots[: max(len(slots) - limit, 0)]
-        reason, kept = "catch_up", slots[len(late) :]
-    plan = Plan(fires=[Fire(slot, slot < on_time_from) for slot in kept])
-    if (run := _run(found, late, "skipped", reason)) is not None:
-        plan.runs.append(run)
-    return plan
+        return _one(row, cursor, following, now, pace)
+    if row.misfire == "all":
+        if cursor.aim is not None:
+            return _aim(row, cursor, following, cursor.aim, pace)
+        if row.catch_up_limit is None or cursor.fire_to is not None:
+            return _each(row, cursor, following, now, pace)
+        return _newest(row, cursor, following, now, row.catch_up_limit, pace)
+    return _skip(row, cursor, following, now, pace)
 
 
-def _one(found: Come, on_time_from: int) -> Plan:
+def _moved(cursor: CursorRow, last: int, next_slot: int | None, **changes: object) -> CursorRow:
+    return msgspec.structs.replace(cursor, last=last, next_slot=next_slot, error=None, **changes)
+
+
+def _counting(cursor: CursorRow, found: Walk) -> Owed:
+    """Nothing is decided yet; go on."""
+    return Owed(
+        _moved(
+            cursor,
+            found.slots[-1],
+            found.next,
+            missed_from=_first(cursor, found.slots),
+            missed=_count(cursor, found.slots),
+        ),
+        more=True,
+    )
+
+
+def _first(cursor: CursorRow, slots: Sequence[int]) -> int:
+    return slots[0] if cursor.missed_from is None else cursor.missed_from
+
+
+def _count(cursor: CursorRow, slots: Sequence[int]) -> int | None:
+    return None if cursor.missed is None else cursor.missed + len(slots)
+
+
+def _too_many(cursor: CursorRow, found: Walk) -> bool:
+    count = _count(cursor, found.slots)
+    return count is None or count >= COUNTED
+
+
+def _pending(cursor: CursorRow, slots: Sequence[int], state: str, reason: str | None) -> list[Run]:
+    """What was counted so far, and these, as one run."""
+    if cursor.missed_from is None and not slots:
+        return []
+    last = slots[-1] if slots else cursor.last
+    return [Run(_first(cursor, slots), last, _count(cursor, slots), state, reason)]
+
+
+_COUNTED: Final[dict[str, int | None]] = {"missed_from": None, "missed": 0}
+
+
+def _passed(cursor: CursorRow, following: Next, now: int, skip_to: int, pace: Pace) -> Owed:
+    """Those that passed while it was paused."""
+    horizon = min(now, skip_to)
+    found = walk(following, cursor.last, horizon, pace)
+    runs = _pending(cursor, found.slots, "skipped", "paused")
+    if not found.reached:
+        if not _too_many(cursor, found):
+            return _counting(cursor, found)
+        last = before(following, horizon + 1)
+        runs = [Run(_first(cursor, found.slots), last, None, "skipped", "paused")]
+        found = Walk([last], following(last), True)
+    last = max([cursor.last, *found.slots[-1:]])
+    done = now >= skip_to
+    after = _moved(cursor, last, found.next, skip_to=None if done else skip_to, **_COUNTED)
+    return Owed(after, found.next is not None and found.next <= now, runs)
+
+
+def _one(row: DefinitionRow, cursor: CursorRow, following: Next, now: int, pace: Pace) -> Owed:
     """At most one job, for the newest slot; the others are folded into it."""
+    found = walk(following, cursor.last, now, pace)
+    if not found.reached:
+        if not _too_many(cursor, found):
+            return _counting(cursor, found)
+        newest = before(following, now + 1)
+        run = Run(_first(cursor, found.slots), before(following, newest), None, "coalesced")
+        fire = Fire(newest, newest < now - row.grace_ms, run.first, None)
+        return Owed(_moved(cursor, newest, following(newest), **_COUNTED), runs=[run], fires=[fire])
+    if not found.slots:  # also when the clock has stepped back while they were counted: it will come again
+        return Owed(_moved(cursor, cursor.last, found.next))
+    *older, newest = found.slots
+    fire = Fire(newest, newest < now - row.grace_ms)
+    runs = _pending(cursor, older, "coalesced", None)
+    if runs:
+        fire.first_slot, fire.coalesced = runs[0].first, runs[0].count
+    return Owed(_moved(cursor, newest, found.next, **_COUNTED), runs=runs, fires=[fire])
+
+
+def _skip(row: DefinitionRow, cursor: CursorRow, following: Next, now: int, pace: Pace) -> Owed:
+    found = walk(following, cursor.last, now, pace)
+    late, on_time = _parted(found.slots, now - row.grace_ms)
+    if not found.reached and not on_time:
+        if not _too_many(cursor, found):
+            return _counting(cursor, found)
+        last = before(following, now - row.grace_ms)
+        run = Run(_first(cursor, found.slots), last, None, "skipped", "misfire")
+        return Owed(_moved(cursor, last, following(last), **_COUNTED), True, [run])
     if not found.slots:
-        return Plan()
-    *older, slot = found.slots
-    run = _run(found, older, "coalesced", None)
-    if run is None:
-        return Plan(fires=[Fire(slot, slot < on_time_from)])
-    return Plan([run], [Fire(slot, slot < on_time_from, run.first, run.count)])
+        return Owed(_moved(cursor, cursor.last, found.next))
+    runs = _pending(cursor, late, "skipped", "misfire")
+    after = _moved(cursor, found.slots[-1], found.next, **_COUNTED)
+    return Owed(after, not found.reached, runs, [Fire(slot, False) for slot in on_time])
 
 
-def _run(found: Come, slots: list[int], state: str, reason: str | None) -> Run | None:
-    """The run that was counted before, and those named slots that join it."""
-    if found.missed_from is None or found.missed == 0:
-        return Run(slots[0], slots[-1], len(slots), state, reason) if slots else None
-    count = None if found.missed is None else found.missed + len(slots)
-    last = slots[-1] if slots else (found.slots[0] - 1 if found.slots else found.last)
-    return Run(found.missed_from, last, count, state, reason)
+def _each(row: DefinitionRow, cursor: CursorRow, following: Next, now: int, pace: Pace) -> Owed:
+    """All of them, or those that were found to be the newest of a backlog."""
+    horizon = now if cursor.fire_to is None else min(now, cursor.fire_to)
+    found = walk(following, cursor.last, horizon, pace)
+    last = found.slots[-1] if found.slots else cursor.last
+    done = found.reached and horizon == cursor.fire_to
+    after = _moved(cursor, last, found.next, fire_to=None if done else cursor.fire_to)
+    fires = [Fire(slot, slot < now - row.grace_ms) for slot in found.slots]
+    return Owed(after, found.next is not None and found.next <= now, fires=fires)
+
+
+def _newest(row: DefinitionRow, cursor: CursorRow, following: Next, now: int, limit: int, pace: Pace) -> Owed:
+    """Of those that are late the newest `limit`, and all that are on time."""
+    on_time_from = now - row.grace_ms
+    found = walk(following, cursor.last, now, pace)
+    late, on_time = _parted(found.slots, on_time_from)
+    if not found.reached and not on_time:
+        if not _too_many(cursor, found):
+            return _counting(cursor, found)
+        top = before(following, on_time_from)
+        return _begin_aim(cursor, following, _first(cursor, found.slots), top, None, limit)
+    if not found.slots:
+        return Owed(_moved(cursor, cursor.last, found.next))
+    if cursor.missed_from is None:
+        dropped, kept = late[: max(len(late) - limit, 0)], late[max(len(late) - limit, 0) :]
+        fires = [Fire(slot, True) for slot in kept] + [Fire(slot, False) for slot in on_time]
+        after = _moved(cursor, found.slots[-1], found.next)
+        return Owed(after, not found.reached, _pending(cursor, dropped, "skipped", "catch_up"), fires)
+    top = late[-1] if late else cursor.last
+    count = _count(cursor, late)
+    return _begin_aim(cursor, following, cursor.missed_from, top, count, limit)
+
+
+def _begin_aim(cursor: CursorRow, following: Next, first: int, top: int, count: int | None, limit: int) -> Owed:
+    if count is not None and count <= limit:
+        after = _moved(cursor, first - 1, first, fire_to=top, **_COUNTED)
+    else:
+        after = _moved(cursor, top, following(top), missed_from=first, missed=count, aim=(top, limit - 1), fire_to=top)
+    return Owed(after, True)
+
+
+def _aim(row: DefinitionRow, cursor: CursorRow, following: Next, aim: tuple[int, int], pace: Pace) -> Owed:
+    """Step back from the newest late slot, until as many are found as are to fire."""
+    at, wanted = aim
+    gap, going = 1_000, True
+    while wanted and going:
+        earlier = before(following, at, gap)
+        gap, at, wanted = at - earlier, earlier, wanted - 1
+        going = pace.step() and pace.step() and pace.step()  # so many it takes if they come evenly
+    if wanted or not going:
+        return Owed(msgspec.structs.replace(cursor, aim=(at, wanted)), True)
+    assert cursor.missed_from is not None and row.catch_up_limit is not None
+    count = None if cursor.missed is None else cursor.missed - row.catch_up_limit
+    run = Run(cursor.missed_from, before(following, at, gap), count, "skipped", "catch_up")
+    return Owed(_moved(cursor, at - 1, at, aim=None, **_COUNTED), True, [run])
+
+
+def _parted(slots: list[int], on_time_from: int) -> tuple[list[int], list[int]]:
+    late = [slot for slot in slots if slot < on_time_from]
+    return late, slots[len(late) :]

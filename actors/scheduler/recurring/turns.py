@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tocsin.actors.scheduler.recurring import change
+from tocsin.actors.scheduler.recurring.forget import forget
 from tocsin.actors.scheduler.recurring.look import ring
-from tocsin.actors.scheduler.recurring.recheck import RECHECK, recheck
-from tocsin.actors.scheduler.recurring.register import register
-from tocsin.actors.scheduler.recurring.rows import FORGET, TIMER
+from tocsin.actors.scheduler.recurring.recheck import recheck
+from tocsin.actors.scheduler.recurring.register import leave, register
+from tocsin.actors.scheduler.recurring.rows import FORGET, RECHECK, TIMER
 from tocsin.actors.scheduler.turn import Turn
 
 CHANGES: Final[Mapping[str, Callable[..., Awaitable[Any]]]] = {
@@ -18,10 +19,14 @@ CHANGES: Final[Mapping[str, Callable[..., Awaitable[Any]]]] = {
     "delete": change.delete,
     "trigger": change.trigger,
     "register": register,
+    "leave": leave,
 }
 """Each raises a refusal before it has changed anything."""
 RINGS: Final[Mapping[str, Callable[[Turn, Sequence[tuple[int, str]]], Awaitable[None]]]] = {
     TIMER: ring,
-    FORGET: change.forget,
+    FORGET: forget,
     RECHECK: recheck,
 }
+"""Each deletes the rows of the timers that it has served: what is too much for one turn is still due."""
+NEW_WORK: Final = ([TIMER.encode()], [RECHECK.encode()])
+"""The kinds, as they stand in a key, of those that wait while the store is full."""

@@ -1,0 +1,80 @@
+"""The app's hook after passes over schedules: told what is covered, apart from everything else, until it has heard."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from tocsin.errors import SettingsError
+
+log = logging.getLogger("tocsin.scheduler")
+
+OnTick = Callable[..., Awaitable[None] | None]
+"""`on_tick(covered_until, lateness)`, and with `instance` if it takes that: every slot of that scheduler up to
+`covered_until` (epoch ms) is decided; the latest of those of this pass was decided `lateness` ms after it was due."""
+RETRY_S: Final = 1.0
+
+
+class Ticks:
+    """One call at a time per instance. One that fails is repeated after a second, with what was covered meanwhile."""
+
+    def __init__(
+        self,
+        hook: OnTick,
+        sleep: Callable[[float], Awaitable[None]],
+        start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._hook, self._sleep, self._start_soon = hook, sleep, start_soon
+        self._named = takes_instance(hook)
+        self._untold: dict[str, tuple[int, int]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopped = False
+
+    def start(self) -> None:
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        for task in self._tasks.values():
+            task.cancel()
+
+    def note(self, instance: str, covered_until: int, late_ms: int) -> None:
+        """A pass is durable. Returns at once."""
+        if self._stopped:
+            return
+        self._untold[instance] = (covered_until, max(late_ms, self._untold.get(instance, (0, 0))[1]))
+        if instance not in self._tasks:
+            task = self._tasks[instance] = self._start_soon(self._tell(instance))
+            task.add_done_callback(lambda _: self._tasks.pop(instance, None))
+
+    async def _tell(self, instance: str) -> None:
+        while (told := self._untold.get(instance)) is not None:
+            try:
+                await self._call(instance, *told)
+            except Exception:
+                # The app's own code: whatever it throws is reported, and changes nothing here.
+                log.exception("on_tick of %s failed, again in %.0f s", instance, RETRY_S)
+                await self._sleep(RETRY_S)
+            else:
+                if self._untold.get(instance) == told:
+                    del self._untold[instance]
+
+    async def _call(self, instance: str, covered_until: int, late_ms: int) -> None:
+        more = {"instance": instance} if self._named else {}
+        waiting = self._hook(covered_until, late_ms, **more)
+        if inspect.isawaitable(waiting):
+            await waiting
+
+
+def takes_instance(hook: object) -> bool:
+    """Whether it has a parameter of that name. SettingsError if it is no function."""
+    if not callable(hook):
+        raise SettingsError(f"on_tick must be a function, not {type(hook).__name__}")
+    try:
+        parameters = inspect.signature(hook).parameters.values()
+    except ValueError:  # some that are written in C do not say
+        return False
+    return any(each.name == "instance" or each.kind is each.VAR_KEYWORD for each in parameters)

@@ -1,0 +1,262 @@
+"""Long backlogs: nothing is forgotten or doubled, and no turn is long, however many slots have come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, accounted, occurrences, slots_of
+from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.scheduler.recurring.records import Occurrence
+from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow
+from tocsin.actors.scheduler.recurring.slots import Next, Owed, before, next_of, owed
+
+NOW = 1_800_000_000_000
+
+
+class Steps:
+    """A pace of so many slots in one look."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._left = most
+
+    def step(self) -> bool:
+        self._left -= 1
+        return self._left > 0
+
+
+def defined(**given: object) -> DefinitionRow:
+    row = DefinitionRow(uid="u", created_at=0, anchor=0, function_path="w:r")
+    return msgspec.structs.replace(row, **given)
+
+
+def looks(row: DefinitionRow, cursor: CursorRow, now: int, most: int = 50) -> tuple[list[Owed], CursorRow]:
+    """Look after look until nothing is left."""
+    found: list[Owed] = []
+    while True:
+        found.append(owed(row, cursor, next_of(row), now, Steps(most)))
+        cursor = found[-1].cursor
+        if not found[-1].more:
+            return found, cursor
+        assert len(found) < 20_000, "it does not come to an end"
+
+
+def walked(following: Next, last: int, now: int) -> list[int]:
+    found: list[int] = []
+    while (slot := following(found[-1] if found else last)) is not None and slot <= now:
+        found.append(slot)
+    return found
+
+
+def ends_of(found: Sequence[Owed], all_slots: Sequence[int]) -> dict[int, str]:
+    """By slot: what became of it; each may end once only."""
+    ends: dict[int, str] = {}
+    for look in found:
+        for run in look.runs:
+            inside = [slot for slot in all_slots if run.first <= slot <= run.last]
+            assert run.count is None or len(inside) == run.count
+            for slot in inside:
+                assert slot not in ends
+                ends[slot] = run.reason or run.state
+        for fire in look.fires:
+            assert fire.slot not in ends
+            ends[fire.slot] = "fired"
+    return ends
+
+
+# ---- What is owed, without a host ----------------------------------------------------------------
+
+RULES: list[Callable[[], DefinitionRow]] = [
+    lambda: defined(cron="* * * * *"),
+    lambda: defined(cron="*/7 9-17 * * mon-fri", timezone="Europe/Berlin"),
+    lambda: defined(cron="0 * * * *", timezone="America/New_York"),
+    lambda: defined(every_ms=61_000, anchor=NOW - 3 * DAY),
+]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_slot_of_a_backlog_ends_once_whatever_the_page(seed: int) -> None:
+    dice = random.Random(seed)
+    row = msgspec.structs.replace(
+        RULES[seed % len(RULES)](),
+        misfire=dice.choice(("skip", "one", "all", "all")),
+        catch_up_limit=dice.choice((None, 1, 7, 100)),
+        grace_ms=dice.choice((0, MINUTE, 2 * HOUR)),
+    )
+    last = NOW - dice.randrange(2 * DAY)
+    all_slots = walked(next_of(row), last, NOW)
+    found, cursor = looks(row, CursorRow(1, last), NOW, dice.choice((1, 3, 50, 10_000)))
+    ends = ends_of(found, all_slots)
+
+    assert list(ends) == sorted(ends) and set(ends) == set(all_slots)
+    assert cursor.missed_from is cursor.aim is cursor.fire_to is None
+    assert cursor.next_slot == next_of(row)(NOW)
+    late = [slot for slot in all_slots if slot < NOW - row.grace_ms]
+    on_time = all_slots[len(late) :]
+    fired = [slot for slot, how in ends.items() if how == "fired"]
+    if row.misfire == "one":
+        assert fired == all_slots[-1:]
+    elif row.misfire == "skip":
+        assert fired == on_time
+    elif row.catch_up_limit is None:
+        assert fired == all_slots
+    else:
+        assert fired == [*late[-row.catch_up_limit :], *on_time]
+
+
+@pytest.mark.parametrize("misfire", ["skip", "one", "all"])
+def test_of_more_slots_than_are_counted_the_newest_are_still_the_right_ones(
+    misfire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year of every second is 31 million slots: nobody walks them."""
+    monkeypatch.setattr(slots, "COUNTED", 1_000)
+    row = defined(cron="* * 0-6 * * *", misfire=misfire, catch_up_limit=5)
+    found, cursor = looks(row, CursorRow(1, NOW - 366 * DAY), NOW, 400)
+    [run] = [run for look in found for run in look.runs]
+    fired = [fire.slot for look in found for fire in look.fires]
+    due = walked(next_of(row), NOW - 3 * HOUR, NOW)  # the present lies at 08:00, the last slot is 06:59:59
+
+    assert len(found) < 20 and run.count is None
+    assert run.first == next_of(row)(NOW - 366 * DAY)
+    assert fired == {"skip": [], "one": due[-1:], "all": due[-5:]}[misfire]
+    assert run.last == (due[-1] if misfire == "skip" else before(next_of(row), fired[0]))
+    assert cursor.last == due[-1] and cursor.next_slot == next_of(row)(NOW)
+
+
+@pytest.mark.parametrize("guess", [1, 1_000, DAY, 500 * DAY])
+def test_the_slot_before_an_instant_is_found_whatever_is_guessed(guess: int) -> None:
+    for make in RULES:
+        following = next_of(make())
+        some = walked(following, NOW - DAY, NOW)
+        assert [before(following, slot, guess) for slot in some[1::9]] == some[:-1:9]
+        assert before(following, NOW + 1, guess) == some[-1]
+
+
+def test_a_clock_that_steps_back_in_the_middle_of_a_backlog_loses_none_of_it() -> None:
+    row = defined(cron="* * * * *", misfire="one")
+    first = owed(row, CursorRow(1, NOW - 100 * MINUTE), next_of(row), NOW, Steps(10))
+    back = owed(row, first.cursor, next_of(row), NOW - 95 * MINUTE, Steps(10))
+    found, _ = looks(row, back.cursor, NOW)
+
+    assert first.more and not back.more and back.runs == [] and back.fires == []
+    [run], [fire] = found[-1].runs, found[-1].fires
+    assert (run.count, fire.coalesced) == (99, 99)
+
+
+def test_the_limit_of_a_catch_up_counts_only_what_is_late() -> None:
+    """Four slots within the grace, and a limit of one: all are on time."""
+    row = defined(every_ms=10_000, misfire="all", catch_up_limit=1)
+    [look], _ = looks(row, CursorRow(1, NOW - 35_000), NOW)
+
+    assert [fire.late for fire in look.fires] == [False] * 4 and look.runs == []
+
+
+# ---- A week down, minute by minute ---------------------------------------------------------------
+
+
+async def down_by_the_minute(stage: Stage, days: int, misfire: str, **options: object) -> list[Occurrence]:
+    await stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire=misfire, **options)  # type: ignore[arg-type]
+    await stage.sleep(90)
+    await stage.close()
+    stage.receiver.deliveries.clear()
+    await stage.sleep((days * DAY - 90_000) / 1000)
+    await stage.open(occurrences_kept=20_000)
+    await stage.sleep(40)
+    return await all_occurrences(stage)
+
+
+async def all_occurrences(stage: Stage) -> list[Occurrence]:
+    found: list[Occurrence] = []
+    cursor: str | None = None
+    while True:
+        page = await stage.jobs.schedules.occurrences("x", limit=1000, cursor=cursor)
+        found += page.occurrences
+        if not page.truncated:
+            return found[::-1]
+        cursor = page.cursor
+
+
+@staged(occurrences_kept=20_000)
+async def test_a_week_of_minutes_down_with_misfire_one(stage: Stage) -> None:
+    first, run, fired = await down_by_the_minute(stage, 7, "one")
+
+    assert first.state == "fired" and (run.state, run.slot) == ("coalesced", first.slot + MINUTE)
+    assert fired.coalesced == run.count and fired.slot == (run.until or 0) + MINUTE
+    assert 2 + (run.count or 0) == 7 * 24 * 60
+    assert slots_of(stage.deliveries) == [fired.slot]
+
+
+@staged(occurrences_kept=20_000)
+async def test_a_week_of_minutes_down_with_misfire_skip(stage: Stage) -> None:
+    first, run, *on_time = await down_by_the_minute(stage, 7, "skip", overlap="allow")
+
+    assert (first.state, run.state, run.reason) == ("fired", "skipped", "misfire")
+    assert 1 + (run.count or 0) + len(on_time) == 7 * 24 * 60 and len(on_time) <= 2
+    assert slots_of(stage.deliveries) == [one.slot for one in on_time]
+
+
+@staged(occurrences_kept=20_000)
+async def test_a_week_of_minutes_down_with_misfire_all(stage: Stage) -> None:
+    first, run, *fired = await down_by_the_minute(stage, 7, "all", overlap="allow")
+
+    assert (run.state, run.reason) == ("skipped", "catch_up")
+    assert len([one for one in fired if one.lateness_ms > MINUTE]) == 100
+    assert 1 + (run.count or 0) + len(fired) == 7 * 24 * 60
+    await stage.sleep(60)
+    arrived = slots_of(stage.deliveries)
+    late = [one.slot for one in fired if one.lateness_ms > MINUTE]
+    assert [slot for slot in arrived if slot in late] == late, "in order"
+    assert first.slot + MINUTE == run.slot
+
+
+@staged(occurrences_kept=20_000)
+async def test_three_days_of_minutes_down_with_misfire_all_and_no_limit(stage: Stage) -> None:
+    fired = await down_by_the_minute(stage, 3, "all", overlap="allow", catch_up_limit=None)
+    await stage.sleep(400)
+
+    assert accounted(fired) == {"fired": 3 * 24 * 60}
+    arrived = slots_of(stage.deliveries)
+    late = [one.slot for one in fired[1:] if one.lateness_ms > MINUTE]
+    assert len(set(arrived)) == len(arrived) and {one.slot for one in fired[1:]} <= set(arrived)
+    assert len(late) > 4_000 and [slot for slot in arrived if slot <= late[-1]] == late, "in order, though spread"
+
+
+@staged()
+async def test_an_edit_of_the_policy_in_the_middle_of_a_backlog_forgets_nothing(stage: Stage) -> None:
+    """The count that was under way ends as skipped; then the new policy rules."""
+    await stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="one")
+    await stage.close()
+    await stage.sleep(3 * 86_400)
+    await stage.open()
+    put = stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", catch_up_limit=None)
+    await put
+    await stage.sleep(400)
+    found = await occurrences(stage, "x")
+    counts = accounted(found)
+
+    assert sum(counts.values()) == (stage.now - (found[0].slot - MINUTE)) // MINUTE
+    assert stage.deliveries
+
+
+@staged()
+async def test_a_pause_in_the_middle_of_a_backlog_forgets_nothing(stage: Stage) -> None:
+    start = stage.now
+    await stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", overlap="allow")
+    await stage.close()
+    await stage.sleep(86_400)
+    await stage.open()
+    await stage.jobs.schedules.pause("x")
+    await stage.sleep(86_400)
+    await stage.jobs.schedules.resume("x")
+    await stage.sleep(630)
+    found = await occurrences(stage, "x")
+
+    assert sum(accounted(found).values()) == stage.now // MINUTE - start // MINUTE
+    assert {one.reason for one in found} <= {"paused", "catch_up", None}
+    paused = next(one for one in found if one.reason == "paused")
+    assert (paused.count or 0) >= 1_440, "counted, though it took many turns"

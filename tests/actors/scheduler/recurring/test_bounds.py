@@ -1,0 +1,299 @@
+"""However much comes at once, a turn stays short and fits one commit, and everybody gets a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.actors.scheduler.recurring.slots import accounted, occurrences, slots_of
+from tests.actors.scheduler.stage import OK, Stage, staged
+from tocsin.actors.scheduler.recurring import allowance, forget
+from tocsin.actors.scheduler.recurring.rows import slot_prefix
+from tocsin.dispatch.transport import Answer
+from tocsin.storage.api import MAX_BATCH_KEYS, after
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each turn wrote, on its way to the store."""
+    from tocsin.storage.combiner import Combiner
+
+    sizes: list[int] = []
+    submit = Combiner.submit
+
+    def counted(self: Combiner, handle: Any, batch: Any) -> Any:
+        sizes.append(len(batch.puts) + len(batch.deletes))
+        return submit(self, handle, batch)
+
+    monkeypatch.setattr(Combiner, "submit", counted)
+    return sizes
+
+
+async def register(stage: Stage, count: int, **options: Any) -> None:
+    given = {"path": "work:run", **options}
+    for start in range(0, count, 1000):
+        many = [(f"s{n:05d}", given) for n in range(start, min(start + 1000, count))]
+        await stage.jobs.schedules.register(f"o{start // 1000}", many)
+
+
+def slot_rows(stage: Stage, name: str) -> int:
+    prefix = slot_prefix(name)
+    return len(stage.disk.maps["scheduler/t"].range(prefix, after(prefix), 10_000, False))
+
+
+def test_many_backlogs_at_once_fit_their_commits(batches: list[int]) -> None:
+    """60 schedules with a day of quarter hours each: 5,760 jobs."""
+
+    @staged()
+    async def run(stage: Stage) -> None:
+        await register(stage, 60, cron="*/15 * * * *", misfire="all", overlap="allow", catch_up_limit=None)
+        await stage.close()
+        await stage.sleep(86_400)
+        batches.clear()
+        await stage.open()
+        await stage.sleep(400)
+        assert len({(one.body["schedule"]["name"], one.body["schedule"]["slot"]) for one in stage.deliveries}) >= 5_760
+
+    run()
+    assert max(batches) < MAX_BATCH_KEYS / 2
+
+
+def test_many_schedules_trimmed_in_step_fit_their_commits(batches: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were made together, so they outgrow what is kept in the same minute."""
+    monkeypatch.setattr(allowance, "ROWS", 200)
+
+    @staged(occurrences_kept=10)
+    async def run(stage: Stage) -> None:
+        await register(stage, 60, every="1m")
+        batches.clear()
+        await stage.sleep(40 * 60)
+        assert {slot_rows(stage, f"o0:s{n:05d}") > 10 + 3 * 20 for n in range(60)} == {False}
+
+    run()
+    assert max(batches) < 200 + 60 * 12, "200 rows of trimming, and what 60 starts and ends take"
+
+
+def test_many_histories_forgotten_in_step_fit_their_commits(
+    batches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forget, "ROWS", 100)
+
+    @staged()
+    async def run(stage: Stage) -> None:
+        await register(stage, 20, every="1m")
+        await stage.jobs.schedules.trigger("o0:s00007", "k")
+        await stage.sleep(45 * 60)
+        await stage.jobs.schedules.register("o0", [], prune=True)
+        await stage.sleep(29 * 86_400)
+        batches.clear()
+        await stage.sleep(2 * 86_400)
+        rows = stage.disk.maps["scheduler/t"].range(b"\x01", b"\xff", 100, False)
+        assert [key for key, _ in rows if not key.startswith((b"meta/", b"hist/"))] == []
+
+    run()
+    assert max(batches) < 150
+
+
+@staged()
+async def test_large_args_of_a_backlog_fit_their_commits(stage: Stage) -> None:
+    """100 occurrences of 200 KB are 20 MB; a commit takes 8."""
+    await stage.jobs.schedules.put(
+        "x", "work:run", {"text": "y" * 200_000}, cron="*/5 * * * *", misfire="all", overlap="allow"
+    )
+    await stage.close()
+    await stage.sleep(86_400)
+    await stage.open()
+    await stage.sleep(200)
+
+    assert accounted(await occurrences(stage, "x"))["fired"] >= 100
+    assert len(set(slots_of(stage.deliveries))) >= 100
+
+
+@staged()
+async def test_slots_held_back_with_large_args_start_when_all_end_at_once(stage: Stage) -> None:
+    """60 of 200 KB: their live occurrences end in one turn."""
+    ended = asyncio.Event()
+
+    async def answer() -> Answer:
+        await ended.wait()
+        return OK
+
+    stage.reply = lambda one: answer()
+    options: dict[str, Any] = {"every": "10s", "overlap": "queue", "args": {"text": "y" * 200_000}}
+    for owner in ("one", "other"):
+        await stage.jobs.schedules.register(owner, [(f"s{n}", {"path": "work:run", **options}) for n in range(30)])
+    await stage.sleep(25)
+    assert len(stage.deliveries) == 60
+    ended.set()
+    await stage.sleep(2)
+
+    assert len(stage.deliveries) == 120
+
+
+@staged()
+async def test_a_long_backlog_delays_nobody_who_is_on_time(stage: Stage) -> None:
+    """20 schedules are behind by a day of minutes; one is due every second."""
+    await register(stage, 20, cron="* * * * *")
+    await stage.close()
+    await stage.sleep(86_400)
+    await stage.open()
+    await stage.jobs.schedules.put("brisk", "work:run", every=1, overlap="allow")
+    started = stage.now
+    await stage.sleep(20)
+    brisk = [one for one in stage.deliveries if one.body["schedule"]["name"] == "brisk"]
+
+    late = [int(one.headers["webhook-timestamp"]) * 1000 - one.body["scheduledFor"] for one in brisk]
+    assert len(brisk) >= 19 and max(late) <= 1_000 and brisk[0].body["scheduledFor"] == started + 1_000
+
+
+@staged(lanes=6)
+async def test_five_hundred_overdue_schedules_are_spread(stage: Stage) -> None:
+    """Scenario M08."""
+    await register(stage, 500, every="6h", misfire="one")
+    await stage.jobs.schedules.put("minutely", "work:run", cron="* * * * *", misfire="skip", grace=5)
+    await stage.close()
+    await stage.sleep(8 * 3600)
+    await stage.open()
+    opened = stage.now - 1_800_000_000_000
+    await stage.sleep(400)
+    late = [at - opened for at, job in stage.arrivals if at >= opened]
+    on_time = [one for one in stage.deliveries if one.body["schedule"]["name"] == "minutely"]
+
+    assert len(late) >= 500 and max(map(late.count, late)) <= 6
+    assert sum(at < 1_000 for at in late) <= 12 and late[-1] - late[0] > 40_000
+    assert max(int(one.headers["webhook-timestamp"]) * 1000 - one.body["scheduledFor"] for one in on_time) <= 1_000
+
+
+@staged()
+async def test_overdue_ones_that_expire_are_not_spread_past_their_time(stage: Stage) -> None:
+    await register(stage, 300, every="1h", misfire="one", expires_after="10m")
+    await stage.close()
+    await stage.sleep(3600 + 585)
+    await stage.open()
+    await stage.sleep(60)
+
+    assert len(stage.deliveries) == 300
+
+
+@staged()
+async def test_a_prune_of_more_than_one_commit_holds_is_done_in_pages(stage: Stage) -> None:
+    await register(stage, 250, cron="0 0 1 1 *")
+    kept = [("new", {"path": "work:run", "every": 60})]
+    orphaned = await stage.jobs.schedules.register("o0", kept)
+    removed = await stage.jobs.schedules.register("o0", kept, prune=True)
+
+    assert len(orphaned.orphaned) == len(removed.removed) == 250 and orphaned.removed == []
+    assert [one.name for one in (await stage.jobs.schedules.list()).schedules] == ["o0:new"]
+
+
+@staged()
+async def test_a_slot_held_back_outlives_what_is_kept(stage: Stage) -> None:
+    """The live occurrence takes so long that a thousand later slots are skipped."""
+    await stage.jobs.set_pool("p", paused=True)
+    await stage.jobs.schedules.put("x", "work:run", every=1, overlap="queue", pool="p")
+    await stage.sleep(1_500)
+    fired, queued, skipped = await occurrences(stage, "x")
+    await stage.jobs.schedules.pause("x")
+    await stage.jobs.schedules.resume("x")
+    await stage.jobs.set_pool("p", paused=False)
+    await stage.sleep(2)
+
+    assert (fired.state, queued.state, skipped.reason) == ("fired", "queued", "overlap")
+    assert (skipped.count or 0) > 1_490, "what follows one another is one row"
+    assert slots_of(stage.deliveries)[:2] == [fired.slot, queued.slot]
+
+
+@staged(max_jobs=3)
+async def test_slots_beyond_the_quota_are_recorded(stage: Stage) -> None:
+    await stage.jobs.set_pool("p", paused=True)
+    await stage.jobs.schedules.put("x", "work:run", every=10, overlap="allow", pool="p")
+    await stage.sleep(95)
+    *fired, run = await occurrences(stage, "x")
+
+    assert [one.state for one in fired] == ["fired"] * 3
+    assert (run.state, run.reason, run.count) == ("skipped", "quota", 6)
+
+
+@staged()
+async def test_while_the_instance_is_paused_jobs_are_made_and_wait(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", every=10)
+    await stage.jobs.pause()
+    await stage.sleep(65)
+    assert stage.deliveries == []
+    await stage.jobs.pause(False)
+    await stage.sleep(1)
+
+    assert len(stage.deliveries) == 1
+    assert accounted(await occurrences(stage, "x")) == {"fired": 1, "skipped": 5}
+
+
+@staged()
+async def test_a_full_store_makes_no_occurrence_and_catches_up_later(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", every=10, misfire="all", overlap="allow")
+    await stage.jobs.run_after(30, "work:late", expires_at=stage.now + 40_000)
+    await stage.sleep(15)
+    provider = stage.host.runtime.provider
+    provider.full = True
+    before = provider.stats().rows_put
+    await stage.sleep(300)
+    while_full = provider.stats().rows_put - before
+    assert len(await occurrences(stage, "x")) == 1
+    assert await stage.jobs.list() is not None
+    provider.full = False
+    await stage.sleep(65)
+
+    assert while_full < 10, "no job is made, and nothing is rewritten again and again"
+    assert accounted(await occurrences(stage, "x"))["fired"] >= 37
+    assert (await stage.jobs.status()).backlog == 0, "what expired meanwhile was seen"
+
+
+@staged()
+async def test_an_erased_instance_leaves_no_row_of_its_schedules(stage: Stage) -> None:
+    await register(stage, 20, every="10s", args={"text": "y" * 100_000})
+    await stage.jobs.schedules.trigger("o0:s00001", "k")
+    await stage.sleep(30)
+    await stage.jobs.schedules.delete("o0:s00002")
+    await stage.jobs.remove()
+    await stage.sleep(60)
+    rows = stage.disk.maps["scheduler/t"].range(b"\x01", b"\xff", 10, False)
+
+    assert rows == []
+    await stage.jobs.schedules.put("o0:s00001", "work:run", every=10)
+    assert [one.name for one in (await stage.jobs.schedules.list()).schedules] == ["o0:s00001"]
+
+
+def test_a_turn_gives_way_whatever_an_expression_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wall clock ends a look, not only the number of its steps."""
+    monkeypatch.setattr(allowance, "BUSY_MS", 0)
+
+    @staged()
+    async def run(stage: Stage) -> None:
+        await stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", overlap="allow")
+        await stage.close()
+        await stage.sleep(3600)
+        await stage.open()
+        await stage.sleep(60)
+        assert len(slots_of(stage.deliveries)) >= 60
+
+    run()
+
+
+@staged()
+async def test_schedules_with_large_args_are_listed_to_the_last(stage: Stage) -> None:
+    """A page of them is more than a scan brings."""
+    await register(stage, 30, cron="0 0 1 1 *", args={"text": "y" * 220_000})
+    for start in range(30, 330, 30):
+        many = [(f"s{n:05d}", {"path": "w", "cron": "0 0 1 1 *", "args": {"t": "y" * 200_000}}) for n in range(30)]
+        await stage.jobs.schedules.register(f"p{start}", many)
+    names: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await stage.jobs.schedules.list(limit=1000, cursor=cursor)
+        names += [one.name for one in page.schedules]
+        if not page.truncated:
+            break
+        cursor = page.cursor
+
+    assert len(names) == len(set(names)) == 330
