@@ -9,6 +9,7 @@ import click
 
 from bench.lease import measure
 from bench.pool import measure as measure_pool
+from bench.schedules import measure as measure_schedules
 
 
 @click.group()
@@ -42,6 +43,19 @@ def lease(jobs: int, pending: str, loops: str, transport: str | None, folder: st
 def pool(waiters: int, folder: str | None, as_json: bool) -> None:
     """Hand-over of slots, latency beside a full pool, rows written per job."""
     figures = measure_pool(waiters, folder)
+    if as_json:
+        json.dump(figures, sys.stdout, indent=2)
+        print()
+
+
+@main.command()
+@click.option("--count", default=100_000, show_default=True, help="Schedules that are not due.")
+@click.option("--due", "due_count", default=10_000, show_default=True, help="Schedules due at one instant.")
+@click.option("--folder", help="Where the store lies: a folder on the disk to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON at the end.")
+def schedules(count: int, due_count: int, folder: str | None, as_json: bool) -> None:
+    """Many schedules in one scheduler: defined, started with, idle, due at once."""
+    figures = measure_schedules(count, due_count, folder)
     if as_json:
         json.dump(figures, sys.stdout, indent=2)
         print()

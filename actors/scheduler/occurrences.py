@@ -37,6 +37,8 @@ class Occurrences:
         self.lost_jobs = False
         """The row of an occurrence was unreadable: its schedule would count it as live for ever."""
         self.tick = Tick()
+        self.zones_noted = False
+        """Whether the version of the time zones stands in its row: from the first schedule on."""
 
     def load(self, value: bytes | None) -> None:
         if value is not None and value.isdigit():

@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.recurring.allowance import STEPS, Allowance, Share
 from tocsin.actors.scheduler.recurring.ends import drop_held
 from tocsin.actors.scheduler.recurring.fire import know, record_run, start
 from tocsin.actors.scheduler.recurring.look import stop
+from tocsin.actors.scheduler.recurring.recheck import note_zones
 from tocsin.actors.scheduler.recurring.rows import (
     FORGET,
     CursorRow,
@@ -89,6 +90,8 @@ def _check_revision(name: str, one: Schedule | None, revision: int | None) -> No
 
 async def _create(turn: Turn, new: NewSchedule, left: CursorRow | None) -> Schedule:
     """Of a deleted one that is made again the revision goes on, and slots that were used stay used."""
+    if not turn.book.occurrences.zones_noted:
+        note_zones(turn)
     definition = msgspec.structs.replace(new.definition, uid=turn.incarnation(), created_at=turn.now, anchor=turn.now)
     one = Schedule(new.name, definition, CursorRow(1, turn.now), new=True)
     if left is not None:

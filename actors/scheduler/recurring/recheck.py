@@ -32,14 +32,21 @@ async def check_zones(turn: Turn) -> None:
     """At activation: other time zones than at the last one begin a pass."""
     version = database_version().encode()
     stored = await turn.book.storage.get(META_ZONES)
+    turn.book.occurrences.zones_noted = stored is not None
     if stored == version:
         return
     has_any = await turn.book.storage.scan(b"cronat/", after(b"cronat/"), limit=1)
     if has_any:
-        turn.book.storage.put(META_ZONES, version)
+        note_zones(turn)
         if stored is not None:
             log.warning("time zones are now %s: the next slots of all schedules are checked", version.decode())
         turn.book.put_timer(turn.now, RECHECK, "")
+
+
+def note_zones(turn: Turn) -> None:
+    """Next slots are computed with these from here on."""
+    turn.book.storage.put(META_ZONES, database_version().encode())
+    turn.book.occurrences.zones_noted = True
 
 
 def check_clock(turn: Turn) -> None:
