@@ -12,7 +12,7 @@ from tocsin.errors import TocsinError
 
 JSON: Final = {"content-type": "application/json"}
 MAX_MESSAGE: Final = 4_000
-"""Characters. A scheduler keeps 2 KiB of an answer, and takes one of over 64 KiB for broken, whatever its headers say."""
+"""Characters. A scheduler keeps 2 KiB of an answer, and takes one of over 64 KiB for broken, whatever it says."""
 UNAVAILABLE_S: Final = 5
 """Asked for where the receiver is not able to answer well: nobody's fault, so not charged."""
 
