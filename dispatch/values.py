@@ -135,7 +135,10 @@ def _described(value: object) -> str:
 def _show(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 256:
         return f"a number of {value.bit_length()} bits"  # Python refuses to write thousands of digits
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a stranger's own, or a number inside: the place is worth more than how it looks
+        return f"<{type(value).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +20,8 @@ from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, TocsinError
 
+CHECKED_AT_ONCE: Final = 64 * 1024
+"""Bytes of a batch between two looks at what else waits: checking a whole one may take seconds."""
 MOST_FAULTS: Final = 32 * 1024
 """How many bytes the refusals of a batch may take, packed: a kept answer must fit one row of the store."""
 
@@ -81,9 +84,14 @@ class _BatchCheck:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._rulings: dict[str | None, ForbiddenError | None] = {}
+        self._bytes = 0
 
     async def job(self, raw: msgspec.Raw) -> NewJob | TocsinError:
         """The checked job, or why it is refused."""
+        self._bytes += len(raw)
+        if self._bytes >= CHECKED_AT_ONCE:
+            self._bytes = 0
+            await asyncio.sleep(0)
         try:
             request = parse(raw, ScheduleRequest, "the job")
             request.check_instance(self._call.scheduler.name)

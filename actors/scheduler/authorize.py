@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.query import Found
@@ -28,6 +28,7 @@ class Guard:
 
     def __init__(self, rule: AuthorizeFire, monotonic: Callable[[], float]) -> None:
         self._rule, self._monotonic = rule, monotonic
+        self._asked: set[asyncio.Future[_Said]] = set()
 
     async def ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
         """How many milliseconds of the deadline it took to allow the attempt; or how the attempt ends, unsent.
@@ -36,18 +37,24 @@ class Guard:
         Never raises. A stop that cancels the question ends it the same way, since nothing was sent.
         """
         began, share_ms = self._monotonic(), timeout_ms // SHARE
-        try:
-            async with asyncio.timeout(share_ms / 1000) as limit:
-                allowed: object = self._rule(firing_of(claim, instance, now_ms))
-                if inspect.isawaitable(allowed):
-                    allowed = await allowed
-        except asyncio.CancelledError:
-            return unsaid("was cancelled, as when the host stops")
-        except Exception as error:
-            # Whatever the app's rule raises; a bug in it must neither send nor lose a job.
-            if limit.expired():
+        allowed, error = self._begun(claim, instance, now_ms)
+        if error is None and inspect.isawaitable(allowed):
+            asked = asyncio.ensure_future(_said(allowed))
+            self._asked.add(asked)
+            asked.add_done_callback(self._asked.discard)
+            try:
+                await asyncio.wait([asked], timeout=share_ms / 1000)
+            except asyncio.CancelledError:
+                asked.cancel()
+                return unsaid("was cancelled, as when the host stops")
+            if not asked.done():
+                asked.cancel()
                 return unsaid(f"took longer than {share_ms} ms, half of the callback's deadline")
-            log.exception("authorize_fire raised for %s/%s", instance, claim.job.id)
+            allowed, error = asked.result()
+        if isinstance(error, asyncio.CancelledError):
+            return unsaid("was cancelled, as when the host stops")
+        if error is not None:
+            log.error("authorize_fire raised for %s/%s", instance, claim.job.id, exc_info=error)
             return unsaid(f"raised {type(error).__name__}")
         if allowed is False:
             return Outcome(Verdict.BLOCKED, "not sent: authorize_fire said no")
@@ -56,6 +63,30 @@ class Guard:
             return unsaid(f"must return True or False, not {type(allowed).__name__}")
         took_ms = ceil((self._monotonic() - began) * 1000)
         return took_ms if took_ms <= share_ms else unsaid(f"took {took_ms} ms, more than half of the deadline")
+
+    def _begun(self, claim: Claim, instance: str, now_ms: int) -> _Said:
+        try:
+            return self._rule(firing_of(claim, instance, now_ms)), None
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # as in `_said`
+            return None, error
+
+
+_Said = tuple[Any, BaseException | None]
+
+
+async def _said(answer: Awaitable[bool]) -> _Said:
+    """In a task of its own: what it makes of being cancelled, a "no" or nothing at all, is no answer.
+
+    Its error is a value: a bug in the app's rule must neither send nor lose a job, and a SystemExit would end the loop.
+    """
+    try:
+        return await answer, None
+    except (KeyboardInterrupt, GeneratorExit):
+        raise  # the process ends here
+    except BaseException as error:
+        return None, error
 
 
 def unsaid(why: str) -> Outcome:

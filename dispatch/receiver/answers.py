@@ -11,6 +11,8 @@ from tocsin.dispatch.transport import Answer
 from tocsin.errors import TocsinError
 
 JSON: Final = {"content-type": "application/json"}
+MAX_MESSAGE: Final = 4_000
+"""Characters. A scheduler keeps 2 KiB of an answer, and takes one of over 64 KiB for broken, whatever it says."""
 UNAVAILABLE_S: Final = 5
 """Asked for where the receiver is not able to answer well: nobody's fault, so not charged."""
 
@@ -75,6 +77,6 @@ def too_slow(seconds: float) -> Answer:
 
 def _answer(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Answer:
     # Lone surrogates of a user's message cannot be written as JSON.
-    shown = message.encode("utf-8", "replace").decode()
+    shown = message[:MAX_MESSAGE].encode("utf-8", "replace").decode()
     body = msgspec.json.encode({"error": {"code": code, "message": shown}})
     return Answer(status, {**JSON, **(headers or {})}, body)

@@ -28,6 +28,8 @@ DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 10.0
 PATIENCE_S: Final = 30.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
+MAX_ERROR: Final = 4_000
+"""Characters of an `error`: more than a scheduler keeps."""
 AGAIN: Final = frozenset({429, 502, 503, 504})
 """Answers that may be others in a moment; repeating is safe, the server remembers a completion for ten minutes."""
 
@@ -80,7 +82,8 @@ class LeaseClient:
         """
         said: dict[str, Any] = {"id": job.id, "lease": job.lease, "ok": ok}
         if error is not None:
-            said["error"] = error
+            # As it can be written: reasons hold names of files that are no Unicode.
+            said["error"] = error[:MAX_ERROR].encode("utf-8", "replace").decode()
         if not ok:
             said["retryable"] = retryable
         if delay is not None:

@@ -210,7 +210,7 @@ def _from_toml(path: Path) -> dict[str, Any]:
         values = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers and nesting that Python's reader has no words for
         raise SettingsError(f"{path} is not TOML: {error}") from None
     known = {*NAMES, *(f"{name}_file" for name in HIDDEN)}
     if unknown := sorted(values.keys() - known):
@@ -235,6 +235,8 @@ def _read_secret_file(path: Path, label: str) -> str:
 def _text(value: object, label: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise SettingsError(f"{label} must be a text that is not empty, not {value!r}")
+    if "\0" in value:
+        raise SettingsError(f"{label} must be a text without NUL characters, not {value!r}")
     return value.strip()
 
 

@@ -251,6 +251,17 @@ def test_something_else_that_answers_exits_3(run: Run, canned: Canned, status: i
     assert "is not a tocsin server" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["get", "\udcff"], ["cancel", "\udcff"], ["-i", "\udcff"], ["ls", "--pool", "\udcff"]]
+)
+def test_an_argument_that_is_not_utf8_is_wrong_usage_and_sends_nothing(
+    run: Run, canned: Canned, words: list[str]
+) -> None:
+    result = run(*(words if words[0] != "-i" else ["get", "a", "--instance", words[1]]))
+    assert (result.exit_code, canned.requests) == (2, [])
+    assert "UTF-8" in result.stderr
+
+
 def test_no_server_exits_3_and_says_how_to_start_one(run: Run) -> None:
     with socket.socket() as taken:  # bound and not listening: connections are refused
         taken.bind(("127.0.0.1", 0))

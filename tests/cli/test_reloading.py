@@ -278,3 +278,16 @@ def test_closing_its_terminal_stops_a_server_in_good_order(tmp_path: Path, termi
         assert process.wait(DEADLINE_S) == 0
     finally:
         server.end()
+
+
+@pytest.mark.parametrize("text", ["port = " + "9" * 5_000, "x = " + "[" * 20_000, 'tokens_file = "a\\u0000b"'])
+def test_a_file_that_no_parser_takes_does_not_end_the_looking(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    folder = Folder(tmp_path, capsys, TOCSIN_TOKENS_FILE="")
+    folder.put("tocsin.toml", text)
+    assert "tocsin: read again, and wrong, so 1 secret and 0 tokens of before stay in force" in folder.looks(3)
+
+    folder.put("tocsin.toml", "port = 8321")
+    folder.put("secrets", f"{NEW},{OLD}")
+    assert "2 secrets" in folder.looks(3)

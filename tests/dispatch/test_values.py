@@ -202,3 +202,14 @@ def test_the_second_pass_of_an_hour_is_the_same_instant() -> None:
 
 def test_nan_arrives_as_nan() -> None:
     assert math.isnan(decode(encode(math.nan)))
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("closed")
+
+
+@pytest.mark.parametrize("value", [Unshowable(), {10**5_000}, {("a", 10**5_000): 1}, {Unshowable(): 1}])
+def test_what_cannot_even_be_shown_is_refused_with_its_place(value: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"^args\.items\[0\] "):
+        encode({"items": [value]})

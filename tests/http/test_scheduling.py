@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -221,6 +222,28 @@ async def test_a_batch_is_one_commit(face: Face) -> None:
     answer = await face.post("/schedule/batch", {"jobs": jobs})
     assert [one["id"] for one in answer.json()["results"]] == [job["id"] for job in jobs]
     assert face.host.runtime.provider.stats().batches - before.batches == 1
+
+
+async def test_the_loop_goes_on_while_a_large_batch_is_checked(face: Face) -> None:
+    """Leases are renewed and callbacks end meanwhile."""
+    args = "[" + ",".join(["[]"] * 22_000) + "]"
+    body = b'{"jobs": [%b]}' % b",".join([b'{"functionPath": "p", "delayMs": 60000, "args": %b}' % args.encode()] * 20)
+    asking = asyncio.create_task(
+        face.client.post("/schedule/batch", content=body, headers={"content-type": "application/json"})
+    )
+    turns = 0
+    while not asking.done():
+        turns += 1
+        await asyncio.sleep(0)
+    batches = face.host.runtime.provider.stats().batches
+    assert len((await asking).json()["results"]) == 20
+    idle = asyncio.create_task(face.post("/schedule/batch", {"jobs": [{"functionPath": "p", "delayMs": 60_000}] * 20}))
+    fewer = 0
+    while not idle.done():
+        fewer += 1
+        await asyncio.sleep(0)
+    assert turns >= fewer + 19
+    assert face.host.runtime.provider.stats().batches - batches == 1
 
 
 async def test_an_empty_batch_is_answered_and_creates_nothing(face: Face) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 30.0
+NOT_TEXT: Final = "what was given is not UTF-8 text: an argument holds bytes that are none"
 HINTS: Final = {
     "UNAUTHENTICATED": "give a token with --token or TOCSIN_TOKEN",
     "ORIGIN_NOT_CONFIGURED": "start the server with --origin-url or TOCSIN_ORIGIN_URL",
@@ -62,18 +63,21 @@ class Connection:
     def _send(self, method: str, route: str, body: Any) -> Any:
         import msgspec
 
-        content = msgspec.json.encode(body)
+        try:
+            content = msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            raise WrongSettings(NOT_TEXT) from None
         return self._ask(method, route, content=content, headers={"content-type": "application/json"})
 
     def _ask(self, method: str, route: str, **request: Any) -> Any:
         import httpx
 
         base = _checked(self.url)
-        prefix = "" if self.instance == "default" else f"/i/{quote(self.instance, safe=':')}"
         headers = {"accept": "application/json", **request.pop("headers", {})}
         if self.token:
             headers["authorization"] = f"Bearer {_sendable(self.token)}"
         try:
+            prefix = "" if self.instance == "default" else f"/i/{quote(self.instance, safe=':')}"
             # Certificates are read only for a URL that has any: that takes longer than all else. Redirects are not
             # followed, so plain HTTP stays what it is.
             secure = base.startswith("https:")
@@ -84,7 +88,9 @@ class Connection:
                 f"{base} did not answer within {TIMEOUT_S:.0f} s"
                 + ("; it may have done what was asked" if method != "GET" else "")
             ) from None
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeEncodeError) as error:
+        except UnicodeEncodeError:
+            raise WrongSettings(NOT_TEXT) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(_unreachable(base, error)) from None
         return _answer(base, response)
 

@@ -13,7 +13,6 @@ from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.handle import Job
 from tocsin.actors.scheduler.records import Firing, Initiator, Record
-from tocsin.actors.scheduler.rows import JobRow, decode, encode
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, SettingsError
@@ -322,17 +321,71 @@ def test_an_initiator_is_a_short_text(wrong: Any) -> None:
     test()
 
 
-def test_jobs_stored_before_there_were_initiators_are_read() -> None:
-    """Bytes as version 0.1.0 wrote them; and what is written now is read by a program that does not know the member."""
-    labels = ("a",)
-    new = JobRow("a", "1-1", 1_800_000_000_000, 1_700_000_000_000, b"{}", function_path="p", labels=labels)
-    members = msgspec.msgpack.decode(encode(new))
-    assert members[0] == 1 and members[18:] == [["", ""], None]
-    old = msgspec.msgpack.encode(members[:18])
-    assert decode(JobRow, b"job/a", old) == new
+@ruled
+async def test_a_no_that_only_answers_a_cancellation_is_no_answer(stage: Stage, rule: Rule) -> None:
+    """Rules that fail closed say no whatever interrupts them; a timeout or a stop must not kill the job."""
 
-    class Older(msgspec.Struct, frozen=True, array_like=True, tag=1):
-        id: str
-        incarnation: str
+    async def closed() -> bool:
+        try:
+            await stage.sleep(3600)
+        except BaseException:
+            return False
+        return True
 
-    assert msgspec.msgpack.decode(encode(new), type=Older) == Older("a", "1-1")
+    rule.say = lambda job: closed()
+    await stage.jobs.run_after(0, "p", id="slow", timeout_ms=2_000)
+    await stage.sleep(1.5)
+
+    waiting = await record(stage, "slow")
+    assert (waiting.state, waiting.reason, waiting.attempts) == ("pending", None, 0)
+    assert waiting.last_error is not None and "took longer than 1000 ms" in waiting.last_error.message
+    assert stage.deliveries == []
+
+
+@ruled
+async def test_a_rule_that_will_not_end_holds_up_neither_its_job_nor_the_stop(stage: Stage, rule: Rule) -> None:
+    ended = asyncio.Event()
+
+    async def stubborn() -> bool:
+        while not ended.is_set():
+            try:
+                await ended.wait()
+            except asyncio.CancelledError:
+                continue
+        return True
+
+    rule.say = lambda job: stubborn()
+    try:
+        await stage.jobs.run_after(0, "p", id="a", timeout_ms=2_000)
+        await stage.sleep(1.5)
+        assert (await record(stage, "a")).state == "pending"
+
+        await stage.jobs.run_after(0, "p", id="b", timeout_ms=600_000)
+        await stage.sleep(10)
+        before = stage.now
+        await stage.host.stop()
+        assert stage.now - before < 60_000
+    finally:
+        ended.set()
+    assert stage.deliveries == []
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_rule_that_ends_the_process_ends_only_its_attempt(kind: str) -> None:
+    def leave() -> bool:
+        raise SystemExit(3)
+
+    async def leave_later() -> bool:
+        leave()
+        return True
+
+    @ruled
+    async def run(stage: Stage, rule: Rule) -> None:
+        rule.say = lambda job: leave() if kind == "sync" else leave_later()
+        await stage.jobs.run_after(0, "p", id="a")
+        await stage.sleep(0.5)
+        waiting = await record(stage, "a")
+        assert waiting.state == "pending"
+        assert waiting.last_error is not None and "raised SystemExit" in waiting.last_error.message
+
+    run()

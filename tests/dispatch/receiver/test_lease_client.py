@@ -112,6 +112,19 @@ async def test_completed_as_never_to_be_tried_again_it_is_dead() -> None:
         assert record is not None and record.state == "dead"
 
 
+async def test_a_reason_that_cannot_be_written_as_it_is_is_told_all_the_same() -> None:
+    """As of a file whose name is not UTF-8, or of a library that tells all of its input."""
+    async with world() as w:
+        job_id = await w.jobs.run_after(0, "work")
+        error = f"no such file: caf\udce9.txt {'x' * 1_000_000}"
+
+        await w.leases.complete(await w.accepted.get(), ok=False, error=error, retryable=False)
+
+        record = await w.jobs.get(job_id)
+        assert record is not None and record.state == "dead" and record.last_error is not None
+        assert (record.last_error.message or "").startswith("no such file: caf?.txt xxx")
+
+
 async def test_a_completion_that_overtakes_its_own_answer_counts() -> None:
     async with world() as w:
         completed = asyncio.Event()

@@ -14,7 +14,7 @@ import pytest
 from tests.dispatch.receiver.calls import NOW_MS, OTHER, SECRET, Kit, Scheduler, error
 from tocsin import Accepted, Never, Received, RetryLater
 from tocsin.dispatch.callback import Verdict
-from tocsin.dispatch.dispatcher import body_of
+from tocsin.dispatch.dispatcher import MAX_ANSWER, body_of
 from tocsin.dispatch.outcome import classify
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import SignatureError
@@ -310,3 +310,23 @@ async def test_verify_alone_claims_and_runs_nothing() -> None:
         kit.receiver.verify(headers, body + b" ")
     with pytest.raises(TypeError, match="bytes"):
         kit.receiver.verify(headers, body.decode())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [(Never("no: " + "\u00e9\0" * 50_000), Verdict.DEAD), (RetryLater(60, "x" * 100_000), Verdict.BUSY)],
+)
+async def test_a_long_reason_is_cut_as_an_answer_that_is_too_long_says_nothing(
+    raised: Exception, expected: Verdict
+) -> None:
+    """A scheduler reads no more than 64 KiB: over that, `never` would have been a failure to be repeated."""
+    kit = Kit()
+
+    @kit.receiver.handler("invoices:send")
+    def send(args: Any) -> None:
+        raise raised
+
+    answer = await kit.send()
+
+    assert len(answer.body) < MAX_ANSWER and verdict(answer) is expected
+    assert error(answer)["message"].startswith(str(raised)[:100])

@@ -1,0 +1,23 @@
+"""Rows as earlier versions wrote them are read, and what is written now is read by programs that know less."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tocsin.actors.scheduler.rows import JobRow, decode, encode
+
+
+def test_jobs_stored_before_there_were_initiators_are_read() -> None:
+    """Bytes as version 0.1.0 wrote them; and what is written now is read by a program that does not know the member."""
+    labels = ("a",)
+    new = JobRow("a", "1-1", 1_800_000_000_000, 1_700_000_000_000, b"{}", function_path="p", labels=labels)
+    members = msgspec.msgpack.decode(encode(new))
+    assert members[0] == 1 and members[18:] == [["", ""], None]
+    old = msgspec.msgpack.encode(members[:18])
+    assert decode(JobRow, b"job/a", old) == new
+
+    class Older(msgspec.Struct, frozen=True, array_like=True, tag=1):
+        id: str
+        incarnation: str
+
+    assert msgspec.msgpack.decode(encode(new), type=Older) == Older("a", "1-1")
