@@ -34,8 +34,8 @@ DOUBT_RETRY_S = 5.0
 class Kind:
     """How to make actors of one kind, and how long their failing alarms back off at most.
 
-    `doubt_alarm(actor)` is called at start for every actor that is not to be rung at once, and when the clock was
-    stepped back: the clock, or what else its alarm was set by, may have been wrong. It wakes the actor if that should
+    `doubt_alarm(actor)` is called at start for every actor that is to be rung later, and when the clock was stepped
+    back: the clock, or what else its alarm was set by, may have been wrong. It wakes the actor if that should
     look now, and should be cheap if not.
     """
 
@@ -247,7 +247,7 @@ class Host:
             actor = ActorId.parse(name)
             if actor.kind in self._kinds:
                 self.alarms.set(actor, wake_at)
-                if wake_at is None or wake_at > now:
+                if wake_at is not None and wake_at > now:
                     self._doubted.append(actor)
             elif wake_at is not None:
                 log.warning("%s has an alarm, but this host has no actors of that kind", actor)

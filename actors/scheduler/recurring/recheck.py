@@ -99,8 +99,7 @@ async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
         one.move(next_slot=slots.next_of(one.definition)(one.cursor.last), error=None)
     except Exception as error:
         # As in a look: it is this schedule's fault, and stops no other.
-        if one.cursor.error is None:
-            stop(one, error)
+        stop(turn, one, error)
     else:
         one.arm(turn.now, more=one.cursor.skip_to is not None or one.cursor.aim is not None)
     one.save(turn)
