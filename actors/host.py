@@ -28,27 +28,26 @@ LISTEN_RETRY_S = (1.0, 30.0)
 Factory = Callable[[ActorContext], Actor]
 
 
-FAR_MS = 3_600_000
-"""An alarm so far ahead may have been set by a clock that was wrong."""
-BACK_RETRY_S = 5.0
+DOUBT_RETRY_S = 5.0
 
 
 class Kind:
     """How to make actors of one kind, and how long their failing alarms back off at most.
 
-    `clock_back(actor)` is asked when the clock may have been ahead when the actor's alarm was set: after a step back,
-    and at start for alarms that are far away. It wakes the actor if that needs to look.
+    `doubt_alarm(actor)` is called at start for every actor that is to be rung later, and when the clock was stepped
+    back: the clock, or what else its alarm was set by, may have been wrong. It wakes the actor if that should
+    look now, and should be cheap if not.
     """
 
     def __init__(
         self,
         factory: Factory,
         backoff_max_ms: int = Actor.alarm_backoff_max_ms,
-        clock_back: Callable[[ActorId], Awaitable[None]] | None = None,
+        doubt_alarm: Callable[[ActorId], Awaitable[None]] | None = None,
     ) -> None:
         self.factory = factory
         self.backoff_max_ms = backoff_max_ms
-        self.clock_back = clock_back
+        self.doubt_alarm = doubt_alarm
 
 
 class Host:
@@ -79,8 +78,8 @@ class Host:
         self._open = False
         self._closing = False
         self._deaf = False
-        self._far: deque[ActorId] = deque()  # to be asked whether the clock was ahead
-        self._asking: asyncio.Task[None] | None = None
+        self._doubted: deque[ActorId] = deque()  # whose alarms are to be doubted
+        self._doubting: asyncio.Task[None] | None = None
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -243,48 +242,48 @@ class Host:
                 wait = min(wait * 2, LISTEN_RETRY_S[1])
 
     def _owned(self, event: Owned) -> None:
-        far = self.clock.now_ms() + FAR_MS
+        now = self.clock.now_ms()
         for name, wake_at in event.actors:
             actor = ActorId.parse(name)
             if actor.kind in self._kinds:
                 self.alarms.set(actor, wake_at)
-                if wake_at is not None and wake_at > far:
-                    self._far.append(actor)
+                if wake_at is not None and wake_at > now:
+                    self._doubted.append(actor)
             elif wake_at is not None:
                 log.warning("%s has an alarm, but this host has no actors of that kind", actor)
 
-        self._ask_far()
+        self._doubt_alarms()
 
     def _clock_stepped_back(self) -> None:
-        self._far.extend(self.alarms.later_than(self.clock.now_ms()))
-        self._ask_far()
+        self._doubted.extend(self.alarms.later_than(self.clock.now_ms()))
+        self._doubt_alarms()
 
-    def _ask_far(self) -> None:
-        if self._far and self._asking not in self._loops:
-            self._asking = self.start_soon(self._ask_whether_ahead())
-            self._loops.append(self._asking)
+    def _doubt_alarms(self) -> None:
+        if self._doubted and self._doubting not in self._loops:
+            self._doubting = self.start_soon(self._doubt_each())
+            self._loops.append(self._doubting)
 
-    async def _ask_whether_ahead(self) -> None:
-        """One after the other, so that many actors are no burden; until each has been asked."""
+    async def _doubt_each(self) -> None:
+        """One after the other, so that many actors are no burden."""
         try:
-            while self._far:
-                await self._ask(self._far[0])
-                self._far.popleft()
+            while self._doubted:
+                await self._doubt(self._doubted[0])
+                self._doubted.popleft()
         finally:
-            if self._asking in self._loops:
-                self._loops.remove(self._asking)
+            if self._doubting in self._loops:
+                self._loops.remove(self._doubting)
 
-    async def _ask(self, actor: ActorId) -> None:
+    async def _doubt(self, actor: ActorId) -> None:
         kind = self._kinds.get(actor.kind)
-        while kind is not None and kind.clock_back is not None:
+        while kind is not None and kind.doubt_alarm is not None:
             try:
-                return await kind.clock_back(actor)
+                return await kind.doubt_alarm(actor)
             except (StoreError, ActorBrokenError) as error:
-                log.warning("%s could not be asked whether the clock was ahead, again soon: %r", actor, error)
-                await self.clock.sleep(BACK_RETRY_S)
+                log.warning("whether the alarm of %s is right could not be seen, again soon: %r", actor, error)
+                await self.clock.sleep(DOUBT_RETRY_S)
             except Exception:
                 # The fault of one actor: its own alarm tells of it as well, and the others are still to be asked.
-                log.exception("%s could not be asked whether the clock was ahead", actor)
+                log.exception("whether the alarm of %s is right could not be seen", actor)
                 return
 
     def _lost(self, event: Lost) -> None:

@@ -20,8 +20,8 @@ from tocsin.actors.scheduler.book import KEPT_SLOTS
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.permits import Circuit, Permits
-from tocsin.actors.scheduler.recurring.recheck import is_behind
-from tocsin.actors.scheduler.rows import META_SLOT
+from tocsin.actors.scheduler.recurring.recheck import in_doubt
+from tocsin.actors.scheduler.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.scheduler import Limits, SchedulerActor
 from tocsin.actors.scheduler.ticking import OnTick, Ticks
 from tocsin.actors.scheduler.why import Facts
@@ -50,7 +50,7 @@ class SchedulerService:
         on_tick: OnTick | None = None,
     ) -> None:
         self.has_origin = has_origin
-        self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._clock_back)
+        self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
         self.circuit = Circuit(lambda: self.clock.monotonic())
         self.permits = Permits(max_in_flight, self.circuit)
         self._dispatcher = dispatcher
@@ -98,12 +98,12 @@ class SchedulerService:
             ctx, self.lanes(name), provider.owner, lambda: provider.trouble is not None, self._limits, ticked
         )
 
-    async def _clock_back(self, actor: ActorId) -> None:
-        """Wake a scheduler whose schedules are ahead of the clock: their next slots may be a lifetime away."""
-        rows = await self.host.provider.view(str(actor)).get([META_SLOT])
-        latest = rows.get(META_SLOT, b"")
-        if latest.isdigit() and is_behind(self.clock.now_ms(), int(latest)):
-            await self.host.post(actor, "claim_more")  # like every turn, it looks at the clock
+    async def _doubt_alarm(self, actor: ActorId) -> None:
+        """Wake a scheduler whose schedules are ahead of the clock (their next slots may be a lifetime away) or were
+        computed with other time zones. What is stored says so, without waking it."""
+        rows = await self.host.provider.view(str(actor)).get([META_SLOT, META_ZONES])
+        if META_SLOT in rows and in_doubt(self.clock.now_ms(), rows[META_SLOT], rows.get(META_ZONES)):
+            await self.host.post(actor, "claim_more")  # its start looks at zones, and every turn at the clock
 
     def lanes(self, name: str) -> Lanes:
         lanes = self._lanes.get(name)

@@ -231,7 +231,7 @@ def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
         one.move(next_slot=slots.next_of(one.definition)(max(turn.now, cursor.last)))
     except Exception as error:
         # As in a look: it is this schedule's fault, and the caller reads it in the record.
-        stop(one, error)
+        stop(turn, one, error)
 
 
 async def delete(turn: Turn, name: str, revision: int | None) -> Schedule:

@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, recor
 from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key, split_slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim
 from tocsin.actors.scheduler.recurring.slots import Fire, Owed
+from tocsin.actors.scheduler.rows import DAY_MS
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.errors import TocsinError
 
@@ -114,16 +115,17 @@ def _see(turn: Turn, one: Schedule, used: frozenset[int], share: Share) -> Owed 
         owed = slots.owed(one.definition, one.cursor, following, turn.now - one.jitter, share)
     except Exception as error:
         # A zone that is gone, a row edited by hand, a fault of the search: whatever it is, it is this schedule's.
-        stop(one, error)
+        stop(turn, one, error)
         return None
     return owed
 
 
-def stop(one: Schedule, error: Exception) -> None:
-    """It stops and says why, until it is put or resumed."""
+def stop(turn: Turn, one: Schedule, error: Exception) -> None:
+    """It stops and says why, until it is put or resumed, or its rule means something again: that is tried every day,
+    and at a start with other time zones."""
     why = error.message if isinstance(error, TocsinError) else f"its rule cannot be computed: {error!r:.200}"
     log.error("schedule %s stops: %s", one.name, why, exc_info=None if isinstance(error, TocsinError) else error)
-    one.move(error=why, next_slot=None, rings_at=None)
+    one.move(error=why, next_slot=None, rings_at=None if one.cursor.paused else turn.now + DAY_MS)
 
 
 def _apply(turn: Turn, seen: Looked, known: Known) -> None:

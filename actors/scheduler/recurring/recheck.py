@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.recurring import slots
 from tocsin.actors.scheduler.recurring.allowance import Allowance
 from tocsin.actors.scheduler.recurring.fire import record_run
 from tocsin.actors.scheduler.recurring.look import stop
-from tocsin.actors.scheduler.recurring.rows import RECHECK, SlotRow, cursor_key, slot_key, slot_prefix
+from tocsin.actors.scheduler.recurring.rows import RECHECK, SlotRow, cursor_key, slot_key, slot_prefix, split_slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load
 from tocsin.actors.scheduler.recurring.slots import Run
 from tocsin.actors.scheduler.rows import DAY_MS, META_ZONES, JobRow, dead_key, encode, job_key
@@ -64,6 +64,12 @@ def check_clock(turn: Turn) -> None:
         turn.book.put_timer(turn.now, RECHECK, "")
 
 
+def in_doubt(now: int, latest_slot: bytes, zones: bytes | None) -> bool:
+    """Of the rows `meta/slot` and `meta/zones`: whether the next slots may be wrong."""
+    behind = latest_slot.isdigit() and is_behind(now, int(latest_slot))
+    return behind or zones != database_version().encode()
+
+
 def is_behind(now: int, latest_slot: int) -> bool:
     return latest_slot > now + AHEAD_MS
 
@@ -100,8 +106,7 @@ async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
         one.move(next_slot=slots.next_of(one.definition)(one.cursor.last), error=None)
     except Exception as error:
         # As in a look: it is this schedule's fault, and stops no other.
-        if one.cursor.error is None:
-            stop(one, error)
+        stop(turn, one, error)
     else:
         one.arm(turn.now, more=one.cursor.skip_to is not None or one.cursor.aim is not None)
     one.save(turn)
@@ -139,10 +144,23 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
     for key, value in await storage.scan(prefix, slot_key(one.name, turn.now + 1), limit=1, reverse=True):
         row = turn.book.read(SlotRow, key, value)
         if row is not None and row.until is not None and row.until > turn.now:
-            storage.put(key, encode(msgspec.structs.replace(row, until=turn.now, count=None)))
+            until = _newest(one, split_slot_key(key), turn.now)
+            single = until == split_slot_key(key)
+            row = msgspec.structs.replace(row, until=None if single else until, count=1 if single else None)
+            storage.put(key, encode(row))
     if cursor.missed_from is not None and cursor.missed_from <= turn.now:
-        record_run(turn, one, Run(cursor.missed_from, turn.now, None, "skipped", "misfire"))
+        until = _newest(one, cursor.missed_from, turn.now)
+        record_run(turn, one, Run(cursor.missed_from, until, None, "skipped", "misfire"))
     one.move(
         last=turn.now, kept=one.cursor.kept - dropped, used_to=cursor.last,
         missed_from=None, missed=0, skip_to=None, aim=None, fire_to=None, run=None,
     )  # fmt: skip
+
+
+def _newest(one: Schedule, first: int, now: int) -> int:
+    """The newest slot that has come, of some that begin with `first`."""
+    try:
+        return max(slots.before(slots.next_of(one.definition), now + 1), first)
+    except Exception:
+        # Its rule means nothing here any more, as the caller finds next: then they end where they began.
+        return first

@@ -60,7 +60,7 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     """All slots up to this instant are accounted for, or counted in `missed`; the next one is later."""
     next_slot: int | None = None
     rings_at: int | None = None
-    """Its timer; None while paused, completed, in error or deleted."""
+    """Its timer; None while paused, completed or deleted."""
     paused: bool = False
     live: int = 0
     """Occurrences whose jobs wait, run or retry."""

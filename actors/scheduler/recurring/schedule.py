@@ -58,7 +58,8 @@ class Schedule:
 
     def arm(self, now: int, *, more: bool = False) -> None:
         """When it rings: with its next slot; at once, if there is `more` to look at, or a slot waits for nobody."""
-        at, next_slot = None, self.cursor.next_slot
+        next_slot = self.cursor.next_slot
+        at = None if self.cursor.error is None else self.cursor.rings_at
         if next_slot is not None:
             at = min(next_slot + self.jitter, LARGEST_MS)
         if more or (self.cursor.queued is not None and not self.cursor.live):

@@ -94,7 +94,7 @@ def test_every_slot_of_a_backlog_ends_once_whatever_the_page(seed: int) -> None:
     ends = ends_of(found, all_slots)
 
     assert list(ends) == sorted(ends) and set(ends) == set(all_slots)
-    assert cursor.missed_from is cursor.aim is cursor.fire_to is None
+    assert (cursor.missed_from, cursor.aim, cursor.fire_to) == (None, None, None)
     assert cursor.next_slot == next_of(row)(NOW)
     late = [slot for slot in all_slots if slot < NOW - row.grace_ms]
     on_time = all_slots[len(late) :]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.actors.scheduler.recurring.slots import DAY, occurrences, slots_of
+from tests.actors.scheduler.recurring.slots import occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.recurring import slots
@@ -221,49 +221,7 @@ async def test_a_name_of_another_owner_refuses_the_whole_set(stage: Stage) -> No
         await schedules.register("app", [("bad", {"path": "w:n", "cron": "nonsense"})])
 
 
-# ---- Clocks and crashes --------------------------------------------------------------------------
-
-
-@staged()
-async def test_a_clock_that_steps_back_fires_nothing_twice(stage: Stage) -> None:
-    await stage.jobs.schedules.put("x", "work:run", every=60, overlap="allow")
-    await stage.sleep(605)
-    stage.clock.step(-3_600_000)
-    await stage.sleep(3600 + 120)
-
-    assert len(stage.deliveries) == len(set(slots_of(stage.deliveries))) == 12
-
-
-@staged()
-async def test_a_clock_that_was_a_lifetime_ahead_is_left_behind(stage: Stage) -> None:
-    """Scenario K04."""
-    century = 72 * 366 * DAY
-    stage.clock.step(century)
-    await stage.jobs.schedules.put("x", "work:run", cron="0 * * * *")
-    await stage.sleep(3601)
-    stage.clock.step(-century)
-    await stage.jobs.run_after(0, "work:other")
-    await stage.sleep(2 * 3600)
-
-    assert len([one for one in stage.deliveries if "schedule" in one.body]) == 3
-
-
-@staged()
-async def test_crashes_lose_no_slot_and_double_none(stage: Stage) -> None:
-    """Scenario T15: every minute of a day, each once, over three crashes and stalls."""
-    await stage.jobs.schedules.put(
-        "x", "work:run", cron="* * * * *", misfire="all", overlap="allow", catch_up_limit=None
-    )
-    start = stage.now
-    for _ in range(3):
-        await stage.sleep(6 * 3600 + stage.random.random() * 90)
-        await stage.crash()
-        await stage.sleep(stage.random.random() * 90)
-        await stage.open()
-    await stage.sleep((start + DAY - stage.now) / 1000 + 120)
-    due = [slot for slot in set(slots_of(stage.deliveries)) if start < slot <= start + DAY]
-
-    assert len(due) == 1_440
+# ---- Preview -------------------------------------------------------------------------------------
 
 
 @staged()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.actors.scheduler.recurring.slots import accounted, after, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.recurring import look, slots
+from tocsin.actors.scheduler.recurring import fire, look, slots
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, cursor_key, definition_key
 from tocsin.actors.scheduler.rows import Row, decode, encode, job_key
 from tocsin.dispatch.retry import Retry
@@ -264,20 +265,17 @@ async def test_what_a_fault_of_one_look_breaks_is_looked_at_again(stage: Stage) 
     """A turn that fails leaves no trace, and its timers are still due."""
     calls = 0
 
-    async def failing(*args: object) -> object:
+    async def failing(*args: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 1:
             raise RuntimeError("as the test wanted")
-        return await know(*args)  # type: ignore[arg-type]
+        return await fire.know(*args)
 
-    know = look.know
-    look.know = failing  # type: ignore[assignment]
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(look, "know", failing)
         await stage.jobs.schedules.put("x", "work:run", every=60)
         await stage.sleep(70)
-    finally:
-        look.know = know
 
     assert calls == 2 and len(slots_of(stage.deliveries)) == 1
     assert accounted(await occurrences(stage, "x")) == {"fired": 1}
