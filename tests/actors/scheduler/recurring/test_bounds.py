@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.recurring import allowance, forget
 from tocsin.actors.scheduler.recurring.rows import slot_prefix
 from tocsin.dispatch.transport import Answer
 from tocsin.storage.api import MAX_BATCH_KEYS, after
+from tocsin.storage.memory import MemoryProvider
 
 
 @pytest.fixture
@@ -235,6 +236,7 @@ async def test_a_full_store_makes_no_occurrence_and_catches_up_later(stage: Stag
     await stage.jobs.run_after(30, "work:late", expires_at=stage.now + 40_000)
     await stage.sleep(15)
     provider = stage.host.runtime.provider
+    assert isinstance(provider, MemoryProvider)
     provider.full = True
     before = provider.stats().rows_put
     await stage.sleep(300)
