@@ -161,7 +161,8 @@ class Schedules:
             assert cursor.paused or not behind, f"{name} has not ended its backlog: {cursor}"
             left = [] if cursor.paused else slots_between(row, cursor.last, now - LATE_MS - row.jitter_ms)
             assert not left, f"{name} stands at {cursor.last}, and slots were due: {left[:3]}"
-            assert cursor.queued is None or cursor.live, f"{name} holds back {cursor.queued}, and nothing of it lives"
+            starts = cursor.paused or (cursor.rings_at is not None and cursor.rings_at <= now)
+            assert cursor.queued is None or cursor.live or starts, f"{name} holds back {cursor.queued} for nobody"
 
     def hold(self) -> None:
         """Fired, skipped, coalesced, expired, cancelled and dead ones are what was due, each once."""

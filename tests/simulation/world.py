@@ -103,7 +103,9 @@ class World:
         with self.promises.watching():
             run = self.promises.arrived(headers, body)
         try:
-            return await self._work(headers, body, run)
+            answer = await self._work(headers, body, run)
+            run.answered = True
+            return answer
         finally:
             run.running -= 1
 
@@ -251,7 +253,7 @@ class World:
             await asyncio.sleep(CALM_S)
             self.disk.schedules.are_on_time(self.clock.now_ms())
             await Planner(self, host.scheduler("sim")).retire()
-        last = max((wish.due for wish in self.promises.wishes.values()), default=0)
+        last = max([*(wish.due for wish in self.promises.wishes.values()), *self.promises.instants_ahead()], default=0)
         await asyncio.sleep(max(last - self.clock.now_ms(), 0) / 1000 + 2_000)
         await host.stop()
 
