@@ -120,9 +120,8 @@ class Lanes:
 
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
         """The claims, made at `claimed`, are durable: send them."""
-        late = self._monotonic() - claimed > LAUNCH_WITHIN_S
         for claim in claims:
-            task = self._start_soon(self._attempt(claim, late))
+            task = self._start_soon(self._attempt(claim, claimed))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -151,7 +150,8 @@ class Lanes:
     def now(self) -> float:
         return self._monotonic()
 
-    async def _attempt(self, claim: Claim, late: bool) -> None:
+    async def _attempt(self, claim: Claim, claimed: float) -> None:
+        late = self._monotonic() - claimed > LAUNCH_WITHIN_S  # the process may have stood still even since the launch
         try:
             outcome = NOT_SENT if late else await self._send(claim, self.instance)
         except asyncio.CancelledError:

@@ -85,6 +85,7 @@ class SchedulerActor(Actor):
         self._owner = owner
         self._full = full
         self._limits = limits
+        self._began = lanes.now
         self._book = self._new_book()
 
     def _new_book(self) -> Book:
@@ -106,6 +107,7 @@ class SchedulerActor(Actor):
         return self._lanes.busy
 
     def _turn(self) -> Turn:
+        self._began = self._lanes.now  # its leases count from here, however long it takes
         return Turn(self._book, self.ctx.now_ms(), self.ctx, self._owner)
 
     # ---- Events ----------------------------------------------------------------------------------
@@ -292,7 +294,7 @@ class SchedulerActor(Actor):
                     break
                 grant.use(await claim(turn, grant.unused))
             grant.return_unused()
-            self.ctx.after_commit(self._lanes.launch, grant.claims, self._lanes.now)
+            self.ctx.after_commit(self._lanes.launch, grant.claims, self._began)
         if not lines.any_ready(turn.now):
             self._lanes.no_more_work()
         await self._claim_alone(turn)
@@ -307,7 +309,7 @@ class SchedulerActor(Actor):
             self.ctx.if_lost(grant.lose)
             grant.use(await claim_alone(turn, permits))
             grant.return_unused()
-            self.ctx.after_commit(self._lanes.launch, grant.claims, self._lanes.now)
+            self.ctx.after_commit(self._lanes.launch, grant.claims, self._began)
 
     def _set_alarm(self, now: int) -> None:
         """Stored: everything that may have to happen. In memory: without what other events will wake."""

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import msgspec
+
+from tests.simulation.planner import Planner
 from tests.simulation.promises import NAME, Promises, Run, Wish
+from tests.simulation.schedules import WatchedDisk
 from tocsin.actors.actor import Actor
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.ids import ActorId
@@ -22,12 +26,13 @@ from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.testing import SimNetwork
 from tocsin.dispatch.transport import Answer, NeverConnected
 from tocsin.errors import ActorError, DuplicateScheduleIdError, StaleLeaseError, StoreError
-from tocsin.storage.memory import MemoryDisk
 from tocsin.storage.testing import FaultyProvider
 
 SECRET = "whsec_" + "c2ltdWxhdGVkIHNlY3JldCBvZiAzMiBieXRlcw=="
 TIMEOUT_MS = 8_000
 ACCEPTED_MS = 30_000
+CALM_S = 130
+"""So long schedules go on in good weather before they are stopped."""
 UNHEARD = (ActorError, StoreError)
 COUNTER = ActorId("Tally", "t")
 
@@ -59,7 +64,7 @@ class World:
 
     random: Random
     storm: bool
-    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    disk: WatchedDisk = field(default_factory=lambda: WatchedDisk(NAME))
     clock: VirtualClock = field(default_factory=VirtualClock)
     counted: list[int] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
@@ -67,12 +72,18 @@ class World:
     receiving: set[asyncio.Future[Any]] = field(default_factory=set)
     completed: set[str] = field(default_factory=set)
     down: bool = False
+    pausing: bool = False
+    """Somebody stops pool a just now: two would not know of each other."""
 
     def __post_init__(self) -> None:
         self.promises = Promises(self.disk, self.clock)
         self.promises.steps = self.storm and self.random.random() < 0.25
         self.weather = Weather(0.1 if self.storm else 0.0)
         self.signer = Signer([SECRET])
+        self.planners = self.random.choice((0, 1, 2))
+        """Users who keep schedules."""
+        self.far = self.random.random() < 0.3
+        """If the clock steps, it may be by a day."""
 
     def note(self, what: str) -> None:
         self.trace.append(f"{self.clock.now_ms()} {what}")
@@ -92,7 +103,9 @@ class World:
         with self.promises.watching():
             run = self.promises.arrived(headers, body)
         try:
-            return await self._work(headers, body, run)
+            answer = await self._work(headers, body, run)
+            run.answered = True
+            return answer
         finally:
             run.running -= 1
 
@@ -138,6 +151,9 @@ class World:
         return self.weather.fault > 0
 
     async def _work(self, headers: Mapping[str, str], body: bytes, run: Run) -> Answer:
+        content = msgspec.json.decode(body)
+        if "schedule" in content:
+            return await self._work_planned(content)
         n = int(body.partition(b'"n":')[2].partition(b"}")[0])
         wish = self.promises.wishes[n]
         dice = self.random.random() if self.weather.fault else 1.0
@@ -158,6 +174,23 @@ class World:
         self.note(f"delivered {n} attempt {headers['tocsin-attempt']}")
         return Answer(200, {}, b"ok")
 
+    async def _work_planned(self, content: Mapping[str, Any]) -> Answer:
+        dice = self.random.random() if self.weather.fault else 1.0
+        if dice < 0.05:
+            await asyncio.sleep(self.random.choice((2, 8, 40)))
+        if dice < 0.10:
+            return Answer(500, {}, b"broken")
+        if dice < 0.13:
+            return Answer(410, {}, b"gone")
+        await asyncio.sleep(self.random.choice((0, 0.05, 1, 5)))
+        self.disk.schedules.delivered(content)
+        self.note(f"came {content['schedule']['name']} {content['schedule']['slot']}")
+        return Answer(200, {}, b"ok")
+
+    def stall(self, seconds: float) -> None:
+        """Everything stands still for so long; the clocks go on."""
+        asyncio.get_running_loop()._time += seconds  # type: ignore[attr-defined]
+
     # ---- A life of the host ----------------------------------------------------------------------
 
     def host(self, process: Process) -> ActorHost:
@@ -171,6 +204,7 @@ class World:
             clock=self.clock,
             random=self.random,
             actors=[Tally],
+            occurrences_kept=100_000,
             lanes=self.random.choice((1, 2, 8)),
             max_in_flight=self.random.choice((1, 4, 16)),
             idle_after_s=self.random.choice((0.1, 5.0, 60.0)),
@@ -185,7 +219,9 @@ class World:
             self.current = host
             self.note(f"life {life}")
             quiet = last and self.random.random() < 0.5  # nobody comes: alarms alone must finish the work
-            users = [asyncio.ensure_future(self.user(host.scheduler("sim"), host)) for _ in range(0 if quiet else 4)]
+            jobs = host.scheduler("sim")
+            users = [asyncio.ensure_future(self.user(jobs, host)) for _ in range(0 if quiet else 4)]
+            users += [asyncio.ensure_future(Planner(self, jobs).live()) for _ in range(0 if quiet else self.planners)]
             if last:
                 await self.end_well(host, users)
             else:
@@ -198,6 +234,7 @@ class World:
     async def crash(self, host: ActorHost, process: Process) -> None:
         process.alive = False
         self.promises.paused_since = None
+        self.pausing = False
         self.promises.crashes += 1
         self.note("crash")
         await asyncio.sleep(0.2)  # what it had in flight is applied, or not
@@ -212,7 +249,11 @@ class World:
         self.weather.fault, self.down = 0.0, False
         self.promises.paused_since = None
         await host.scheduler("sim").set_pool("a", paused=False)
-        last = max((wish.due for wish in self.promises.wishes.values()), default=0)
+        if self.planners:
+            await asyncio.sleep(CALM_S)
+            self.disk.schedules.are_on_time(self.clock.now_ms())
+            await Planner(self, host.scheduler("sim")).retire()
+        last = max([*(wish.due for wish in self.promises.wishes.values()), *self.promises.instants_ahead()], default=0)
         await asyncio.sleep(max(last - self.clock.now_ms(), 0) / 1000 + 2_000)
         await host.stop()
 
@@ -239,12 +280,14 @@ class World:
             if dice < 0.06:
                 self.promises.lowered.update("ab")
                 await jobs.set_pool(self.random.choice("ab"), max_concurrency=self.random.randint(1, 3))
-            elif dice < 0.10:
+            elif dice < 0.10 and not self.pausing:
+                self.pausing = True
                 await jobs.set_pool("a", paused=True)
                 self.promises.paused_since = self.clock.now_ms()
                 await asyncio.sleep(self.random.choice((0.1, 3)))
                 self.promises.paused_since = None
                 await jobs.set_pool("a", paused=False)
+                self.pausing = False
             elif dice < 0.16:
                 await jobs.reschedule(wish.id, after=self.random.choice((0, 0.5, 5)))
             elif dice < 0.19 and self.storm:
@@ -317,6 +360,7 @@ class World:
 
     async def check(self) -> None:
         await self.promises.hold(calm=not self.storm)
+        self.disk.schedules.hold()
         assert len(self.counted) == len(set(self.counted)), "an update was lost"
         stored = self.disk.maps.get(str(COUNTER))
         if not self.storm and stored is not None:

@@ -237,7 +237,7 @@ def _passed(cursor: CursorRow, following: Next, now: int, skip_to: int, pace: Pa
         runs = [Run(_first(cursor, found.slots), last, None, "skipped", "paused")]
         found = Walk([last], following(last), True)
     last = max([cursor.last, *found.slots[-1:]])
-    done = now >= skip_to
+    done = now >= skip_to or found.next is None or found.next > skip_to
     after = _moved(cursor, last, found.next, skip_to=None if done else skip_to, **_COUNTED)
     return Owed(after, found.next is not None and found.next <= now, runs)
 

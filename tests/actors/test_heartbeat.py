@@ -1,0 +1,165 @@
+"""The sign of life: once a minute while all is well, silent otherwise, and in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.heartbeat import check_url
+from tocsin.dispatch.transport import Answer, NeverConnected
+from tocsin.errors import SettingsError, StoreUnavailable
+
+URL = "https://hc.example/ping/5f3c-top-secret?token=hidden"
+
+
+class Switch:
+    """A `Transport` to a dead man's switch: notes when a beat came."""
+
+    def __init__(self) -> None:
+        self.beats: list[float] = []
+        self.posts: list[tuple[str, Mapping[str, str], bytes, Mapping[str, Any]]] = []
+        self.status = 200
+        self.away = self.stuck = self.closed = False
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, **bounds: Any) -> Answer:
+        self.beats.append(asyncio.get_running_loop().time())
+        self.posts.append((url, headers, body, bounds))
+        if self.away:
+            raise NeverConnected(f"could not connect to {url}")
+        if self.stuck:
+            await asyncio.sleep(bounds["timeout"])
+            raise NeverConnected("too late")
+        return Answer(self.status, {}, b"")
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def beating(test: Any) -> Any:
+    """Run a test with a host that sends heartbeats to a switch."""
+
+    def run(caplog: pytest.LogCaptureFixture) -> None:
+        switch = Switch()
+
+        @staged(heartbeat_url=URL, heartbeat_transport=switch)
+        async def inside(stage: Stage) -> None:
+            await test(stage, switch)
+
+        with caplog.at_level(logging.DEBUG):
+            inside()
+        assert switch.closed
+        assert "secret" not in caplog.text and "hidden" not in caplog.text
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@beating
+async def test_it_beats_once_a_minute(stage: Stage, switch: Switch) -> None:
+    await stage.sleep(305)
+
+    assert [round(at) for at in switch.beats] == [0, 60, 120, 180, 240, 300]
+    [(url, headers, body, bounds)] = switch.posts[:1]
+    assert (url, body) == (URL, b"") and bounds["timeout"] <= 10 and bounds["connect_timeout"] <= 10
+    assert not {"authorization", "webhook-signature"} & set(headers)
+
+
+@beating
+async def test_it_is_silent_while_the_disk_is_full(stage: Stage, switch: Switch) -> None:
+    await stage.sleep(30)
+    stage.host.runtime.provider.full = True
+    await stage.sleep(200)
+    assert len(switch.beats) == 1
+    stage.host.runtime.provider.full = False
+    await stage.sleep(60)
+
+    assert len(switch.beats) == 2
+
+
+@beating
+async def test_it_is_silent_while_the_store_takes_no_row(stage: Stage, switch: Switch) -> None:
+    provider: Any = stage.host.runtime.provider
+    await stage.sleep(30)
+    write = provider.combiner._write
+
+    async def refuse(writes: Any) -> None:
+        raise StoreUnavailable("as the test wanted")
+
+    async def hang(writes: Any) -> None:
+        await asyncio.sleep(25)
+        await write(writes)
+
+    provider.combiner._write = refuse
+    await stage.sleep(60)
+    provider.combiner._write = hang
+    await stage.sleep(60)
+    assert len(switch.beats) == 1
+    provider.combiner._write = write
+    await stage.sleep(90)
+
+    assert len(switch.beats) == 2
+
+
+@beating
+async def test_it_is_silent_while_the_origin_cannot_be_reached(stage: Stage, switch: Switch) -> None:
+    """Health is red then."""
+    await stage.sleep(30)
+    stage.down = True
+    for n in range(6):
+        await stage.jobs.run_after(0, "work:run", id=f"j{n}")
+    await stage.sleep(100)
+    assert (await stage.jobs.status()).health == "red" and len(switch.beats) == 1
+    stage.down = False
+    await stage.sleep(65)
+
+    assert len(switch.beats) == 2
+
+
+@beating
+async def test_it_is_silent_while_an_alarm_fails(stage: Stage, switch: Switch) -> None:
+    await stage.jobs.run_after(50, "work:run")
+    with pytest.MonkeyPatch.context() as patch:
+
+        async def broken(*_: Any, **__: Any) -> None:
+            raise RuntimeError("as the test wanted")
+
+        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        await stage.sleep(100)
+        assert len(switch.beats) == 1
+    await stage.sleep(60)
+
+    assert len(switch.beats) == 2
+
+
+@beating
+async def test_a_switch_that_is_away_or_refuses_or_hangs_holds_up_nothing(stage: Stage, switch: Switch) -> None:
+    await stage.jobs.schedules.put("x", "work:run", every=10)
+    for fault in ("away", "stuck"):
+        setattr(switch, fault, True)
+        await stage.sleep(61)
+        setattr(switch, fault, False)
+    switch.status = 500
+    await stage.sleep(61)
+
+    assert len(switch.beats) == 4 and len(stage.deliveries) == 18
+    switch.stuck = True
+    await stage.sleep(58)
+    before = stage.now
+    await stage.close()
+    assert stage.now - before < 200, "a stop does not wait for it"
+    await stage.open()
+
+
+def test_a_url_that_cannot_be_is_refused_without_being_shown() -> None:
+    for wrong in ("ftp://hc.example/secret", "hc.example/secret", "https:///secret", "https://a b/secret", 7, "",
+                  "https://user:secret@hc.example/x", "https://hc.example:99999/secret"):  # fmt: skip
+        with pytest.raises(SettingsError, match="heartbeat_url") as refused:
+            ActorHost.open("memory:", heartbeat_url=wrong)
+        assert "secret" not in str(refused.value)
+    assert check_url("http://127.0.0.1:9/x?y=1") == "http://127.0.0.1:9/x?y=1"
