@@ -14,6 +14,7 @@ from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.heartbeat import check_url
 from tocsin.dispatch.transport import Answer, NeverConnected
 from tocsin.errors import SettingsError, StoreUnavailable
+from tocsin.storage.memory import MemoryProvider
 
 URL = "https://hc.example/ping/5f3c-top-secret?token=hidden"
 
@@ -73,10 +74,12 @@ async def test_it_beats_once_a_minute(stage: Stage, switch: Switch) -> None:
 @beating
 async def test_it_is_silent_while_the_disk_is_full(stage: Stage, switch: Switch) -> None:
     await stage.sleep(30)
-    stage.host.runtime.provider.full = True
+    provider = stage.host.runtime.provider
+    assert isinstance(provider, MemoryProvider)
+    provider.full = True
     await stage.sleep(200)
     assert len(switch.beats) == 1
-    stage.host.runtime.provider.full = False
+    provider.full = False
     await stage.sleep(60)
 
     assert len(switch.beats) == 2
