@@ -262,6 +262,37 @@ def test_an_argument_that_is_not_utf8_is_wrong_usage_and_sends_nothing(
     assert "UTF-8" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cancel-all --all --yes --instance NAME",
+        "status --instance NAME",
+        "instances pause NAME",
+        "instances resume NAME",
+        "instances rm NAME",
+        "instances rm NAME --yes",
+        "schedules show NAME",
+        "schedules put NAME p --every 5m",
+        "schedules trigger NAME",
+        "schedules rm NAME",
+        "dead redrive NAME --stop",
+    ],
+)
+@pytest.mark.parametrize("name", ["..", ".", "a/../b", "", "ü", "a?b"])
+def test_a_name_that_would_address_something_else_is_wrong_usage_and_asks_nothing(
+    run: Run, canned: Canned, words: str, name: str
+) -> None:
+    result = run(*(name if word == "NAME" else word for word in words.split()))
+    assert (result.exit_code, canned.requests) == (2, []), result.output
+    assert "must match [A-Za-z0-9_]" in result.stderr
+
+
+def test_an_instance_of_the_environment_is_checked_too(run: Run, canned: Canned) -> None:
+    result = run("cancel-all", "--all", "--yes", env={"TOCSIN_INSTANCE": ".."})
+    assert (result.exit_code, canned.requests) == (2, [])
+    assert "an instance name must match" in result.stderr
+
+
 def test_no_server_exits_3_and_says_how_to_start_one(run: Run) -> None:
     with socket.socket() as taken:  # bound and not listening: connections are refused
         taken.bind(("127.0.0.1", 0))

@@ -154,8 +154,8 @@ def test_a_redrive_is_shown_and_stopped(run: Run, canned: Canned) -> None:
     assert "stopped" in run("dead", "redrive", "r1", "--stop").stdout
     assert [request.method for request in canned.requests] == ["GET", "DELETE", "GET"]
     canned.answers = [(200, {"stopped": False})]
-    assert run("dead", "redrive", "r/1", "--stop").exit_code == 1
-    assert canned.requests[-1].path == "/dead/redrives/r%2F1"
+    assert run("dead", "redrive", "r2", "--stop").exit_code == 1
+    assert canned.requests[-1].path == "/dead/redrives/r2"
 
 
 def test_ctrl_c_exits_130(run: Run, canned: Canned, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
 from tocsin.cli.failure import Refused, Unreachable, WrongSettings
+from tocsin.cli.names import instance_in_path
 
 if TYPE_CHECKING:
     import httpx
@@ -37,6 +38,10 @@ class Connection:
     instance: str = "default"
     as_json: bool = False
 
+    def __post_init__(self) -> None:
+        if self.instance != "default":
+            instance_in_path(self.instance)  # refused before anybody is asked anything
+
     def get(self, route: str, **query: Any) -> Any:
         """The JSON answer; parameters that are None are left out."""
         return self._ask("GET", route, params={k: v for k, v in query.items() if v is not None})
@@ -53,7 +58,7 @@ class Connection:
 
     def remove_instance(self) -> Any:
         """Everything of this connection's instance; the server wants its name twice."""
-        prefix = f"/i/{quote(self.instance, safe=':')}"
+        prefix = f"/i/{instance_in_path(self.instance)}"
         return self.of("default")._ask("DELETE", prefix, params={"confirm": self.instance})
 
     def of(self, instance: str) -> Connection:
@@ -77,7 +82,7 @@ class Connection:
         if self.token:
             headers["authorization"] = f"Bearer {_sendable(self.token)}"
         try:
-            prefix = "" if self.instance == "default" else f"/i/{quote(self.instance, safe=':')}"
+            prefix = "" if self.instance == "default" else f"/i/{instance_in_path(self.instance)}"
             # Certificates are read only for a URL that has any: that takes longer than all else. Redirects are not
             # followed, so plain HTTP stays what it is.
             secure = base.startswith("https:")

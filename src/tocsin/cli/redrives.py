@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -12,6 +11,7 @@ from tocsin.cli.asking import confirm
 from tocsin.cli.changes import chosen
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
+from tocsin.cli.names import redrive_in_path
 from tocsin.cli.output import emit, key_values, plural, printable, say
 from tocsin.cli.times import instant_of
 
@@ -67,7 +67,7 @@ def _would_retry(connection: Connection, answer: Mapping[str, Any]) -> None:
 @client_command
 def dead_redrive(connection: Connection, /, id: str, stop: bool) -> None:
     """Show how far a retry of many has come, or stop it."""
-    route = f"/dead/redrives/{quote(id, safe='')}"
+    route = f"/dead/redrives/{redrive_in_path(id)}"
     if stop:
         answer = connection.delete(route)
         if not answer["stopped"]:
