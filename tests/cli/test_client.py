@@ -75,6 +75,12 @@ def test_args_come_from_the_option_a_file_or_stdin(run: Run, canned: Canned, tmp
         ("--in 5m --at 2030-01-01T00:00:00Z", "give --in or --at, not both"),
         ("--in 5x", '--in must look like "90s", "5m", "2h" or "1d", not \'5x\''),
         ("--at 2030-01-01T00:00:00", "--at needs a time zone"),
+        ("--at 2027-01-01", "--at needs a time of day, too: like 2027-01-01T00:00:00Z, not '2027-01-01'"),
+        ("--at 20270101", "like 2027-01-01T00:00:00Z"),
+        ("--at 2027-01-01Z", "like 2027-01-01T00:00:00Z"),
+        ("--at 2027-01-01+02:00", "like 2027-01-01T00:00:00+02:00"),
+        ("--expires-at 2027-01-01-0500", "--expires-at needs a time of day, too: like 2027-01-01T00:00:00-0500"),
+        ("--at 2027-13-01", "--at must be like 2027-01-01T09:00:00Z"),
         ("--at tomorrow", "--at must be like 2027-01-01T09:00:00Z"),
         ("--at 1900000000", "looks like seconds"),
         ("--args {", "--args is not JSON"),
@@ -323,3 +329,12 @@ def test_a_token_no_header_can_hold_is_refused_and_not_shown(run: Run, canned: C
 def test_a_proxy_of_the_environment_is_not_asked_for_loopback(run: Run, canned: Canned) -> None:
     canned.answer({"records": [], "truncated": False})
     assert run("ls", env={"HTTP_PROXY": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"}).exit_code == 0
+
+
+@pytest.mark.parametrize("day", ["2027-01-01", "20270101", "2027-01-01Z", "2027-01-01+02:00", "2027-01-01-0530"])
+def test_the_instant_that_is_proposed_for_a_day_is_taken(run: Run, canned: Canned, day: str) -> None:
+    canned.answer(ACCEPTED)
+    refused = run("schedule", "p", "--at", day)
+    proposed = refused.stderr.split("like ")[1].split(",")[0]
+    assert run("schedule", "p", "--at", proposed).exit_code == 0, proposed
+    assert len(canned.requests) == 1
