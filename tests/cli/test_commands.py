@@ -146,6 +146,29 @@ def test_dead_jobs_are_retried_in_bulk_once_that_was_agreed_to(run: Run, canned:
     assert canned.requests[-1].body == wanted
 
 
+@pytest.mark.parametrize("how", ["--yes", "--dry-run", ""])
+def test_a_retry_of_many_that_matches_nothing_exits_1(run: Run, canned: Canned, how: str) -> None:
+    answer = {"redriveId": "r1", "matched": 0}
+    canned.answer(answer)
+    words = ["dead", "retry-all", "--reason", "zz", *how.split()]
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no dead job of default matches" in result.stderr
+    result = run(*words, "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (1, answer)
+
+
+def test_where_nobody_can_be_asked_only_options_that_are_there_are_named(run: Run, canned: Canned) -> None:
+    canned.answer({"matched": 2})
+    for words in ("cancel-all --all", "dead retry-all --all"):
+        stderr = run(*words.split()).stderr
+        assert "say --yes" in stderr and "--dry-run" in stderr
+    removing = run("instances", "rm", "x")
+    assert removing.exit_code == 2
+    assert "say --yes" in removing.stderr
+    assert "--dry-run" not in removing.stderr
+
+
 def test_a_redrive_is_shown_and_stopped(run: Run, canned: Canned) -> None:
     going = {"redriveId": "r1", "matched": 9, "retried": 4, "running": True}
     canned.answer(going)

@@ -43,10 +43,14 @@ def dead_retry_all(
         if dry_run or not matched["matched"]:
             _would_retry(connection, matched)
             return
-        confirm(f"{plural(matched['matched'], 'dead job')} of {connection.instance} will be retried:", yes=False)
+        words = f"{plural(matched['matched'], 'dead job')} of {connection.instance} will be retried:"
+        confirm(words, yes=False, dry_run=True)
     answer = connection.post("/dead/retry-all", body)
     if connection.as_json:
         emit(answer)
+    if not answer["matched"]:
+        raise Refused(f"no dead job of {connection.instance} matches")
+    if connection.as_json:
         return
     click.echo(printable(answer["redriveId"]))
     say(f"retrying {plural(answer['matched'], 'dead job')}, {rate_per_second} a second")
