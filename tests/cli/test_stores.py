@@ -106,13 +106,17 @@ def test_while_a_server_writes_at_full_load_a_check_sees_no_fault(run: Run, tmp_
 def test_a_repair_beside_a_server_is_refused_and_says_which_process(run: Run, store: Path) -> None:
     with serving("--store", f"sqlite:///{store}", cwd=store.parent) as server:
         server.url()
-        with edited(store) as rows:
-            rows.delete(rows.one(b"parked/"))
-        result = run("check", "--repair", "--store", f"sqlite:///{store}")
-        assert result.exit_code == 4
-        assert f"in use by process {server.process.pid}" in result.stderr
+        for sound in (True, False):
+            if not sound:
+                with edited(store) as rows:
+                    rows.delete(rows.one(b"parked/"))
+            result = run("check", "--repair", "--store", f"sqlite:///{store}")
+            assert result.exit_code == 4, "also when there is nothing to mend"
+            assert f"in use by process {server.process.pid}" in result.stderr
+            assert "Without --repair" in result.stderr
         assert run("check", "--store", f"sqlite:///{store}").exit_code == 1
     assert not list(store.parent.glob("*before-repair*"))
+    assert run("check", "--repair", "--store", f"sqlite:///{store}").exit_code == 0, "once the server is gone"
 
 
 def test_a_store_whose_server_was_killed_is_read_with_its_wal(run: Run, store: Path) -> None:
