@@ -58,8 +58,29 @@ def test_history_tells_each_end_and_cuts_no_words(run: Run, canned: Canned) -> N
     assert 'result {"n":1}' in shown
     assert "HTTP 204" in shown
     assert max(map(len, shown.splitlines())) <= 80
-    canned.answers = [(200, {"attempts": []})]
-    assert run("history", "x").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"state": "running", "attempt": 1}, "the first attempt of x is still running: none has ended yet"),
+        ({"state": "pending", "attempt": 0}, "no attempt of x has started yet: it is pending"),
+        ({"state": "dead", "attempt": 3}, "no attempt of x has ended within the last week: it is dead"),
+        ({"state": "running", "attempt": 2}, "no attempt of x has ended within the last week: it is running"),
+    ],
+)
+def test_a_job_without_history_is_told_from_one_that_is_not_there(
+    run: Run, canned: Canned, record: dict[str, Any], words: str
+) -> None:
+    canned.answers = [(200, {"attempts": []}), (200, {"record": record})]
+    result = run("history", "x")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{words}\n")
+    canned.answers = [(200, {"attempts": []}), (200, {"record": record})]
+    result = run("history", "x", "--json")
+    assert (result.exit_code, result.output) == (0, "")
+    canned.answers = [(200, {"attempts": []}), (200, {})]
+    result = run("history", "x")
+    assert (result.exit_code, "nothing has ended of a job 'x'" in result.stderr) == (1, True)
 
 
 def test_pools_alone_lists_them_with_whatever_options(run: Run, canned: Canned) -> None:
