@@ -246,7 +246,16 @@ def test_the_servers_words_are_shown_and_exit_1(run: Run, canned: Canned) -> Non
 
 def test_a_missing_token_is_hinted_at(run: Run, canned: Canned) -> None:
     canned.refuse(401, "UNAUTHENTICATED", "no token")
-    assert "TOCSIN_TOKEN" in run("status").stderr
+    assert "give a token with --token or TOCSIN_TOKEN" in run("status").stderr
+
+
+def test_a_wrong_token_is_to_be_checked_not_to_be_given(run: Run, canned: Canned) -> None:
+    canned.refuse(401, "UNAUTHENTICATED", "no such token")
+    for result in (run("status", "--token", "hush"), run("status", env={"TOCSIN_TOKEN": "hush"})):
+        assert result.exit_code == 1
+        assert "check --token (TOCSIN_TOKEN)" in result.stderr
+        assert "give a token" not in result.stderr
+        assert "hush" not in result.stderr
 
 
 @pytest.mark.parametrize(("status", "value"), [(404, "<html>"), (200, "<html>"), (200, [1]), (302, "")])
@@ -255,6 +264,7 @@ def test_something_else_that_answers_exits_3(run: Run, canned: Canned, status: i
     result = run("status")
     assert result.exit_code == 3
     assert "is not a tocsin server" in result.stderr
+    assert ("it needs the path" in result.stderr) == (status == 404)
 
 
 @pytest.mark.parametrize(

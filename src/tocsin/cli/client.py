@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 30.0
+NO_TOKEN: Final = "give a token with --token or TOCSIN_TOKEN"
+WRONG_TOKEN: Final = "check --token (TOCSIN_TOKEN): the server does not know the one that was given"
 NOT_TEXT: Final = "what was given is not UTF-8 text: an argument holds bytes that are none"
+MOUNTED: Final = "check --url (TOCSIN_URL): of an app mounted in another it needs the path, like http://host/tocsin"
 HINTS: Final = {
-    "UNAUTHENTICATED": "give a token with --token or TOCSIN_TOKEN",
     "ORIGIN_NOT_CONFIGURED": "start the server with --origin-url or TOCSIN_ORIGIN_URL",
     "OVERLOADED": "try again in a moment",
 }
@@ -97,7 +99,7 @@ class Connection:
             raise WrongSettings(NOT_TEXT) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(_unreachable(base, error)) from None
-        return _answer(base, response)
+        return _answer(base, response, with_token=bool(self.token))
 
 
 def _checked(url: str) -> str:
@@ -130,7 +132,7 @@ def _unreachable(base: str, error: Exception) -> str:
     return f"no server at {base}: {reason}. Start one with `tocsin serve`, or give --url (TOCSIN_URL)."
 
 
-def _answer(base: str, response: httpx.Response) -> Any:
+def _answer(base: str, response: httpx.Response, *, with_token: bool) -> Any:
     try:
         value = response.json()
     except ValueError:
@@ -140,10 +142,12 @@ def _answer(base: str, response: httpx.Response) -> Any:
     error = value.get("error") if isinstance(value, dict) else None
     if not isinstance(error, dict) or "code" not in error:
         kind = response.headers.get("content-type", "no content type")
-        raise Unreachable(f"what answers at {base} is not a tocsin server (status {response.status_code}, {kind})")
+        words = f"what answers at {base} is not a tocsin server (status {response.status_code}, {kind})"
+        raise Unreachable(f"{words}\n{MOUNTED}" if response.status_code == 404 else words)
     code = str(error["code"])
     words = f"{error.get('message') or 'refused'} [{code}]"
-    if hint := HINTS.get(code):
+    hint = (WRONG_TOKEN if with_token else NO_TOKEN) if code == "UNAUTHENTICATED" else HINTS.get(code)
+    if hint:
         words += f"\n{hint}"
     raise Refused(words)
 
