@@ -75,6 +75,12 @@ def test_args_come_from_the_option_a_file_or_stdin(run: Run, canned: Canned, tmp
         ("--in 5m --at 2030-01-01T00:00:00Z", "give --in or --at, not both"),
         ("--in 5x", '--in must look like "90s", "5m", "2h" or "1d", not \'5x\''),
         ("--at 2030-01-01T00:00:00", "--at needs a time zone"),
+        ("--at 2027-01-01", "--at needs a time of day, too: like 2027-01-01T00:00:00Z, not '2027-01-01'"),
+        ("--at 20270101", "like 2027-01-01T00:00:00Z"),
+        ("--at 2027-01-01Z", "like 2027-01-01T00:00:00Z"),
+        ("--at 2027-01-01+02:00", "like 2027-01-01T00:00:00+02:00"),
+        ("--expires-at 2027-01-01-0500", "--expires-at needs a time of day, too: like 2027-01-01T00:00:00-0500"),
+        ("--at 2027-13-01", "--at must be like 2027-01-01T09:00:00Z"),
         ("--at tomorrow", "--at must be like 2027-01-01T09:00:00Z"),
         ("--at 1900000000", "looks like seconds"),
         ("--args {", "--args is not JSON"),
@@ -240,7 +246,16 @@ def test_the_servers_words_are_shown_and_exit_1(run: Run, canned: Canned) -> Non
 
 def test_a_missing_token_is_hinted_at(run: Run, canned: Canned) -> None:
     canned.refuse(401, "UNAUTHENTICATED", "no token")
-    assert "TOCSIN_TOKEN" in run("status").stderr
+    assert "give a token with --token or TOCSIN_TOKEN" in run("status").stderr
+
+
+def test_a_wrong_token_is_to_be_checked_not_to_be_given(run: Run, canned: Canned) -> None:
+    canned.refuse(401, "UNAUTHENTICATED", "no such token")
+    for result in (run("status", "--token", "hush"), run("status", env={"TOCSIN_TOKEN": "hush"})):
+        assert result.exit_code == 1
+        assert "check --token (TOCSIN_TOKEN)" in result.stderr
+        assert "give a token" not in result.stderr
+        assert "hush" not in result.stderr
 
 
 @pytest.mark.parametrize(("status", "value"), [(404, "<html>"), (200, "<html>"), (200, [1]), (302, "")])
@@ -249,6 +264,7 @@ def test_something_else_that_answers_exits_3(run: Run, canned: Canned, status: i
     result = run("status")
     assert result.exit_code == 3
     assert "is not a tocsin server" in result.stderr
+    assert ("it needs the path" in result.stderr) == (status == 404)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +276,37 @@ def test_an_argument_that_is_not_utf8_is_wrong_usage_and_sends_nothing(
     result = run(*(words if words[0] != "-i" else ["get", "a", "--instance", words[1]]))
     assert (result.exit_code, canned.requests) == (2, [])
     assert "UTF-8" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cancel-all --all --yes --instance NAME",
+        "status --instance NAME",
+        "instances pause NAME",
+        "instances resume NAME",
+        "instances rm NAME",
+        "instances rm NAME --yes",
+        "schedules show NAME",
+        "schedules put NAME p --every 5m",
+        "schedules trigger NAME",
+        "schedules rm NAME",
+        "dead redrive NAME --stop",
+    ],
+)
+@pytest.mark.parametrize("name", ["..", ".", "a/../b", "", "ü", "a?b"])
+def test_a_name_that_would_address_something_else_is_wrong_usage_and_asks_nothing(
+    run: Run, canned: Canned, words: str, name: str
+) -> None:
+    result = run(*(name if word == "NAME" else word for word in words.split()))
+    assert (result.exit_code, canned.requests) == (2, []), result.output
+    assert "must match [A-Za-z0-9_]" in result.stderr
+
+
+def test_an_instance_of_the_environment_is_checked_too(run: Run, canned: Canned) -> None:
+    result = run("cancel-all", "--all", "--yes", env={"TOCSIN_INSTANCE": ".."})
+    assert (result.exit_code, canned.requests) == (2, [])
+    assert "an instance name must match" in result.stderr
 
 
 def test_no_server_exits_3_and_says_how_to_start_one(run: Run) -> None:
@@ -292,3 +339,12 @@ def test_a_token_no_header_can_hold_is_refused_and_not_shown(run: Run, canned: C
 def test_a_proxy_of_the_environment_is_not_asked_for_loopback(run: Run, canned: Canned) -> None:
     canned.answer({"records": [], "truncated": False})
     assert run("ls", env={"HTTP_PROXY": "http://127.0.0.1:1", "ALL_PROXY": "http://127.0.0.1:1"}).exit_code == 0
+
+
+@pytest.mark.parametrize("day", ["2027-01-01", "20270101", "2027-01-01Z", "2027-01-01+02:00", "2027-01-01-0530"])
+def test_the_instant_that_is_proposed_for_a_day_is_taken(run: Run, canned: Canned, day: str) -> None:
+    canned.answer(ACCEPTED)
+    refused = run("schedule", "p", "--at", day)
+    proposed = refused.stderr.split("like ")[1].split(",")[0]
+    assert run("schedule", "p", "--at", proposed).exit_code == 0, proposed
+    assert len(canned.requests) == 1

@@ -58,8 +58,29 @@ def test_history_tells_each_end_and_cuts_no_words(run: Run, canned: Canned) -> N
     assert 'result {"n":1}' in shown
     assert "HTTP 204" in shown
     assert max(map(len, shown.splitlines())) <= 80
-    canned.answers = [(200, {"attempts": []})]
-    assert run("history", "x").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"state": "running", "attempt": 1}, "the first attempt of x is still running: none has ended yet"),
+        ({"state": "pending", "attempt": 0}, "no attempt of x has started yet: it is pending"),
+        ({"state": "dead", "attempt": 3}, "no attempt of x has ended within the last week: it is dead"),
+        ({"state": "running", "attempt": 2}, "no attempt of x has ended within the last week: it is running"),
+    ],
+)
+def test_a_job_without_history_is_told_from_one_that_is_not_there(
+    run: Run, canned: Canned, record: dict[str, Any], words: str
+) -> None:
+    canned.answers = [(200, {"attempts": []}), (200, {"record": record})]
+    result = run("history", "x")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{words}\n")
+    canned.answers = [(200, {"attempts": []}), (200, {"record": record})]
+    result = run("history", "x", "--json")
+    assert (result.exit_code, result.output) == (0, "")
+    canned.answers = [(200, {"attempts": []}), (200, {})]
+    result = run("history", "x")
+    assert (result.exit_code, "nothing has ended of a job 'x'" in result.stderr) == (1, True)
 
 
 def test_pools_alone_lists_them_with_whatever_options(run: Run, canned: Canned) -> None:
@@ -146,6 +167,29 @@ def test_dead_jobs_are_retried_in_bulk_once_that_was_agreed_to(run: Run, canned:
     assert canned.requests[-1].body == wanted
 
 
+@pytest.mark.parametrize("how", ["--yes", "--dry-run", ""])
+def test_a_retry_of_many_that_matches_nothing_exits_1(run: Run, canned: Canned, how: str) -> None:
+    answer = {"redriveId": "r1", "matched": 0}
+    canned.answer(answer)
+    words = ["dead", "retry-all", "--reason", "zz", *how.split()]
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no dead job of default matches" in result.stderr
+    result = run(*words, "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (1, answer)
+
+
+def test_where_nobody_can_be_asked_only_options_that_are_there_are_named(run: Run, canned: Canned) -> None:
+    canned.answer({"matched": 2})
+    for words in ("cancel-all --all", "dead retry-all --all"):
+        stderr = run(*words.split()).stderr
+        assert "say --yes" in stderr and "--dry-run" in stderr
+    removing = run("instances", "rm", "x")
+    assert removing.exit_code == 2
+    assert "say --yes" in removing.stderr
+    assert "--dry-run" not in removing.stderr
+
+
 def test_a_redrive_is_shown_and_stopped(run: Run, canned: Canned) -> None:
     going = {"redriveId": "r1", "matched": 9, "retried": 4, "running": True}
     canned.answer(going)
@@ -154,8 +198,8 @@ def test_a_redrive_is_shown_and_stopped(run: Run, canned: Canned) -> None:
     assert "stopped" in run("dead", "redrive", "r1", "--stop").stdout
     assert [request.method for request in canned.requests] == ["GET", "DELETE", "GET"]
     canned.answers = [(200, {"stopped": False})]
-    assert run("dead", "redrive", "r/1", "--stop").exit_code == 1
-    assert canned.requests[-1].path == "/dead/redrives/r%2F1"
+    assert run("dead", "redrive", "r2", "--stop").exit_code == 1
+    assert canned.requests[-1].path == "/dead/redrives/r2"
 
 
 def test_ctrl_c_exits_130(run: Run, canned: Canned, monkeypatch: pytest.MonkeyPatch) -> None:

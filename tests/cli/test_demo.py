@@ -33,7 +33,8 @@ def test_demo_keeps_its_promises(demonstrated: tuple[str, str, int]) -> None:
     assert (outcome["delivered"], outcome["dead"], outcome["retried"]) == (51, 1, 4)
     assert outcome["dead_job"] == "exports:broken"
     assert outcome["lateness_p99_ms"] is not None
-    assert 2 <= outcome["slots"] <= 1 + outcome["elapsed_ms"] // 1000
+    assert outcome["elapsed_ms"] > 1_000, "so the first slot came; a fast run ends just before the second"
+    assert 1 <= outcome["slots"] <= 1 + outcome["elapsed_ms"] // 1000
 
 
 def test_demo_leaves_nothing_behind(demonstrated: tuple[str, str, int]) -> None:

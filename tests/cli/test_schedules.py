@@ -220,9 +220,3 @@ def test_removing_what_is_not_there_exits_1(run: Run, canned: Canned) -> None:
     result = run("schedules", "rm", "s")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there is no schedule 's' in default" in result.stderr
-
-
-def test_a_name_that_is_none_goes_to_the_server_as_it_is(run: Run, canned: Canned) -> None:
-    canned.refuse(400, "INVALID_INPUT", "a schedule's name must match")
-    assert run("schedules", "show", "a/../b ?").exit_code == 1
-    assert canned.requests[0].path == "/schedules/a%2F..%2Fb%20%3F"

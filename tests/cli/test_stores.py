@@ -106,13 +106,17 @@ def test_while_a_server_writes_at_full_load_a_check_sees_no_fault(run: Run, tmp_
 def test_a_repair_beside_a_server_is_refused_and_says_which_process(run: Run, store: Path) -> None:
     with serving("--store", f"sqlite:///{store}", cwd=store.parent) as server:
         server.url()
-        with edited(store) as rows:
-            rows.delete(rows.one(b"parked/"))
-        result = run("check", "--repair", "--store", f"sqlite:///{store}")
-        assert result.exit_code == 4
-        assert f"in use by process {server.process.pid}" in result.stderr
+        for sound in (True, False):
+            if not sound:
+                with edited(store) as rows:
+                    rows.delete(rows.one(b"parked/"))
+            result = run("check", "--repair", "--store", f"sqlite:///{store}")
+            assert result.exit_code == 4, "also when there is nothing to mend"
+            assert f"in use by process {server.process.pid}" in result.stderr
+            assert "Without --repair" in result.stderr
         assert run("check", "--store", f"sqlite:///{store}").exit_code == 1
     assert not list(store.parent.glob("*before-repair*"))
+    assert run("check", "--repair", "--store", f"sqlite:///{store}").exit_code == 0, "once the server is gone"
 
 
 def test_a_store_whose_server_was_killed_is_read_with_its_wal(run: Run, store: Path) -> None:
@@ -219,6 +223,20 @@ def test_wrong_names_of_stores_exit_2(run: Run) -> None:
         assert run("check", "--store", url).exit_code == 2, url
 
 
+@pytest.mark.parametrize("word", ["check", "backup copy.db"])
+def test_a_file_given_as_a_store_is_answered_with_its_url(
+    run: Run, store: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(store.parent)
+    for file, url in (("jobs.db", "sqlite:///jobs.db"), (str(store), f"sqlite:///{store}")):
+        result = run(*word.split(), "--store", file)
+        assert result.exit_code == 2
+        assert f"must be a store URL: {url}, not {file!r}" in result.stderr
+        assert run("check", "--store", url).exit_code == 0, "what is proposed works"
+    result = run("check", env={"TOCSIN_STORE": "jobs.db"})
+    assert (result.exit_code, "sqlite:///jobs.db" in result.stderr) == (2, True)
+
+
 def test_a_newer_layout_of_rows_is_not_judged_and_not_mended(run: Run, store: Path) -> None:
     with edited(store) as rows:
         rows.put(b"meta/layout", b"99")
@@ -315,7 +333,8 @@ def test_a_copy_is_whole_overwrites_nothing_and_is_for_its_owner_only(run: Run, 
     assert files(tmp_path) == ["copy.db", "jobs.db"]
     before = copy.read_bytes()
     result = run("backup", str(copy), "--store", f"sqlite:///{store}")
-    assert (result.exit_code, "is there already" in result.stderr) == (4, True)
+    assert (result.exit_code, "is there already" in result.stderr) == (2, True)
+    assert "give another name, or move it away" in result.stderr
     assert copy.read_bytes() == before
     assert {one.id for one in asyncio.run(deliver(copy, {"plain", "held"}))} >= {"plain", "held"}
 
@@ -343,5 +362,5 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(run: Run, store: Path, tmp
     result = run("backup", str(tmp_path / "nowhere" / "copy.db"), "--store", f"sqlite:///{store}")
     assert (result.exit_code, "make it" in result.stderr) == (4, True)
     (tmp_path / "link").symlink_to(tmp_path / "target-of-nothing")
-    assert run("backup", str(tmp_path / "link"), "--store", f"sqlite:///{store}").exit_code == 4
+    assert run("backup", str(tmp_path / "link"), "--store", f"sqlite:///{store}").exit_code == 2
     assert files(tmp_path) == ["jobs.db", "link"]

@@ -7,10 +7,12 @@ import sys
 import click
 
 
-def confirm(words: str, *, yes: bool) -> None:
-    """Go on only if the user said `--yes`, or says so now. Where nobody can be asked, wrong usage."""
+def confirm(words: str, *, yes: bool, dry_run: bool) -> None:
+    """Go on only if the user said `--yes`, or says so now. Where nobody can be asked, wrong usage.
+    `dry_run`: the command has an option of that name."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{words} say --yes to do it without being asked (or --dry-run to see what it would do)")
+        instead = " (or --dry-run to see what it would do)" if dry_run else ""
+        raise click.UsageError(f"{words} say --yes to do it without being asked{instead}")
     click.confirm(f"{words} go on?", abort=True, err=True)

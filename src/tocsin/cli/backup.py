@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 
+from tocsin.cli.failure import WrongSettings
 from tocsin.cli.output import emit, printable, say, size
 from tocsin.cli.stores import store_command
 
@@ -22,6 +24,10 @@ def backup(store: str, /, file: Path, as_json: bool) -> None:
     """
     from tocsin.storage.urls import back_up
 
+    if os.path.lexists(file):
+        raise WrongSettings(
+            f"{printable(file)} is there already, and a backup overwrites nothing: give another name, or move it away"
+        )
     written = back_up(store, file)
     if as_json:
         emit({"file": str(file), "bytes": written})

@@ -65,7 +65,9 @@ def cancel_all(
         if dry_run or not matched["matched"]:
             _cancelled(connection, matched, dry_run=True)
             return
-        confirm(f"{plural(matched['matched'], 'job')} of {connection.instance} will be cancelled:", yes=False)
+        confirm(
+            f"{plural(matched['matched'], 'job')} of {connection.instance} will be cancelled:", yes=False, dry_run=True
+        )
     _cancelled(connection, connection.post("/cancel-all", {**body, "dryRun": dry_run}), dry_run=dry_run)
 
 

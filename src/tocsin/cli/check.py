@@ -76,6 +76,8 @@ async def _check(store: str, instance: str | None, repair: bool, report: _Report
     from tocsin.storage.urls import open_look
 
     look = open_look(store)
+    if repair:
+        _check_free(store)
     _check_engine(look, report)
     before, broken = await _look(look, instance, report)
     if not repair or not broken:
@@ -86,6 +88,24 @@ async def _check(store: str, instance: str | None, repair: bool, report: _Report
     report.say("checking again")
     after, _ = await _look(open_look(store), instance, report)
     _conclude(after, report, repaired=before, copy=copy)
+
+
+def _check_free(store: str) -> None:
+    """Whether there turns out to be anything to mend or not, a repair is for a store that nobody uses. The lock is let
+    go again: the repair takes it with the store."""
+    from tocsin.errors import StoreLocked
+    from tocsin.storage.lockfile import LockFile
+    from tocsin.storage.urls import file_beside
+
+    path = file_beside(store, ".lock")
+    if not path.exists():
+        return  # nobody ever had it, and a look makes no file
+    lock = LockFile(path)
+    try:
+        lock.take()
+    except StoreLocked as error:
+        raise StoreUnusable(f"{error}\nWithout --repair it is checked while it is in use.") from None
+    lock.abandon()
 
 
 def _check_engine(look: StoreLook, report: _Report) -> None:

@@ -8,11 +8,12 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
 from tocsin.cli.failure import Refused, Unreachable, WrongSettings
+from tocsin.cli.names import instance_in_path
 
 if TYPE_CHECKING:
     import httpx
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 30.0
+NO_TOKEN: Final = "give a token with --token or TOCSIN_TOKEN"
+WRONG_TOKEN: Final = "check --token (TOCSIN_TOKEN): the server does not know the one that was given"
 NOT_TEXT: Final = "what was given is not UTF-8 text: an argument holds bytes that are none"
+MOUNTED: Final = "check --url (TOCSIN_URL): of an app mounted in another it needs the path, like http://host/tocsin"
 HINTS: Final = {
-    "UNAUTHENTICATED": "give a token with --token or TOCSIN_TOKEN",
     "ORIGIN_NOT_CONFIGURED": "start the server with --origin-url or TOCSIN_ORIGIN_URL",
     "OVERLOADED": "try again in a moment",
 }
@@ -36,6 +39,10 @@ class Connection:
     token: str | None = field(default=None, repr=False)
     instance: str = "default"
     as_json: bool = False
+
+    def __post_init__(self) -> None:
+        if self.instance != "default":
+            instance_in_path(self.instance)  # refused before anybody is asked anything
 
     def get(self, route: str, **query: Any) -> Any:
         """The JSON answer; parameters that are None are left out."""
@@ -53,7 +60,7 @@ class Connection:
 
     def remove_instance(self) -> Any:
         """Everything of this connection's instance; the server wants its name twice."""
-        prefix = f"/i/{quote(self.instance, safe=':')}"
+        prefix = f"/i/{instance_in_path(self.instance)}"
         return self.of("default")._ask("DELETE", prefix, params={"confirm": self.instance})
 
     def of(self, instance: str) -> Connection:
@@ -77,7 +84,7 @@ class Connection:
         if self.token:
             headers["authorization"] = f"Bearer {_sendable(self.token)}"
         try:
-            prefix = "" if self.instance == "default" else f"/i/{quote(self.instance, safe=':')}"
+            prefix = "" if self.instance == "default" else f"/i/{instance_in_path(self.instance)}"
             # Certificates are read only for a URL that has any: that takes longer than all else. Redirects are not
             # followed, so plain HTTP stays what it is.
             secure = base.startswith("https:")
@@ -92,7 +99,7 @@ class Connection:
             raise WrongSettings(NOT_TEXT) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unreachable(_unreachable(base, error)) from None
-        return _answer(base, response)
+        return _answer(base, response, with_token=bool(self.token))
 
 
 def _checked(url: str) -> str:
@@ -125,7 +132,7 @@ def _unreachable(base: str, error: Exception) -> str:
     return f"no server at {base}: {reason}. Start one with `tocsin serve`, or give --url (TOCSIN_URL)."
 
 
-def _answer(base: str, response: httpx.Response) -> Any:
+def _answer(base: str, response: httpx.Response, *, with_token: bool) -> Any:
     try:
         value = response.json()
     except ValueError:
@@ -135,10 +142,12 @@ def _answer(base: str, response: httpx.Response) -> Any:
     error = value.get("error") if isinstance(value, dict) else None
     if not isinstance(error, dict) or "code" not in error:
         kind = response.headers.get("content-type", "no content type")
-        raise Unreachable(f"what answers at {base} is not a tocsin server (status {response.status_code}, {kind})")
+        words = f"what answers at {base} is not a tocsin server (status {response.status_code}, {kind})"
+        raise Unreachable(f"{words}\n{MOUNTED}" if response.status_code == 404 else words)
     code = str(error["code"])
     words = f"{error.get('message') or 'refused'} [{code}]"
-    if hint := HINTS.get(code):
+    hint = (WRONG_TOKEN if with_token else NO_TOKEN) if code == "UNAUTHENTICATED" else HINTS.get(code)
+    if hint:
         words += f"\n{hint}"
     raise Refused(words)
 

@@ -82,8 +82,9 @@ def _set_paused(connection: Connection, name: str, paused: bool) -> None:
 @client_command
 def instances_rm(connection: Connection, /, name: str, yes: bool) -> None:
     """Remove an instance and everything of it: jobs, dead jobs, history."""
-    confirm(f"everything of instance {printable(name)} will be removed:", yes=yes)
-    answer = connection.of(name).remove_instance()
+    named = connection.of(name)
+    confirm(f"everything of instance {printable(name)} will be removed:", yes=yes, dry_run=False)
+    answer = named.remove_instance()
     if connection.as_json:
         emit(answer)
     else:

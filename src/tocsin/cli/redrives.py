@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -12,6 +11,7 @@ from tocsin.cli.asking import confirm
 from tocsin.cli.changes import chosen
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
+from tocsin.cli.names import redrive_in_path
 from tocsin.cli.output import emit, key_values, plural, printable, say
 from tocsin.cli.times import instant_of
 
@@ -43,10 +43,14 @@ def dead_retry_all(
         if dry_run or not matched["matched"]:
             _would_retry(connection, matched)
             return
-        confirm(f"{plural(matched['matched'], 'dead job')} of {connection.instance} will be retried:", yes=False)
+        words = f"{plural(matched['matched'], 'dead job')} of {connection.instance} will be retried:"
+        confirm(words, yes=False, dry_run=True)
     answer = connection.post("/dead/retry-all", body)
     if connection.as_json:
         emit(answer)
+    if not answer["matched"]:
+        raise Refused(f"no dead job of {connection.instance} matches")
+    if connection.as_json:
         return
     click.echo(printable(answer["redriveId"]))
     say(f"retrying {plural(answer['matched'], 'dead job')}, {rate_per_second} a second")
@@ -67,7 +71,7 @@ def _would_retry(connection: Connection, answer: Mapping[str, Any]) -> None:
 @client_command
 def dead_redrive(connection: Connection, /, id: str, stop: bool) -> None:
     """Show how far a retry of many has come, or stop it."""
-    route = f"/dead/redrives/{quote(id, safe='')}"
+    route = f"/dead/redrives/{redrive_in_path(id)}"
     if stop:
         answer = connection.delete(route)
         if not answer["stopped"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import quote
 
 import click
 
@@ -11,6 +10,7 @@ from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, json_of, pages, retry_of
 from tocsin.cli.listing import ListingGroup
+from tocsin.cli.names import schedule_in_path
 from tocsin.cli.output import emit, instant, now_ms, printable, relative, say
 from tocsin.cli.schedules_shown import print_occurrences, print_schedule, print_schedules
 from tocsin.cli.times import instant_of, optional_duration
@@ -29,7 +29,7 @@ def schedules() -> None:
 
 
 def _route(name: str, action: str = "") -> str:
-    return f"/schedules/{quote(name, safe=':')}{action}"
+    return f"/schedules/{schedule_in_path(name)}{action}"
 
 
 # ---- Looking -------------------------------------------------------------------------------------

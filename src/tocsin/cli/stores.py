@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from tocsin.cli.failure import StoreUnusable, WrongSettings
+from tocsin.cli.output import printable
 
 DEFAULT: Final = "sqlite:///tocsin.db"
 
@@ -26,13 +27,20 @@ def store_command(function: Callable[..., Any]) -> Callable[..., Any]:
         from tocsin.errors import SettingsError, StoreError
 
         try:
-            function(store or _configured(config), *args, **options)
+            function(_url(store) if store else _configured(config), *args, **options)
         except SettingsError as error:
             raise WrongSettings(str(error)) from None
         except StoreError as error:
             raise StoreUnusable(f"{error}{_advice(error)}") from None
 
     return run
+
+
+def _url(store: str) -> str:
+    """A file is no store URL, but its URL can be told."""
+    if ":" not in store:
+        raise WrongSettings(f"--store (TOCSIN_STORE) must be a store URL: sqlite:///{printable(store)}, not {store!r}")
+    return store
 
 
 def _configured(config: str | None) -> str:

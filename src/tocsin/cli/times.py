@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import click
+
+DATE: Final = re.compile(r"(\d{4}-?\d\d-?\d\d)(Z|[+-]\d\d(?::?\d\d){0,2})?", re.ASCII | re.IGNORECASE)
+"""A day and perhaps a zone. Python would take the offset for the time of day."""
 
 
 def duration(text: str, option: str) -> int:
@@ -25,6 +31,8 @@ def instant_of(text: str, option: str) -> int:
     from tocsin.actors.scheduler.arguments import instant_ms
     from tocsin.errors import InvalidInputError
 
+    if example := _first_of(text):
+        raise click.UsageError(f"{option} needs a time of day, too: like {example}, not {text!r}")
     try:
         moment: datetime | int = int(text) if text.isdecimal() and text.isascii() else datetime.fromisoformat(text)
     except ValueError:
@@ -37,6 +45,19 @@ def instant_of(text: str, option: str) -> int:
         return instant_ms(moment, option)
     except InvalidInputError as error:
         raise click.UsageError(str(error)) from None
+
+
+def _first_of(text: str) -> str | None:
+    """Midnight of a day, if the text is no more than that."""
+    from datetime import date
+
+    found = DATE.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        return f"{date.fromisoformat(found[1])}T00:00:00{found[2] or 'Z'}"
+    except ValueError:
+        return None
 
 
 def due(delay: str | None, at: str | None) -> dict[str, int]:

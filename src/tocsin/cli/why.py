@@ -69,16 +69,34 @@ def history(connection: Connection, /, id: str) -> None:
     """Show how each attempt of a job ended, the oldest first.
 
     Kept for a week, also of jobs that have ended, and of every use of the id.
+    Exit code 1 if there is nothing of that id, neither attempts nor a job.
     """
     attempts = connection.get("/history", id=id)["attempts"]
     if connection.as_json:
         for attempt in attempts:
             emit(attempt)
     if not attempts:
-        raise Refused(f"nothing has ended of a job {id!r} in {connection.instance}, or it was more than a week ago")
+        _say_why_none(connection, id)
+        return
     if not connection.as_json:
         now = now_ms()
         print_rows(ATTEMPTS, [_attempt(attempt, now) for attempt in attempts])
+
+
+def _say_why_none(connection: Connection, id: str) -> None:
+    """A job that is there and has no history is no failure."""
+    record = connection.get("/get", id=id).get("record")
+    if not record:
+        raise Refused(f"nothing has ended of a job {id!r} in {connection.instance}, or it was more than a week ago")
+    if connection.as_json:
+        return
+    state, dispatched = record["state"], record.get("attempt") or 0
+    if state == "running" and dispatched <= 1:
+        say(f"the first attempt of {printable(id)} is still running: none has ended yet")
+    elif not dispatched:
+        say(f"no attempt of {printable(id)} has started yet: it is {state}")
+    else:
+        say(f"no attempt of {printable(id)} has ended within the last week: it is {state}")
 
 
 def _attempt(attempt: Mapping[str, Any], now: int) -> tuple[str, ...]:
