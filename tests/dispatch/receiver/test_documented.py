@@ -1,11 +1,10 @@
-"""What docs/receiving.md says of a callback is what is sent, and what it shows of a lease's way works."""
+"""What docs/receiving.md says of a callback is what is sent."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -13,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from tests.dispatch.receiver.calls import NOW_MS, SECRET, Kit
-from tocsin import Leased, Received
+from tocsin import Received
 from tocsin.dispatch.callback import Callback, Occurrence
 from tocsin.dispatch.dispatcher import Dispatcher, body_of
 from tocsin.dispatch.signing import Signer
@@ -94,9 +93,3 @@ async def test_the_kit_accepts_the_bodies_shown(shown: str) -> None:
     answer = await kit.receiver.handle(headers, body)
 
     assert (answer.status, seen) == (200, [json.loads(shown)["id"]])
-
-
-def test_a_lease_goes_to_another_process_and_back_as_text() -> None:
-    leased = Leased(instance="default", id="a", lease="1.2.x", webhook_id="a:i")
-
-    assert Leased(**json.loads(json.dumps(asdict(leased)))) == leased
