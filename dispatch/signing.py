@@ -30,7 +30,8 @@ def parse_secret(secret: str | bytes) -> bytes:
         raise SettingsError(f"a secret has spaces before its {PREFIX}: as raw bytes it would sign what nobody verifies")
     key = _decoded(_padded(raw[len(PREFIX) :])) if raw.startswith(PREFIX.encode()) else raw
     if key is None:
-        raise SettingsError(f"a secret that starts with {PREFIX} must go on in base64")
+        several = ', and this looks like several with commas: give a list, like text.split(",")' if b"," in raw else ""
+        raise SettingsError(f"a secret that starts with {PREFIX} must go on in base64{several}")
     if len(key) < MIN_BYTES:
         raise SettingsError(
             f"a secret has {len(key)} bytes, at least {MIN_BYTES} are needed: make one with `tocsin keys new`"

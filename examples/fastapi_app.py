@@ -5,6 +5,7 @@ Run `tocsin serve --origin-url http://127.0.0.1:8000` and `uvicorn fastapi_app:a
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -20,9 +21,13 @@ from tocsin.dispatch.values import encode
 
 TOCSIN_URL = os.environ.get("TOCSIN_URL", "http://127.0.0.1:8321")
 http = httpx.AsyncClient(base_url=TOCSIN_URL, headers={"content-type": "application/json"})
-receiver = Receiver([os.environ["TOCSIN_SECRETS"]], dedup=SQLiteDedup("received.db"))
+secrets = [secret.strip() for secret in os.environ["TOCSIN_SECRETS"].split(",")]
+receiver = Receiver(secrets, dedup=SQLiteDedup("received.db"))
 leases = LeaseClient(TOCSIN_URL, dedup=receiver.dedup)
 working: set[asyncio.Task[None]] = set()
+# A job is run once, but its id is free again when it is done: that no invoice is paid twice, the app's own rows decide.
+payments = sqlite3.connect("payments.db", isolation_level=None)
+payments.execute("CREATE TABLE IF NOT EXISTS paid (invoice INTEGER PRIMARY KEY, amount TEXT NOT NULL)")
 
 
 @asynccontextmanager
@@ -52,5 +57,10 @@ async def pay(args: dict[str, Any], job: Received) -> Accepted:
 
 async def transfer(number: int, amount: Decimal, job: Received) -> None:
     await asyncio.sleep(0.1)
-    print(f"paid invoice {number}: {amount:.2f}", flush=True)
-    await leases.complete(job, result={"paid": str(amount)})
+    row = (number, str(amount))
+    if payments.execute("INSERT INTO paid VALUES (?, ?) ON CONFLICT DO NOTHING", row).rowcount:  # this is the payment
+        print(f"paid invoice {number}: {amount:.2f}", flush=True)
+        await leases.complete(job, result={"paid": str(amount)})
+    else:
+        print(f"invoice {number} was paid before", flush=True)
+        await leases.complete(job, result={"paid": None})

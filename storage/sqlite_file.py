@@ -10,6 +10,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tocsin.errors import RolledBack, StoreCorrupt, StoreSchema, StoreUnavailable
@@ -93,6 +94,7 @@ class Writer:
             self._identity.hold()
             self._check_wal_is_of_this_file()
         try:
+            make_private(self.path)
             self._db = connect(self.path, create=True)
             self._open(held)
         except BaseException:
@@ -361,6 +363,12 @@ def check_whole(path: Path) -> None:
         raise StoreCorrupt(f"{path} {state}, but there was a store: restore a backup, or remove it to begin anew")
 
 
+def make_private(path: Path) -> None:
+    """An empty file that only its owner reads, if there is none yet; SQLite gives -wal and -shm the same rights."""
+    with suppress(OSError):  # it is there already, or whoever opens it next says what is wrong
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
 def wal_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
@@ -371,6 +379,7 @@ def keep_wal(path: Path) -> str:
     try:
         if not wal.exists() or not wal.stat().st_size:
             return ""
+        make_private(copy)
         shutil.copyfile(wal, copy)
     except OSError as error:
         log.error("%s could not be kept: %s", wal, error)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tocsin.settings import Settings
 from tocsin.testing import simulate
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +51,25 @@ def test_the_actor_of_the_readme_counts_over_restarts(tmp_path: Path) -> None:
     ]
 
     assert [run.stdout for run in runs] == ["1\n", "2\n"]
+
+
+def test_the_settings_that_the_readme_says_the_file_takes_are_those_it_takes() -> None:
+    table = (ROOT / "README.md").read_text("utf-8").partition("| variable | default |")[2].partition("\n\n")[0]
+    names = re.findall(r"`TOCSIN_([A-Z_]+)`", table.partition("| `TOCSIN_LOG_LEVEL`")[0])
+
+    assert {name.lower() for name in names} == {field.name for field in fields(Settings)} - {"sources", "files"}
+
+
+def test_the_app_of_the_readme_takes_secrets_by_comma(tmp_path: Path) -> None:
+    app, receiver, *_ = blocks(ROOT / "README.md")
+    secrets = ", ".join("whsec_" + letter * 32 for letter in "ab")
+    env = {**os.environ, "TOCSIN_SECRETS": secrets, "TOCSIN_TOKENS": "ops:admin:choose-a-long-secret"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{app}\n{receiver}\nprint(len(SECRETS))"],
+        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def test_the_example_of_a_simulation_holds() -> None:

@@ -217,7 +217,10 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     "pause": Example({"name": "default", "paused": True}, {"paused": True}),
     "remove": Example({"jobs": 1, "rows": 6}),
     "instances": Example(
-        {"instances": [{"name": "tenant-a", "backlog": 1, "inFlight": 0, "dead": 0}], "truncated": False}
+        {
+            "instances": [{"name": "tenant-a", "backlog": 1, "inFlight": 0, "dead": 0, "paused": False}],
+            "truncated": False,
+        }
     ),
     "health": Example({"ok": True}),
     "ready": Example({"ready": True}),

@@ -72,6 +72,7 @@ class Reading(Handle):
             retired=counts.retired,
             trouble=str(facts.store_trouble) if facts.store_trouble else None,
             wal_bytes=self._service.host.provider.stats().wal_bytes,
+            paused=counts.paused,
         )
 
     async def why(self, id: str) -> Sequence[Reason]:

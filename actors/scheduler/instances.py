@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler.query import read
+from tocsin.actors.scheduler.query import is_paused, one, read
 from tocsin.actors.scheduler.records import Instance, InstancePage
-from tocsin.actors.scheduler.rows import META_COUNTERS, Counters
+from tocsin.actors.scheduler.rows import INSTANCE, META_COUNTERS, Counters
 from tocsin.actors.scheduler.scheduler import SchedulerActor
 from tocsin.storage.api import StoreProvider
 
@@ -23,11 +23,11 @@ async def page(provider: StoreProvider, start: str, limit: int, shown: Shown) ->
     """
     found: list[Instance] = []
     async for name in names(provider, start):
-        if not await shown(name) or (one := await instance(provider, name)) is None:
+        if not await shown(name) or (shown_one := await instance(provider, name)) is None:
             continue
         if len(found) == limit:
             return InstancePage(found, truncated=True, cursor=found[-1].name)
-        found.append(one)
+        found.append(shown_one)
     return InstancePage(found, truncated=False)
 
 
@@ -48,9 +48,9 @@ async def names(provider: StoreProvider, start: str) -> AsyncIterator[str]:
 async def instance(provider: StoreProvider, name: str) -> Instance | None:
     """None if nothing is left of it but the runtime's own row: it was removed."""
     view = provider.view(str(ActorId(SchedulerActor.kind_name(), name)))
-    any_row, counted = await view.scan_many([(b"\x01", b"\xff", 1), (META_COUNTERS, META_COUNTERS + b"\x00", 1)])
+    any_row, counted, own = await view.scan_many([(b"\x01", b"\xff", 1), one(META_COUNTERS), one(INSTANCE)])
     if not any_row:
         return None
     raw = counted[0][1] if counted else None
     counters = read(Counters, META_COUNTERS, raw) or Counters()
-    return Instance(name, backlog=counters.waiting, in_flight=counters.leased, dead=counters.dead)
+    return Instance(name, counters.waiting, counters.leased, counters.dead, is_paused(own))

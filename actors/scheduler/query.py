@@ -25,12 +25,14 @@ from tocsin.actors.scheduler.records import (
 )
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
+    INSTANCE,
     META_COUNTERS,
     AtRow,
     BadRow,
     Counters,
     DeadRow,
     HistRow,
+    InstanceRow,
     JobRow,
     LeaseRow,
     LinesRow,
@@ -198,15 +200,17 @@ class Counts:
     pools: list[PoolStatus]
     more_pools: bool
     retired: int
+    paused: bool
 
 
 async def counts(view: StoreView, now: int) -> Counts:
     """From counters and line summaries; jobs are not walked, but for up to 10,000 due ones."""
     summaries = [
         one(META_COUNTERS),
+        one(INSTANCE),
         *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/")),
     ]
-    counter_rows, lines, pools, leases = await view.scan_many(summaries)
+    counter_rows, instance_rows, lines, pools, leases = await view.scan_many(summaries)
     counters = read(Counters, META_COUNTERS, counter_rows[0][1] if counter_rows else None) or Counters()
     lines += await _rest(view, b"lines/", lines)
     pools += await _rest(view, b"pool/", pools)
@@ -219,7 +223,16 @@ async def counts(view: StoreView, now: int) -> Counts:
     }
     due, oldest = await _due(view, streams, now)
     shown, more = _pools(streams, pools, leases)
-    return Counts(counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired)
+    return Counts(
+        counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired,
+        paused=is_paused(instance_rows),
+    )  # fmt: skip
+
+
+def is_paused(rows: Sequence[Row]) -> bool:
+    """What the instance's own row says; without one it is not."""
+    row = read(InstanceRow, INSTANCE, rows[0][1]) if rows else None
+    return row is not None and row.paused
 
 
 async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Row]:

@@ -175,6 +175,8 @@ class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
     """What is wrong with the store, so that nothing new is accepted or started."""
     wal_bytes: int = 0
     """The length of the store's write-ahead log."""
+    paused: bool = False
+    """The whole instance: nothing of it starts, and health says nothing of it."""
 
 
 class Instance(_Value, frozen=True, rename="camel"):
@@ -184,6 +186,7 @@ class Instance(_Value, frozen=True, rename="camel"):
     backlog: int
     in_flight: int
     dead: int
+    paused: bool
 
 
 class InstancePage(_Value, frozen=True, rename="camel", omit_defaults=True):

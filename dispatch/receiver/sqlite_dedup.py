@@ -36,6 +36,10 @@ AGAIN_S: Final = 0.02
 BATCH: Final = 64
 """Calls in one transaction at most."""
 
+_making = threading.Lock()
+"""Closing a file gives up all locks this process has on it: none of ours may be open while one is made."""
+os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
+
 _Asked = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
 
 # The layout is part of the names: another one gets another table, and a rolling deploy uses both.
@@ -183,6 +187,7 @@ class _File:
                 asked.set_result(answer)
 
     def _open(self) -> sqlite3.Connection:
+        _make_private(self.path)
         db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         try:
             _into_wal(db)
@@ -206,6 +211,12 @@ class _File:
         translated = kind(f"the dedup store {self.path.name} cannot be used: {error}")
         translated.__cause__ = error
         return translated
+
+
+def _make_private(path: Path) -> None:
+    """An empty file that only its owner reads, if there is none yet; SQLite gives -wal and -shm the same rights."""
+    with _making, suppress(OSError):  # it is there already, or SQLite says what is wrong
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 @contextmanager

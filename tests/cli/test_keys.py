@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from base64 import b64encode
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
+from tocsin import Receiver
 from tocsin.dispatch.signing import Signer
 
 from .conftest import Run
@@ -46,6 +48,27 @@ def test_every_secret_signs_and_the_standards_own_library_verifies(run: Run, fol
     assert abs(int(headers["webhook-timestamp"]) - time.time()) < 30
     for secret in (OLD, NEW):
         Webhook(secret).verify(BODY, headers)
+
+
+@pytest.mark.anyio
+async def test_a_receiver_accepts_what_the_page_on_access_signs(run: Run, folder: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "access.md").read_text("utf-8")
+    [body] = re.findall(r"^\$ echo '(.*)' > body\.json$", page, re.MULTILINE)
+    [words] = re.findall(r"^\$ tocsin (keys sign .*) > headers$", page, re.MULTILINE)
+    (folder / "body.json").write_bytes(f"{body}\n".encode())
+    headers = headers_of(run(*words.split(), env=env(NEW)).stdout)
+
+    receiver = Receiver([NEW])
+    seen: list[object] = []
+
+    def send(args: object) -> None:
+        seen.append(args)
+
+    receiver.register({"invoices:send": send})
+    answer = await receiver.handle(headers, f"{body}\n".encode())
+    await receiver.aclose()
+
+    assert (answer.status, seen) == (200, [{"amount": 5}])
 
 
 def test_id_and_timestamp_may_be_chosen_and_the_body_come_on_stdin(run: Run, folder: Path) -> None:

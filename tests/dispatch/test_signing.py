@@ -220,6 +220,7 @@ def test_a_raw_secret_is_taken_as_it_is() -> None:
         ("whsec_not base64, but secret and long enough", "must go on in base64"),
         ("whsec_" + "_-" * 20, "must go on in base64"),
         ("whsec_" + "é" * 40, "must go on in base64"),
+        (f"{SECRET},{OTHER}", "looks like several with commas: give a list"),
         (" " + SECRET, "has spaces before its whsec_"),
         (b"\n" + SECRET.encode(), "has spaces before its whsec_"),
         (SECRET + "\n", "must go on in base64"),

@@ -45,7 +45,8 @@ def test_it_schedules_is_called_back_once_and_completes_later(tmp_path: Path) ->
             server = host.url()
             with running(
                 [*uvicorn, "--fd", str(listener.fileno())],
-                cwd=tmp_path, pass_fds=[listener.fileno()], TOCSIN_URL=server, TOCSIN_SECRETS=secret,
+                cwd=tmp_path, pass_fds=[listener.fileno()], TOCSIN_URL=server,
+                TOCSIN_SECRETS=f"{new_secret()}, {secret}",  # as while keys rotate
             ) as app:  # fmt: skip
                 http = httpx.Client(base_url=origin, trust_env=False, timeout=DEADLINE_S)
                 scheduled = http.post("/invoices/42/pay", params={"amount": "19.90"})
@@ -59,6 +60,10 @@ def test_it_schedules_is_called_back_once_and_completes_later(tmp_path: Path) ->
                 headers, body = duplicate_of(webhook_id, secret, {"number": 42})
                 again = http.post("/_tocsin/callback", headers=headers, content=body)
                 assert (again.status_code, again.json()) == (200, {"ok": True, "duplicate": True})
+
+                # The id is free again, and an invoice is paid once all the same.
+                assert http.post("/invoices/42/pay", params={"amount": "19.90"}).json()["created"] is True
+                app.line_with("invoice 42 was paid before")
 
                 http.close()
                 printed = app.stop()

@@ -55,9 +55,9 @@ async def test_instances_come_by_name_with_their_counts(face: Face) -> None:
 
     assert (await face.get("/instances")).json() == {
         "instances": [
-            {"name": "B", "backlog": 1, "inFlight": 0, "dead": 0},
-            {"name": "b", "backlog": 2, "inFlight": 0, "dead": 0},
-            {"name": "default", "backlog": 0, "inFlight": 0, "dead": 1},
+            {"name": "B", "backlog": 1, "inFlight": 0, "dead": 0, "paused": False},
+            {"name": "b", "backlog": 2, "inFlight": 0, "dead": 0, "paused": False},
+            {"name": "default", "backlog": 0, "inFlight": 0, "dead": 1, "paused": False},
         ],
         "truncated": False,
     }

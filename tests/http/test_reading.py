@@ -189,6 +189,19 @@ async def test_status_counts_what_there_is(face: Face) -> None:
     assert pool.items() >= {"name": "stripe", "inFlight": 0, "maxConcurrency": 2, "queued": 1}.items()
 
 
+async def test_a_paused_instance_shows(face: Face) -> None:
+    await face.schedule("/i/b")
+    await face.schedule("/i/c")
+    said = []
+    for paused in (True, False):
+        await face.client.put("/i/b/instance", json={"paused": paused})
+        status = [(await face.get(f"/i/{name}/status")).json().get("paused", False) for name in "bc"]
+        page = (await face.get("/instances")).json()["instances"]
+        said.append((status, [one["paused"] for one in page]))
+
+    assert said == [([True, False], [True, False]), ([False, False], [False, False])]
+
+
 async def test_probes_answer_an_open_host(stored: Face) -> None:
     for path, value in (("/healthz", {"ok": True}), ("/readyz", {"ready": True}), ("/i/a/readyz", {"ready": True})):
         answer = await stored.get(path)

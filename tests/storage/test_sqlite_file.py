@@ -39,6 +39,17 @@ def ordinary_user() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def rights_in(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+
+
 async def write_and_stop(path: Path, values: int = 0) -> None:
     provider = SQLiteProvider(path)
     await provider.start()
@@ -158,6 +169,30 @@ def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
         results.append(asyncio.run(cancelled_after(steps, path)))
         nothing_is_left(path, before)
     assert any(results)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("usual_umask")
+async def test_a_new_store_is_for_its_owner_only(tmp_path: Path) -> None:
+    provider = SQLiteProvider(tmp_path / "tocsin.db")
+    await provider.start()
+    await (await provider.open("a")).commit(Batch(puts={b"k": b"args"}))
+    sqlite_file.keep_wal(tmp_path / "tocsin.db")
+    rights = rights_in(tmp_path)
+    await provider.stop()
+
+    assert {"tocsin.db", "tocsin.db-wal", "tocsin.db-wal.kept", "tocsin.db-shm"} <= rights.keys()
+    assert set(rights.values()) == {0o600}
+
+
+@pytest.mark.anyio
+async def test_the_rights_of_a_store_that_is_there_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "tocsin.db"
+    await write_and_stop(path)
+    path.chmod(0o640)
+    await write_and_stop(path)
+
+    assert rights_in(tmp_path)[path.name] == 0o640
 
 
 @pytest.mark.anyio

@@ -23,6 +23,7 @@ def status(connection: Connection, /) -> None:
         [
             ("instance", connection.instance),
             ("health", answer.get("health")),
+            ("paused", "yes: nothing of it starts" if answer.get("paused") else None),
             ("backlog", f"{answer['backlog']:,}"),
             ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),
             ("in flight", f"{answer['inFlight']:,}"),

@@ -142,6 +142,10 @@ TestBothStores = BothStores.TestCase
 TestBothStores.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 
 
+def rights_in(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+
+
 def claim_of(n: int, until_ms: int = 1_000) -> Claim:
     return Claim(f"job-{n}:1", f"1.{n}.x", 0, until_ms)
 
@@ -222,6 +226,24 @@ async def test_a_store_that_cannot_be_used_says_so_and_recovers(tmp_path: Path) 
     with pytest.raises(StoreClosed):
         await dedup.claim(claim_of(2), now_ms=0)
     await dedup.aclose()
+
+
+async def test_a_new_file_is_for_its_owner_only_and_one_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        dedup = SQLiteDedup(tmp_path / "received.db")
+        await dedup.claim(claim_of(1), now_ms=0)
+        rights = rights_in(tmp_path)
+        await dedup.aclose()
+    finally:
+        os.umask(before)
+    dedup.path.chmod(0o640)
+    again = SQLiteDedup(dedup.path)
+    await again.claim(claim_of(2), now_ms=0)
+    await again.aclose()
+
+    assert rights == dict.fromkeys(("received.db", "received.db-wal", "received.db-shm"), 384)
+    assert rights_in(tmp_path)["received.db"] == 0o640
 
 
 async def test_a_file_that_is_no_database_is_not_overwritten(tmp_path: Path) -> None:

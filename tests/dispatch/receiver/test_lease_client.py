@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from tests.dispatch.receiver.calls import NOW_MS, SECRET, Clock, Kit
 from tocsin import Accepted, ActorHost, LeaseClient, Leased, MemoryDedup, Received, Receiver, Scheduler
@@ -84,6 +86,34 @@ async def test_accepted_work_is_completed_with_its_lease_alone() -> None:
         attempts = await ended(w.jobs, job_id)
         assert [(attempt.outcome, bytes(attempt.result)) for attempt in attempts] == [("done", b'{"paid":5}')]
         assert until > job.scheduled_for + 100_000
+
+
+async def test_host_receiver_and_client_of_one_app_share_its_lifespan_and_the_client_takes_a_mounted_base() -> None:
+    receiver, accepted = Receiver([SECRET]), asyncio.Queue[Leased]()
+    host = ActorHost.open("memory:", origin="http://127.0.0.1:9", secrets=[SECRET], transport=AsgiTransport(receiver))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with host.lifespan(app), leases, receiver:
+            yield
+
+    app = FastAPI(lifespan=lifespan)
+    app.mount("/jobs", host.asgi(tokens=["ops:admin:a-secret-of-the-operators"]))
+    app.mount("/_tocsin", receiver)
+    leases = LeaseClient("http://127.0.0.1/jobs", dedup=receiver.dedup, transport=httpx.ASGITransport(app))
+
+    @receiver.handler("work")
+    async def work(args: Any, job: Received) -> Accepted:
+        accepted.put_nowait(job.leased)
+        return Accepted(60_000)
+
+    async with app.router.lifespan_context(app):
+        job_id = await host.scheduler("tenant-a").run_after(0, "work")
+        text = json.dumps(asdict(await accepted.get()))  # as it goes to another process
+        await leases.complete(Leased(**json.loads(text)))
+        attempts = await ended(host.scheduler("tenant-a"), job_id)
+
+    assert [attempt.outcome for attempt in attempts] == ["done"]
 
 
 async def test_completed_as_failed_it_is_tried_again_with_a_new_lease() -> None:
