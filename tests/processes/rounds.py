@@ -32,6 +32,8 @@ JOBS_PER_ROUND = 60
 CAPS = {"a": 1, "b": 3}
 TIMEOUT_MS = 1_000
 LEASE_MARGIN_S = 15.0
+TOLD_WITHIN_S = 5.0
+"""A receiver has given up telling the host by then."""
 
 
 def free_port() -> int:
@@ -158,7 +160,7 @@ class Rounds:
 
     def check(self) -> str:
         entries = [json.loads(line) for line in self.log.read_text().splitlines()]
-        done = {entry["n"] for entry in entries if entry["what"] == "done"}
+        done = {entry["n"] for entry in entries if entry["what"] == "done"} | self._told_and_killed(entries)
         assert self.accepted <= done, f"lost: {sorted(self.accepted - done)[:10]}"
         begun = [entry for entry in entries if entry["what"] == "begin"]
         leases = [(entry["job"], entry["lease"]) for entry in begun]
@@ -167,6 +169,16 @@ class Rounds:
         self._no_overrun(entries)
         again = len(begun) - len({entry["job"] for entry in begun})
         return f"{len(self.accepted)} jobs, {len(self.kills)} kills, {len(begun)} deliveries, {again} repeated, 0 lost"
+
+    def _told_and_killed(self, entries: list[dict[str, Any]]) -> set[int]:
+        """Jobs whose receiver was killed while it completed them, so that it could not note that the host had heard."""
+        last = {entry["n"]: entry for entry in entries}
+        deaths = [at for at, who in self.kills if who == "receiver"]
+        return {
+            n
+            for n, entry in last.items()
+            if entry["what"] == "telling" and any(entry["at"] <= at <= entry["at"] + TOLD_WITHIN_S for at in deaths)
+        }
 
     def _spans(self, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Each attempt with the instant it ended at the receiver: by its own word, or by the receiver's death."""
