@@ -158,6 +158,46 @@ async def test_a_backlog_is_interrupted_by_a_clock_that_was_far_ahead(stage: Sta
     assert sum(slot < START + HOUR for slot in fired) >= 8 and len(fired) == len(set(fired))
 
 
+@staged()
+async def test_an_alarm_that_backs_off_is_not_muted_by_a_step_back(stage: Stage) -> None:
+    """It failed once and waits 2 s; then the clock goes back by an hour."""
+    await stage.jobs.schedules.put("x", "work:run", every=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        await stage.sleep(60.5)
+        assert stage.host.runtime.alarms.failing
+    stage.clock.step(-HOUR)
+    await stage.jobs.run_after(30, "work:other", id="other")
+    await stage.sleep(120)
+
+    assert stage.times("other")
+
+
+async def broken(*_: object, **__: object) -> None:
+    raise RuntimeError("as the test wanted")
+
+
+@staged()
+async def test_a_backlog_goes_on_though_the_clock_steps_back(stage: Stage) -> None:
+    """What is left for the next turn is no matter of the clock."""
+    await stage.jobs.schedules.put("x", "work:run", every=1, misfire="all", overlap="allow", catch_up_limit=10)
+    await stage.close()
+    await stage.sleep(6 * 3600)
+    await stage.open()
+    while (cursor := cursor_of(stage, "x")).missed_from is None:
+        await asyncio.sleep(0)
+    stage.clock.step(-HOUR)
+    await stage.sleep(300)
+
+    assert cursor_of(stage, "x").missed_from is None and cursor.missed and len(stage.deliveries) >= 10
+
+
+def cursor_of(stage: Stage, name: str) -> CursorRow:
+    value = stage.disk.maps["scheduler/t"].get(cursor_key(name))
+    assert value is not None
+    return decode(CursorRow, b"", value)
+
+
 # ---- Stops ---------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.actors.scheduler.recurring.slots import occurrences
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.recurring import look
+from tocsin.actors.scheduler.recurring import slots
 from tocsin.errors import SettingsError, StoreUnavailable
 
 
@@ -28,7 +29,7 @@ class Hook:
             raise RuntimeError("the monitor is away")
 
 
-def hooked(hook: Any) -> Any:
+def hooked(hook: Any) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], Callable[[], None]]:
     return staged(on_tick=hook)
 
 
@@ -113,7 +114,7 @@ def test_a_pass_in_which_a_schedule_stops_is_not_covered() -> None:
         await stage.jobs.schedules.put("bad", "work:run", every=60)
         await stage.jobs.schedules.put("good", "work:run", every=60)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(look.slots, "owed", broken_for(look.slots.owed, "work:run", first=True))
+            patch.setattr(slots, "owed", broken_once(slots.owed))
             await stage.sleep(61)
         assert hook.calls == [] and len(stage.deliveries) == 1
         await stage.sleep(60)
@@ -122,7 +123,7 @@ def test_a_pass_in_which_a_schedule_stops_is_not_covered() -> None:
     run()
 
 
-def broken_for(owed: Any, path: str, first: bool) -> Any:
+def broken_once(owed: Any) -> Any:
     left = [1]
 
     def failing(*args: Any) -> Any:
