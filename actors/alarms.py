@@ -126,6 +126,7 @@ class AlarmHeap:
         back_ms = wall + (self._seen[1] - monotonic) * 1000 - now
         if back_ms > STEP_MS:
             log.warning("the clock was stepped back by %.0f s", back_ms / 1000)
+            self._compact()  # those that back off stand in the heap at an instant of the old clock
             self._stepped_back()
 
     def _requeue(self, actor: ActorId, due: int) -> None:

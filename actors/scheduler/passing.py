@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.claim import expire
 from tocsin.actors.scheduler.recurring.turns import NEW_WORK, RINGS
 from tocsin.actors.scheduler.redrive import REDRIVE, drive
 from tocsin.actors.scheduler.rows import (
+    SOON,
     AtRow,
     DeadRow,
     JobRow,
@@ -19,6 +20,7 @@ from tocsin.actors.scheduler.rows import (
     hist_day,
     idem_day,
     split_timer_key,
+    timer_key,
 )
 from tocsin.actors.scheduler.settle import climb, enter, note_end, park
 from tocsin.actors.scheduler.turn import Turn
@@ -26,6 +28,7 @@ from tocsin.storage.api import Row, after
 
 LOSSES_MAX = 5
 TIMERS_PER_TURN = 500
+SOON_PER_TURN = 100
 PAGES_WHILE_FULL = 20
 """Pages of timers looked through for some that may ring."""
 ROWS_PER_TURN = 500
@@ -125,14 +128,16 @@ async def run_timers(turn: Turn, *, full: bool = False) -> None:
         if (ring := TIMERS.get(kind)) is not None:
             await ring(turn, due)
     tick = turn.book.occurrences.tick
-    tick.rest = tick.rest or full or len(rows) == TIMERS_PER_TURN
+    tick.rest = tick.rest or full or len(rows) >= TIMERS_PER_TURN
     await turn.book.look_at_timers()
 
 
 async def _due_timers(turn: Turn, full: bool) -> list[Row]:
     start, end = b"timer/", b"timer/%015d/" % (turn.now + 1)
     if not full:
-        return await turn.book.storage.scan(start, end, limit=TIMERS_PER_TURN)
+        soon = timer_key(SOON, "", "")[:-2]
+        several = await turn.book.storage.scan_many([(soon, end, TIMERS_PER_TURN), (start, soon, SOON_PER_TURN)])
+        return several[0] + several[1]
     found: list[Row] = []
     for _ in range(PAGES_WHILE_FULL):
         rows = await turn.book.storage.scan(start, end, limit=TIMERS_PER_TURN)

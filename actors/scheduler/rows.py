@@ -15,6 +15,9 @@ from tocsin.dispatch.retry import Retry
 DUE_DIGITS: Final = 15
 LARGEST_MS: Final = 10**DUE_DIGITS - 1
 DAY_MS: Final = 86_400_000
+SOON: Final = 10**9
+"""A timer below this is no instant: something is left to do as soon as there is a turn, whatever the clock says. Those
+with less behind them go first."""
 INLINE_ARGS: Final = 64 * 1024
 """Args above this continue in `args/<id>/<n>` rows, so that no value passes the store's limit."""
 

@@ -10,23 +10,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from tests.simulation.mutants_schedules import SCHEDULES, Mutant
+
 ROOT = Path(__file__).parents[2]
 COPIED = ("actors", "dispatch", "storage", "src", "tests", "pyproject.toml")
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One rule broken."""
-
-    name: str
-    file: str
-    old: str
-    new: str
 
 
 MUTANTS = (
@@ -194,6 +185,7 @@ MUTANTS = (
         "    turn.book.erase_job(job)\n    turn.book.count(expired=1)\n    turn.book.note",
         "    turn.book.count(expired=1)\n    turn.book.note",
     ),
+    *SCHEDULES,
     Mutant(
         "live attempts are claimed again when their lease ends",
         "actors/scheduler/passing.py",

@@ -29,9 +29,12 @@ class Planner:
         for _ in range(self.random.randint(3, 8)):
             await asyncio.sleep(self.random.choice((0, 0.3, 2, 9, 25)))
             name = self.random.choice(NAMES)
+            act = self.random.choice((
+                self.put, self.put, self.put, self.pause, self.resume, self.trigger, self.delete, self.make_again,
+                self.edit_stale, self.retry_dead,
+            ))  # fmt: skip
             try:
-                await self.random.choice((self.put, self.put, self.put, self.pause, self.resume, self.trigger,
-                                          self.delete, self.edit_stale, self.retry_dead))(name)  # fmt: skip
+                await act(name)
             except NotFoundError:
                 pass
             except UNHEARD:
@@ -41,7 +44,7 @@ class Planner:
     def disturb(self) -> None:
         """The clock steps, or the whole process stands still."""
         if self.world.promises.steps and self.random.random() < 0.15:
-            far = DAY_MS if self.world.far else HOUR_MS
+            far = self.random.choice((DAY_MS, 2 * DAY_MS)) if self.world.far else HOUR_MS
             self.world.clock.step(self.random.choice((-far, far, -HOUR_MS, HOUR_MS)))
         if self.world.storm_now and self.random.random() < 0.1:
             self.world.stall(self.random.random() * STALL_S)
@@ -69,7 +72,8 @@ class Planner:
         }
 
     async def put(self, name: str) -> None:
-        given = self.definition()
+        given = self.world.definitions.get(name) if self.random.random() < 0.25 else None
+        given = self.world.definitions[name] = given or self.definition()
         if given["overlap"] == "allow":
             self.world.disk.schedules.of(name).exclusive = False
         paused = self.random.choice((None, None, None, True, False))
@@ -81,6 +85,11 @@ class Planner:
             others = again.revision != made.revision and record is not None and record.args != given["args"]
             if not others and "at" not in given and again.revision == made.revision:
                 assert list(again.preview) >= list(made.preview), "the same again went back"
+
+    async def make_again(self, name: str) -> None:
+        await self.jobs.schedules.delete(name)
+        if (given := self.world.definitions.get(name)) is not None:
+            await self.jobs.schedules.put(name, **given)
 
     async def pause(self, name: str) -> None:
         await self.jobs.schedules.pause(name)
@@ -101,8 +110,8 @@ class Planner:
         try:
             if change == "put":
                 await self.jobs.schedules.put(name, **self.definition(), revision=stale)
-            else:
-                await getattr(self.jobs.schedules, change)(name, revision=stale)
+            elif not await getattr(self.jobs.schedules, change)(name, revision=stale):
+                return  # somebody has just deleted it
         except ConflictError:
             return
         if stale or change != "put":  # with 0 it asks for a new one, and somebody may just have deleted this

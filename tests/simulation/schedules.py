@@ -20,6 +20,8 @@ from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, SortedMap
 
 RULE = ("cron", "every_ms", "at", "timezone")
+AHEAD_MS = 86_400_000
+"""Further ahead of the clock no cursor may stay, and only from there one may go back."""
 LATE_MS = 2_000
 """How long after its due a slot may be undecided once the weather is good."""
 
@@ -110,6 +112,10 @@ class Schedules:
             row = new_row
             start = max(start, row.created_at) if row.at is None or row.at > row.created_at else row.at - 1
         if new.last < start:
+            if old is not None and new.fire_to is not None and old.missed_from is not None:
+                return  # they were counted, and the newest of them are to fire
+            if old_row is None or start - new.last <= AHEAD_MS:
+                self.broken.append(f"{name} went back from {start} to {new.last}")
             ledger.went_back = True
             ledger.due = {slot for slot in ledger.due if slot <= new.last or self._job_of(name, slot)}
         elif old_row is not None and new_row is not None and rule_of(old_row) != rule_of(new_row):
@@ -156,6 +162,7 @@ class Schedules:
         for name, row in self.disk.rows(DefinitionRow, b"cron/"):
             cursor = self.disk.row(CursorRow, cursor_key(name))
             assert cursor is not None and cursor.error is None
+            assert cursor.last <= now + AHEAD_MS, f"{name} stands more than a day ahead, at {cursor.last}"
             until = (cursor.missed_from, cursor.skip_to, cursor.aim and cursor.aim[0], cursor.fire_to)
             behind = [each for each in until if each is not None and each <= now]  # the others were before a step back
             assert cursor.paused or not behind, f"{name} has not ended its backlog: {cursor}"
@@ -166,6 +173,7 @@ class Schedules:
 
     def hold(self) -> None:
         """Fired, skipped, coalesced, expired, cancelled and dead ones are what was due, each once."""
+        assert self.broken == [], self.broken
         for name in self.ledgers:
             self._accounts(name)
 
@@ -179,6 +187,7 @@ class Schedules:
         single = {int(key): row for key, row in rows if row.until is None and row.request is None}
         for slot, row in single.items():
             assert slot in ledger.due or ledger.unsure_of(slot), f"{name}: {slot} is no slot, and ended as {row.state}"
+            assert row.state != "queued", f"{name}: {slot} is held back, and nothing lives any more"
             fired = ledger.delivered[slot]
             if row.state == "fired" and not self.lives(row):
                 assert fired, f"{name}: {slot} says fired, and nothing came"

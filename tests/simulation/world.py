@@ -50,6 +50,8 @@ class World:
     numbers: int = 0
     receiving: set[asyncio.Future[Any]] = field(default_factory=set)
     completed: set[str] = field(default_factory=set)
+    definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of schedules, as asked for last."""
     down: bool = False
     pausing: bool = False
     """Somebody stops pool a just now: two would not know of each other."""

@@ -27,6 +27,7 @@ from tocsin.actors.scheduler.recurring.rows import (
     cursor_key,
     definition_args_key,
     definition_key,
+    slot_key,
     trigger_key,
     triggered_id,
 )
@@ -104,8 +105,8 @@ async def _create(turn: Turn, new: NewSchedule, left: CursorRow | None) -> Sched
     one.move(paused=bool(new.paused))
     _write(turn, one, new.rest_of_args)
     at = definition.at
-    if at is not None and at <= turn.now:  # it has come already, and is for the misfire policy
-        one.move(last=at - 1)
+    if at is not None and at <= turn.now and not await turn.book.storage.get(slot_key(new.name, at)):
+        one.move(last=at - 1)  # it has come already, and is for the misfire policy
     _aim(turn, one)
     return one
 
@@ -119,7 +120,7 @@ _EMPTY: Final[dict[str, Any]] = {
 def _aim(turn: Turn, one: Schedule) -> None:
     """The first slot after its last."""
     one.move(next_slot=slots.next_of(one.definition)(one.cursor.last), error=None)
-    one.arm(turn.now, more=one.cursor.skip_to is not None or one.cursor.aim is not None)
+    one.arm(more=one.cursor.skip_to is not None or one.cursor.aim is not None)
 
 
 def _edit(turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes], allowance: Allowance) -> Schedule:

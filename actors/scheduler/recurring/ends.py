@@ -51,7 +51,7 @@ async def _held_back(turn: Turn, schedules: Sequence[Schedule]) -> None:
     paused = [one for one in schedules if one.cursor.paused]
     for one in schedules:
         if not one.cursor.paused:
-            one.arm(turn.now)
+            one.arm()
     if paused:
         await drop_held(turn, paused, "paused")
 

@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, recor
 from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key, split_slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim
 from tocsin.actors.scheduler.recurring.slots import Fire, Owed
-from tocsin.actors.scheduler.rows import DAY_MS
+from tocsin.actors.scheduler.rows import DAY_MS, SOON
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.errors import TocsinError
 
@@ -22,6 +22,8 @@ log = logging.getLogger("tocsin.scheduler")
 
 AT_ONCE: Final = 200
 """Schedules looked at in one turn."""
+BACKLOGS: Final = 50
+"""Of them such that have more behind them, if there are so many: one first, the others after those that are due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Looked:
 
 async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
     """Timers of schedules have come; each row goes when its schedule was looked at. Those left are still due."""
-    now = due[:AT_ONCE]
+    soon = [one for one in due if one[0] < SOON][:BACKLOGS]
+    now = [*soon[:1], *[one for one in due if one[0] >= SOON][: AT_ONCE - len(soon)], *soon[1:]]
     found = await load(turn, [name for _, name in now])
     rung: list[Schedule] = []
     for ms, name in now:
@@ -149,4 +152,4 @@ def _apply(turn: Turn, seen: Looked, known: Known) -> None:
         error=None,
         **{name: getattr(decided, name) for name in ("missed_from", "missed", "skip_to", "aim", "fire_to")},
     )
-    one.arm(turn.now, more=owed.more)
+    one.arm(more=owed.more)

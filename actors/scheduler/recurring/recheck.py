@@ -40,7 +40,7 @@ async def check_zones(turn: Turn) -> None:
         note_zones(turn)
         if stored is not None:
             log.warning("time zones are now %s: the next slots of all schedules are checked", version.decode())
-        turn.book.put_timer(turn.now, RECHECK, "")
+        turn.book.put_timer(1, RECHECK, "")
 
 
 def note_zones(turn: Turn) -> None:
@@ -58,10 +58,10 @@ def check_clock(turn: Turn) -> None:
             "schedules go on from here", (seen.latest_slot - turn.now) // 1000,
         )  # fmt: skip
         seen.forget_latest(turn.now)
-        turn.book.put_timer(turn.now, RECHECK, "")
+        turn.book.put_timer(1, RECHECK, "")
     if seen.lost_jobs:
         seen.lost_jobs = False
-        turn.book.put_timer(turn.now, RECHECK, "")
+        turn.book.put_timer(1, RECHECK, "")
 
 
 def in_doubt(now: int, latest_slot: bytes, zones: bytes | None) -> bool:
@@ -92,7 +92,7 @@ async def recheck(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
         if name in found:
             await _recheck(turn, found[name], allowance)
     if done < len(names) or len(rows) == PAGE:
-        turn.book.put_timer(turn.now, RECHECK, names[done - 1])
+        turn.book.put_timer(1, RECHECK, names[done - 1])
 
 
 async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
@@ -108,7 +108,7 @@ async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
         # As in a look: it is this schedule's fault, and stops no other.
         stop(turn, one, error)
     else:
-        one.arm(turn.now, more=one.cursor.skip_to is not None or one.cursor.aim is not None)
+        one.arm(more=one.cursor.skip_to is not None or one.cursor.aim is not None)
     one.save(turn)
 
 

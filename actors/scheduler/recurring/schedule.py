@@ -22,7 +22,7 @@ from tocsin.actors.scheduler.recurring.rows import (
     slot_prefix,
     trigger_key,
 )
-from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, R, encode
+from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, SOON, R, encode
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.storage.api import after
 
@@ -56,14 +56,14 @@ class Schedule:
         at = self.cursor
         return any(each is not None for each in (at.missed_from, at.skip_to, at.aim, at.fire_to))
 
-    def arm(self, now: int, *, more: bool = False) -> None:
-        """When it rings: with its next slot; at once, if there is `more` to look at, or a slot waits for nobody."""
-        next_slot = self.cursor.next_slot
+    def arm(self, *, more: bool = False) -> None:
+        """When it rings: with its next slot; soon, if there is `more` to look at, or a slot waits for nobody."""
+        next_slot, rang_at = self.cursor.next_slot, self._stored.rings_at
         at = None if self.cursor.error is None else self.cursor.rings_at
         if next_slot is not None:
             at = min(next_slot + self.jitter, LARGEST_MS)
         if more or (self.cursor.queued is not None and not self.cursor.live):
-            at = now  # not earlier: those that are due by now have their turn before its next
+            at = rang_at + 1 if rang_at is not None and rang_at < SOON else 1
         self.move(rings_at=None if self.cursor.paused else at)
 
     def record(self, turn: Turn, slot: int, row: SlotRow, *, again: bool = False) -> None:
@@ -105,7 +105,7 @@ async def _lost(turn: Turn, name: str, definition: DefinitionRow) -> Schedule:
     # No definition was changed as often as seconds have passed: who knows an earlier revision is refused.
     one = Schedule(name, definition, CursorRow(turn.now // 1000, turn.now, kept=len(rows)), new=True)
     one.save(turn)
-    turn.book.put_timer(turn.now, RECHECK, "")
+    turn.book.put_timer(1, RECHECK, "")
     return one
 
 

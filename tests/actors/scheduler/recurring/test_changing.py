@@ -134,6 +134,19 @@ async def test_a_schedule_made_again_goes_on_with_its_revision_and_uses_no_slot_
 
 
 @staged()
+async def test_a_one_time_rule_that_is_over_is_not_recorded_anew_when_it_is_made_again(stage: Stage) -> None:
+    at = stage.now + 5_000
+    await stage.jobs.schedules.put("x", "work:run", at=at, misfire="skip", grace=0)
+    await stage.sleep(60)
+    before = await occurrences(stage, "x")
+    await stage.jobs.schedules.delete("x")
+    await stage.jobs.schedules.put("x", "work:run", at=at, misfire="skip", grace=0)
+    await stage.sleep(60)
+
+    assert await occurrences(stage, "x") == before and before[0].state == "fired"
+
+
+@staged()
 async def test_deleting_may_cancel_what_is_pending(stage: Stage) -> None:
     await stage.jobs.set_pool("p", paused=True)
     await stage.jobs.schedules.put("x", "work:run", every=10, pool="p", overlap="allow")

@@ -9,6 +9,8 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.scheduler.recurring.rows import CursorRow, cursor_key
+from tocsin.actors.scheduler.rows import decode
 from tocsin.dispatch.testing import Delivery
 
 CENTURY = 72 * 366 * DAY
@@ -153,6 +155,46 @@ async def test_a_backlog_is_interrupted_by_a_clock_that_was_far_ahead(stage: Sta
     assert sum(slot < START + HOUR for slot in fired) >= 8 and len(fired) == len(set(fired))
 
 
+@staged()
+async def test_an_alarm_that_backs_off_is_not_muted_by_a_step_back(stage: Stage) -> None:
+    """It failed once and waits 2 s; then the clock goes back by an hour."""
+    await stage.jobs.schedules.put("x", "work:run", every=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        await stage.sleep(60.5)
+        assert stage.host.runtime.alarms.failing
+    stage.clock.step(-HOUR)
+    await stage.jobs.run_after(30, "work:other", id="other")
+    await stage.sleep(120)
+
+    assert stage.times("other")
+
+
+async def broken(*_: object, **__: object) -> None:
+    raise RuntimeError("as the test wanted")
+
+
+@staged()
+async def test_a_backlog_goes_on_though_the_clock_steps_back(stage: Stage) -> None:
+    """What is left for the next turn is no matter of the clock."""
+    await stage.jobs.schedules.put("x", "work:run", every=1, misfire="all", overlap="allow", catch_up_limit=10)
+    await stage.close()
+    await stage.sleep(6 * 3600)
+    await stage.open()
+    while (cursor := cursor_of(stage, "x")).missed_from is None:
+        await stage.sleep(0)
+    stage.clock.step(-HOUR)
+    await stage.sleep(300)
+
+    assert cursor_of(stage, "x").missed_from is None and cursor.missed and len(stage.deliveries) >= 10
+
+
+def cursor_of(stage: Stage, name: str) -> CursorRow:
+    value = stage.disk.maps["scheduler/t"].get(cursor_key(name))
+    assert value is not None
+    return decode(CursorRow, b"", value)
+
+
 # ---- Stops ---------------------------------------------------------------------------------------
 
 
@@ -279,80 +321,6 @@ async def test_a_wake_up_that_comes_early_fires_nothing_before_its_slot(stage: S
     fired = slots_of(stage.deliveries)
 
     assert early == [] and fired == list(range(start + 1_000, max(fired) + 1, 1_000))
-
-
-# ---- Jitter, deploys -----------------------------------------------------------------------------
-
-
-@staged(lanes=64)
-async def test_jitter_spreads_an_hour_and_stays_after_a_restart(stage: Stage) -> None:
-    """Scenario T18: never before the slot, the same offset each time, and lateness counts from slot and offset."""
-    await stage.jobs.schedules.register(
-        "app", [(f"s{n}", {"path": "work:run", "cron": "0 * * * *", "jitter": 60}) for n in range(200)]
-    )
-    await stage.sleep(3661)
-    await stage.crash()
-    await stage.open()
-    await stage.sleep(3600)
-    offsets: dict[str, set[int]] = {}
-    for one in stage.deliveries:
-        schedule = one.body["schedule"]
-        offsets.setdefault(schedule["name"], set()).add(one.body["scheduledFor"] - schedule["slot"])
-        assert schedule["slot"] <= one.body["scheduledFor"] <= arrived(stage, one)
-
-    assert len(offsets) == 200 and all(len(found) == 1 for found in offsets.values())
-    spread = sorted(found.pop() for found in offsets.values())
-    assert spread[0] < 3_000 and 57_000 < spread[-1] < 60_000
-    assert max(one.lateness_ms for one in await occurrences(stage, "app:s7")) < 1_000
-
-
-@pytest.mark.parametrize("down_s", [3.34, 183.0])
-def test_a_slot_in_the_middle_of_a_deploy_fires_once(down_s: float) -> None:
-    """Scenario M04: stopped 2.6 s before the slot, started after it."""
-
-    @staged()
-    async def run(stage: Stage) -> None:
-        put = await stage.jobs.schedules.put("x", "work:run", cron="0 * * * *")
-        slot = put.preview[0]
-        await stage.sleep((slot - stage.now) / 1000 - 2.6)
-        await stage.close()
-        await stage.sleep(down_s)
-        await stage.open()
-        await stage.sleep(5)
-        assert slots_of(stage.deliveries) == [slot]
-
-    run()
-
-
-@staged()
-async def test_hours_late_is_run_once_and_says_how_late(stage: Stage) -> None:
-    """Scenario M01 and M03: the default; the next slot is the first one after now."""
-    put = await stage.jobs.schedules.put("x", "work:run", cron="0 3 * * *")
-    slot = put.preview[0]
-    await stage.sleep((slot - stage.now) / 1000 - 300)
-    await stage.close()
-    await stage.sleep(300 + 16_800)
-    await stage.open()
-    await stage.sleep(1)
-    [one] = await occurrences(stage, "x")
-    record = await stage.jobs.schedules.get("x")
-
-    assert (one.slot, one.state) == (slot, "fired") and 16_800_000 <= one.lateness_ms < 16_801_000
-    assert record is not None and record.next_at == slot + DAY
-    assert slots_of(stage.deliveries) == [slot]
-
-
-@staged()
-async def test_editing_what_it_carries_does_not_move_the_next_slot(stage: Stage) -> None:
-    """Scenario M09."""
-    put = await stage.jobs.schedules.put("x", "work:run", {"v": 1}, every=5400)
-    await stage.sleep(600)
-    args = await stage.jobs.schedules.put("x", "work:run", {"v": 2}, every=5400)
-    zone = await stage.jobs.schedules.put("x", "work:run", {"v": 2}, cron="0 9 * * *", timezone="America/New_York")
-    await stage.sleep(60)
-
-    assert args.next_at == put.next_at and (zone.next_at or 0) > stage.now
-    assert stage.deliveries == []
 
 
 def test_a_step_back_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -114,7 +114,7 @@ def test_a_pass_in_which_a_schedule_stops_is_not_covered() -> None:
         await stage.jobs.schedules.put("bad", "work:run", every=60)
         await stage.jobs.schedules.put("good", "work:run", every=60)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(slots, "owed", broken_for(slots.owed, "work:run", first=True))
+            patch.setattr(slots, "owed", broken_once(slots.owed))
             await stage.sleep(61)
         assert hook.calls == [] and len(stage.deliveries) == 1
         await stage.sleep(60)
@@ -123,7 +123,7 @@ def test_a_pass_in_which_a_schedule_stops_is_not_covered() -> None:
     run()
 
 
-def broken_for(owed: Any, path: str, first: bool) -> Any:
+def broken_once(owed: Any) -> Any:
     left = [1]
 
     def failing(*args: Any) -> Any:

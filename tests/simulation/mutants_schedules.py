@@ -1,0 +1,111 @@
+"""Breakages of the rules of schedules, for `mutants.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One rule broken."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+FOLDER = "actors/scheduler/recurring/"
+
+SCHEDULES = (
+    Mutant(
+        "schedules: the cursor does not move with the occurrence",
+        FOLDER + "look.py",
+        "        last=decided.last,\n",
+        "        last=one.cursor.last if owed.fires and not owed.more else decided.last,\n",
+    ),
+    Mutant(
+        "schedules: the next slot follows from the clock",
+        FOLDER + "slots.py",
+        "    *older, newest = found.slots\n",
+        "    *older, newest = found.slots\n    found.next = following(now)\n    newest = now // 1000 * 1000\n",
+    ),
+    Mutant(
+        "schedules: the cursor jumps to the clock",
+        FOLDER + "look.py",
+        "        last=decided.last,\n",
+        "        last=max(decided.last, turn.now + 5_000),\n",
+    ),
+    Mutant(
+        "schedules: an end is not counted",
+        FOLDER + "ends.py",
+        "                one.move(live=max(one.cursor.live + LIVE_BY[how], 0))\n",
+        "                one.move(live=one.cursor.live)\n",
+    ),
+    Mutant(
+        "schedules: a slot held back is forgotten",
+        FOLDER + "ends.py",
+        "        if not one.cursor.paused:\n            one.arm(turn.now)\n",
+        "        one.move(queued=None)\n",
+    ),
+    Mutant(
+        "schedules: slots that were decided are not looked up",
+        FOLDER + "fire.py",
+        "    if not again and slot_key(one.name, fire.slot) in known.decided:\n        return\n",
+        "",
+    ),
+    Mutant(
+        "schedules: revisions are not compared",
+        FOLDER + "change.py",
+        "    if revision != at:\n",
+        "    if revision > at:\n",
+    ),
+    Mutant(
+        "schedules: overlaps are not looked at",
+        FOLDER + "fire.py",
+        '    if overlap != "allow" and one.cursor.live:\n',
+        "    if False:\n",
+    ),
+    Mutant(
+        "schedules: a backlog forgets what it has counted",
+        FOLDER + "slots.py",
+        "    return None if cursor.missed is None else cursor.missed + len(slots)\n",
+        "    return None if cursor.missed is None else len(slots)\n",
+    ),
+    Mutant(
+        "schedules: an edit drops the slots that had come",
+        FOLDER + "change.py",
+        "    if now > cursor.last:\n        try:\n",
+        "    if now < cursor.last:\n        try:\n",
+    ),
+    Mutant(
+        "schedules: a pause drops the slots that pass",
+        FOLDER + "change.py",
+        "skip_to=turn.now if turn.now > cursor.last else None)\n",
+        "last=max(turn.now, cursor.last))\n",
+    ),
+    Mutant(
+        "schedules: one that is made again begins anew",
+        FOLDER + "change.py",
+        "        last = max(turn.now, left.last)\n",
+        "        last = turn.now - 120_000\n",
+    ),
+    Mutant(
+        "schedules: what a turn leaves has no timer",
+        FOLDER + "look.py",
+        "    one.arm(turn.now, more=owed.more)\n",
+        "    one.arm(turn.now)\n    if owed.more:\n        one.move(rings_at=None)\n",
+    ),
+    Mutant(
+        "schedules: a cursor that is far ahead stays there",
+        FOLDER + "recheck.py",
+        "    return latest_slot > now + AHEAD_MS\n",
+        "    return False\n",
+    ),
+    Mutant(
+        "schedules: a triggered one is made at every call",
+        FOLDER + "change.py",
+        "    if row is not None:\n        return Triggered(name, row.slot, row.job_id, False)\n",
+        '    if row is not None:\n        request += "x"\n',
+    ),
+)
