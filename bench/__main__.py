@@ -1,4 +1,4 @@
-"""The one command: `python -m bench lease [--jobs N] [--pending 0,100000] [--loop asyncio,uvloop] [--json]`."""
+"""The one command: `python -m bench lease`, `pool` or `schedules`; `--help` tells their options."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from bench.lease import measure
 from bench.pool import measure as measure_pool
+from bench.schedules import measure as measure_schedules
 
 
 @click.group()
@@ -42,6 +43,19 @@ def lease(jobs: int, pending: str, loops: str, transport: str | None, folder: st
 def pool(waiters: int, folder: str | None, as_json: bool) -> None:
     """Hand-over of slots, latency beside a full pool, rows written per job."""
     figures = measure_pool(waiters, folder)
+    if as_json:
+        json.dump(figures, sys.stdout, indent=2)
+        print()
+
+
+@main.command()
+@click.option("--total", default=100_000, show_default=True, help="Schedules in one scheduler.")
+@click.option("--due", default=10_000, show_default=True, help="Of them due in one minute.")
+@click.option("--folder", help="Where the stores lie: a folder on the disk to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON at the end.")
+def schedules(total: int, due: int, folder: str | None, as_json: bool) -> None:
+    """Many schedules: registering, starting, idling, and a minute in which many are due."""
+    figures = measure_schedules(total, due, folder)
     if as_json:
         json.dump(figures, sys.stdout, indent=2)
         print()

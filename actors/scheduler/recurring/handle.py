@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -34,6 +36,7 @@ from tocsin.errors import (
     StoreFull,
 )
 
+GIVE_WAY: Final = 25
 PREVIEW: Final = 5
 PREVIEW_MAX: Final = 1_000
 REQUEST_KEY_MAX: Final = 255
@@ -115,10 +118,14 @@ class Schedules(Handle):
             raise InvalidInputError(f"schedules: {len(schedules)} given, at most {MAX_SET} in one set")
         self._check_ready()
         schedule_name(owner)
-        news = [self._of_set(owner, name, given) for name, given in schedules]
+        news: list[NewSchedule] = []
+        for name, given in schedules:
+            news.append(self._of_set(owner, name, given))
+            if not len(news) % GIVE_WAY:
+                await asyncio.sleep(0)  # reading a thousand rules takes a while, and others want to live
         names = [new.name for new in news]
-        if doubled := sorted({name for name in names if names.count(name) > 1}):
-            raise InvalidInputError(f"schedules: the name {doubled[0]!r} is given twice")
+        if doubled := [name for name, count in Counter(names).items() if count > 1]:
+            raise InvalidInputError(f"schedules: the name {min(doubled)!r} is given twice")
         size = sum(len(new.definition.args) + sum(map(len, new.rest_of_args)) for new in news)
         if size > arguments.MAX_BATCH_BYTES:
             raise PayloadTooLargeError(
@@ -128,7 +135,12 @@ class Schedules(Handle):
         made = _answered(await self._call("schedules", "register", owner, news))
         left = await self._leave(owner, frozenset(names), prune)
         orphaned, removed = ([], left) if prune else (left, [])
-        return Registered(schedules=[self._put(one) for one in made], orphaned=orphaned, removed=removed)
+        puts: list[SchedulePut] = []
+        for one in made:
+            puts.append(self._put(one))
+            if not len(puts) % GIVE_WAY:
+                await asyncio.sleep(0)
+        return Registered(schedules=puts, orphaned=orphaned, removed=removed)
 
     async def _leave(self, owner: str, names: frozenset[str], prune: bool) -> Sequence[str]:
         """What the set leaves out, in pages: there may be more than one commit holds."""
