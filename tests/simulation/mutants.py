@@ -205,12 +205,13 @@ def broken_copy(mutant: Mutant, folder: Path) -> None:
             shutil.copytree(source, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, folder / name)
-    path = folder / mutant.file
-    text = path.read_text()
-    found = text.count(mutant.old)
-    if found != 1:
-        raise click.ClickException(f"{mutant.name}: its text stands {found} times in {mutant.file}, not once")
-    path.write_text(text.replace(mutant.old, mutant.new))
+    for file, old, new in ((mutant.file, mutant.old, mutant.new), *mutant.also):
+        path = folder / file
+        text = path.read_text()
+        found = text.count(old)
+        if found != 1:
+            raise click.ClickException(f"{mutant.name}: its text stands {found} times in {file}, not once")
+        path.write_text(text.replace(old, new))
 
 
 def caught(mutant: Mutant, seeds: int) -> tuple[str, str] | None:

@@ -72,6 +72,8 @@ class World:
     numbers: int = 0
     receiving: set[asyncio.Future[Any]] = field(default_factory=set)
     completed: set[str] = field(default_factory=set)
+    wrong_ms: int = 0
+    """How far the planners have moved the clock."""
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of schedules, as asked for last."""
     down: bool = False
@@ -85,7 +87,7 @@ class World:
         self.signer = Signer([SECRET])
         self.planners = self.random.choice((0, 1, 2))
         """Users who keep schedules."""
-        self.far = self.random.random() < 0.3
+        self.far = self.random.random() < 0.5
         """If the clock steps, it may be by a day."""
 
     def note(self, what: str) -> None:
