@@ -254,7 +254,7 @@ def main(seeds: int, only: str, first: int | None) -> None:
         raise click.ClickException("the copy fails without any breakage: nothing below would mean anything")
     missed = 0
     for mutant in chosen:
-        result = caught(mutant, seeds)
+        result = caught(mutant, max(seeds, mutant.seeds))
         missed += result is None
         verdict = "MISSED" if result is None else f"caught by {result[0]}  {result[1]}"
         click.echo(f"{mutant.name:<60} {verdict}")

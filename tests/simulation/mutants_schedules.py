@@ -15,6 +15,8 @@ class Mutant:
     new: str
     also: tuple[tuple[str, str, str], ...] = ()
     """More replacements (file, old, new), where a rule is kept by two."""
+    seeds: int = 0
+    """At least so many, if the story that shows it is a rare one."""
 
 
 FOLDER = "actors/scheduler/recurring/"
@@ -56,6 +58,7 @@ SCHEDULES = (
         "    if not again and slot_key(one.name, fire.slot) in known.decided:\n        return\n",
         "",
         also=((FOLDER + "recheck.py", "used_to=cursor.last", "used_to=None"),),
+        seeds=400,
     ),
     Mutant(
         "schedules: revisions are not compared",

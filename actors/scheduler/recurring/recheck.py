@@ -34,11 +34,9 @@ async def check_zones(turn: Turn) -> None:
     stored = await turn.book.storage.get(META_ZONES)
     if stored == version:
         return
-    has_any = await turn.book.storage.scan(b"cronat/", after(b"cronat/"), limit=1)
-    if has_any:
-        turn.book.storage.put(META_ZONES, version)
-        if stored is not None:
-            log.warning("time zones are now %s: the next slots of all schedules are checked", version.decode())
+    turn.book.storage.put(META_ZONES, version)
+    if await turn.book.storage.scan(b"cronat/", after(b"cronat/"), limit=1):
+        log.warning("time zones are now %s: the next slots of all schedules are checked", version.decode())
         turn.book.put_timer(1, RECHECK, "")
 
 

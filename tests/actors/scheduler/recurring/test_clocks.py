@@ -13,9 +13,13 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.cron.zones import database_version
 from tocsin.actors.scheduler.recurring import recheck, slots
+from tocsin.actors.scheduler.recurring.allowance import Allowance
 from tocsin.actors.scheduler.recurring.rows import CursorRow, cursor_key
+from tocsin.actors.scheduler.recurring.schedule import Schedule
 from tocsin.actors.scheduler.rows import decode
+from tocsin.actors.scheduler.turn import Turn
 from tocsin.dispatch.testing import Delivery
 
 CENTURY = 72 * 366 * DAY
@@ -150,14 +154,20 @@ async def test_after_two_days_back_no_slot_fires_twice_and_none_of_the_future_st
 
 @staged()
 async def test_a_backlog_is_interrupted_by_a_clock_that_was_far_ahead(stage: Stage) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "COUNTED", 2_000)
+        await through_a_lifetime(stage)
+    fired = slots_of(recurring(stage))
+
+    assert sum(slot < START + HOUR for slot in fired) >= 8 and len(fired) == len(set(fired))
+
+
+async def through_a_lifetime(stage: Stage) -> None:
     await stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", overlap="allow")
     stage.clock.step(CENTURY)
     await stage.sleep(60.1)  # the step is noticed, and the backlog of a lifetime is being counted
     stage.clock.step(-CENTURY)
     await stage.sleep(600)
-    fired = slots_of(recurring(stage))
-
-    assert sum(slot < START + HOUR for slot in fired) >= 8 and len(fired) == len(set(fired))
 
 
 @staged()
@@ -420,6 +430,7 @@ async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recheck, "database_version", lambda: "2099z")
         rule = slots.rule_of("0 12 * * *", "Europe/Berlin")
+        slots._next.cache_clear()
         patch.setattr(rule, "next_ms", slots.rule_of("30 11 * * *", "Europe/Berlin").next_ms)
         await stage.open()
         await stage.sleep(1)
@@ -427,6 +438,7 @@ async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
         assert before is not None and after is not None
         assert (after.next_at or 0) - (before.next_at or 0) == -30 * MINUTE and after.revision == before.revision
         await stage.sleep(86_400)
+    slots._next.cache_clear()
     fired = {one.body["functionPath"]: one.body["schedule"]["slot"] for one in stage.deliveries}
 
     assert fired["work:moved"] == after.next_at and len(stage.deliveries) == 2
@@ -457,26 +469,24 @@ def unknown(cron: str, timezone: str) -> None:
 
 
 @staged()
-async def test_zones_that_changed_before_the_second_start_are_noticed(stage: Stage) -> None:
-    """The first start met no schedule, so nothing was remembered of its zones."""
+async def test_zones_are_looked_at_when_they_have_changed_and_only_then(stage: Stage) -> None:
     await stage.jobs.schedules.put("x", "work:run", cron="0 12 * * *")
-    await stage.close()
+    checked: list[str] = []
+    whole = recheck._recheck
+
+    async def watched(turn: Turn, one: Schedule, allowance: Allowance) -> None:
+        checked.append(one.name)
+        await whole(turn, one, allowance)
+
     with pytest.MonkeyPatch.context() as patch:
-        rung: list[str] = []
-        whole = recheck._recheck
-
-        async def watched(turn: object, one: object, allowance: object) -> None:
-            rung.append(one.name)  # type: ignore[attr-defined]
-            await whole(turn, one, allowance)  # type: ignore[arg-type]
-
         patch.setattr(recheck, "_recheck", watched)
-        await stage.open()
-        await stage.sleep(43_200 * 2)
-        await stage.close()
-        await stage.open()
-        await stage.sleep(86_400)
+        for version in (database_version(), "2099z", "2099z"):
+            await stage.close()
+            patch.setattr(recheck, "database_version", lambda version=version: version)
+            await stage.open()
+            await stage.sleep(86_400)
 
-    assert rung == ["x"], "once, not at every start"
+    assert checked == ["x"]
 
 
 HOSTS_ZONE = """
@@ -502,7 +512,7 @@ def test_the_zone_of_the_machine_changes_nothing() -> None:
             env={**os.environ, "TZ": zone, "PYTHONPATH": str(Path(__file__).parents[4])},
             capture_output=True, text=True, check=True, timeout=60,
         ).stdout
-        for zone in ("UTC", "Australia/Sydney", "America/New_York")
+        for zone in ("UTC", "Australia/Sydney")
     }  # fmt: skip
 
     assert len(said) == 1 and said.pop().count("zoned") == 100
