@@ -182,8 +182,8 @@ MUTANTS = (
     Mutant(
         "a job that expired in line leaves its row",
         "actors/scheduler/claim.py",
-        "    turn.book.erase_job(job)\n    turn.book.count_expired()\n    turn.book.note",
-        "    turn.book.count_expired()\n    turn.book.note",
+        "    turn.book.erase_job(job)\n    turn.book.count_expired()\n",
+        "    turn.book.count_expired()\n",
     ),
     *SCHEDULES,
     Mutant(

@@ -9,8 +9,8 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.recurring import allowance, forget
-from tocsin.actors.scheduler.recurring.rows import slot_prefix
+from tocsin.actors.scheduler.recurring import allowance, forget, look, slots
+from tocsin.actors.scheduler.recurring.rows import DefinitionRow, slot_prefix
 from tocsin.dispatch.transport import Answer
 from tocsin.storage.api import MAX_BATCH_KEYS, after
 
@@ -94,6 +94,40 @@ def test_many_histories_forgotten_in_step_fit_their_commits(
 
     run()
     assert max(batches) < 150
+
+
+def test_a_turn_computes_so_many_slots_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 schedules with 600 missed slots each: a stop, or anybody else, never waits for more than a turn."""
+    steps: list[int] = []
+    next_of, whole = slots.next_of, look.look
+
+    def counting(row: DefinitionRow) -> slots.Next:
+        following = next_of(row)
+
+        def counted(after: int) -> int | None:
+            steps[-1] += 1
+            return following(after)
+
+        return counted
+
+    async def watched(*args: Any) -> int:
+        steps.append(0)
+        return await whole(*args)
+
+    @staged()
+    async def run(stage: Stage) -> None:
+        await register(stage, 200, every=1)
+        await stage.close()
+        await stage.sleep(600)
+        monkeypatch.setattr(slots, "next_of", counting)
+        monkeypatch.setattr(look, "look", watched)
+        await stage.open()
+        await stage.sleep(3)
+        assert len({one.body["schedule"]["name"] for one in stage.deliveries}) == 200
+        assert max(one.body["schedule"].get("coalesced", 0) for one in stage.deliveries) >= 598
+
+    run()
+    assert sum(steps) > 120_000 and max(steps) <= allowance.STEPS + 2 * allowance.LEAST_STEPS + look.AT_ONCE
 
 
 @staged()
