@@ -16,9 +16,8 @@ import msgspec
 from tests.simulation.planner import Planner
 from tests.simulation.promises import NAME, Promises, Run, Wish
 from tests.simulation.schedules import WatchedDisk
-from tocsin.actors.actor import Actor
+from tests.simulation.tally import COUNTER, Tally
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.testing import Process, VirtualClock, Weather
 from tocsin.dispatch.retry import Retry
@@ -35,28 +34,6 @@ FAR_MS = 4_000_000
 CALM_S = 130
 """So long schedules go on in good weather before they are stopped."""
 UNHEARD = (ActorError, StoreError)
-COUNTER = ActorId("Tally", "t")
-
-
-class Tally(Actor):
-    """Reads, waits for storage, writes: it loses updates if turns overlap."""
-
-    def __init__(self, ctx: Any) -> None:
-        super().__init__(ctx)
-        self.cached = 0
-
-    async def add(self) -> int:
-        value = int(await self.ctx.storage.get(b"n") or b"0") + 1
-        self.ctx.storage.put(b"n", b"%d" % value)
-        self.cached = value
-        return value
-
-    async def add_and_fail(self) -> None:
-        await self.add()
-        raise ZeroDivisionError
-
-    async def peek(self) -> tuple[int, int]:
-        return self.cached, int(await self.ctx.storage.get(b"n") or b"0")
 
 
 @dataclass

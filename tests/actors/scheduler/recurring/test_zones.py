@@ -1,0 +1,120 @@
+"""Time zones that change between runs, or are not known; and the zone of the machine, which changes nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.actors.scheduler.recurring.slots import MINUTE
+from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.cron.zones import database_version
+from tocsin.actors.scheduler.recurring import recheck, slots
+from tocsin.actors.scheduler.recurring.allowance import Allowance
+from tocsin.actors.scheduler.recurring.schedule import Schedule
+from tocsin.actors.scheduler.turn import Turn
+
+# ---- Zones ---------------------------------------------------------------------------------------
+
+
+@staged()
+async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
+    stage: Stage,
+) -> None:
+    """A country gives up its summer time between two runs: what is stored was computed with the old rules."""
+    await stage.jobs.schedules.put("moved", "work:moved", cron="0 12 * * *", timezone="Europe/Berlin")
+    await stage.jobs.schedules.put("kept", "work:kept", cron="0 12 * * *")
+    before = await stage.jobs.schedules.get("moved")
+    await stage.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recheck, "database_version", lambda: "2099z")
+        rule = slots.rule_of("0 12 * * *", "Europe/Berlin")
+        slots._next.cache_clear()
+        patch.setattr(rule, "next_ms", slots.rule_of("30 11 * * *", "Europe/Berlin").next_ms)
+        await stage.open()
+        await stage.sleep(1)
+        after = await stage.jobs.schedules.get("moved")
+        assert before is not None and after is not None
+        assert (after.next_at or 0) - (before.next_at or 0) == -30 * MINUTE and after.revision == before.revision
+        await stage.sleep(86_400)
+    slots._next.cache_clear()
+    fired = {one.body["functionPath"]: one.body["schedule"]["slot"] for one in stage.deliveries}
+
+    assert fired["work:moved"] == after.next_at and len(stage.deliveries) == 2
+
+
+@staged()
+async def test_a_zone_that_is_known_again_takes_its_schedule_up_again(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", cron="0 * * * *", timezone="Europe/Berlin")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "_rule", unknown)
+        await stage.sleep(3601)
+        broken = await stage.jobs.schedules.get("x")
+        assert broken is not None and broken.state == "error"
+    await stage.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recheck, "database_version", lambda: "2099z")
+        await stage.open()
+        await stage.sleep(10)
+        mended = await stage.jobs.schedules.get("x")
+
+    assert mended is not None and mended.state == "active" and len(stage.deliveries) == 1
+
+
+def unknown(cron: str, timezone: str) -> None:
+    from tocsin.errors import UnknownTimezoneError
+
+    raise UnknownTimezoneError(f"timezone {timezone!r} is not known here")
+
+
+@staged()
+async def test_zones_are_looked_at_when_they_have_changed_and_only_then(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", cron="0 12 * * *")
+    checked: list[str] = []
+    whole = recheck._recheck
+
+    async def watched(turn: Turn, one: Schedule, allowance: Allowance) -> None:
+        checked.append(one.name)
+        await whole(turn, one, allowance)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recheck, "_recheck", watched)
+        for version in (database_version(), "2099z", "2099z"):
+            await stage.close()
+            patch.setattr(recheck, "database_version", lambda version=version: version)
+            await stage.open()
+            await stage.sleep(86_400)
+
+    assert checked == ["x"]
+
+
+HOSTS_ZONE = """
+import asyncio, functools, os, time
+from tests.actors.scheduler.stage import staged
+
+@staged(look_again_s=3_600, idle_after_s=86_400)
+async def run(stage):
+    await stage.jobs.schedules.put("utc", "work:utc", cron="0 12 * * *")
+    await stage.jobs.schedules.put("zoned", "work:zoned", cron="30 2 * * *", timezone="America/New_York")
+    await stage.sleep(100 * 86_400)
+    print(sorted((one.body["schedule"]["name"], one.body["schedule"]["slot"]) for one in stage.deliveries))
+
+run()
+"""
+
+
+def test_the_zone_of_the_machine_changes_nothing() -> None:
+    """Scenarios T09 and T13: through the clock changes of each of them."""
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", HOSTS_ZONE],
+            env={**os.environ, "TZ": zone, "PYTHONPATH": str(Path(__file__).parents[4])},
+            capture_output=True, text=True, check=True, timeout=60,
+        ).stdout
+        for zone in ("UTC", "Australia/Sydney")
+    }  # fmt: skip
+
+    assert len(said) == 1 and said.pop().count("zoned") == 100
