@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from tests.actors.scheduler.recurring.slots import DAY, HOUR, accounted, occurrences, slots_of
+from tests.actors.scheduler.recurring.slots import DAY, HOUR, START, accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.scheduler.recurring import slots
 from tocsin.actors.scheduler.recurring.rows import CursorRow, cursor_key
@@ -15,16 +15,10 @@ from tocsin.actors.scheduler.rows import decode
 from tocsin.dispatch.testing import Delivery
 
 CENTURY = 72 * 366 * DAY
-START = 1_800_000_000_000
 
 
 def recurring(stage: Stage) -> list[Delivery]:
     return [one for one in stage.deliveries if "schedule" in one.body]
-
-
-def arrived(stage: Stage, delivery: Delivery) -> int:
-    """When, on the wall clock."""
-    return next(at for at, job in stage.arrivals if job == delivery.id) + START
 
 
 # ---- Steps ---------------------------------------------------------------------------------------

@@ -6,22 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, occurrences, slots_of
+from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, arrived, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.dispatch.testing import Delivery
-
-CENTURY = 72 * 366 * DAY
-START = 1_800_000_000_000
-
-
-def recurring(stage: Stage) -> list[Delivery]:
-    return [one for one in stage.deliveries if "schedule" in one.body]
-
-
-def arrived(stage: Stage, delivery: Delivery) -> int:
-    """When, on the wall clock."""
-    return next(at for at, job in stage.arrivals if job == delivery.id) + START
-
 
 # ---- Stops ---------------------------------------------------------------------------------------
 
