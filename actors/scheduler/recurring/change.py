@@ -170,10 +170,10 @@ def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
 
 def _skip_to_now(turn: Turn, one: Schedule, definition: DefinitionRow, reason: str, allowance: Allowance) -> None:
     """The slots that have come and were not decided yet end here, as one row. A long run is not counted."""
-    now, cursor = turn.now, one.cursor
-    if now > cursor.last:
+    now = max(turn.now, one.cursor.fire_to or 0)  # what had come before a step back had come
+    if now > one.cursor.last:
         try:
-            _skip_found(turn, one, slots.next_of(definition), allowance)
+            _skip_found(one, slots.next_of(definition), now, allowance)
         except Exception as error:
             # The rule means nothing here any more: what it would have owed is not known, and a new one comes.
             log.warning("schedule %s: what it owed until now is not known: %r", one.name, error)
@@ -181,14 +181,14 @@ def _skip_to_now(turn: Turn, one: Schedule, definition: DefinitionRow, reason: s
     one.move(last=max(now, one.cursor.last))
 
 
-def _skip_found(turn: Turn, one: Schedule, following: slots.Next, allowance: Allowance) -> None:
+def _skip_found(one: Schedule, following: slots.Next, now: int, allowance: Allowance) -> None:
     cursor = one.cursor
-    found = slots.walk(following, cursor.last, turn.now, Share(allowance, STEPS, STEPS))
+    found = slots.walk(following, cursor.last, now, Share(allowance, STEPS, STEPS))
     if not found.slots:
         return
     last, count = found.slots[-1], None if cursor.missed is None else cursor.missed + len(found.slots)
     if not found.reached:
-        last, count = slots.before(following, turn.now + 1), None
+        last, count = slots.before(following, now + 1), None
     one.move(missed_from=found.slots[0] if cursor.missed_from is None else cursor.missed_from, missed=count, last=last)
 
 
