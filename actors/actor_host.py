@@ -21,8 +21,8 @@ from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import instances
 from tocsin.actors.scheduler.arguments import instance_name, integer
 from tocsin.actors.scheduler.authorize import AuthorizeFire
-from tocsin.actors.scheduler.book import KEPT_SLOTS
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.records import InstancePage
 from tocsin.actors.scheduler.service import KIND, SchedulerService
 from tocsin.actors.scheduler.ticking import OnTick

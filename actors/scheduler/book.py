@@ -14,7 +14,7 @@ import msgspec
 
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.lines import ALONE, Lines, Stream
-from tocsin.actors.scheduler.occurrences import Occurrences
+from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Occurrences
 from tocsin.actors.scheduler.rebuild import rebuild
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
@@ -68,13 +68,10 @@ DEAD_MS = 30 * DAY_MS
 """How long dead letters are kept."""
 HISTORY_MS = 7 * DAY_MS
 """How long the end of an attempt is kept, by whole days."""
-KEPT_SLOTS = 1_000
-"""Occurrences kept per schedule."""
 ENDS_PER_TURN = 500
 LOSSES_TOGETHER = 2
 """A job that has lost so many hosts starts alone from then on."""
-Lease = tuple[str, str, LeaseRow]
-"""Id, token and row."""
+Lease = tuple[str, str, LeaseRow]  # id, token and row
 
 
 class Book:
@@ -93,9 +90,8 @@ class Book:
         self.quota: int | None = None
         self.occurrences = Occurrences()
         self.kept_slots = KEPT_SLOTS
-        self._idem_day = -1
         self._damaged = False
-        self._history_day = -1
+        self._idem_day = self._history_day = -1
         self._sealed_counters = self.counters
         self._headless: dict[bytes, Stream] = {}  # streams whose first row was removed, by prefix
         self._ends: list[tuple[int, str]] = []  # lease ends, with stale entries
@@ -229,9 +225,8 @@ class Book:
     def drop_line(self, pool: str, queue: str, priority: int, due: int, job_id: str) -> None:
         self.storage.delete(line_key(pool, queue, priority, due, job_id))
         stream = self.lines.remove(pool, queue, priority, due)
-        prefix = stream_prefix(pool, queue, priority)
         if stream is not None:
-            self._headless[prefix] = stream
+            self._headless[stream.prefix] = stream
         self.count(waiting=-1)
 
     def know_head(self, stream: Stream, due: int) -> None:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.rows import META_SLOT, End, JobRow
 
+KEPT_SLOTS = 1_000
+"""Occurrences kept per schedule."""
+
 
 @dataclass(slots=True)
 class Tick:

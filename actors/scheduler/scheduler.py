@@ -11,11 +11,11 @@ from typing import Any
 
 from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler import redrive
-from tocsin.actors.scheduler.book import KEPT_SLOTS, Book
+from tocsin.actors.scheduler.book import Book
 from tocsin.actors.scheduler.claim import Claim, claim, claim_alone
 from tocsin.actors.scheduler.complete import Completion, complete, extend
 from tocsin.actors.scheduler.lanes import Lanes
-from tocsin.actors.scheduler.occurrences import Tick
+from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Tick
 from tocsin.actors.scheduler.passing import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.pools import (
     Erased,

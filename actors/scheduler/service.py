@@ -16,9 +16,9 @@ from tocsin.actors.clock import Clock
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler.authorize import AuthorizeFire, Guard
-from tocsin.actors.scheduler.book import KEPT_SLOTS
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
+from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.permits import Circuit, Permits
 from tocsin.actors.scheduler.recurring.recheck import in_doubt
 from tocsin.actors.scheduler.rows import META_SLOT, META_ZONES

@@ -56,6 +56,8 @@ def test_named_config_is_read_instead_of_the_default_one(tmp_path: Path) -> None
         ({}, {"TOCSIN_ORIGIN_URL": "https://me:hush@a.example"}, "must not hold a user or password"),
         ({}, {"TOCSIN_CALLBACK_PATH": "hook"}, "TOCSIN_CALLBACK_PATH must be a path like /_tocsin/callback"),
         ({}, {"TOCSIN_INSECURE": "perhaps"}, "TOCSIN_INSECURE must be true or false, not 'perhaps'"),
+        ({}, {"TOCSIN_HEARTBEAT_URL": "hc.example/x"}, "TOCSIN_HEARTBEAT_URL must be a URL like https://hc.example"),
+        ({}, {"TOCSIN_HEARTBEAT_URL": "https://me:hush@a.example"}, "must not hold a user or password"),
         ({}, {"TOCSIN_SECRETS": "short"}, "TOCSIN_SECRETS: the secret holds 5 bytes, at least 24 are needed"),
         ({}, {"TOCSIN_SECRETS": "whsec_***"}, "TOCSIN_SECRETS: the secret is not base64"),
         ({}, {"TOCSIN_SECRETS": f"{SECRET},whsec_AAAA"}, "TOCSIN_SECRETS: secret 2 of 2 holds 3 bytes"),
@@ -149,3 +151,13 @@ def test_other_machines_are_not_served_without_tokens(host: str) -> None:
     with pytest.raises(SettingsError, match="TOCSIN_TOKENS"):
         check_server(Settings(host=host))
     check_server(Settings(host=host, tokens=("ops:admin:secret",)))
+
+
+def test_a_heartbeat_url_is_shown_without_its_path(tmp_path: Path) -> None:
+    url = "https://hc.example:8443/5f3c-private?token=hidden"
+    settings = load({}, {"TOCSIN_HEARTBEAT_URL": url}, directory=tmp_path)
+
+    assert settings.heartbeat_url == url
+    assert settings.shown()["heartbeat_url"] == "https://hc.example:8443/..."
+    assert "private" not in repr(settings) and "hidden" not in repr(settings)
+    assert load({}, {}, directory=tmp_path).shown()["heartbeat_url"] is None

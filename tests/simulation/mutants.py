@@ -182,8 +182,8 @@ MUTANTS = (
     Mutant(
         "a job that expired in line leaves its row",
         "actors/scheduler/claim.py",
-        "    turn.book.erase_job(job)\n    turn.book.count(expired=1)\n    turn.book.note",
-        "    turn.book.count(expired=1)\n    turn.book.note",
+        "    turn.book.erase_job(job)\n    turn.book.count(expired=1)\n",
+        "    turn.book.count(expired=1)\n",
     ),
     *SCHEDULES,
     Mutant(
@@ -205,12 +205,13 @@ def broken_copy(mutant: Mutant, folder: Path) -> None:
             shutil.copytree(source, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, folder / name)
-    path = folder / mutant.file
-    text = path.read_text()
-    found = text.count(mutant.old)
-    if found != 1:
-        raise click.ClickException(f"{mutant.name}: its text stands {found} times in {mutant.file}, not once")
-    path.write_text(text.replace(mutant.old, mutant.new))
+    for file, old, new in ((mutant.file, mutant.old, mutant.new), *mutant.also):
+        path = folder / file
+        text = path.read_text()
+        found = text.count(old)
+        if found != 1:
+            raise click.ClickException(f"{mutant.name}: its text stands {found} times in {file}, not once")
+        path.write_text(text.replace(old, new))
 
 
 def caught(mutant: Mutant, seeds: int) -> tuple[str, str] | None:
@@ -253,7 +254,7 @@ def main(seeds: int, only: str, first: int | None) -> None:
         raise click.ClickException("the copy fails without any breakage: nothing below would mean anything")
     missed = 0
     for mutant in chosen:
-        result = caught(mutant, seeds)
+        result = caught(mutant, max(seeds, mutant.seeds))
         missed += result is None
         verdict = "MISSED" if result is None else f"caught by {result[0]}  {result[1]}"
         click.echo(f"{mutant.name:<60} {verdict}")

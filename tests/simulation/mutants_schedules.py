@@ -13,6 +13,10 @@ class Mutant:
     file: str
     old: str
     new: str
+    also: tuple[tuple[str, str, str], ...] = ()
+    """More replacements (file, old, new), where a rule is kept by two."""
+    seeds: int = 0
+    """At least so many, if the story that shows it is a rare one."""
 
 
 FOLDER = "actors/scheduler/recurring/"
@@ -45,7 +49,7 @@ SCHEDULES = (
     Mutant(
         "schedules: a slot held back is forgotten",
         FOLDER + "ends.py",
-        "        if not one.cursor.paused:\n            one.arm(turn.now)\n",
+        "        if not one.cursor.paused:\n            one.arm()\n",
         "        one.move(queued=None)\n",
     ),
     Mutant(
@@ -53,6 +57,8 @@ SCHEDULES = (
         FOLDER + "fire.py",
         "    if not again and slot_key(one.name, fire.slot) in known.decided:\n        return\n",
         "",
+        also=((FOLDER + "recheck.py", "used_to=cursor.last", "used_to=None"),),
+        seeds=400,
     ),
     Mutant(
         "schedules: revisions are not compared",
@@ -75,8 +81,8 @@ SCHEDULES = (
     Mutant(
         "schedules: an edit drops the slots that had come",
         FOLDER + "change.py",
-        "    if now > cursor.last:\n        try:\n",
-        "    if now < cursor.last:\n        try:\n",
+        "    if now > one.cursor.last:\n        try:\n",
+        "    if now < one.cursor.last:\n        try:\n",
     ),
     Mutant(
         "schedules: a pause drops the slots that pass",
@@ -93,8 +99,8 @@ SCHEDULES = (
     Mutant(
         "schedules: what a turn leaves has no timer",
         FOLDER + "look.py",
-        "    one.arm(turn.now, more=owed.more)\n",
-        "    one.arm(turn.now)\n    if owed.more:\n        one.move(rings_at=None)\n",
+        "    one.arm(more=owed.more)\n",
+        "    one.arm()\n    if owed.more:\n        one.move(rings_at=None)\n",
     ),
     Mutant(
         "schedules: a cursor that is far ahead stays there",

@@ -43,11 +43,19 @@ class Planner:
 
     def disturb(self) -> None:
         """The clock steps, or the whole process stands still."""
-        if self.world.promises.steps and self.random.random() < 0.15:
-            far = self.random.choice((DAY_MS, 2 * DAY_MS)) if self.world.far else HOUR_MS
-            self.world.clock.step(self.random.choice((-far, far, -HOUR_MS, HOUR_MS)))
+        if self.world.promises.steps and self.random.random() < 0.2:
+            self.step()
         if self.world.storm_now and self.random.random() < 0.1:
             self.world.stall(self.random.random() * STALL_S)
+
+    def step(self) -> None:
+        """A clock goes wrong, by hours or days; or it is set right again."""
+        world = self.world
+        far = self.random.choice((DAY_MS, 2 * DAY_MS)) if world.far else HOUR_MS
+        wrong = self.random.choice((-far, far, -HOUR_MS, HOUR_MS))
+        ms = -world.wrong_ms if world.wrong_ms and self.random.random() < 0.6 else wrong
+        world.wrong_ms += ms
+        world.clock.step(ms)
 
     def definition(self) -> dict[str, Any]:
         """Any combination of rule and policies."""

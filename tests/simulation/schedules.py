@@ -101,7 +101,8 @@ class Schedules:
             return
         ledger = self.of(name)
         row = old_row or new_row
-        if row is None:
+        if row is None:  # made and deleted in one commit
+            ledger.unsure.append((0, new.last))
             return
         start = old.last if old is not None else 0
         if old_row is None or (new_row is not None and new_row.uid != old_row.uid):

@@ -1,10 +1,13 @@
-"""An actor of the users of the simulated world, beside their schedulers."""
+"""An actor of a user: the simulation watches that it loses no update."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tocsin.actors.actor import Actor
+from tocsin.actors.ids import ActorId
+
+COUNTER = ActorId("Tally", "t")
 
 
 class Tally(Actor):

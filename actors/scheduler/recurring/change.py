@@ -5,6 +5,7 @@ Editing never fires a job: slots that had come before the edit, and were not loo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ from tocsin.errors import ConflictError, NotFoundError
 
 log = logging.getLogger("tocsin.scheduler")
 
+GIVE_WAY: Final = 100
 FORGET_MS: Final = 30 * DAY_MS
 """How long the history of a deleted schedule is kept, and with it which of its slots are used up."""
 _RULE: Final = ("cron", "every_ms", "at", "timezone")
@@ -73,8 +75,11 @@ async def put(turn: Turn, news: Sequence[NewSchedule]) -> list[Schedule]:
             one = await _create(turn, new, read(turn, CursorRow, cursor_key(new.name), cursors))
         else:
             one = _edit(turn, old, new, old_args[new.name], allowance)
+            await _pass_held(turn, one)
         one.save(turn)
         made.append(one)
+        if not len(made) % GIVE_WAY:
+            await asyncio.sleep(0)  # nobody else gets this turn, but others on the loop want to live
     return made
 
 
@@ -168,10 +173,10 @@ def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
 
 def _skip_to_now(turn: Turn, one: Schedule, definition: DefinitionRow, reason: str, allowance: Allowance) -> None:
     """The slots that have come and were not decided yet end here, as one row. A long run is not counted."""
-    now, cursor = turn.now, one.cursor
-    if now > cursor.last:
+    now = max(turn.now, one.cursor.fire_to or 0)  # what had come before a step back had come
+    if now > one.cursor.last:
         try:
-            _skip_found(turn, one, slots.next_of(definition), allowance)
+            _skip_found(one, slots.next_of(definition), now, allowance)
         except Exception as error:
             # The rule means nothing here any more: what it would have owed is not known, and a new one comes.
             log.warning("schedule %s: what it owed until now is not known: %r", one.name, error)
@@ -179,14 +184,14 @@ def _skip_to_now(turn: Turn, one: Schedule, definition: DefinitionRow, reason: s
     one.move(last=max(now, one.cursor.last))
 
 
-def _skip_found(turn: Turn, one: Schedule, following: slots.Next, allowance: Allowance) -> None:
+def _skip_found(one: Schedule, following: slots.Next, now: int, allowance: Allowance) -> None:
     cursor = one.cursor
-    found = slots.walk(following, cursor.last, turn.now, Share(allowance, STEPS, STEPS))
+    found = slots.walk(following, cursor.last, now, Share(allowance, STEPS, STEPS))
     if not found.slots:
         return
     last, count = found.slots[-1], None if cursor.missed is None else cursor.missed + len(found.slots)
     if not found.reached:
-        last, count = slots.before(following, turn.now + 1), None
+        last, count = slots.before(following, now + 1), None
     one.move(missed_from=found.slots[0] if cursor.missed_from is None else cursor.missed_from, missed=count, last=last)
 
 
@@ -216,8 +221,15 @@ async def set_paused(turn: Turn, name: str, paused: bool, revision: int | None) 
     if one.cursor.paused != paused or (not paused and one.cursor.error is not None):
         one.move(revision=one.cursor.revision + 1)
         _set_paused(turn, one, paused)
+        await _pass_held(turn, one)
         one.save(turn)
     return one
+
+
+async def _pass_held(turn: Turn, one: Schedule) -> None:
+    """A slot that was held back and was just about to start does not start while it is paused."""
+    if one.cursor.paused and one.cursor.queued is not None and not one.cursor.live:
+        await drop_held(turn, [one], "paused")
 
 
 def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:

@@ -43,7 +43,8 @@ async def _states(turn: Turn, ends: Sequence[End], found: Mapping[str, Schedule]
     for name, key, job_id, state in changed:
         row = read_slot(turn, found.get(name), key, rows)
         if row is not None and row.job_id == job_id:
-            turn.book.storage.put(key, encode(msgspec.structs.replace(row, state=state, at=turn.now)))
+            at = row.at if state in ("dead", "fired") else turn.now  # how late it was fired stays what it was
+            turn.book.storage.put(key, encode(msgspec.structs.replace(row, state=state, at=at)))
 
 
 async def _held_back(turn: Turn, schedules: Sequence[Schedule]) -> None:

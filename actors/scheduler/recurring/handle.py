@@ -40,6 +40,7 @@ from tocsin.errors import (
     StoreFull,
 )
 
+GIVE_WAY: Final = 25
 PREVIEW: Final = 5
 PREVIEWED_AT_ONCE: Final = 10
 REQUEST_KEY_MAX: Final = 255
@@ -137,7 +138,11 @@ class Schedules(Handle):
         goes on, or with `prune` is removed. The same set again changes nothing.
         """
         schedule_name(owner)
-        news = [self._of_set(owner, *arguments_of(one)) for one in schedules]
+        news: list[NewSchedule] = []
+        for one in schedules:
+            news.append(self._of_set(owner, *arguments_of(one)))
+            if not len(news) % GIVE_WAY:
+                await asyncio.sleep(0)  # reading a thousand rules takes a while, and others want to live
         if len(news) > MAX_SET:
             raise InvalidInputError(f"schedules: {len(news)} given, at most {MAX_SET} in one set")
         names = Counter(new.name for new in news)
@@ -153,7 +158,12 @@ class Schedules(Handle):
         made = _answered(await self._call("schedules", "register", owner, news))
         left = await self._leave(owner, frozenset(names), prune)
         orphaned, removed = ([], left) if prune else (left, [])
-        return Registration([self._put(one) for one in made], orphaned, removed)
+        puts: list[SchedulePut] = []
+        for one in made:
+            puts.append(self._put(one))
+            if not len(puts) % GIVE_WAY:
+                await asyncio.sleep(0)
+        return Registration(puts, orphaned, removed)
 
     async def _leave(self, owner: str, names: frozenset[str], prune: bool) -> Sequence[str]:
         """What the set leaves out, in pages: there may be more than one commit holds."""

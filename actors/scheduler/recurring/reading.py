@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tocsin.actors.scheduler import query
 from tocsin.actors.scheduler.listing import decode_cursor, encode_cursor
@@ -26,6 +27,11 @@ from tocsin.actors.scheduler.recurring.rows import (
 from tocsin.actors.scheduler.rows import dead_key, job_key
 from tocsin.storage.api import StoreView, after
 
+BYTES_PER_PAGE: Final = 4 * 1024 * 1024
+"""Of definitions, each with up to 64 KiB of its args."""
+LOOKED_UP: Final = 100
+"""Jobs at once, for the same reason."""
+
 
 async def get(view: StoreView, name: str) -> ScheduleRecord | None:
     found = await _records(view, [name])
@@ -37,7 +43,7 @@ async def page(view: StoreView, instance: str, limit: int, cursor: str | None) -
     scope = f"schedules/{instance}"
     place = decode_cursor(scope, cursor)
     start = b"cron/" if place is None else definition_key(place[1]) + b"\x00"
-    rows = await view.scan(start, after(b"cron/"), limit=limit + 1)
+    rows = await view.scan(start, after(b"cron/"), limit=limit + 1, max_bytes=BYTES_PER_PAGE)
     shown = rows[:limit]
     names = [key[5:].decode() for key, _ in shown]
     more = bool(shown) and bool(await view.scan(shown[-1][0] + b"\x00", after(b"cron/"), limit=1))
@@ -82,8 +88,12 @@ def _slot(value: bytes) -> SlotRow | None:
 
 
 async def _live(view: StoreView, ids: Sequence[str]) -> set[str]:
-    rows = await view.get([key for job_id in ids for key in (job_key(job_id), dead_key(job_id))])
-    return {job_id for job_id in ids if job_key(job_id) in rows and dead_key(job_id) not in rows}
+    found: set[str] = set()
+    for start in range(0, len(ids), LOOKED_UP):
+        some = ids[start : start + LOOKED_UP]
+        rows = await view.get([key for job_id in some for key in (job_key(job_id), dead_key(job_id))])
+        found |= {job_id for job_id in some if job_key(job_id) in rows and dead_key(job_id) not in rows}
+    return found
 
 
 def _occurrence(slot: int, row: SlotRow, live: set[str]) -> Occurrence:

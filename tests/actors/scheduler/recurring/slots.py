@@ -13,6 +13,8 @@ from tocsin.dispatch.transport import Answer
 MINUTE = 60_000
 HOUR = 3_600_000
 DAY = 24 * HOUR
+START = 1_800_000_000_000
+"""When each run begins."""
 
 
 async def after(seconds: float, answer: Answer = OK) -> Answer:
@@ -35,3 +37,8 @@ def accounted(found: list[Occurrence]) -> Counter[str]:
 
 def slots_of(deliveries: list[Delivery]) -> list[int]:
     return [one.body["schedule"]["slot"] for one in deliveries]
+
+
+def arrived(stage: Stage, delivery: Delivery) -> int:
+    """When, on the wall clock; of a job that came once."""
+    return next(at for at, job in stage.arrivals if job == delivery.id) + START

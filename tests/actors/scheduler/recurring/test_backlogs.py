@@ -215,15 +215,15 @@ async def test_a_week_of_minutes_down_with_misfire_all(stage: Stage) -> None:
 
 
 @staged(occurrences_kept=20_000)
-async def test_three_days_of_minutes_down_with_misfire_all_and_no_limit(stage: Stage) -> None:
-    fired = await down_by_the_minute(stage, 3, "all", overlap="allow", catch_up_limit=None)
+async def test_two_days_of_minutes_down_with_misfire_all_and_no_limit(stage: Stage) -> None:
+    fired = await down_by_the_minute(stage, 2, "all", overlap="allow", catch_up_limit=None)
     await stage.sleep(400)
 
-    assert accounted(fired) == {"fired": 3 * 24 * 60}
+    assert accounted(fired) == {"fired": 2 * 24 * 60}
     arrived = slots_of(stage.deliveries)
     late = [one.slot for one in fired[1:] if one.lateness_ms > MINUTE]
     assert len(set(arrived)) == len(arrived) and {one.slot for one in fired[1:]} <= set(arrived)
-    assert len(late) > 4_000 and [slot for slot in arrived if slot <= late[-1]] == late, "in order, though spread"
+    assert len(late) > 2_800 and [slot for slot in arrived if slot <= late[-1]] == late, "in order, though spread"
 
 
 @staged()

@@ -9,8 +9,8 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.recurring import allowance, forget
-from tocsin.actors.scheduler.recurring.rows import slot_prefix
+from tocsin.actors.scheduler.recurring import allowance, forget, look, slots
+from tocsin.actors.scheduler.recurring.rows import DefinitionRow, slot_prefix
 from tocsin.dispatch.transport import Answer
 from tocsin.storage.api import MAX_BATCH_KEYS, after
 from tocsin.storage.memory import MemoryProvider
@@ -45,17 +45,17 @@ def slot_rows(stage: Stage, name: str) -> int:
 
 
 def test_many_backlogs_at_once_fit_their_commits(batches: list[int]) -> None:
-    """60 schedules with a day of quarter hours each: 5,760 jobs."""
+    """25 schedules with a day of quarter hours each: 2,400 jobs, of some seven rows."""
 
     @staged()
     async def run(stage: Stage) -> None:
-        await register(stage, 60, cron="*/15 * * * *", misfire="all", overlap="allow", catch_up_limit=None)
+        await register(stage, 25, cron="*/15 * * * *", misfire="all", overlap="allow", catch_up_limit=None)
         await stage.close()
         await stage.sleep(86_400)
         batches.clear()
         await stage.open()
         await stage.sleep(400)
-        assert len({(one.body["schedule"]["name"], one.body["schedule"]["slot"]) for one in stage.deliveries}) >= 5_760
+        assert len({(one.body["schedule"]["name"], one.body["schedule"]["slot"]) for one in stage.deliveries}) >= 2_400
 
     run()
     assert max(batches) < MAX_BATCH_KEYS / 2
@@ -81,7 +81,7 @@ def test_many_histories_forgotten_in_step_fit_their_commits(
 ) -> None:
     monkeypatch.setattr(forget, "ROWS", 100)
 
-    @staged()
+    @staged(look_again_s=3_600, idle_after_s=86_400)
     async def run(stage: Stage) -> None:
         await register(stage, 20, every="1m")
         await stage.jobs.schedules.trigger("o0:s00007", "k")
@@ -95,6 +95,40 @@ def test_many_histories_forgotten_in_step_fit_their_commits(
 
     run()
     assert max(batches) < 150
+
+
+def test_a_turn_computes_so_many_slots_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 schedules with 600 missed slots each: a stop, or anybody else, never waits for more than a turn."""
+    steps: list[int] = []
+    next_of, whole = slots.next_of, look.look
+
+    def counting(row: DefinitionRow) -> slots.Next:
+        following = next_of(row)
+
+        def counted(after: int) -> int | None:
+            steps[-1] += 1
+            return following(after)
+
+        return counted
+
+    async def watched(*args: Any) -> int:
+        steps.append(0)
+        return await whole(*args)
+
+    @staged()
+    async def run(stage: Stage) -> None:
+        await register(stage, 200, every=1)
+        await stage.close()
+        await stage.sleep(600)
+        monkeypatch.setattr(slots, "next_of", counting)
+        monkeypatch.setattr(look, "look", watched)
+        await stage.open()
+        await stage.sleep(3)
+        assert len({one.body["schedule"]["name"] for one in stage.deliveries}) == 200
+        assert max(one.body["schedule"].get("coalesced", 0) for one in stage.deliveries) >= 598
+
+    run()
+    assert sum(steps) > 120_000 and max(steps) <= allowance.STEPS + 2 * allowance.LEAST_STEPS + look.AT_ONCE
 
 
 @staged()

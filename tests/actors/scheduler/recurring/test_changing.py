@@ -157,7 +157,7 @@ async def test_deleting_may_cancel_what_is_pending(stage: Stage) -> None:
     assert [one.state for one in await occurrences(stage, "x")] == ["cancelled"] * 3
 
 
-@staged()
+@staged(look_again_s=3_600, idle_after_s=86_400)
 async def test_history_of_a_deleted_schedule_goes_after_thirty_days(stage: Stage) -> None:
     await stage.jobs.schedules.put("x", "work:run", every=10)
     await stage.sleep(35)

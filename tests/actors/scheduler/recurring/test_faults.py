@@ -79,6 +79,7 @@ async def test_a_rule_that_answers_an_instant_of_the_past_is_stopped(stage: Stag
     await rewrite(stage, definition_key("bad"), edited(DefinitionRow, cron="*/7 * * * *"))
     await stage.sleep(130)
     slots._rule.cache_clear()
+    slots._next.cache_clear()
     record = await stage.jobs.schedules.get("bad")
 
     assert record is not None and record.state == "error" and "not after" in (record.error or "")

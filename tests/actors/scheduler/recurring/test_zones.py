@@ -26,6 +26,7 @@ async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recheck, "database_version", lambda: "2099z")
         rule = slots.rule_of("0 12 * * *", "Europe/Berlin")
+        slots._next.cache_clear()
         patch.setattr(rule, "next_ms", slots.rule_of("30 11 * * *", "Europe/Berlin").next_ms)
         await stage.open()
         await stage.sleep(1)
@@ -33,6 +34,7 @@ async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
         assert before is not None and after is not None
         assert (after.next_at or 0) - (before.next_at or 0) == -30 * MINUTE and after.revision == before.revision
         await stage.sleep(86_400)
+    slots._next.cache_clear()
     fired = {one.body["functionPath"]: one.body["schedule"]["slot"] for one in stage.deliveries}
 
     assert fired["work:moved"] == after.next_at and len(stage.deliveries) == 2
