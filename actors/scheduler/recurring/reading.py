@@ -89,7 +89,7 @@ def _slot(value: bytes) -> SlotRow | None:
 
 
 async def live_jobs(view: StoreView, name: str) -> list[tuple[str, str]]:
-    """Id and incarnation of its occurrences that wait, run or retry; not of a schedule that was made again meanwhile."""
+    """Id and incarnation of its occurrences that wait, run or retry; not those of one that was made meanwhile."""
     found: list[tuple[str, str, str]] = []
     start = prefix = slot_prefix(name)
     while rows := await view.scan(start, after(prefix), limit=SLOTS_AT_ONCE):
