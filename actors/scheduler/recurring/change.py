@@ -5,7 +5,6 @@ Editing never fires a job: slots that had come before the edit, and were not loo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.scheduler.recurring import slots
-from tocsin.actors.scheduler.recurring.allowance import STEPS, Allowance, Share
+from tocsin.actors.scheduler.recurring.allowance import STEPS, Allowance
 from tocsin.actors.scheduler.recurring.ends import drop_held
 from tocsin.actors.scheduler.recurring.fire import know, record_run, start
 from tocsin.actors.scheduler.recurring.look import stop
@@ -41,7 +40,6 @@ from tocsin.errors import ConflictError, NotFoundError
 
 log = logging.getLogger("tocsin.scheduler")
 
-GIVE_WAY: Final = 100
 FORGET_MS: Final = 30 * DAY_MS
 """How long the history of a deleted schedule is kept, and with it which of its slots are used up."""
 _RULE: Final = ("cron", "every_ms", "at", "timezone")
@@ -68,7 +66,7 @@ async def put(turn: Turn, news: Sequence[NewSchedule]) -> list[Schedule]:
     cursors = await turn.book.storage.get_many([cursor_key(new.name) for new in news if new.name not in found])
     old_args = await args_of(turn, list(found.values()))
     used = await used_slots(turn, list(found.values()))
-    allowance = Allowance(turn)
+    allowance = Allowance(turn, for_schedules=len(news))
     made: list[Schedule] = []
     for new in news:
         old = found.get(new.name)
@@ -80,8 +78,7 @@ async def put(turn: Turn, news: Sequence[NewSchedule]) -> list[Schedule]:
         await trim(turn, one, allowance)
         one.save(turn)
         made.append(one)
-        if not len(made) % GIVE_WAY:
-            await asyncio.sleep(0)  # nobody else gets this turn, but others on the loop want to live
+        await allowance.give_way()
     return made
 
 
@@ -198,7 +195,7 @@ def _skip_until(
 
 def _skip_found(one: Schedule, following: slots.Next, until: int, allowance: Allowance) -> None:
     cursor = one.cursor
-    found = slots.walk(following, cursor.last, until, Share(allowance, STEPS, STEPS))
+    found = slots.walk(following, cursor.last, until, allowance.share(STEPS))
     if not found.slots:
         return
     last, count = found.slots[-1], None if cursor.missed is None else cursor.missed + len(found.slots)
@@ -270,7 +267,7 @@ async def delete(turn: Turn, name: str, revision: int | None) -> Schedule:
 async def remove(turn: Turn, schedules: Sequence[Schedule]) -> None:
     await drop_held(turn, schedules, "deleted")
     used = await used_slots(turn, schedules)
-    storage, allowance = turn.book.storage, Allowance(turn)
+    storage, allowance = turn.book.storage, Allowance(turn, for_schedules=len(schedules))
     for one in schedules:
         _skip_until(turn, one, one.definition, turn.now, "deleted", used, allowance)
         storage.delete(definition_key(one.name))
@@ -279,6 +276,7 @@ async def remove(turn: Turn, schedules: Sequence[Schedule]) -> None:
         one.move(rings_at=None, next_slot=None, live=0, forget_at=turn.now + FORGET_MS)
         turn.book.put_timer(turn.now + FORGET_MS, FORGET, one.name)
         one.save(turn)
+        await allowance.give_way()
 
 
 @dataclass(frozen=True, slots=True)

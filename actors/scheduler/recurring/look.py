@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.recurring import slots
-from tocsin.actors.scheduler.recurring.allowance import LEAST_STEPS, ROWS_PER_FIRE, STEPS, Allowance, Share
+from tocsin.actors.scheduler.recurring.allowance import ROWS_PER_FIRE, Allowance, Share
 from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, record_run
 from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim, used_slots
@@ -61,7 +61,7 @@ async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
 
 async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
     """Decide what has come, and save; of how many, from the first on."""
-    allowance = Allowance(turn)
+    allowance = Allowance(turn, for_schedules=len(schedules))
     held = await _held(turn, schedules)
     used = await used_slots(turn, schedules)
     allowance.begin()
@@ -69,7 +69,7 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
     for one in schedules:
         if looked and allowance.spent:
             break
-        share = Share(allowance, max(STEPS // len(schedules), LEAST_STEPS), allowance.fires(one.size))
+        share = allowance.share(allowance.fires(one.size))
         seen = Looked(one, held.get(one.name), _see(turn, one, used.get(one.name, frozenset()), share))
         allowance.take(2 + ROWS_PER_FIRE * len(seen.slots), one.size * len(seen.slots))
         looked.append(seen)
