@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from tocsin.actors.cron.builder import Declared
 from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
@@ -60,7 +61,7 @@ class Schedules(Handle):
         cron: str | None = None,
         every: Duration | None = None,
         at: datetime | int | None = None,
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         workflow: str | None = None,
         pool: str | None = None,
         max_concurrency: int | None = None,
@@ -139,6 +140,10 @@ class Schedules(Handle):
         goes on, or with `prune` is removed. The same set again changes nothing.
         """
         schedule_name(owner)
+        if isinstance(schedules, type) or not isinstance(schedules, Iterable):
+            raise InvalidInputError(
+                f"schedules must be a Cron (an instance, as from Cron()), or pairs, not {schedules!r:.80}"
+            )
         news: list[NewSchedule] = []
         for one in schedules:
             news.append(self._of_set(owner, *arguments_of(one)))
@@ -197,7 +202,10 @@ class Schedules(Handle):
         return await reading.page(self._view(), self.name, self._limit(limit), cursor)
 
     async def occurrences(self, name: str, *, cursor: str | None = None, limit: int = 100) -> OccurrencePage:
-        """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days)."""
+        """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days).
+
+        As `history`, an empty page for a name that never was one.
+        """
         return await reading.occurrences(self._view(), self.name, schedule_name(name), self._limit(limit), cursor)
 
     async def pause(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
@@ -242,7 +250,7 @@ class Schedules(Handle):
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
     async def preview(
-        self, cron: str, *, timezone: str = "UTC", start: datetime | int | None = None, count: int = PREVIEW
+        self, cron: str, *, timezone: str | ZoneInfo = "UTC", start: datetime | int | None = None, count: int = PREVIEW
     ) -> CronPreview:
         """What an expression comes to after `start` (now, if left out). The same errors as `put`; `count` 1 to 100."""
         after = self._now() if start is None else arguments.instant_ms(start, "start")
