@@ -227,6 +227,13 @@ async def test_a_cursor_of_another_instance_is_refused(stage: Stage) -> None:
         await schedules.occurrences("x", limit=1, cursor=page.cursor)
 
 
+@staged()
+async def test_arguments_that_have_no_name_are_refused(stage: Stage) -> None:
+    given: dict[object, object] = {1: 2, "no": 3}
+    with pytest.raises(ValueError, match="there is no argument"):
+        await stage.jobs.schedules.register("app", [("x", given)])  # type: ignore[list-item]
+
+
 # ---- The hook ------------------------------------------------------------------------------------
 
 
