@@ -43,7 +43,7 @@ def definition_of(given: Mapping[str, Any]) -> dict[str, Any]:
     known = {key: value for key, value in given.items() if key != "queue"}
     if given.get("queue") is not None:
         raise InvalidInputError("queue is not in this version of tocsin yet: leave it out")
-    if unknown := sorted(set(known) - {*_KNOWN, *_DURATIONS.values()}):
+    if unknown := sorted(set(known) - {*_KNOWN, *_DURATIONS.values()}, key=repr):
         raise InvalidInputError(f"there is no argument {unknown[0]!r}, there are {', '.join(_KNOWN)}")
     for name, in_ms in _DURATIONS.items():
         value = known.pop(name, None)

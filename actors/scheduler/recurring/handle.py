@@ -161,8 +161,8 @@ class Schedules(Handle):
                 limit=arguments.MAX_BATCH_BYTES,
             )
         self._check_ready()
-        made = _answered(await self._call("schedules", "register", owner, news))
-        left = await self._leave(owner, frozenset(names), prune)
+        made, token = _answered(await self._call("schedules", "register", owner, news))
+        left = await self._leave(owner, frozenset(names), token, prune)
         orphaned, removed = ([], left) if prune else (left, [])
         puts: list[SchedulePut] = []
         for one in made:
@@ -171,12 +171,12 @@ class Schedules(Handle):
                 await asyncio.sleep(0)
         return Registration(puts, orphaned, removed)
 
-    async def _leave(self, owner: str, names: frozenset[str], prune: bool) -> Sequence[str]:
+    async def _leave(self, owner: str, names: frozenset[str], token: str, prune: bool) -> Sequence[str]:
         """What the set leaves out, in pages: there may be more than one commit holds."""
         left: list[str] = []
         start: str | None = None
         while True:
-            page, start = _answered(await self._call("schedules", "leave", owner, names, prune, start))
+            page, start = _answered(await self._call("schedules", "leave", owner, names, token, prune, start))
             left += page
             if start is None:
                 return left

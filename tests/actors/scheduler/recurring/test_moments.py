@@ -10,8 +10,9 @@ import pytest
 from tests.actors.scheduler.recurring.slots import DAY, MINUTE, START, after, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.scheduler.recurring import reading, recheck, slots
-from tocsin.actors.scheduler.recurring.rows import DefinitionRow
+from tocsin.actors.scheduler.recurring.rows import DefinitionRow, cursor_key
 from tocsin.actors.scheduler.ticking import Ticks
+from tocsin.errors import ConflictError
 
 # ---- Edits ---------------------------------------------------------------------------------------
 
@@ -227,6 +228,13 @@ async def test_a_cursor_of_another_instance_is_refused(stage: Stage) -> None:
         await schedules.occurrences("x", limit=1, cursor=page.cursor)
 
 
+@staged()
+async def test_arguments_that_have_no_name_are_refused(stage: Stage) -> None:
+    given: dict[object, object] = {1: 2, "no": 3}
+    with pytest.raises(ValueError, match="there is no argument"):
+        await stage.jobs.schedules.register("app", [("x", given)])  # type: ignore[list-item]
+
+
 # ---- The hook ------------------------------------------------------------------------------------
 
 
@@ -241,3 +249,34 @@ def test_a_pass_that_ends_just_as_the_hook_has_been_told_is_told_too() -> None:
         return told
 
     assert asyncio.run(main()) == [1, 2]
+
+
+# ---- A row that was lost, a clock that was wrong -------------------------------------------------
+
+
+@staged()
+async def test_a_schedule_whose_cursor_is_found_lost_by_a_change_that_is_refused_goes_on(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", every=60, paused=True)
+    await stage.close()
+    stage.disk.maps["scheduler/t"].apply({cursor_key("x"): b"spoilt"})
+    await stage.open()
+    with pytest.raises(ConflictError):
+        await stage.jobs.schedules.resume("x", revision=1)
+    await stage.sleep(130)
+
+    assert len(stage.deliveries) == 2
+    stage.disk.maps["scheduler/t"].apply({b"bad/" + cursor_key("x"): None})
+
+
+@staged()
+async def test_a_run_of_slots_that_have_not_come_after_all_ends_though_one_was_run_by_hand(stage: Stage) -> None:
+    await stage.jobs.schedules.put("x", "work:run", every=60, misfire="skip", grace=0)
+    await stage.sleep(30)
+    stage.clock.step(6 * DAY)
+    await stage.sleep(70)
+    stage.clock.step(-6 * DAY)
+    await stage.jobs.schedules.trigger("x", "by hand")
+    await stage.sleep(300)
+    found = [one for one in await occurrences(stage, "x") if not one.triggered and one.slot < stage.now]
+
+    assert found[0].state == "skipped" and (found[0].until or found[0].slot) < found[1].slot

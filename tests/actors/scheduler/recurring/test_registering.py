@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -188,3 +189,14 @@ async def test_request_keys_are_texts_that_can_be_kept(stage: Stage) -> None:
     for key in ("", "k" * 256, "\ud800", 5):
         with pytest.raises(InvalidInputError, match="requestKey"):
             await stage.jobs.schedules.trigger("x", key)  # type: ignore[arg-type]
+
+
+@staged()
+async def test_of_two_sets_registered_at_once_the_later_one_stays_whole(stage: Stage) -> None:
+    """Otherwise each would remove what only the other one names."""
+    schedules = stage.jobs.schedules
+    sets = [[(name, {"path": "work:run", "every": 60}) for name in names] for names in ("ab", "bc")]
+    old, new = await asyncio.gather(*(schedules.register("app", one, prune=True) for one in sets))
+
+    assert [one.name for one in (await schedules.list()).schedules] == ["app:b", "app:c"]
+    assert (old.removed, new.removed) == ([], ["app:a"])
