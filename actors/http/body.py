@@ -152,7 +152,7 @@ def _members(kind: type, place: str) -> list[str]:
 
 
 def _instead(name: str, members: list[str]) -> str:
-    if close := difflib.get_close_matches(name[:80], members, 1):
+    if close := difflib.get_close_matches(name[:80], members, 1, 0.7):
         return f", do you mean {close[0]}?"
     return f", there are {', '.join(members)}" if members else ""
 
