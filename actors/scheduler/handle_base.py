@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
 from tocsin.storage.api import StoreView
 
@@ -25,6 +26,11 @@ class Handle:
         self._initiator = initiator
         self._service = service
         self._id = ActorId(SchedulerActor.kind_name(), self.name)
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """The host's: which paths there are and what args each takes; None: anything goes."""
+        return self._service.catalog_check.catalog
 
     def _now(self) -> int:
         return self._service.clock.now_ms()

@@ -144,10 +144,12 @@ class Scheduling(Handle):
             )
         now = self._now()
         minted = arguments.mint_id(now, self._service.random.getrandbits(80))
-        return arguments.new_job(
+        job = arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
             minted=minted, options=options, initiator=self._initiator,
         )  # fmt: skip
+        self._service.catalog_check.check(job.job, args)
+        return job
 
     async def submit(self, job: NewJob) -> Scheduled:
         """Store one checked job."""

@@ -95,16 +95,20 @@ class Schedules(Handle):
             "grace_ms": _ms(grace, "grace"), "catch_up_limit": catch_up_limit, "overlap": overlap,
             "jitter_ms": _ms(jitter, "jitter"),
         }  # fmt: skip
-        return await self.put_checked(
-            new_schedule(
-                name,
-                args=arguments.encode_args(args),
-                paused=paused,
-                revision=revision,
-                initiator=self._initiated_by(initiator),
-                given=given,
-            )
+        new = new_schedule(
+            name,
+            args=arguments.encode_args(args),
+            paused=paused,
+            revision=revision,
+            initiator=self._initiated_by(initiator),
+            given=given,
         )
+        return await self.put_checked(self._fitting(new))
+
+    def _fitting(self, new: NewSchedule) -> NewSchedule:
+        """InvalidInputError if the host's catalog has no such path, or other args for it."""
+        self._service.catalog_check.check(new.definition, new.definition.args + b"".join(new.rest_of_args))
+        return new
 
     def _initiated_by(self, user: str | None) -> tuple[str, str]:
         return self._initiator if user is None else ("", arguments.target(user, "initiator"))
@@ -113,10 +117,11 @@ class Schedules(Handle):
         self, name: str, *, raw_args: bytes, given: Mapping[str, Any], paused: object, revision: object
     ) -> NewSchedule:
         """A checked definition from wire values; for the HTTP face."""
-        return new_schedule(
+        new = new_schedule(
             name, args=arguments.raw_args(raw_args), paused=paused, revision=revision,
             initiator=self._initiator, given=given,
         )  # fmt: skip
+        return self._fitting(new)
 
     async def put_checked(self, new: NewSchedule) -> SchedulePut:
         """For the HTTP face."""
@@ -179,10 +184,11 @@ class Schedules(Handle):
         try:
             known = definition_of(given)
             initiator = self._initiated_by(known.pop("initiator", None))
-            return new_schedule(
+            new = new_schedule(
                 owned_name(owner, name), args=arguments.encode_args(known.pop("args", None)),
                 paused=known.pop("paused", None), owner=owner, initiator=initiator, given=known,
             )  # fmt: skip
+            return self._fitting(new)
         except RequestError as error:
             if error.message.startswith(f"schedule {name!r}"):
                 raise
@@ -246,6 +252,8 @@ class Schedules(Handle):
         else:
             request = request_hash(_request_key(request_key))
         self._check_ready()
+        if self._service.catalog_check.catalog is not None and (known := await self.get(name)) is not None:
+            self._service.catalog_check.check(known, bytes(known.raw_args))  # what it was defined with may be no more
         made: Triggered = await self._one("trigger", schedule_name(name), request)
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
