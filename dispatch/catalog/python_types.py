@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, get_args
@@ -14,12 +15,13 @@ import msgspec
 
 from tocsin.dispatch import values
 from tocsin.dispatch.catalog.expected import Expected, Schema, fault, place, raised
+from tocsin.dispatch.catalog.places import named
 from tocsin.dispatch.catalog.type_schemas import schema_of
 from tocsin.errors import InvalidInputError, SettingsError
 
 NATIVE: Final = (bytes, bytearray, datetime, date, timedelta, Decimal, UUID)
 """Args hold these themselves: a text that looks like one is a text."""
-_FAULT: Final = re.compile(r"(?P<words>.*?)(?: - at `(?:key` in `)?\$(?P<path>[^`]*)`)?", re.DOTALL)
+_FAULT: Final = re.compile(r"(?P<words>.*?)(?: - at `(?P<key>key` in `)?\$(?P<path>[^`]*)`)?", re.DOTALL)
 _MEMBER: Final = re.compile(r"Object (?P<what>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
 _MEMBERS: Final = {"contains unknown": "unknown field", "missing required": "missing"}
 
@@ -48,23 +50,31 @@ class PythonType(Expected):
         try:
             return self._converted(value)
         except msgspec.ValidationError as error:
-            raise InvalidInputError(_explained(str(error))) from None
+            raise InvalidInputError(_explained(str(error), value, self._fault_of)) from None
         except RecursionError:
             raise InvalidInputError("args: nested too deeply for their type") from None
         except Exception as error:  # `__post_init__` is the operator's code, and may do anything
             raise InvalidInputError(raised("args", error)) from None
 
+    def _fault_of(self, value: Any) -> str | None:
+        try:
+            self._converted(value)
+        except Exception as error:  # of any kind: it is compared with the first one only
+            return str(error)
+        return None
+
     def _converted(self, value: Any) -> Any:
         return msgspec.convert(value, self._kind, builtin_types=NATIVE, strict=True)
 
 
-def _explained(said: str) -> str:
+def _explained(said: str, value: Any, fault_of: Callable[[Any], str | None]) -> str:
     """msgspec's words, behind the place."""
     match = _FAULT.fullmatch(said)
     words, path = (match["words"], match["path"] or "") if match else (said, "")
+    path = named(path, value, fault_of)
     if member := _MEMBER.fullmatch(words):
         return fault(place([member["name"]], f"args{path}"), _MEMBERS[member["what"]])
-    words = words.replace("`", "")
+    words = words.replace("`", "") + (", as a key" if match and match["key"] else "")
     return fault(f"args{path}", words[:1].lower() + words[1:])
 
 

@@ -72,8 +72,9 @@ class Receiver:
     def handler(self, function_path: str) -> Callable[[H], H]:
         """Decorate the handler of a function path: `(args)` or `(args, job)`, `async def` or `def` (in a thread).
 
-        `job` is a `Received`. If `args` is annotated with a struct, a dataclass or a pydantic model, or what is built of
-        them, it is given one, and what does not fit is dead at once. Returning anything but an `Accepted` means done. SettingsError if it does not fit.
+        `job` is a `Received`. `args` that are annotated with a struct, a dataclass or a pydantic model, or what is
+        built of them, are made one; a job whose args do not fit is dead at once. Returning anything but an `Accepted`
+        means done. SettingsError if it does not fit.
         """
         return self._decorator(FUNCTION, function_path)
 
