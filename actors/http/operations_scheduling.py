@@ -18,7 +18,7 @@ from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.replay import Kept
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
-from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, TocsinError
+from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, RequestError, TocsinError
 
 CHECKED_AT_ONCE: Final = 64 * 1024
 """Bytes of a batch between two looks at what else waits: checking a whole one may take seconds."""
@@ -29,8 +29,13 @@ MOST_FAULTS: Final = 32 * 1024
 async def schedule(call: Call) -> Scheduled | Written:
     request = await call.body(ScheduleRequest, SCHEDULE_BODY)
     await call.admit(request.target)
-    job = _new_job(call, request)
     once = call.once(_one_answer)
+    try:
+        job = _new_job(call, request)
+    except RequestError:
+        if once is not None and await call.scheduler.answered(once):
+            return _given(await call.scheduler.submit_once([], once))  # it passed once: the catalog has changed since
+        raise
     if once is None:
         return await call.scheduler.submit(job)
     return _given(await call.scheduler.submit_once([job], once))
@@ -57,7 +62,8 @@ async def schedule_batch(call: Call) -> BatchResults | Written:
     checked = [await check.job(raw) for raw in request.jobs]
     once = call.once(lambda stored: (200, pack(write(_results(checked, stored)))))
     good = [one for one in checked if isinstance(one, NewJob)]
-    if once is None or not good:  # where all is refused nothing happens, so nothing is kept
+    if once is None or not (good or await call.scheduler.answered(once)):
+        # Where all is refused nothing happens, so nothing is kept; but some of it may have passed an earlier catalog.
         return _results(await call.scheduler.submit_checked(checked), ())
     _check_faults([envelope(one) for one in checked if isinstance(one, TocsinError)])
     return _given(await call.scheduler.submit_once(good, once))

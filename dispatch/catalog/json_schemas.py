@@ -78,8 +78,8 @@ def _compiled(schema: Mapping[str, Any]) -> tuple[Any, type[Exception]]:
 
 
 def _why(error: Exception) -> str:
-    where, words = "", str(error).partition("\n")[0]
+    words = str(error).partition("\n")[0]
+    where = "/".join(map(str, getattr(error, "instance_path", ()))) or "its root"
     if 'is not a "regex"' in words:
-        where = "/".join(map(str, getattr(error, "instance_path", ())))
-        return f"{where} must be a regular expression without look-around and back references"
-    return words[:300]
+        words = "must be a regular expression without look-around and back references"
+    return f"{where}: {words}"[:400]

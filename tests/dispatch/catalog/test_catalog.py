@@ -87,10 +87,13 @@ def test_two_catalogs_make_one_if_no_path_is_in_both() -> None:
         ({"p": "Item"}, "not 'Item'"),
         ({"p": complex}, "complex is no type that args can hold: see docs/typed-args.md"),
         ({"p": time}, "time is no type that args can hold"),
-        ({"p": list[Any] | set[int]}, "cannot be checked: Type unions may not contain more than one array-like type"),
+        (
+            {"p": list[Any] | set[int]},
+            "cannot be checked: Type unions may not contain more than one array-like (list, set",
+        ),
         ({"p": dict[int, str]}, "a dict of args has keys of type str, not int"),
         ({"p": Annotated[datetime, msgspec.Meta(tz=False)]}, "naive datetime"),
-        ({"p": {"type": "nope"}}, "this is no JSON Schema that can be checked"),
+        ({"p": {"properties": {"a": {"type": "nope"}}}}, "no JSON Schema that can be checked: properties/a/type: "),
         ({"p": {"const": object()}}, "a JSON Schema must be JSON"),
         ({"p": {"$ref": "https://example.com/x"}}, "references must stay inside the schema"),
         ({"p": {"$ref": "file:///etc/passwd"}}, "references must stay inside the schema"),
@@ -112,12 +115,15 @@ def test_what_cannot_be_checked_is_refused_with_its_path(functions: Any, said: s
 
 # ---- Python types --------------------------------------------------------------------------------
 
+Short = Annotated[str, msgspec.Meta(max_length=2)]
+CURIOUS = "args.c['[...].e']: expected int, got str"
+
 
 @pytest.mark.parametrize(
     ("kind", "args", "said"),
     [
         (Order, {"items": [{"amount": 1}, {"amount": "x"}]}, "args.items[1].amount: expected int, got str"),
-        (Order, {"items": [{"amount": 1, "when": "2027-01-01T00:00:00Z"}]}, "args.items[0].when: expected datetime | null, got str"),
+        (Order, {"items": [{"amount": 1, "when": "2027"}]}, "args.items[0].when: expected datetime | null, got str"),
         (Order, {"items": [], "notes": {"a": {"amount": 1}, "b-1": {}}}, "args.notes.b-1.amount: missing"),
         (Order, {"items": [], "notes": {"": {"amount": []}}}, "args.notes[''].amount: expected int, got array"),
         (Order, {"items": [], "colour": "green"}, "args.colour: invalid enum value 'green'"),
@@ -127,8 +133,8 @@ def test_what_cannot_be_checked_is_refused_with_its_path(functions: Any, said: s
         (Price, {"amount": 19.9}, "args.amount: expected decimal, got float"),
         (Price, {"amount": "19.90"}, "args.amount: expected decimal, got str"),
         (Options, {"dry": True}, "args.days: missing"),
-        (dict[str, dict[str, int]], {"a": {"b": 1}, "c": {"d": 1, "[...].e": "x"}}, "args.c['[...].e']: expected int, got str"),
-        (dict[Annotated[str, msgspec.Meta(max_length=2)], int], {"abc": 1}, "args: expected str of length <= 2, as a key"),
+        (dict[str, dict[str, int]], {"a": {"b": 1}, "c": {"d": 1, "[...].e": "x"}}, CURIOUS),
+        (dict[Short, int], {"abc": 1}, "args: expected str of length <= 2, as a key"),
         (list[int], [1, True], "args[1]: expected int, got bool"),
         (int, math.inf, "args: expected int, got float"),
         (None, 1, "args: expected none"),
