@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -15,7 +16,7 @@ from tocsin.actors.http.faults import envelope
 from tocsin.actors.http.replies import BatchResults
 from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
 from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.replay import Kept
+from tocsin.actors.scheduler.replay import Kept, Once
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, RequestError, TocsinError
@@ -33,8 +34,8 @@ async def schedule(call: Call) -> Scheduled | Written:
     try:
         job = _new_job(call, request)
     except RequestError:
-        if once is not None and await call.scheduler.answered(once):
-            return _given(await call.scheduler.submit_once([], once))  # it passed once: the catalog has changed since
+        if (first := await _first_answer(call, once)) is not None:
+            return first
         raise
     if once is None:
         return await call.scheduler.submit(job)
@@ -50,6 +51,20 @@ def _one_answer(answers: Sequence[Answer]) -> Kept | TocsinError:
     return 200, write(answer)
 
 
+async def _first_answer(call: Call, once: Once | None) -> Written | None:
+    """What this request was answered before, if it was: what is refused now may have passed an earlier catalog."""
+    if once is None or not await call.scheduler.answered(once):
+        return None
+    none = TocsinError("no answer is kept any more")
+    try:
+        kept = await call.scheduler.submit_once([], replace(once, render=lambda _: none))
+    except TocsinError as error:
+        if error is none:
+            return None
+        raise
+    return _given(kept)
+
+
 def _given(kept: Kept) -> Written:
     status, text = kept
     return Written(status, unpack(text))
@@ -62,8 +77,9 @@ async def schedule_batch(call: Call) -> BatchResults | Written:
     checked = [await check.job(raw) for raw in request.jobs]
     once = call.once(lambda stored: (200, pack(write(_results(checked, stored)))))
     good = [one for one in checked if isinstance(one, NewJob)]
-    if once is None or not (good or await call.scheduler.answered(once)):
-        # Where all is refused nothing happens, so nothing is kept; but some of it may have passed an earlier catalog.
+    if not good and (first := await _first_answer(call, once)) is not None:
+        return first
+    if once is None or not good:  # where all is refused nothing happens, so nothing is kept
         return _results(await call.scheduler.submit_checked(checked), ())
     _check_faults([envelope(one) for one in checked if isinstance(one, TocsinError)])
     return _given(await call.scheduler.submit_once(good, once))

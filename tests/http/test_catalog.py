@@ -10,6 +10,7 @@ import pytest
 from msgspec import Meta
 
 from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
+from tocsin.actors.clock import SystemClock
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +69,31 @@ async def test_a_job_with_a_key_has_its_first_answer_although_the_catalog_has_ch
             await face.post("/schedule", {**job, "id": "d"}, headers={"idempotency-key": "k"}),
             422, "IDEMPOTENCY_KEY_REUSED",
         )  # fmt: skip
+
+
+async def test_a_key_whose_answer_is_kept_no_more_is_as_a_new_one() -> None:
+    catalog: dict[str, Any] = {"send": Any}
+    clock = Later()
+    async with open_face(catalog=lambda: catalog, clock=clock) as face:
+        job = {"functionPath": "send", "scheduledFor": DUE, "id": "a"}
+        keyed = {"headers": {"idempotency-key": "k"}}
+        assert (await face.post("/schedule", job, **keyed)).status_code == 200
+        assert (await face.post("/schedule/batch", {"jobs": [job]}, **keyed)).status_code == 200
+        catalog = {"other": Any}
+        clock.ahead_ms = 24 * 3_600_000 + 1
+        for _ in range(2):
+            refused(await face.post("/schedule", job, **keyed), 400, "INVALID_INPUT", "not in the catalog")
+            [result] = (await face.post("/schedule/batch", {"jobs": [job]}, **keyed)).json()["results"]
+            assert "not in the catalog" in result["error"]["message"]
+
+
+class Later(SystemClock):
+    """Runs ahead by as much as it is told."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
 
 
 async def test_the_catalog_is_listed_within_64_kib_without_defaults(catalogued: Face) -> None:

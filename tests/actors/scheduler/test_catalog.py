@@ -83,9 +83,8 @@ async def test_every_way_to_schedule_refuses_what_is_unknown_or_does_not_fit(sta
             await jobs.schedules.register("app", Cron().hourly("h", minute=1, target=path, args=args))
     with pytest.raises(InvalidInputError, match="workflow 'send' is not in the catalog"):
         await jobs.run_after(1, None, GOOD, workflow="send")
-    answers = await jobs.submit_many(
-        [Job(path=p, args=a, after=0) for p, a in (("send", GOOD), ("send", BAD), ("nope", 1))]
-    )
+    given = (("send", GOOD), ("send", BAD), ("nope", 1))
+    answers = await jobs.submit_many([Job(path=path, args=args, after=0) for path, args in given])
     assert [isinstance(one, InvalidInputError) for one in answers] == [False, True, True]
     assert (await jobs.schedules.list()).schedules == []
     await stage.sleep(1)
