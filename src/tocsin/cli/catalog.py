@@ -19,9 +19,10 @@ LEFT_OUT: Final = "(too long to be listed)"
 @click.argument("path", required=False)
 @client_command
 def catalog(connection: Connection, /, path: str | None) -> None:
-    """List the paths that a server takes and their args; of one PATH, the JSON Schema.
+    """The paths that a server takes, and their args.
 
-    What is not listed is refused when it is scheduled. A server without a catalog takes anything.
+    Of one PATH it shows the JSON Schema. What is not listed is refused when it is scheduled; a server without a catalog
+    takes anything.
     """
     answer = connection.get("/catalog")
     entries = answer["entries"]
@@ -66,7 +67,7 @@ def summary(schema: Any) -> str:
     members = whole.get("properties") if isinstance(whole, dict) else None
     if not isinstance(members, dict) or not members:
         return _kind(schema, defs)
-    needed = whole.get("required", ())
+    needed = whole.get("required") or ()
     return ", ".join(f"{name}{'' if name in needed else '?'}: {_kind(one, defs)}" for name, one in members.items())
 
 
