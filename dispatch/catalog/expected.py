@@ -70,6 +70,6 @@ def fault(where: str, words: str) -> str:
     return said if len(said) <= MAX_FAULT else said[: MAX_FAULT - 3] + "..."
 
 
-def raised(where: str, error: Exception) -> str:
+def raised(where: str, error: BaseException) -> str:
     """For a type whose own code (`__post_init__`, a validator) fails with more than a ValueError."""
     return fault(where, f"its own check raised {type(error).__name__}")

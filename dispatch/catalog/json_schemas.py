@@ -30,9 +30,8 @@ class JsonSchema(Expected):
         self._validator, self._invalid = _compiled(self.schema)
 
     def refusal(self, raw: bytes) -> str | None:
-        value = msgspec.json.decode(raw)
         try:
-            self._validator.validate(value)
+            self._validator.validate(msgspec.json.decode(raw))
         except self._invalid as error:
             path, words = _told(error)
             return fault(place(path), words)

@@ -53,7 +53,7 @@ class PythonType(Expected):
             raise InvalidInputError(_explained(str(error), value, self._fault_of)) from None
         except RecursionError:
             raise InvalidInputError("args: nested too deeply for their type") from None
-        except Exception as error:  # `__post_init__` is the operator's code, and may do anything
+        except (Exception, SystemExit) as error:  # `__post_init__` is the operator's code, and may do anything
             raise InvalidInputError(raised("args", error)) from None
 
     def _fault_of(self, value: Any) -> str | None:
@@ -106,7 +106,7 @@ class PydanticModel(Expected):
             return self._adapter.validate_python(value)
         except self._error as error:
             raise InvalidInputError(_first(error)) from None
-        except Exception as error:  # a validator is the operator's code, and may do anything
+        except (Exception, SystemExit) as error:  # a validator is the operator's code, and may do anything
             raise InvalidInputError(raised("args", error)) from None
 
 

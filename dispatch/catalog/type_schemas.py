@@ -6,7 +6,7 @@ msgspec's own schemas are of JSON as msgspec writes it, where these are texts; a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import Enum
+from enum import Enum, Flag
 from typing import Any, Final
 
 from msgspec import inspect
@@ -83,7 +83,8 @@ class _Writer:
         if isinstance(info, inspect.Metadata):
             return {**self.of(info.type), **(info.extra_json_schema or {})}
         if isinstance(info, inspect.EnumType):
-            return {"enum": [one.value for one in info.cls]}
+            # Members of flags may be combined.
+            return {"type": "integer"} if issubclass(info.cls, Flag) else {"enum": [one.value for one in info.cls]}
         if isinstance(info, inspect.LiteralType):
             return {"enum": list(info.values)}
         if isinstance(info, inspect.UnionType):

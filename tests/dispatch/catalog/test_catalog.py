@@ -183,12 +183,15 @@ class Checked(msgspec.Struct):
             raise ValueError("n must not be 1")
         if self.n == 2:
             raise KeyError("a key with a secret")
+        if self.n == 3:
+            raise SystemExit
 
 
 def test_the_checks_of_a_types_own_code_are_heard_and_its_faults_harm_nobody() -> None:
     assert refusal(list[Checked], [{"n": 0}]) is None
     assert refusal(list[Checked], [{"n": 0}, {"n": 1}]) == "args[1]: n must not be 1"
     assert refusal(list[Checked], [{"n": 2}]) == "args: its own check raised KeyError"
+    assert refusal(list[Checked], [{"n": 3}]) == "args: its own check raised SystemExit"
 
 
 # ---- pydantic ------------------------------------------------------------------------------------
