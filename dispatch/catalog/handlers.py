@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any, Final, get_type_hints
 
@@ -13,6 +14,8 @@ import msgspec
 from tocsin.dispatch.catalog.expected import Expected
 from tocsin.dispatch.catalog.python_types import PydanticModel, PythonType, classes_of, holds_pydantic
 from tocsin.errors import SettingsError
+
+log = logging.getLogger("tocsin.catalog")
 
 POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -27,9 +30,15 @@ def annotation_of(handler: Callable[..., Any]) -> Any:
     first = next((one for one in parameters if one.kind in POSITIONAL), None)
     if first is None or first.annotation is first.empty:
         return Any
-    if not isinstance(first.annotation, str):
+    if isinstance(first.annotation, type):
         return first.annotation
-    return get_type_hints(_function(handler), include_extras=True).get(first.name, Any)
+
+    def only() -> None:
+        """Has the one annotation that is asked for: others may name what is there for type checkers only."""
+
+    only.__annotations__ = {"args": first.annotation}
+    names = getattr(_function(handler), "__globals__", {})
+    return get_type_hints(only, globalns=names, include_extras=True)["args"]
 
 
 def _function(handler: Any) -> Any:
@@ -46,18 +55,20 @@ def reader_of(handler: Callable[..., Any]) -> Callable[[Any], Any] | None:
     """What makes the args that a handler declares (a struct, a dataclass, a pydantic model, or what is built of them)
     of args as they arrive; InvalidInputError if they do not fit. None: the handler takes them as they are.
 
-    TypedDicts, dicts, lists and plain types are taken as they are, and so is what cannot be read.
+    TypedDicts, dicts, lists and plain types are taken as they are; so is what cannot be read, and the log says so.
     """
     try:
         kind = annotation_of(handler)
-    except NameError:
+    except NameError as error:
+        log.warning("%r is given args as they come: its annotation cannot be read (%s)", handler, error)
         return None
     pydantic = holds_pydantic(kind)
     if not pydantic and not any(map(_is_model, classes_of(kind))):
         return None
     try:
         expected: Expected = PydanticModel(kind) if pydantic else PythonType(kind)
-    except SettingsError:
+    except SettingsError as error:
+        log.warning("%r is given args as they come: %s", handler, error.message)
         return None
     return expected.read
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, get_args
+from typing import Any, Final, get_args, get_origin
 from uuid import UUID
 
 import msgspec
@@ -129,8 +129,8 @@ def classes_of(kind: Any) -> list[type]:
     waiting = [kind]
     while waiting:
         one = waiting.pop()
-        inner = get_args(one)
-        waiting += inner
-        if isinstance(one, type) and not inner:
-            found.append(one)
+        waiting += get_args(one)
+        bare = get_origin(one) or one
+        if isinstance(bare, type):
+            found.append(bare)
     return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
 import pydantic
 import pytest
 
@@ -23,7 +24,16 @@ if TYPE_CHECKING:
     from decimal import Decimal as Unknown
 
 pytestmark = pytest.mark.anyio
+T = TypeVar("T")
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+class Unbuildable:
+    """No type of args."""
+
+
+class Page(msgspec.Struct, Generic[T]):
+    items: list[T]
 
 
 class Model(pydantic.BaseModel):
@@ -34,6 +44,8 @@ def plain(args): ...  # type: ignore[no-untyped-def]
 def typed(args: Item, job: Received) -> None: ...
 def quoted(args: list[Item]) -> None: ...
 def unknown(args: Unknown) -> None: ...
+def half_known(args: list[Item], job: Unknown) -> None: ...
+def mixed(args: tuple[Item, Unbuildable]) -> None: ...
 async def awaited(args: Options) -> None: ...
 
 
@@ -52,6 +64,7 @@ def wrapped(*args: Any) -> None: ...
         (plain, Any),
         (typed, Item),
         (quoted, list[Item]),
+        (half_known, list[Item]),
         (awaited, Options),
         (Callables(), Order),
         (Callables().method, Price),
@@ -78,7 +91,16 @@ def test_a_catalog_is_made_of_handlers() -> None:
 def test_an_annotation_that_cannot_be_read_is_said_with_its_path() -> None:
     with pytest.raises(SettingsError, match=r"the handler of 'p' takes cannot be read .*Unknown.*TYPE_CHECKING"):
         Catalog.from_handlers({"p": unknown})
-    assert reader_of(unknown) is None
+
+
+def test_a_model_that_a_handler_cannot_be_given_is_said_when_it_is_registered(caplog: pytest.LogCaptureFixture) -> None:
+    for handler, why in (
+        (unknown, "name 'Unknown' is not defined"),
+        (mixed, "Unbuildable is no type that args can hold"),
+    ):
+        assert reader_of(handler) is None
+        assert f"{handler!r} is given args as they come: " in caplog.text
+        assert why in caplog.text
 
 
 # ---- The receiver kit ----------------------------------------------------------------------------
@@ -106,6 +128,7 @@ async def test_the_receivers_catalog_is_what_its_handlers_declare() -> None:
         (Item, {"amount": 1, "when": NOW}, Item(1, NOW)),
         (list[Item] | None, [{"amount": 1}], [Item(1)]),
         (Model, {"n": "5"}, Model(n=5)),
+        (Page[Item], {"items": [{"amount": 1}]}, Page([Item(1)])),
         (Options, {"days": 1, "more": 2}, {"days": 1, "more": 2}),
         (dict[str, int], {"a": "not an int"}, {"a": "not an int"}),
         (Any, {"a": 1}, {"a": 1}),
