@@ -46,7 +46,7 @@ class CatalogCheck:
         if catalog is None:
             return None
         began = self._monotonic()
-        refused = catalog.refusal(target, raw_args)
+        refused = _refusal(catalog, target, raw_args)
         took_ms = (self._monotonic() - began) * 1000
         if took_ms > SLOW_MS:
             self._note_slow(target, len(raw_args), took_ms)
@@ -71,6 +71,16 @@ class CatalogCheck:
                 "catalog (maxItems, maxLength)",
                 size, name, took_ms,
             )  # fmt: skip
+
+
+def _refusal(catalog: Catalog, target: Targeted, raw_args: bytes) -> str | None:
+    try:
+        return catalog.refusal(target, raw_args)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # a panic in a library is no Exception, and must neither send nor lose a job
+        log.error("checking args of %r failed", target.function_path or target.workflow, exc_info=error)
+        return f"args: their check failed with {type(error).__name__}; the host's log says why"
 
 
 def _nothing() -> Catalog | None:

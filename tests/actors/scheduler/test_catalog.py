@@ -18,6 +18,7 @@ from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.handle import Job
 from tocsin.actors.scheduler.records import Record
+from tocsin.dispatch.catalog.expected import ANY_ARGS, Expected
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, SettingsError
@@ -194,6 +195,27 @@ async def test_a_catalog_that_cannot_be_read_leaves_the_last_one_in_force(stage:
 def test_a_catalog_that_is_none_is_refused_when_the_host_is_made(given: Any, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         ActorHost.open("memory:", catalog=given)
+
+
+class Panic(BaseException):
+    """As a library in Rust raises it."""
+
+
+class Panicking(Expected):
+    schema = ANY_ARGS
+
+    def refusal(self, raw: bytes) -> str | None:
+        raise Panic("over a secret")
+
+
+@catalogued
+async def test_a_check_that_fails_sends_nothing_and_loses_nothing(stage: Stage, shelf: Shelf) -> None:
+    await stage.jobs.run_after(1, "any", id="a")
+    shelf.now = {"any": Panicking()}
+    with pytest.raises(InvalidInputError, match="args: their check failed with Panic; the host's log says why"):
+        await stage.jobs.run_after(1, "any")
+    await stage.sleep(2)
+    assert (stage.deliveries, (await dead(stage, "a")).reason) == ([], "blocked")
 
 
 def test_a_check_that_blocks_the_loop_for_long_is_said_once_for_each_path(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,7 +38,7 @@ FITS: list[Callable[[Any], bool]] = [jsonschema_rs.validator_for(exact(dict(one.
 LIMITED_FLOAT = {"type": "number", "minimum": 0, "exclusiveMaximum": 1}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(value=LIKELY | JSON)
 def test_a_type_accepts_what_its_schema_accepts(value: Any) -> None:
     raw = msgspec.json.encode(value)
