@@ -83,8 +83,9 @@ class _Writer:
         if isinstance(info, inspect.Metadata):
             return {**self.of(info.type), **(info.extra_json_schema or {})}
         if isinstance(info, inspect.EnumType):
-            # Members of flags may be combined.
-            return {"type": "integer"} if issubclass(info.cls, Flag) else {"enum": [one.value for one in info.cls]}
+            if issubclass(info.cls, Flag):
+                raise SettingsError(f"{info.cls.__name__} is a Flag, whose members may be combined: write an int")
+            return {"enum": [one.value for one in info.cls]}
         if isinstance(info, inspect.LiteralType):
             return {"enum": list(info.values)}
         if isinstance(info, inspect.UnionType):

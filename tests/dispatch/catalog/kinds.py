@@ -19,11 +19,6 @@ class Colour(enum.Enum):
     BLUE = "blue"
 
 
-class Access(enum.Flag):
-    READ = 1
-    WRITE = 2
-
-
 class Item(msgspec.Struct):
     amount: int
     when: datetime | None = None
@@ -96,7 +91,6 @@ KINDS: tuple[tuple[Any, Any], ...] = (
     (bytes, _TAGGED[5]),
     (UUID, _TAGGED[6]),
     (Colour, "red"),
-    (Access, 3),
     (Literal["a", 1, None], 1),
     (list[int], [1, 2, 3]),
     (list[Any], ["a", None]),

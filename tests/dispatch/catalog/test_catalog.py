@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 import sys
@@ -86,6 +87,7 @@ def test_two_catalogs_make_one_if_no_path_is_in_both() -> None:
         ({"p": False}, "not False"),
         ({"p": "Item"}, "not 'Item'"),
         ({"p": complex}, "complex is no type that args can hold: see docs/typed-args.md"),
+        ({"p": enum.Flag("Access", "READ WRITE")}, "Access is a Flag, whose members may be combined: write an int"),
         ({"p": time}, "time is no type that args can hold"),
         (
             {"p": list[Any] | set[int]},
