@@ -24,7 +24,9 @@ THREADS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Registered:
+class Registered:
+    """A handler and how it is called; `takes_job`: with a second argument."""
+
     handler: Handler
     is_async: bool
     takes_job: bool
@@ -36,7 +38,7 @@ class Handlers:
     def __init__(self, threads: int = THREADS) -> None:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise SettingsError(f"threads must be a positive number, not {threads!r}")
-        self._by_name: dict[tuple[str, str], _Registered] = {}
+        self._by_name: dict[tuple[str, str], Registered] = {}
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tocsin-handler")
 
     def add(self, handlers: Mapping[tuple[str, str], Handler]) -> None:
@@ -47,15 +49,15 @@ class Handlers:
                 raise SettingsError(f"the {kind} of a handler must be named by a text, not {name!r}")
             if (kind, name) in self._by_name:
                 raise SettingsError(f"the {kind} {name!r} has a handler already: each has one")
-            new[kind, name] = _registered(name, handler)
+            new[kind, name] = registered(name, handler)
         self._by_name.update(new)
 
-    def find(self, job: Received) -> _Registered | None:
+    def find(self, job: Received) -> Registered | None:
         if job.function_path is not None:
             return self._by_name.get((FUNCTION, job.function_path))
         return self._by_name.get((WORKFLOW, job.target))
 
-    async def call(self, found: _Registered, job: Received) -> Any:
+    async def call(self, found: Registered, job: Received) -> Any:
         """What it returned. A function in a thread that has begun is waited for, also when this task is cancelled."""
         arguments = (job.args, job) if found.takes_job else (job.args,)
         if found.is_async:
@@ -96,14 +98,15 @@ def _ended(handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ende
         return None, error
 
 
-def _registered(name: str, handler: Handler) -> _Registered:
+def registered(name: str, handler: Handler) -> Registered:
+    """SettingsError if it is none, or takes other arguments than `(args)` or `(args, job)`."""
     if not callable(handler):
         raise SettingsError(f"the handler of {name!r} must be a function, not {type(handler).__name__}")
     called = handler if inspect.isroutine(handler) or inspect.isclass(handler) else type(handler).__call__
     if any(is_it(f) for f in (handler, called) for is_it in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
         raise SettingsError(f"the handler of {name!r} is a generator, which would never run: it must not yield")
     is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
-    return _Registered(handler, is_async, _takes_job(name, handler))
+    return Registered(handler, is_async, _takes_job(name, handler))
 
 
 def _takes_job(name: str, handler: Handler) -> bool:

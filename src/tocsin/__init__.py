@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
     from tocsin.dispatch.receiver.lease_client import LeaseClient as LeaseClient
     from tocsin.dispatch.receiver.outcomes import Accepted as Accepted
-    from tocsin.dispatch.receiver.outcomes import Never as Never
     from tocsin.dispatch.receiver.outcomes import RetryLater as RetryLater
+    from tocsin.dispatch.receiver.outcomes import TerminalError as TerminalError
     from tocsin.dispatch.receiver.received import Leased as Leased
     from tocsin.dispatch.receiver.received import Received as Received
     from tocsin.dispatch.receiver.receiver import Receiver as Receiver
@@ -66,7 +66,6 @@ _HOMES = {
     "Leased": "tocsin.dispatch.receiver.received",
     "MemoryDedup": "tocsin.dispatch.receiver.dedup",
     "MemoryProvider": "tocsin.storage.memory",
-    "Never": "tocsin.dispatch.receiver.outcomes",
     "NoDedup": "tocsin.dispatch.receiver.dedup",
     "Occurrence": "tocsin.actors.scheduler.recurring.records",
     "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
@@ -89,6 +88,7 @@ _HOMES = {
     "Signer": "tocsin.dispatch.signing",
     "Status": "tocsin.actors.scheduler.records",
     "Stub": "tocsin.actors.actor_host",
+    "TerminalError": "tocsin.dispatch.receiver.outcomes",
     "TocsinError": "tocsin.errors",
     "TriggeredRun": "tocsin.actors.scheduler.recurring.records",
 }
@@ -109,7 +109,6 @@ __all__ = [
     "Leased",
     "MemoryDedup",
     "MemoryProvider",
-    "Never",
     "NoDedup",
     "Occurrence",
     "OccurrencePage",
@@ -132,6 +131,7 @@ __all__ = [
     "Signer",
     "Status",
     "Stub",
+    "TerminalError",
     "TocsinError",
     "TriggeredRun",
 ]
