@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.dispatch.receiver.outcomes import Accepted, TerminalError, RetryLater
+from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import TocsinError
 

@@ -15,7 +15,7 @@ from tocsin.dispatch.receiver.asgi import serve
 from tocsin.dispatch.receiver.clock import Clock, SystemClock
 from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup
 from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handler, Handlers
-from tocsin.dispatch.receiver.outcomes import Accepted, TerminalError, RetryLater
+from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
 from tocsin.dispatch.receiver.reading import Headers, Secrets, Signers, lower, read
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.transport import Answer

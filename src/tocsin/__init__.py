@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.records import Initiator as Initiator
     from tocsin.actors.scheduler.records import Page as Page
     from tocsin.actors.scheduler.records import Record as Record
-    from tocsin.actors.scheduler.records import Scheduled as Scheduled
     from tocsin.actors.scheduler.records import ScheduleSlot as ScheduleSlot
+    from tocsin.actors.scheduler.records import Scheduled as Scheduled
     from tocsin.actors.scheduler.records import Status as Status
     from tocsin.actors.scheduler.recurring.handle import Schedules as Schedules
     from tocsin.actors.scheduler.recurring.records import CronPreview as CronPreview
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.recurring.records import SchedulePut as SchedulePut
     from tocsin.actors.scheduler.recurring.records import ScheduleRecord as ScheduleRecord
     from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
+    from tocsin.dispatch.pulled import Claimed as Claimed
+    from tocsin.dispatch.pulled import WorkerSnapshot as WorkerSnapshot
     from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
     from tocsin.dispatch.receiver.lease_client import LeaseClient as LeaseClient
@@ -46,6 +48,11 @@ if TYPE_CHECKING:
     from tocsin.dispatch.receiver.sqlite_dedup import SQLiteDedup as SQLiteDedup
     from tocsin.dispatch.retry import Retry as Retry
     from tocsin.dispatch.signing import Signer as Signer
+    from tocsin.dispatch.worker.context import Context as Context
+    from tocsin.dispatch.worker.handlers import Handlers as Handlers
+    from tocsin.dispatch.worker.lease import LeaseLostError as LeaseLostError
+    from tocsin.dispatch.worker.remote import RemoteScheduler as RemoteScheduler
+    from tocsin.dispatch.worker.worker import Worker as Worker
     from tocsin.errors import TocsinError as TocsinError
     from tocsin.storage.memory import MemoryProvider as MemoryProvider
     from tocsin.storage.sqlite import SQLiteProvider as SQLiteProvider
@@ -56,13 +63,17 @@ _HOMES = {
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
     "Cancelled": "tocsin.actors.scheduler.records",
+    "Claimed": "tocsin.dispatch.pulled",
+    "Context": "tocsin.dispatch.worker.context",
     "Cron": "tocsin.actors.cron.builder",
     "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
     "Firing": "tocsin.actors.scheduler.records",
+    "Handlers": "tocsin.dispatch.worker.handlers",
     "Initiator": "tocsin.actors.scheduler.records",
     "Job": "tocsin.actors.scheduler.handle",
     "LeaseClient": "tocsin.dispatch.receiver.lease_client",
+    "LeaseLostError": "tocsin.dispatch.worker.lease",
     "Leased": "tocsin.dispatch.receiver.received",
     "MemoryDedup": "tocsin.dispatch.receiver.dedup",
     "MemoryProvider": "tocsin.storage.memory",
@@ -74,6 +85,7 @@ _HOMES = {
     "Receiver": "tocsin.dispatch.receiver.receiver",
     "Record": "tocsin.actors.scheduler.records",
     "Registration": "tocsin.actors.scheduler.recurring.records",
+    "RemoteScheduler": "tocsin.dispatch.worker.remote",
     "Retry": "tocsin.dispatch.retry",
     "RetryLater": "tocsin.dispatch.receiver.outcomes",
     "SQLiteDedup": "tocsin.dispatch.receiver.sqlite_dedup",
@@ -91,6 +103,8 @@ _HOMES = {
     "TerminalError": "tocsin.dispatch.receiver.outcomes",
     "TocsinError": "tocsin.errors",
     "TriggeredRun": "tocsin.actors.scheduler.recurring.records",
+    "Worker": "tocsin.dispatch.worker.worker",
+    "WorkerSnapshot": "tocsin.dispatch.pulled",
 }
 
 __all__ = [
@@ -99,13 +113,17 @@ __all__ = [
     "ActorContext",
     "ActorHost",
     "Cancelled",
+    "Claimed",
+    "Context",
     "Cron",
     "CronPreview",
     "DeadRetried",
     "Firing",
+    "Handlers",
     "Initiator",
     "Job",
     "LeaseClient",
+    "LeaseLostError",
     "Leased",
     "MemoryDedup",
     "MemoryProvider",
@@ -117,6 +135,7 @@ __all__ = [
     "Receiver",
     "Record",
     "Registration",
+    "RemoteScheduler",
     "Retry",
     "RetryLater",
     "SQLiteDedup",
@@ -134,6 +153,8 @@ __all__ = [
     "TerminalError",
     "TocsinError",
     "TriggeredRun",
+    "Worker",
+    "WorkerSnapshot",
 ]
 
 
