@@ -1,46 +1,66 @@
-"""What goes between a queue and a worker: a claimed job, how its attempt was settled, who the worker is."""
+"""What crosses the border between a scheduler and those who pull its work: a claimed job, its settlement, a worker.
+
+In JSON the members are camelCase; optional ones are left out. Instants are epoch ms, on the clock of the host.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Final
 
 import msgspec
 
 from tocsin.dispatch import values
 from tocsin.dispatch.retry import Retry
 
-WorkerStatus = Literal["idle", "busy", "stopping", "stopped"]
+EVERY_QUEUE: Final = "*"
+MAX_RESULT: Final = 64 * 1024
+"""Bytes of JSON that a job may come to."""
 
 
-class _Pulled(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     pass
 
 
-class Parent(_Pulled, frozen=True, kw_only=True):
-    """The job before this one in its chain, and what it gave."""
+def _raw_member(name: str) -> str:
+    """`raw_args` is `args` in JSON: the text as it was given, decoded only when it is asked for."""
+    first, *rest = name.removeprefix("raw_").split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+class Parent(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaults=True):
+    """The job whose success started this one, and what it came to, if it said."""
 
     id: str
-    raw_result: msgspec.Raw | None = msgspec.field(default=None, name="result")
+    raw_result: msgspec.Raw | None = None
 
     @property
     def result(self) -> Any:
-        """As the Python values that were given; None if there is none."""
-        return None if self.raw_result is None else values.decode(bytes(self.raw_result), "result")
+        return None if self.raw_result is None else values.decode(bytes(self.raw_result), "parent.result")
 
 
-class Claimed(_Pulled, frozen=True, kw_only=True):
-    """One attempt of a job, held by a lease. Instants are epoch ms by the host's clock.
+class Slot(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Of which schedule a job is an occurrence, and for which slot. `first_slot` and `coalesced` if it stands for
+    earlier slots too."""
 
-    `attempt` counts dispatches, `attempts` the charged failures so far. Whoever has the lease may settle this attempt.
+    name: str
+    slot: int
+    first_slot: int | None = None
+    coalesced: int | None = None
+
+
+class Claimed(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaults=True):
+    """A job that a worker has until `lease_until`: it settles it, or extends the lease (a token), before.
+
+    `attempt` counts starts and never repeats for an incarnation; `attempts` counts charged failures before this start.
     """
 
     id: str
     incarnation: str
-    raw_args: msgspec.Raw = msgspec.field(name="args")
+    raw_args: msgspec.Raw
     scheduled_for: int
     attempt: int
-    attempts: int = 0
+    attempts: int
     lease: str
     lease_until: int
     lease_ms: int
@@ -55,63 +75,61 @@ class Claimed(_Pulled, frozen=True, kw_only=True):
     expires_at: int | None = None
     shard_key: str | None = None
     labels: Sequence[str] = ()
-    schedule: dict[str, Any] | None = None
+    schedule: Slot | None = None
     parent: Parent | None = None
     then: bool = False
-    """Whether others follow when it succeeds."""
+    """Whether its success starts other jobs."""
+
+    def __repr__(self) -> str:
+        return f"Claimed({self.webhook_id!r}, attempt={self.attempt})"  # whoever has the lease may settle it
 
     @property
     def args(self) -> Any:
         """The args as the Python values that were given."""
         return values.decode(bytes(self.raw_args))
 
-    def __repr__(self) -> str:
-        return f"Claimed({self.webhook_id!r}, attempt={self.attempt})"  # not the lease
-
     @property
     def webhook_id(self) -> str:
-        """The same over all attempts of this job: what the receiver kit calls so."""
+        """The same over all attempts, another when the id is used again: what effects are deduplicated by."""
         return f"{self.id}:{self.incarnation}"
 
 
-class Settlement(_Pulled, frozen=True, kw_only=True):
-    """What became of the job when an attempt was settled."""
+class Settlement(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a settled attempt makes of its job. `state`: `done`; `retrying`, at `next_attempt_at`; `dead`, for `reason`;
+    `cancelled`, while the attempt ran; `expired`, before it could be tried again."""
 
     settled: bool
-    state: Literal["done", "retrying", "dead", "cancelled"]
+    state: str
     next_attempt_at: int | None = None
     reason: str | None = None
 
 
-WorkerId = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]{1,128}\Z")]
+class WorkerInfo(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Who claims. `id`: 1 to 128 characters of [A-Za-z0-9_.:-], another one for every start of a process."""
 
-
-class WorkerInfo(_Pulled, frozen=True, kw_only=True):
-    """Who claims: `id` is new at each start of a process, the rest is for people."""
-
-    id: WorkerId
+    id: str
     name: str | None = None
     hostname: str | None = None
     pid: int | None = None
 
 
-class WorkerJob(_Pulled, frozen=True, kw_only=True):
-    """A job in a worker's hands."""
+class WorkerJob(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A job that a worker runs now."""
 
     id: str
-    function_path: str | None = None
-    workflow: str | None = None
     attempt: int
     started_at: int
+    function_path: str | None = None
+    workflow: str | None = None
 
 
-class WorkerSnapshot(WorkerInfo, frozen=True, kw_only=True):
-    """A worker as it says it is. Instants are epoch ms."""
+class WorkerSnapshot(WorkerInfo, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A worker as it says it is. `status`: `idle`, `busy`, `stopping`, `stopped`; instants on the worker's clock."""
 
-    queues: list[str] | Literal["*"]
-    exclude: list[str] = []
+    queues: Sequence[str] | str
     concurrency: int
-    status: WorkerStatus
-    jobs: list[WorkerJob] = []
+    status: str
     started_at: int
     heartbeat_at: int
+    exclude: Sequence[str] = ()
+    jobs: Sequence[WorkerJob] = ()

@@ -170,7 +170,9 @@ class Context:
 
     @property
     def schedule(self) -> Mapping[str, Any] | None:
-        return self.job.schedule
+        """For an occurrence of a recurring job: name, slot, and more, named as in JSON."""
+        slot = self.job.schedule
+        return None if slot is None else msgspec.to_builtins(slot)
 
     @property
     def timeout_s(self) -> float | None:

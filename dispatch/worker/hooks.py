@@ -15,6 +15,7 @@ from tocsin.dispatch.worker.attempt import Report
 log = logging.getLogger("tocsin.worker")
 
 PATIENCE_S: Final = 30.0
+ENDS: Final = ("done", "retrying", "dead", "cancelled", "expired")
 
 OnRetry = Callable[[Claimed, BaseException, int | None], Any]
 """`on_retry(job, error, next_attempt_at)`; epoch ms by the host's clock."""
@@ -31,6 +32,7 @@ class Tally:
     retrying: int = 0
     dead: int = 0
     cancelled: int = 0
+    expired: int = 0
     lost: int = 0
     hook_failures: int = 0
 
@@ -48,7 +50,8 @@ class Hooks:
         if settlement is None:
             self._tally.lost += report.lost
             return
-        setattr(self._tally, settlement.state, getattr(self._tally, settlement.state) + 1)
+        if settlement.state in ENDS:
+            setattr(self._tally, settlement.state, getattr(self._tally, settlement.state) + 1)
         error = None if report.ending is None else report.ending.cause
         if error is None:
             return

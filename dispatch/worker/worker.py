@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tocsin.dispatch.durations import Duration, duration_ms
-from tocsin.dispatch.pulled import Claimed, WorkerInfo, WorkerJob, WorkerSnapshot, WorkerStatus
+from tocsin.dispatch.pulled import Claimed, WorkerInfo, WorkerJob, WorkerSnapshot
 from tocsin.dispatch.receiver.clock import Clock, SystemClock
 from tocsin.dispatch.receiver.handlers import Handler
 from tocsin.dispatch.worker import options
@@ -248,7 +248,7 @@ class Worker:
     # ---- Presence --------------------------------------------------------------------------------
 
     @property
-    def status(self) -> WorkerStatus:
+    def status(self) -> str:
         """What `GET /workers` shows of it."""
         if self._stopping:
             at_work = self._attempts or (self._claiming is not None and not self._claiming.done())

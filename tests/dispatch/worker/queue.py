@@ -57,7 +57,7 @@ class FakeQueue:
             more["function_path"] = path
         job = Claimed(
             id=id, incarnation="1-1", raw_args=msgspec.Raw(values.encode(args)), scheduled_for=self.clock.now_ms(),
-            attempt=0, lease="", lease_until=0, lease_ms=0, queue="mail", instance_name="t", **more,
+            attempt=0, attempts=more.pop("attempts", 0), lease="", lease_until=0, lease_ms=0, queue="mail", instance_name="t", **more,
         )  # fmt: skip
         self._wait(job)
         return str(id)
@@ -167,9 +167,11 @@ class FakeQueue:
 
     async def all_settled(self, count: int = 1) -> list[Settled]:
         """When so many attempts are."""
-        while len(self.settled) < count:
+        for _ in range(100_000):
+            if len(self.settled) >= count:
+                return self.settled
             await asyncio.sleep(0.01)
-        return self.settled
+        raise AssertionError(f"only {self.settled} were settled")
 
 
 @dataclass
@@ -203,6 +205,20 @@ def queued(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], N
             await test(World(FakeQueue(VirtualClock()), random))
 
         simulate(7, main)
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def threaded(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """The same in real time: a simulation has no threads."""
+
+    def run() -> None:
+        async def main() -> None:
+            async with asyncio.timeout(20):
+                await test(World(FakeQueue(VirtualClock()), Random(7)))
+
+        asyncio.run(main())
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.worker.queue import World, queued
+from tests.dispatch.worker.queue import World, queued, threaded
 from tocsin import Context, Handlers, RetryLater, TerminalError
 from tocsin.dispatch.pulled import Parent
 from tocsin.dispatch.retry import Retry
@@ -40,7 +40,7 @@ async def test_the_parent_s_result_comes_with_a_job_of_a_chain(world: World) -> 
 
     seen: list[Any] = []
 
-    def work(args: Any, context: Context) -> None:
+    async def work(args: Any, context: Context) -> None:
         assert context.parent is not None
         seen.append((context.parent.id, context.parent.result))
 
@@ -74,7 +74,7 @@ def test_what_a_handler_raises_decides_what_becomes_of_the_job(
     async def coroutine(args: Any) -> None:
         raise raised
 
-    @queued
+    @(threaded if in_thread else queued)
     async def test(world: World) -> None:
         async with world.worker({"work": plain if in_thread else coroutine}):
             world.queue.put("work")
@@ -110,7 +110,7 @@ async def test_a_result_that_cannot_be_kept_ends_the_job_once_and_says_where(wor
 
 @queued
 async def test_a_path_nobody_handles_goes_back_uncharged_for_a_worker_that_knows_it(world: World) -> None:
-    async with world.worker({"work": lambda args: None}):
+    async with world.worker({"work": _slow}):
         world.queue.put("other")
         world.queue.put(None, workflow="onboarding")
         first, second = await world.queue.all_settled(2)
@@ -189,13 +189,16 @@ async def test_a_group_s_wrapper_stands_around_every_execution_of_it(world: Worl
         finally:
             steps.append("after")
 
-    def work(args: Any) -> int:
+    async def work(args: Any) -> int:
         steps.append("work")
         return 5
 
+    async def other(args: Any) -> None:
+        steps.append("other")
+
     handlers = Handlers()
     handlers.register("billing", {"work": work}, wrapper=wrapper)
-    handlers.register("others", {"other": lambda args: steps.append("other")})
+    handlers.register("others", {"other": other})
     async with world.worker(handlers):
         world.queue.put("work")
         [settled] = await world.queue.all_settled()
@@ -206,7 +209,7 @@ async def test_a_group_s_wrapper_stands_around_every_execution_of_it(world: Worl
     assert settled.said["result"] == 5
 
 
-@queued
+@threaded
 async def test_a_clean_up_takes_out_its_own_group_once_and_nothing_registered_since(world: World) -> None:
     handlers = Handlers()
     clean_up = handlers.register("plugin", {"work": lambda args: 1})
@@ -265,7 +268,7 @@ async def test_will_retry_knows_the_ladder_the_expiry_and_the_kind_of_error(worl
 async def test_args_that_cannot_be_read_are_a_failure_of_the_job(world: World) -> None:
     import msgspec
 
-    async with world.worker({"work": lambda args: None}):
+    async with world.worker({"work": _slow}):
         world.queue.put("work")
         bad = msgspec.structs.replace(world.queue.waiting[0], raw_args=msgspec.Raw(b'{"$tocsin":"date","v":"x"}'))
         world.queue.waiting[0] = bad
