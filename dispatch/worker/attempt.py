@@ -17,7 +17,7 @@ from tocsin.dispatch.worker import ending as endings
 from tocsin.dispatch.worker.context import Context
 from tocsin.dispatch.worker.ending import Ending
 from tocsin.dispatch.worker.handlers import Handlers, Handling
-from tocsin.dispatch.worker.lease import Lease, Over
+from tocsin.dispatch.worker.lease import RENEWALS, Lease, Over
 from tocsin.dispatch.worker.settling import Settling
 from tocsin.dispatch.worker.source import Source
 from tocsin.dispatch.worker.trouble import Pauses, may_pass
@@ -110,10 +110,10 @@ class Attempt:
 
     async def run(self) -> Report:
         """Until nothing of it runs any more. Raises nothing."""
+        if self.lease.left_s < self.lease.length_ms / 1000 / RENEWALS:
+            await self._patiently(asyncio.create_task(self._make_sure()))
         keeper = asyncio.create_task(self._keep())
         try:
-            if self.lease.left_s < self.lease.length_ms / 3000:  # the claim has waited for most of it
-                await self._patiently(asyncio.create_task(self._renew()))
             report = await self._run()
             self.lease.end(Over.SETTLED)
             self.reported.set()
@@ -242,10 +242,18 @@ class Attempt:
         return Report(lost=task.cancelled() or not task.result())
 
     def _lost(self) -> Report:
-        self._lease_over("nobody has heard of it in time")
+        self._lease_over("it was over before anything began")
         return Report(lost=True)
 
     # ---- The lease -------------------------------------------------------------------------------
+
+    async def _make_sure(self) -> None:
+        """The claim has waited at the host for longer than most of a lease, so only the host knows when that began."""
+        arrived, length = self._bench.clock.monotonic(), self.lease.length_ms
+        self.lease.granted(arrived, length)  # for so long it may be asked, if it is not over before
+        if await self._renew():
+            return
+        self.lease.end(Over.LOST)
 
     async def _keep(self) -> None:
         """Renew when a third is gone, until the attempt ends."""
@@ -282,7 +290,7 @@ class Attempt:
                     logging.INFO if may_pass(error) else logging.ERROR,
                     "job %s: its lease could not be renewed yet: %s", self.job.id, endings.described(error),
                 )  # fmt: skip
-            await asyncio.sleep(min(pauses.next(), max(self.lease.left_s, 0)))
+            await asyncio.sleep(pauses.next(within=self.lease.left_s))
 
     def _refused(self, error: StaleLeaseError) -> None:
         if self._settling.asked:

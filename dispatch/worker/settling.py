@@ -41,17 +41,17 @@ class Settling:
             except Exception as error:  # a source may fail in any way
                 if may_pass(error):
                     log.info("job %s: its end could not be booked yet: %s", self._job.id, described(error))
-                    await asyncio.sleep(pauses.next())
+                    await asyncio.sleep(pauses.next(within=self._left_s(ending, began)))
                 elif ending.result is not None:
                     ending = unstorable(error)
                     log.error("job %s: %s", self._job.id, ending.error)
                 else:
                     log.error("job %s: its end could not be booked", self._job.id, exc_info=error)
                     return None, ending
-        log.warning(
-            "lease_lost: job %s, attempt %d: its end could not be booked in time", self._job.id, self._job.attempt
-        )
-        self._lease.end(Over.LOST)
+        if self._lease.end(Over.LOST):
+            log.warning(
+                "lease_lost: job %s, attempt %d: its end could not be booked in time", self._job.id, self._job.attempt
+            )
         return None, ending
 
     async def _once(self, ending: Ending, timeout_s: float) -> Settlement:

@@ -18,6 +18,7 @@ from tocsin.errors import (
 
 FIRST_S: Final = 0.1
 LONGEST_S: Final = 5.0
+LEAST_S: Final = 0.05
 
 
 def may_pass(error: BaseException) -> bool:
@@ -40,10 +41,12 @@ class Pauses:
         self.going = False
         """Whether there was one since the last reset."""
 
-    def next(self) -> float:
+    def next(self, within: float | None = None) -> float:
+        """How long to wait now. Of the time there is `within`, a quarter at most: there are tries until it is over."""
         self.going = True
         pause, self._next_s = self._next_s, min(self._next_s * 2, LONGEST_S)
-        return min(pause * (1 + self._random.random() / 2), LONGEST_S)
+        pause = min(pause * (1 + self._random.random() / 2), LONGEST_S)
+        return pause if within is None else min(pause, max(within / 4, LEAST_S))
 
     def reset(self) -> None:
         self._next_s, self.going = FIRST_S, False

@@ -83,7 +83,7 @@ class Worker:
         self._attempts: dict[Attempt, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._started_at = 0
-        self._stopping = False
+        self._stopping = self._ending = False
         self._claiming: asyncio.Task[None] | None = None
         self._life: asyncio.Task[None] | None = None
         self._refusal: BaseException | None = None
@@ -143,10 +143,11 @@ class Worker:
         when their leases would have ended. Cancelled, it does that at once.
         """
         left_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
-        await self.stop()
+        stopped = self.stop()
         if self._life is None:
             return 0
         try:
+            await stopped
             await asyncio.wait([self._life], timeout=left_s)
         except asyncio.CancelledError:
             await self._end_now()
@@ -164,7 +165,8 @@ class Worker:
 
     async def _end_now(self) -> int:
         """Interrupt what runs and wait for that; the wait may be cancelled, what it waits for goes on."""
-        await self.stop()
+        self.stop()
+        self._ending = True
         interrupted = list(self._attempts)
         for attempt in interrupted:
             attempt.interrupt(Why.SHUTDOWN)
@@ -226,6 +228,8 @@ class Worker:
         attempt = Attempt(job, asked_at, bench)
         self.tally.claimed += 1
         self._attempts[attempt] = asyncio.create_task(self._attempted(attempt))
+        if self._ending:  # what a claim brought in the instant it was cancelled goes back
+            attempt.interrupt(Why.SHUTDOWN)
         self._changed()
 
     async def _attempted(self, attempt: Attempt) -> None:

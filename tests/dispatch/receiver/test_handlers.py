@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.dispatch.receiver.calls import NOW_MS, SECRET, Kit, error
-from tocsin import Accepted, TerminalError, Received, Receiver, RetryLater
+from tocsin import Accepted, Received, Receiver, RetryLater, TerminalError
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.outcome import classify
 from tocsin.errors import SettingsError

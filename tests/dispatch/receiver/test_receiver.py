@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.dispatch.receiver.calls import NOW_MS, OTHER, SECRET, Kit, Scheduler, error
-from tocsin import Accepted, TerminalError, Received, RetryLater
+from tocsin import Accepted, Received, RetryLater, TerminalError
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.dispatcher import MAX_ANSWER, body_of
 from tocsin.dispatch.outcome import classify

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.testing import VirtualClock, simulate
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import Duration, duration_ms
@@ -31,7 +32,7 @@ class Settled:
 class FakeQueue:
     """A `Source`. `down` is raised by every call; a job that failed or was lost waits again at once."""
 
-    clock: VirtualClock
+    clock: Clock
     down: TocsinError | None = None
     waiting: list[Claimed] = field(default_factory=list)
     claims: list[dict[str, Any]] = field(default_factory=list)
@@ -216,7 +217,7 @@ def threaded(test: Callable[[World], Coroutine[Any, Any, None]]) -> Callable[[],
     def run() -> None:
         async def main() -> None:
             async with asyncio.timeout(20):
-                await test(World(FakeQueue(VirtualClock()), Random(7)))
+                await test(World(FakeQueue(SystemClock()), Random(7)))
 
         asyncio.run(main())
 
