@@ -36,6 +36,8 @@ class Callback:
     shard_key: str | None = None
     labels: Sequence[str] = ()
     schedule: Occurrence | None = None
+    parent: tuple[str, bytes] | None = None
+    """The job whose success started this one, and the JSON that it came to (b"": nothing)."""
     timeout_ms: int = 60_000
 
 

@@ -42,7 +42,9 @@ _FACTS: Final[Mapping[str, Schema]] = {
         "may come.",
         "examples": ["misfire"],
     },
-    "Occurrence.latenessMs": {"description": "How long after it was due that was decided, ms."},
+    "Occurrence.latenessMs": {
+        "description": "How long after it was due that was decided, ms; of a run, its newest slot."
+    },
     "Occurrence.until": {"description": "Of a run of slots: the last of them, epoch ms."},
     "outcome": {"description": "How it ended: done, failed, expired, cancelled; more may come.", "examples": ["done"]},
 }

@@ -152,6 +152,7 @@ class SchedulerService:
         watches = self._watches.get(name)
         if watches is None:
             watches = self._watches[name] = Watches()
+            watches.stopping = self._stopping
         return watches
 
     async def _may_be_pulled(self, claim: Claim, instance: str) -> bool:

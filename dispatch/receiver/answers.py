@@ -17,13 +17,18 @@ UNAVAILABLE_S: Final = 5
 """Asked for where the receiver is not able to answer well: nobody's fault, so not charged."""
 
 
-def done() -> Answer:
-    return Answer(200, JSON, b'{"ok":true}')
+NO_RESULT: Final = {**JSON, "tocsin-result": "0"}
+"""The body says nothing that the handler has said."""
+
+
+def done(result: bytes | None = None) -> Answer:
+    """With what the handler returned, as JSON."""
+    return Answer(200, NO_RESULT, b'{"ok":true}') if result is None else Answer(200, JSON, result)
 
 
 def duplicate() -> Answer:
-    """Of a job that was done before: done."""
-    return Answer(200, JSON, b'{"ok":true,"duplicate":true}')
+    """Of a job that was done before: done. What it came to then is not known any more."""
+    return Answer(200, NO_RESULT, b'{"ok":true,"duplicate":true}')
 
 
 def accepted(how: Accepted) -> Answer:

@@ -25,6 +25,14 @@ class Leased:
     webhook_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The job whose success started this one in a chain, and what it came to (None if it did not say)."""
+
+    id: str
+    result: Any
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """One callback. `scheduled_for` and `sent_ms` are ms since the epoch, by the scheduler's clock."""
@@ -52,6 +60,8 @@ class Received:
     labels: tuple[str, ...] = ()
     schedule: Mapping[str, Any] | None = None
     """For an occurrence of a recurring job: name, slot, and more."""
+    parent: Parent | None = None
+    """In a chain: the job before this one."""
     traceparent: str | None = None
     arrived: float = field(repr=False, compare=False)
     monotonic: Callable[[], float] = field(repr=False, compare=False)

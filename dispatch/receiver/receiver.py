@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 from tocsin.dispatch.asgi_transport import Message, Send
 from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
+from tocsin.dispatch.pulled import MAX_RESULT
 from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.asgi import serve
 from tocsin.dispatch.receiver.clock import Clock, SystemClock
@@ -19,7 +20,8 @@ from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalErro
 from tocsin.dispatch.receiver.reading import Headers, Secrets, Signers, lower, read
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import InvalidInputError, PayloadTooLargeError, SettingsError, SignatureError
+from tocsin.dispatch.values import encode
+from tocsin.errors import InvalidInputError, PayloadTooLargeError, SettingsError, SignatureError, TocsinError
 
 log = logging.getLogger("tocsin.receiver")
 
@@ -71,7 +73,9 @@ class Receiver:
     def handler(self, function_path: str) -> Callable[[H], H]:
         """Decorate the handler of a function path: `(args)` or `(args, job)`, `async def` or `def` (in a thread).
 
-        `job` is a `Received`. Returning anything but an `Accepted` means done. SettingsError if it does not fit.
+        `job` is a `Received`. Returning anything but an `Accepted` means done; what is returned
+        is its result, if it is JSON and the types of docs/typed-args.md, 64 KiB at most. SettingsError if it does not
+        fit.
         """
         return self._decorator(FUNCTION, function_path)
 
@@ -189,7 +193,7 @@ class Receiver:
             return answers.accepted(result)
         if not await self._record(job, self.dedup.finish(job.webhook_id, job.lease, now_ms=now)):
             log.warning("job %s: done, but not on record: its claim had lapsed, or was not written", job.webhook_id)
-        return answers.done()
+        return answers.done(_result(job, result))
 
     async def _released(self, job: Received, answer: Answer) -> Answer:
         """The claim is given up before the answer goes out, so the retry that it brings about can run."""
@@ -235,6 +239,24 @@ class Receiver:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _result(job: Received, returned: Any) -> bytes | None:
+    """As JSON; the work is done, whatever it returned, so what cannot be sent is only said in the log."""
+    if returned is None:
+        return None
+    try:
+        written = encode(returned, "result")
+    except TocsinError as error:
+        log.warning("job %s: what the handler of %s returned is no result: %s", job.webhook_id, job.target, error)
+        return None
+    if len(written) > MAX_RESULT:
+        log.warning(
+            "job %s: the result of %s has %d bytes, at most %d are sent",
+            job.webhook_id, job.target, len(written), MAX_RESULT,
+        )  # fmt: skip
+        return None
+    return written
 
 
 def _cancelled() -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from tocsin.actors.cron.builder import Declared
 from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
@@ -42,6 +43,7 @@ from tocsin.errors import (
 GIVE_WAY: Final = 25
 PREVIEW: Final = 5
 PREVIEWED_AT_ONCE: Final = 10
+CANCELLED_AT_ONCE: Final = 100
 REQUEST_KEY_MAX: Final = 255
 Duration = timedelta | float | str
 
@@ -58,7 +60,7 @@ class Schedules(Following):
         cron: str | None = None,
         every: Duration | None = None,
         at: datetime | int | None = None,
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         workflow: str | None = None,
         pool: str | None = None,
         max_concurrency: int | None = None,
@@ -140,6 +142,10 @@ class Schedules(Following):
         goes on, or with `prune` is removed. The same set again changes nothing.
         """
         schedule_name(owner)
+        if isinstance(schedules, type) or not isinstance(schedules, Iterable):
+            raise InvalidInputError(
+                f"schedules must be a Cron (an instance, as from Cron()), or pairs, not {schedules!r:.80}"
+            )
         news: list[NewSchedule] = []
         for one in schedules:
             news.append(self._of_set(owner, *arguments_of(one)))
@@ -157,8 +163,8 @@ class Schedules(Following):
                 limit=arguments.MAX_BATCH_BYTES,
             )
         self._check_ready(news)
-        made = _answered(await self._call("schedules", "register", owner, news))
-        left = await self._leave(owner, frozenset(names), prune)
+        made, token = _answered(await self._call("schedules", "register", owner, news))
+        left = await self._leave(owner, frozenset(names), token, prune)
         orphaned, removed = ([], left) if prune else (left, [])
         puts: list[SchedulePut] = []
         for one in made:
@@ -167,12 +173,12 @@ class Schedules(Following):
                 await asyncio.sleep(0)
         return Registration(puts, orphaned, removed)
 
-    async def _leave(self, owner: str, names: frozenset[str], prune: bool) -> Sequence[str]:
+    async def _leave(self, owner: str, names: frozenset[str], token: str, prune: bool) -> Sequence[str]:
         """What the set leaves out, in pages: there may be more than one commit holds."""
         left: list[str] = []
         start: str | None = None
         while True:
-            page, start = _answered(await self._call("schedules", "leave", owner, names, prune, start))
+            page, start = _answered(await self._call("schedules", "leave", owner, names, token, prune, start))
             left += page
             if start is None:
                 return left
@@ -200,8 +206,11 @@ class Schedules(Following):
         return await reading.page(self._view(), self.name, self._limit(limit), cursor)
 
     async def occurrences(self, name: str, *, cursor: str | None = None, limit: int = 100) -> OccurrencePage:
-        """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days)."""
-        return await reading.occurrences(self._view(), schedule_name(name), self._limit(limit), cursor)
+        """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days).
+
+        As `history`, an empty page for a name that never was one.
+        """
+        return await reading.occurrences(self._view(), self.name, schedule_name(name), self._limit(limit), cursor)
 
     async def pause(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
         """Its slots pass as skipped until it is resumed. NotFoundError, or ConflictError for a stale revision."""
@@ -229,19 +238,10 @@ class Schedules(Following):
         except NotFoundError:
             deleted = False
         if cancel_pending:
-            await self._cancel_live(name)
+            live = await reading.live_jobs(self._view(), name)
+            for start in range(0, len(live), CANCELLED_AT_ONCE):
+                await self._call("cancel_many", live[start : start + CANCELLED_AT_ONCE])
         return deleted
-
-    async def _cancel_live(self, name: str) -> None:
-        cursor: str | None = None
-        while True:
-            page = await self.occurrences(name, cursor=cursor, limit=1000)
-            for one in page.occurrences:
-                if one.live and one.job_id is not None:
-                    await self._call("cancel", one.job_id)
-            if not page.truncated:
-                return
-            cursor = page.cursor
 
     async def trigger(self, name: str, request_key: str | None = None) -> TriggeredRun:
         """One occurrence now, also when paused. The same key gives the same occurrence; without one it is a new one."""
@@ -256,7 +256,7 @@ class Schedules(Following):
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
     async def preview(
-        self, cron: str, *, timezone: str = "UTC", start: datetime | int | None = None, count: int = PREVIEW
+        self, cron: str, *, timezone: str | ZoneInfo = "UTC", start: datetime | int | None = None, count: int = PREVIEW
     ) -> CronPreview:
         """What an expression comes to after `start` (now, if left out). The same errors as `put`; `count` 1 to 100."""
         after = self._now() if start is None else arguments.instant_ms(start, "start")
