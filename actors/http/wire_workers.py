@@ -42,10 +42,15 @@ class SnapshotRequest(Request, frozen=True, kw_only=True):
     concurrency: Annotated[Scalar, shape(shapes.whole((1, 1_000_000)), "How many jobs at most.", needed=True)] = None
     status: Annotated[Scalar, shape(shapes.one_of(STATUSES), "How it is.", needed=True)] = None
     jobs: Annotated[
-        list[WorkerJobRequest] | None, shape({"type": "array", "items": {"$ref": "#/components/schemas/WorkerJobRequest"}}, "What it runs; 100 are kept.")
+        list[WorkerJobRequest] | None,
+        shape(
+            {"type": "array", "items": {"$ref": "#/components/schemas/WorkerJobRequest"}}, "What it runs; 100 are kept."
+        ),
     ] = None
     started_at: Annotated[Scalar, shape(_EPOCH, "When it started, epoch ms.", needed=True)] = None
-    heartbeat_at: Annotated[Scalar, shape(_EPOCH, "Now, epoch ms; the server puts its own clock there.", needed=True)] = None
+    heartbeat_at: Annotated[
+        Scalar, shape(_EPOCH, "Now, epoch ms; the server puts its own clock there.", needed=True)
+    ] = None
 
     def snapshot(self) -> WorkerSnapshot:
         """As it was said; the handle checks every value."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.records import Initiator as Initiator
     from tocsin.actors.scheduler.records import Page as Page
     from tocsin.actors.scheduler.records import Record as Record
-    from tocsin.actors.scheduler.records import ScheduleSlot as ScheduleSlot
     from tocsin.actors.scheduler.records import Scheduled as Scheduled
+    from tocsin.actors.scheduler.records import ScheduleSlot as ScheduleSlot
     from tocsin.actors.scheduler.records import Status as Status
     from tocsin.actors.scheduler.recurring.handle import Schedules as Schedules
     from tocsin.actors.scheduler.recurring.records import CronPreview as CronPreview

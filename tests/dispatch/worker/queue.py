@@ -58,7 +58,8 @@ class FakeQueue:
             more["function_path"] = path
         job = Claimed(
             id=id, incarnation="1-1", raw_args=msgspec.Raw(values.encode(args)), scheduled_for=self.clock.now_ms(),
-            attempt=0, attempts=more.pop("attempts", 0), lease="", lease_until=0, lease_ms=0, queue="mail", instance_name="t", **more,
+            attempt=0, attempts=more.pop("attempts", 0), lease="", lease_until=0, lease_ms=0, queue="mail",
+            instance_name="t", **more,
         )  # fmt: skip
         self._wait(job)
         return str(id)

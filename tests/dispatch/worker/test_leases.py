@@ -62,7 +62,7 @@ async def test_cut_off_for_longer_than_the_lease_the_handler_is_cancelled_and_no
         await asyncio.sleep(1)
         world.queue.cut()
         await world.until(lambda: not worker.snapshot().jobs)
-        assert ended == [("cancelled", pytest.approx(60, abs=0.1))]
+        assert [(how, round(at)) for how, at in ended] == [("cancelled", 60)]
         world.queue.down = None
         await asyncio.sleep(30)
 
@@ -156,7 +156,7 @@ async def test_a_handler_asks_for_a_longer_lease_and_a_shorter_one_and_both_are_
         await context.extend(3_000)
         await asyncio.sleep(10)
         context.assert_ownership()
-        with pytest.raises(InvalidInputError, match="1000..3600000"):
+        with pytest.raises(InvalidInputError, match=r"1000\.\.3600000"):
             await context.extend(5)
         with pytest.raises(InvalidInputError, match="await extend"):
             context.extend_from_thread(1_000)
