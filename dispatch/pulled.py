@@ -22,13 +22,13 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     pass
 
 
-def _raw_member(name: str) -> str:
+def raw_member(name: str) -> str:
     """`raw_args` is `args` in JSON: the text as it was given, decoded only when it is asked for."""
     first, *rest = name.removeprefix("raw_").split("_")
     return first + "".join(part.title() for part in rest)
 
 
-class Parent(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaults=True):
+class Parent(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
     """The job whose success started this one, and what it came to, if it said."""
 
     id: str
@@ -49,7 +49,7 @@ class Slot(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     coalesced: int | None = None
 
 
-class Claimed(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaults=True):
+class Claimed(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
     """A job that a worker has until `lease_until`: it settles it, or extends the lease (a token), before.
 
     `attempt` counts starts and never repeats for an incarnation; `attempts` counts charged failures before this start.

@@ -30,7 +30,8 @@ class Presence:
         announce: Callable[[WorkerSnapshot], Awaitable[None]],
         listener: Listener | None,
     ) -> None:
-        self._snapshot, self._announce, self._listener = snapshot, announce, listener
+        self._snapshot, self._announce = snapshot, announce
+        self.listeners = [] if listener is None else [listener]
         self._changed = asyncio.Event()
         self._failing: set[str] = set()
         self._task: asyncio.Task[None] | None = None
@@ -64,9 +65,8 @@ class Presence:
         snapshot = self._snapshot()
         # The host first, and both whatever the other does.
         await self._try("the host", lambda: self._announce(snapshot))
-        if self._listener is not None:
-            listener = self._listener
-            await self._try("on_heartbeat", lambda: listener(snapshot))
+        for listener in self.listeners:
+            await self._try("on_heartbeat", lambda listener=listener: listener(snapshot))  # type: ignore[misc]
 
     async def _try(self, whom: str, tell: Callable[[], Any]) -> None:
         try:

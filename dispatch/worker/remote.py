@@ -17,7 +17,7 @@ import msgspec
 
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import Duration, duration_ms
-from tocsin.dispatch.pulled import MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot
+from tocsin.dispatch.pulled import MAX_RESULT, Claimed, Parent, Settlement, WorkerInfo, WorkerSnapshot, raw_member
 from tocsin.dispatch.receiver.lease_client import (
     AGAIN,
     DEFAULT_URL,
@@ -52,8 +52,27 @@ GIVE_BACK_S: Final = 5.0
 T = TypeVar("T")
 
 
+NOTHING: Final = msgspec.Raw(b"null")
+"""msgspec reads no member that is `Raw | None`, so what may be absent is this here."""
+
+
+class _Parent(msgspec.Struct):
+    id: str
+    result: msgspec.Raw = NOTHING
+
+
+class _Claimed(Claimed, frozen=True, kw_only=True, rename=raw_member):
+    parent: _Parent | None = None  # type: ignore[assignment]  # as it is read; `claimed` makes it what it is
+
+    def claimed(self) -> Claimed:
+        members = {name: getattr(self, name) for name in Claimed.__struct_fields__}
+        if (read := self.parent) is not None:
+            members["parent"] = Parent(id=read.id, raw_result=None if bytes(read.result) == b"null" else read.result)
+        return Claimed(**members)
+
+
 class _Jobs(msgspec.Struct):
-    jobs: list[Claimed]
+    jobs: list[_Claimed]
 
 
 class _Held(msgspec.Struct, rename="camel"):
@@ -68,7 +87,7 @@ class _Found(msgspec.Struct):
 
 class _Outcome(msgspec.Struct):
     state: str
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw = NOTHING
     error: str | None = None
 
 
@@ -134,7 +153,7 @@ class RemoteScheduler:
         except asyncio.CancelledError:
             await self._hung_up(asked)
             raise
-        return asked.result().jobs
+        return [job.claimed() for job in asked.result().jobs]
 
     async def settle(
         self,
@@ -221,7 +240,7 @@ class RemoteScheduler:
             found = await self._ask("GET", "result", _Outcome, query=query, timeout_s=wait_s)
             state = found.state
             if state == "done":
-                return None if found.result is None else values.decode(bytes(found.result), "result")
+                return values.decode(bytes(found.result), "result")
             if state in ("dead", "cancelled", "expired"):
                 said = f": {found.error}" if found.error else ""
                 raise JobFailedError(f"job {id!r} is {state}{said}", id=id, state=state)

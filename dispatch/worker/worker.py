@@ -43,7 +43,7 @@ class Worker:
     `on_final_failure(job, error, reason)` run when that is on disk at the host, `on_heartbeat(snapshot)` every ten
     seconds and at each change; sync or async, and what they raise goes to the log. Raises SettingsError.
 
-    `async with worker:` runs it beside other work and stops it at the end, where jobs have `drain` (30 s; None: as
+    `async with worker:` runs it beside other work and stops it at the end, where jobs have `drain` (25 s; None: as
     long as they need) before they are interrupted; `await worker.run()` is done when it was stopped.
     """
 
@@ -57,7 +57,7 @@ class Worker:
         *,
         lease_ms: int = 60_000,
         wait: Duration = 20,
-        drain: Duration | None = 30,
+        drain: Duration | None = 25,
         name: str | None = None,
         on_retry: OnRetry | None = None,
         on_final_failure: OnFinalFailure | None = None,
@@ -250,6 +250,10 @@ class Worker:
         self._presence.changed()
 
     # ---- Presence --------------------------------------------------------------------------------
+
+    def listen(self, listener: Listener) -> None:
+        """Give snapshots to one more listener."""
+        self._presence.listeners.append(listener)
 
     @property
     def status(self) -> str:
