@@ -39,7 +39,7 @@ async def test_whole_numbers_written_as_fractions_are_taken_and_pages_go_on() ->
         ({"status": None}, "status is missing"),
         ({"startedAt": None}, "startedAt is missing"),
         ({"colour": 1}, "unknown field 'colour'"),
-        ({"jobs": [{"colour": 1}]}, "unknown field 'jobs[...].colour'"),
+        ({"jobs": [{"colour": 1}]}, "unknown field 'jobs[0].colour'"),
         ({"jobs": [{"id": "a"}]}, "jobs[0].attempt"),
         ({"jobs": 5}, "jobs must be"),
         ({"pid": "x"}, "pid"),
