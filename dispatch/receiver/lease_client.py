@@ -75,9 +75,10 @@ class LeaseClient:
     ) -> bool:
         """Settle the attempt: done, or with `ok=False` failed with `error`, to be retried (after `delay`, if given).
 
-        `retryable=False` makes a failed job dead. `result` (JSON of at most 2 KiB) is kept in the job's history. True
-        when it is settled. StaleLeaseError: the lease ended or the job was cancelled, and nothing was changed there;
-        what was done here is still on record, so another attempt is answered as done without being run.
+        `retryable=False` makes a failed job dead. `result` is JSON of at most 64 KiB, for what follows in a chain and
+        for `jobs.result`; 2 KiB stay in the history. True when it is settled. StaleLeaseError: the lease ended or the
+        job was cancelled, and nothing was changed there; what was done here is still on record, so another attempt is
+        answered as done without being run.
         Also UnreachableError, InvalidInputError.
         """
         said: dict[str, Any] = {"id": job.id, "lease": job.lease, "ok": ok}

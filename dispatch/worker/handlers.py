@@ -10,9 +10,11 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import Claimed
 from tocsin.dispatch.receiver.handlers import FUNCTION, WORKFLOW, Handler, Registered, registered
+from tocsin.dispatch.receiver.outcomes import TerminalError
 from tocsin.errors import InvalidInputError, SettingsError
 
 if TYPE_CHECKING:
@@ -47,10 +49,11 @@ class Handling:
         return self.registered.is_async
 
     async def __call__(self, context: Context, threads: ThreadPoolExecutor) -> Any:
-        """What the handler returned, inside its group's wrapper."""
+        """What the handler returned, inside its group's wrapper. TerminalError if it declares other args."""
+        args = self._declared(context)
 
         async def run() -> Any:
-            arguments = (context.args, context) if self.registered.takes_job else (context.args,)
+            arguments = (args, context) if self.registered.takes_job else (args,)
             if self.is_async:
                 return await self.registered.handler(*arguments)
             result = await in_thread(threads, self.registered.handler, arguments)
@@ -58,6 +61,15 @@ class Handling:
             return await result if inspect.isawaitable(result) else result
 
         return await (run() if self.group.wrapper is None else self.group.wrapper(run, context))
+
+    def _declared(self, context: Context) -> Any:
+        """Another attempt would bring the same args."""
+        if self.registered.read is None:
+            return context.args
+        try:
+            return self.registered.read(context.args)
+        except InvalidInputError as error:
+            raise TerminalError(f"the handler takes other args: {error.message}") from None
 
 
 @dataclass(slots=True)
@@ -69,6 +81,8 @@ class Handlers:
     """
 
     _by_name: dict[tuple[str, str], Handling] = field(default_factory=dict)
+    _catalog: Catalog | None = None
+    """Of those above, until they change."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -98,11 +112,13 @@ class Handlers:
         named |= {(WORKFLOW, name): handler for name, handler in (workflows or {}).items()}
         new = {place: Handling(self._checked(owner, *place, one), group, timeout_ms) for place, one in named.items()}
         self._by_name.update(new)
+        self._catalog = None
 
         def clean_up() -> None:
             for place, handling in new.items():
                 if self._by_name.get(place) is handling:  # not what somebody registered since
                     del self._by_name[place]
+                    self._catalog = None
 
         return clean_up
 
@@ -127,7 +143,18 @@ class Handlers:
 
     def functions(self) -> dict[str, Handler]:
         """The handlers of function paths."""
-        return {name: one.registered.handler for (kind, name), one in self._by_name.items() if kind == FUNCTION}
+        return self._of(FUNCTION)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What they declare, for `ActorHost.open(catalog=lambda: handlers.catalog)`: then a host takes only jobs that
+        somebody handles, with args that fit. SettingsError if an annotation cannot be checked."""
+        if self._catalog is None:
+            self._catalog = Catalog.from_handlers(self._of(FUNCTION), workflows=self._of(WORKFLOW))
+        return self._catalog
+
+    def _of(self, wanted: str) -> dict[str, Handler]:
+        return {name: one.registered.handler for (kind, name), one in self._by_name.items() if kind == wanted}
 
     def _checked(self, owner: str, kind: str, name: str, handler: Handler) -> Registered:
         if not isinstance(name, str) or not name:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.recurring.records import SchedulePut as SchedulePut
     from tocsin.actors.scheduler.recurring.records import ScheduleRecord as ScheduleRecord
     from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
+    from tocsin.dispatch.catalog.catalog import Catalog as Catalog
     from tocsin.dispatch.pulled import Claimed as Claimed
     from tocsin.dispatch.pulled import WorkerSnapshot as WorkerSnapshot
     from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
@@ -63,6 +64,7 @@ _HOMES = {
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
     "Cancelled": "tocsin.actors.scheduler.records",
+    "Catalog": "tocsin.dispatch.catalog.catalog",
     "Claimed": "tocsin.dispatch.pulled",
     "Context": "tocsin.dispatch.worker.context",
     "Cron": "tocsin.actors.cron.builder",
@@ -113,6 +115,7 @@ __all__ = [
     "ActorContext",
     "ActorHost",
     "Cancelled",
+    "Catalog",
     "Claimed",
     "Context",
     "Cron",

@@ -99,16 +99,20 @@ class Schedules(Following):
             "jitter_ms": _ms(jitter, "jitter"), "queue": queue,
             "then": None if then is None else self._followers(then),
         }  # fmt: skip
-        return await self.put_checked(
-            new_schedule(
-                name,
-                args=arguments.encode_args(args),
-                paused=paused,
-                revision=revision,
-                initiator=self._initiated_by(initiator),
-                given=given,
-            )
+        new = new_schedule(
+            name,
+            args=arguments.encode_args(args),
+            paused=paused,
+            revision=revision,
+            initiator=self._initiated_by(initiator),
+            given=given,
         )
+        return await self.put_checked(self._fitting(new))
+
+    def _fitting(self, new: NewSchedule) -> NewSchedule:
+        """InvalidInputError if the host's catalog has no such path, or other args for it."""
+        self._service.catalog_check.check(new.definition, new.definition.args + b"".join(new.rest_of_args))
+        return new
 
     def _initiated_by(self, user: str | None) -> tuple[str, str]:
         return self._initiator if user is None else ("", arguments.target(user, "initiator"))
@@ -117,10 +121,11 @@ class Schedules(Following):
         self, name: str, *, raw_args: bytes, given: Mapping[str, Any], paused: object, revision: object
     ) -> NewSchedule:
         """A checked definition from wire values; for the HTTP face."""
-        return new_schedule(
+        new = new_schedule(
             name, args=arguments.raw_args(raw_args), paused=paused, revision=revision,
             initiator=self._initiator, given=given,
         )  # fmt: skip
+        return self._fitting(new)
 
     async def put_checked(self, new: NewSchedule) -> SchedulePut:
         """For the HTTP face."""
@@ -189,10 +194,11 @@ class Schedules(Following):
             if (then := known.get("then")) is not None:
                 known["then"] = self._followers(then)
             initiator = self._initiated_by(known.pop("initiator", None))
-            return new_schedule(
+            new = new_schedule(
                 owned_name(owner, name), args=arguments.encode_args(known.pop("args", None)),
                 paused=known.pop("paused", None), owner=owner, initiator=initiator, given=known,
             )  # fmt: skip
+            return self._fitting(new)
         except RequestError as error:
             if error.message.startswith(f"schedule {name!r}"):
                 raise
@@ -250,8 +256,10 @@ class Schedules(Following):
         else:
             request = request_hash(_request_key(request_key))
         self._check_ready(())
-        if not self._service.has_origin() and ((record := await self.get(name)) is None or record.queue is None):
-            self._check_origin({})
+        known = await self.get(name) if self._looks_before_trigger() else None
+        if known is not None:
+            self._check_origin({"queue": known.queue})
+            self._service.catalog_check.check(known, bytes(known.raw_args))  # what it was defined with may be no more
         made: Triggered = await self._one("trigger", schedule_name(name), request)
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
@@ -289,6 +297,10 @@ class Schedules(Following):
             next_at=coming[0] + jitter if running and coming else None,
             preview=[slot + jitter for slot in coming],
         )
+
+    def _looks_before_trigger(self) -> bool:
+        """Whether the definition decides if it may run now."""
+        return self._service.catalog_check.catalog is not None or not self._service.has_origin()
 
     def _check_ready(self, news: Sequence[NewSchedule]) -> None:
         for new in news:

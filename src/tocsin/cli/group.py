@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tocsin.cli.backup import backup
+from tocsin.cli.catalog import catalog
 from tocsin.cli.changes import cancel_all, complete, extend, reschedule
 from tocsin.cli.check import check
 from tocsin.cli.completion import completion
@@ -87,7 +88,7 @@ COMMANDS = (
     *(serve, worker, demo),
     *(schedule, ls, get, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
     *(schedules, upcoming),
-    *(status, pools, workers, instances),
+    *(status, pools, workers, instances, catalog),
     *(check, backup),
     *(keys, config, completion),
 )
