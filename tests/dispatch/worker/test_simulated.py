@@ -20,7 +20,7 @@ ENDS = ("done", "dead", "cancelled")
 
 
 class Line:
-    """A `Source` behind a bad line: what is asked may be lost on its way, or its answer may be, or it takes its time."""
+    """A `Source` behind a bad line: what is asked is lost on its way, or its answer is, or it takes its time."""
 
     def __init__(self, source: Any, random: Random) -> None:
         self._source, self._random = source, random
@@ -113,7 +113,7 @@ async def run(seed: int, random: Random) -> None:
     def hire() -> None:
         line = Line(jobs, random)
         worker = Worker(line, {"work": watch.work}, concurrency=random.choice([1, 3]), lease_ms=4_000, wait=2,
-                        clock=stage.clock, random=random)  # type: ignore[arg-type]  # fmt: skip
+                        clock=stage.clock, random=random)  # fmt: skip
         living.append((worker, line, asyncio.create_task(quietly(worker))))
 
     for _ in range(3):
