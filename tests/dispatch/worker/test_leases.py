@@ -62,7 +62,7 @@ async def test_cut_off_for_longer_than_the_lease_the_handler_is_cancelled_and_no
         await asyncio.sleep(1)
         world.queue.cut()
         await world.until(lambda: not worker.snapshot().jobs)
-        assert [(how, round(at)) for how, at in ended] == [("cancelled", 60)]
+        assert [(how, round(at, 1)) for how, at in ended] == [("cancelled", 59.4)]
         world.queue.down = None
         await asyncio.sleep(30)
 
