@@ -46,11 +46,12 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
     async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
         headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
         redrive, name = more.pop("redrive", "none"), more.pop("name", "none")
+        queue = more.pop("queue", "none")
         value = None
         for place in more.pop("places", PLACES):
             if place + path not in DOCUMENT["paths"]:
                 continue
-            url = (place + path).format(instance=instance, redriveId=redrive, name=name)
+            url = (place + path).format(instance=instance, redriveId=redrive, name=name, queue=queue)
             answer = await client.request(method, url, json=json, headers=headers, **more)
             held.hold(method, place + path, answer)
             value = answer.json()
@@ -140,6 +141,41 @@ async def recurring_tour(ask: Ask) -> None:
     await ask("GET", "/cron/preview", params={"expr": "*/5 * * * *", "timezone": "Mars"})
 
 
+async def queue_tour(ask: Ask) -> None:
+    claim, chain = (
+        "/queues/{queue}/claim",
+        [{"functionPath": "q", "queue": "q", "delayMs": 5, "then": [{"workflow": "w"}]}],
+    )
+    await ask("POST", claim, queue="*")
+    await ask("POST", "/schedule", {**WHOLE, "scheduledFor": 10**12, "id": "pulled", "queue": "q", "expiresAt": None, "then": chain,
+                                    "keepResultMs": 60_000, "pool": "other"})  # fmt: skip
+    await ask("GET", "/result", params={"id": "pulled"})
+    await ask("GET", "/queues")
+    await ask("GET", "/why", params={"id": "pulled"})
+    await ask("GET", "/list", params={"queue": "q"})
+    await ask("GET", "/pending")
+    await ask("GET", "/pending", params={"prefix": "q"})
+    await ask("GET", "/pending", params={"prefix": "p" * 600})
+    await ask("GET", "/result", params={"id": "nobody"})
+    for place in PLACES:
+        worker = {"id": "w", "name": "n", "hostname": "h", "pid": 5}
+        [one] = (await ask("POST", claim, {"worker": worker}, queue="a,q", places=[place]))["jobs"]
+        await ask("GET", "/get", params={"id": "pulled"}, places=[place])
+        await ask("GET", "/why", params={"id": "pulled"}, places=[place])
+        named = {"id": "pulled", "lease": one["lease"]}
+        await ask("POST", "/extend", {**named, "leaseMs": 5_000}, places=[place])
+        await ask("POST", "/complete", {**named, "ok": False, "charge": False, "delayMs": 0}, places=[place])
+        [one] = (await ask("POST", claim, {"max": 5}, queue="*", places=[place]))["jobs"]
+        await ask("POST", "/complete", {**named, "lease": one["lease"], "result": {"n": 1}}, places=[place])
+        [child] = (await ask("POST", claim, {"waitMs": 5_000}, queue="q", places=[place]))["jobs"]
+        await ask("GET", "/get", params={"id": child["id"]}, places=[place])
+        await ask("POST", "/complete", {"id": child["id"], "lease": child["lease"]}, places=[place])
+    await ask("GET", "/result", params={"id": "pulled", "waitMs": 5})
+    await ask("GET", "/history", params={"id": "pulled"})
+    await ask("POST", claim, {"max": 0}, queue="q")
+    await ask("POST", claim, queue="a b")
+
+
 async def bad_tour(ask: Ask) -> None:
     """The same bad requests to every route."""
     json = {"content-type": "application/json"}
@@ -156,7 +192,8 @@ async def bad_tour(ask: Ask) -> None:
             for body in (b"", b"{", b'{"colour": 1}'):
                 await ask(method, route, content=body, headers=json, places=[place])
             example = EXAMPLES[one["operationId"].removesuffix("_in_instance")].request
-            await ask(method, route, {**example, **({"id": "a b"} if "id" in example else {})}, places=[place])
+            changed = {name: value for name, value in (("id", "a b"), ("waitMs", 0)) if name in example}
+            await ask(method, route, {**example, **changed}, places=[place])
             await ask(method, route, content=b"{}", headers={"content-type": "text/plain"}, places=[place])
             await ask(method, route, content=b" " * (9 * 1024 * 1024), headers=json, places=[place])
 
@@ -170,6 +207,7 @@ async def test_every_answer_is_one_that_the_document_has(
         await good_tour(ask)
         await dead_tour(ask, face)
         await recurring_tour(ask)
+        await queue_tour(ask)
         await ask("POST", "/schedule", JOB, headers={"idempotency-key": "k"})  # 422
         for _ in range(2):
             await ask("POST", "/schedule", {**JOB, "id": "taken", "pool": "used"})
