@@ -37,6 +37,7 @@ _FACTS: Final[Mapping[str, Schema]] = {
     "Parent.result": {"description": "What it came to, if it said."},
     "Settlement.state": one_of(["done", "retrying", "dead", "cancelled", "expired"]),
     "Outcome.state": one_of(["pending", "waiting", "running", "done", "dead", "cancelled", "expired"]),
+    "CatalogEntry.args": {"description": "The JSON Schema, of args as they are on the wire."},
     "reason": {
         "description": "Why it is dead: exhausted, refused, lost, unindexable, blocked; more may come.",
         "examples": ["exhausted"],
@@ -48,7 +49,9 @@ _FACTS: Final[Mapping[str, Schema]] = {
         "may come.",
         "examples": ["misfire"],
     },
-    "Occurrence.latenessMs": {"description": "How long after it was due that was decided, ms."},
+    "Occurrence.latenessMs": {
+        "description": "How long after it was due that was decided, ms; of a run, its newest slot."
+    },
     "Occurrence.until": {"description": "Of a run of slots: the last of them, epoch ms."},
     "outcome": {
         "description": "How it ended: done, failed, returned, lost, expired, cancelled; more may come.",

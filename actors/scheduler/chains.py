@@ -11,6 +11,9 @@ from tocsin.actors.scheduler.rows import LARGEST_MS, BadRow, JobRow, parts_of
 from tocsin.actors.scheduler.submit import accept
 from tocsin.actors.scheduler.turn import Turn
 
+LEAST_SIZE = 2_000
+"""As so many bytes a small job counts: a commit holds only so many rows, too."""
+
 
 async def load_followers(turn: Turn, jobs: Sequence[JobRow]) -> dict[str, tuple[Follower, ...]]:
     """By id, of those that have any; a hop only for those whose args continue in other rows."""
@@ -38,5 +41,5 @@ def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: byt
         )
         new = with_blob(row, one.job.args, one.then, result or b"")
         accept(turn, new, due)
-        size += new.size
+        size += max(new.size, LEAST_SIZE)
     return size

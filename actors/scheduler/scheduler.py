@@ -175,8 +175,8 @@ class SchedulerActor(Actor):
         self._check_not_erasing()
         try:
             answer = await CHANGES[what](turn, *args)
-        except RequestError as refusal:  # raised before anything was changed
-            return refusal
+        except RequestError as refusal:  # raised before anything was changed, but for rows that could not be read
+            answer = refusal
         await self._finish(turn)
         return answer
 
@@ -297,8 +297,10 @@ class SchedulerActor(Actor):
             return
         check_clock(turn)
         await settle_ends(turn)
+        given = self._given()
+        await self._pull(turn, given, in_order=True)
         await self._claim(turn)
-        await self._pull(turn)
+        await self._pull(turn, given)
         await settle_ends(turn)  # of those that had expired when they were to be claimed
         await self._book.close()
         if self._book.to_tell:
@@ -306,17 +308,19 @@ class SchedulerActor(Actor):
             self.ctx.after_commit(self._watches.tell, ended)
         self._set_alarm(turn.now)
 
-    async def _pull(self, turn: Turn) -> None:
+    def _given(self) -> Given:
+        """What this turn gives to claims that wait, noted as it goes."""
+        given: Given = []
+        if self._pulls.waiting:
+            self.ctx.if_lost(self._lose, given)
+            self.ctx.after_commit(self._pulls.deliver, given)
+        return given
+
+    async def _pull(self, turn: Turn, given: Given, *, in_order: bool = False) -> None:
         """Give the claims that wait what is due."""
         self._more_to_pull = False
-        if not self._pulls.waiting:
-            return
-        given: Given = []
-        self.ctx.if_lost(self._lose, given)
-        if not self._full():
-            self._more_to_pull = await pull(turn, self._pulls, given)
-        if given:
-            self.ctx.after_commit(self._pulls.deliver, given)
+        if self._pulls.waiting and not self._full():
+            self._more_to_pull = await pull(turn, self._pulls, given, in_order=in_order)
 
     def _lose(self, given: Given) -> None:
         """Also where nothing was given: who waits must not depend on a turn that left no trace."""

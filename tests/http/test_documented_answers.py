@@ -147,8 +147,8 @@ async def queue_tour(ask: Ask) -> None:
         [{"functionPath": "q", "queue": "q", "delayMs": 5, "then": [{"workflow": "w"}]}],
     )
     await ask("POST", claim, queue="*")
-    await ask("POST", "/schedule", {**WHOLE, "scheduledFor": 10**12, "id": "pulled", "queue": "q", "expiresAt": None, "then": chain,
-                                    "keepResultMs": 60_000, "pool": "other"})  # fmt: skip
+    pulled = {"scheduledFor": 10**12, "queue": "q", "expiresAt": None, "pool": "other", "keepResultMs": 60_000}
+    await ask("POST", "/schedule", {**WHOLE, **pulled, "id": "pulled", "then": chain})
     await ask("GET", "/result", params={"id": "pulled"})
     await ask("GET", "/queues")
     await ask("GET", "/why", params={"id": "pulled"})

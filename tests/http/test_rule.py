@@ -70,6 +70,7 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         ("queues", "t", None),
         ("pending", "t", "p"),
         ("result", "t", "a"),
+        ("catalog", "t", None),
         ("pool", "t", "p"),
         ("set_pool", "t", "p"),
         ("delete_pool", "t", "q"),

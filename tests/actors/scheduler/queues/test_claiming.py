@@ -219,6 +219,50 @@ async def test_pools_hold_across_queues_and_callbacks(stage: Stage) -> None:
 
 
 @staged()
+async def test_callbacks_and_pulled_jobs_of_one_pool_start_in_the_order_of_both(stage: Stage) -> None:
+    """Neither starves the other: the slot goes to the first in start order."""
+    at = stage.now
+    await stage.jobs.set_pool("p", max_concurrency=1, paused=True)
+    for n in range(20):
+        await stage.jobs.run_at(at + n, "work:run", id=f"j{n:02d}", pool="p", queue="q" if n % 3 == 1 else None)
+    started: list[str] = []
+    stage.reply = lambda delivery: started.append(delivery.id) or OK  # type: ignore[func-returns-value]
+
+    async def work() -> None:
+        while True:
+            for one in await stage.jobs.claim("q", max=5, wait=100):
+                started.append(one.id)
+                await stage.sleep(0.1)
+                await stage.jobs.complete(one.id, one.lease)
+
+    worker = asyncio.create_task(work())
+    await stage.sleep(1)
+    await stage.jobs.set_pool("p", paused=False)
+    await stage.sleep(10)
+    worker.cancel()
+
+    assert started == [f"j{n:02d}" for n in range(20)]
+
+
+@staged()
+async def test_many_parents_with_many_small_followers_fit_their_commits(stage: Stage) -> None:
+    """A commit holds 10,000 rows: 200 jobs that start 20 each are settled in several."""
+    from tocsin import Job
+
+    at = stage.now + 1_000
+    for _ in range(2):
+        await stage.jobs.submit_many([
+            Job(path="a:run", at=at, options={"then": [
+                Job(path=f"b:{n}", options={"queue": "q", "expires_at": at + 10**9}) for n in range(20)
+            ]})
+            for _ in range(100)
+        ])  # fmt: skip
+    await stage.sleep(20)
+
+    assert (await stage.jobs.pending("b:")).count == 4_000
+
+
+@staged()
 async def test_a_paused_pool_or_instance_gives_nothing(stage: Stage) -> None:
     await stage.jobs.run_after(0, "work:run", id="x", pool="p", queue="q")
     await stage.jobs.set_pool("p", paused=True)
