@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -199,7 +200,7 @@ async def bad_tour(ask: Ask) -> None:
 
 
 async def test_every_answer_is_one_that_the_document_has(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     held = Documented(DOCUMENT)
     async with open_face() as face, client_of(face.host.asgi(tokens=TOKENS)) as client:
@@ -228,7 +229,7 @@ async def test_every_answer_is_one_that_the_document_has(
         with caplog.at_level(logging.CRITICAL, "tocsin.http"):
             await failing_tour(ask, monkeypatch)
     await accepted_tour(held)
-    await refused_tour(held)
+    await refused_tour(held, tmp_path)
 
     met = {(method, path, code) for method, path, code in held.seen}
     assert {(method, path, "200") for method, path, _ in operations(DOCUMENT)} <= met
@@ -295,7 +296,7 @@ async def accepted_again(face: Face, app: Accepting) -> None:
     await accepted(face, app, "a", pool="p")
 
 
-async def refused_tour(held: Documented) -> None:
+async def refused_tour(held: Documented, folder: Path) -> None:
     """A server that may hold no job more, one that knows no origin, and one that is closed."""
     async with open_face(max_jobs=1) as face:
         ask = asker(held, face.client)
@@ -303,7 +304,10 @@ async def refused_tour(held: Documented) -> None:
             await ask("POST", "/schedule", JOB)
         await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
         await ask("POST", "/schedules/{name}/trigger")
-    async with open_face(origin=None) as face:
+    store = f"sqlite:///{folder / 'jobs.db'}"
+    async with open_face(store) as face:
+        await asker(held, face.client)("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
+    async with open_face(store, origin=None) as face:
         ask = asker(held, face.client)
         await ask("POST", "/schedule", JOB)
         await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
