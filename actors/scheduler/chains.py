@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.followers import Follower, followers_of, with_blob
-from tocsin.actors.scheduler.rows import LARGEST_MS, BadRow, JobRow, parts_of
+from tocsin.actors.scheduler.rows import LARGEST_MS, BadRow, JobRow
 from tocsin.actors.scheduler.submit import accept
 from tocsin.actors.scheduler.turn import Turn
 

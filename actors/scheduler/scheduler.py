@@ -12,8 +12,9 @@ from typing import Any
 from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler import redrive
 from tocsin.actors.scheduler.book import Book
-from tocsin.actors.scheduler.claim import Claim, claim, claim_alone
+from tocsin.actors.scheduler.claim import claim, claim_alone
 from tocsin.actors.scheduler.complete import Completion, complete, extend
+from tocsin.actors.scheduler.grants import Grant
 from tocsin.actors.scheduler.lanes import Lanes
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Tick
 from tocsin.actors.scheduler.passing import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
@@ -333,7 +334,7 @@ class SchedulerActor(Actor):
             self._lanes.nothing_alone()
             return
         if lines.any_ready(turn.now) and (permits := self._lanes.take(CLAIMS_PER_TURN)):
-            grant = _Grant(self._lanes, permits)
+            grant = Grant(self._lanes, permits)
             self.ctx.if_lost(grant.lose)
             for _ in range(CLAIM_ROUNDS):
                 if not grant.unused or not lines.any_ready(turn.now):
@@ -351,7 +352,7 @@ class SchedulerActor(Actor):
             self._lanes.nothing_alone()
             return
         if permits := self._lanes.take_alone():
-            grant = _Grant(self._lanes, permits, alone=True)
+            grant = Grant(self._lanes, permits, alone=True)
             self.ctx.if_lost(grant.lose)
             grant.use(await claim_alone(turn, permits))
             grant.return_unused()
@@ -377,32 +378,6 @@ class SchedulerActor(Actor):
             pulled = again
         ring_at = _earliest(again if waiting else None, head, pulled, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
-
-
-class _Grant:
-    """Permits taken in this turn, and the claims they were used for."""
-
-    def __init__(self, lanes: Lanes, permits: int, *, alone: bool = False) -> None:
-        self.unused = permits
-        self._alone = alone
-        self.claims: list[Claim] = []
-        self._lanes = lanes
-
-    def use(self, claims: Sequence[Claim]) -> None:
-        self._lanes.sealed(claims)
-        self.claims.extend(claims)
-        self.unused -= sum(claim.permits for claim in claims)
-
-    def return_unused(self) -> None:
-        unused, self.unused = self.unused, 0
-        if unused and self._alone:
-            self._lanes.give_back_alone(unused)
-        elif unused:
-            self._lanes.give_back(unused)
-
-    def lose(self) -> None:
-        self._lanes.lost(self.claims)
-        self.return_unused()
 
 
 def _earliest(*instants: int | None) -> int | None:

@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.permits import Circuit, Permits
+from tocsin.actors.scheduler.presence import Presence
 from tocsin.actors.scheduler.pulls import Pulls
 from tocsin.actors.scheduler.recurring.recheck import in_doubt
 from tocsin.actors.scheduler.rows import META_SLOT, META_ZONES
@@ -70,6 +71,7 @@ class SchedulerService:
         # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
         self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
         self._pulls: WeakValueDictionary[str, Pulls] = WeakValueDictionary()
+        self.presence = Presence(lambda: self.clock.monotonic())
         self._watches: WeakValueDictionary[str, Watches] = WeakValueDictionary()
         self._host: Host | None = None
         self._stopping = False
