@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import wire, wire_queues, wire_recurring
+from tocsin.actors.http import wire, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.codes import CODES, Code
 from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
 
@@ -71,9 +71,18 @@ def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
     return dict(sorted(schemas.items()))
 
 
+_ASKED: Final = (wire, wire_queues, wire_recurring, wire_workers)
+"""Where the structs of requests are."""
+
+
 def _of_struct(name: str, schema: Schema) -> Schema:
     asked: type[msgspec.Struct] | None = next(
-        (getattr(module, name) for module in (wire, wire_queues, wire_recurring) if hasattr(module, name)), None
+        (
+            getattr(module, name)
+            for module in (wire, wire_queues, wire_recurring, wire_workers)
+            if hasattr(module, name)
+        ),
+        None,
     )
     if asked is not None and name.endswith("Request"):
         return _of_request(asked, schema)

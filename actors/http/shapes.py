@@ -88,6 +88,7 @@ THEN: Final[Schema] = {
     "items": {"$ref": "#/components/schemas/FollowingRequest"},
     "maxItems": MAX_FOLLOWERS,
 }
+PID: Final = whole(limits.PID)
 RATE: Final = whole(limits.RATE_PER_SECOND, default=10)
 PAGE_LIMIT: Final = whole(limits.PAGE_LIMIT, default=100)
 RETRIES: Final = whole((0, retry.MAX_RETRIES))

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 
 from tests.http.face import DUE
+from tocsin.actors.http.examples import EXAMPLES
 
 SCOPES = ("read", "schedule", "work", "operate", "admin")
 TOKENS = [f"{scope}er:{scope}:secret-{scope}" for scope in SCOPES]
@@ -39,6 +40,8 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/schedules/s?cancelPending=false": ("DELETE", None, {"schedule", "operate"}),
     "/cron/preview?expr=*+*+*+*+*": ("GET", None, {"read"}),
     "/queues/q/claim": ("POST", {"waitMs": 0}, {"work"}),
+    "/workers": ("POST", EXAMPLES["announce"].request, {"work"}),
+    "/workers?limit=5": ("GET", None, {"read"}),
     "/queues": ("GET", None, {"read"}),
     "/pending?prefix=p": ("GET", None, {"read"}),
     "/result?id=a": ("GET", None, {"read"}),

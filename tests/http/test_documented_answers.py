@@ -174,6 +174,8 @@ async def queue_tour(ask: Ask) -> None:
     await ask("GET", "/result", params={"id": "pulled", "waitMs": 5})
     await ask("GET", "/history", params={"id": "pulled"})
     await ask("POST", claim, {"max": 0}, queue="q")
+    await ask("POST", "/workers", EXAMPLES["announce"].request)
+    await ask("GET", "/workers")
     await ask("POST", claim, queue="a b")
 
 
