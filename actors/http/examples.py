@@ -222,9 +222,45 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             ],
         }
     ),
+    "claim": Example(
+        {
+            "jobs": [
+                {
+                    "id": "invoice-42",
+                    "incarnation": "7-11",
+                    "args": {"invoice": 42},
+                    "scheduledFor": NOW,
+                    "attempt": 1,
+                    "attempts": 0,
+                    "lease": LEASE,
+                    "leaseUntil": NOW + 60_000,
+                    "leaseMs": 60_000,
+                    "queue": "mail",
+                    "instanceName": "default",
+                    "functionPath": "invoices:send",
+                    "labels": ["tenant-7"],
+                    "then": True,
+                }
+            ]
+        },
+        {"max": 10, "leaseMs": 60_000, "waitMs": 20_000, "worker": {"id": "w-7f3a", "name": "mailer", "pid": 4711}},
+    ),
+    "queues": Example(
+        {"queues": [{"name": "mail", "waiting": 1, "due": 1, "inFlight": 0, "workersWaiting": 0, "oldestDueMs": 1_200}]}
+    ),
+    "pending": Example({"pending": True, "count": 2}),
+    "result": Example(
+        {
+            "id": "invoice-42",
+            "state": "done",
+            "result": {"sent": True},
+            "endedAt": LATER,
+            "keptUntil": LATER + 3_600_000,
+        }
+    ),
+    "complete": Example({"settled": True, "state": "done"}, {**_ID, "lease": LEASE, "result": {"sent": True}}),
     "announce": Example({}, {**_WORKER, "heartbeatAt": NOW}),
     "workers": Example({"workers": [{**_WORKER, "heartbeatAt": NOW}], "truncated": False}),
-    "complete": Example({"settled": True}, {**_ID, "lease": LEASE, "result": {"sent": True}}),
     "extend": Example({"leaseUntil": LATER + 900_000}, {**_ID, "lease": LEASE, "leaseMs": 900_000}),
     "pool": Example({**_POOL, "inFlight": 1, "maxConcurrency": 1, "holders": [_HOLDER]}),
     "set_pool": Example(_POOL, {"name": "stripe", "maxConcurrency": 8}),

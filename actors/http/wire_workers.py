@@ -9,11 +9,13 @@ import msgspec
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import shape
 from tocsin.actors.http.wire import Request, Scalar, whole
+from tocsin.actors.scheduler.arguments import MAX_TARGET
 from tocsin.actors.scheduler.presence import MAX_TEXT, STATUSES
 from tocsin.dispatch.pulled import WorkerJob, WorkerSnapshot
 from tocsin.errors import InvalidInputError
 
 _TEXT = {**shapes.TEXT, "maxLength": MAX_TEXT}
+_TARGET = {**shapes.TEXT, "maxLength": MAX_TARGET}
 _EPOCH = shapes.whole((0, 10**15 - 1))
 
 
@@ -21,8 +23,8 @@ class WorkerJobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """A job in a worker's hands."""
 
     id: Annotated[Scalar, shape({**shapes.TEXT, "minLength": 1, "maxLength": 64}, "The job.", needed=True)] = None
-    function_path: Annotated[Scalar, shape(shapes.TARGET, "What it runs.")] = None
-    workflow: Annotated[Scalar, shape(shapes.TARGET, "What it runs, if that is a workflow.")] = None
+    function_path: Annotated[Scalar, shape(_TARGET, "What it runs.")] = None
+    workflow: Annotated[Scalar, shape(_TARGET, "What it runs, if that is a workflow.")] = None
     attempt: Annotated[Scalar, shape(shapes.whole((1, 10**15 - 1)), "Which attempt.", needed=True)] = None
     started_at: Annotated[Scalar, shape(_EPOCH, "When it began, epoch ms.", needed=True)] = None
 
@@ -62,10 +64,13 @@ class SnapshotRequest(Request, frozen=True, kw_only=True):
             for name in WorkerSnapshot.__struct_fields__
         }
         members["exclude"] = members["exclude"] or ()
-        members["jobs"] = [
-            WorkerJob(**{name: getattr(job, name) for name in WorkerJob.__struct_fields__}) for job in self.jobs or ()
-        ]
+        members["jobs"] = [_job(job) for job in self.jobs or ()]
         return WorkerSnapshot(**members)
+
+
+def _job(said: WorkerJobRequest) -> WorkerJob:
+    members: dict[str, Any] = {name: whole(getattr(said, name)) for name in WorkerJob.__struct_fields__}
+    return WorkerJob(**members)
 
 
 def _field(name: str) -> str:

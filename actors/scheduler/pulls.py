@@ -84,7 +84,7 @@ class Pulls:
         """Its call has failed: what it was given goes back."""
         self.leave(claim)
         if claim.answer.done() and not claim.answer.cancelled():
-            self.give_back(claim.answer.result())
+            self.give_back([job.token for job in claim.answer.result()])
 
     async def wait(self, claim: PullClaim, seconds: float) -> list[Claim]:
         """What it is given, or nothing after so long. Cancelled, it gives back what it was given."""
@@ -160,6 +160,8 @@ class Pulls:
 
     def deliver(self, given: Sequence[tuple[PullClaim, list[Claim]]]) -> None:
         """The leases are durable: the workers may have them."""
+        if not given:
+            return
         if self._check is None:
             for claim, jobs in given:
                 self._answer(claim, jobs)
@@ -182,13 +184,14 @@ class Pulls:
         self._on_their_way.discard(claim)
         claim.on_its_way = False
         if claim.answer.done():
-            self.give_back(jobs)
+            self.give_back([job.token for job in jobs])
         else:
             claim.answer.set_result(jobs)
 
-    def give_back(self, jobs: Sequence[Claim]) -> None:
-        """The worker went away before it had them: back in line, uncharged."""
-        self._post("give_back", [job.token for job in jobs]).add_done_callback(self._given_back)
+    def give_back(self, tokens: Sequence[str]) -> None:
+        """The worker went away before it had these jobs: back in line, uncharged."""
+        if tokens:
+            self._post("give_back", tokens).add_done_callback(self._given_back)
 
     def _given_back(self, done: asyncio.Future[Any]) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:

@@ -138,7 +138,7 @@ def _then(job: JobRow, whole: bytes) -> Sequence[Following]:
 
 def following(followers: Sequence[Follower]) -> Sequence[Following]:
     """As callers see it."""
-    return [_following(one) for one in followers]
+    return tuple(_following(one) for one in followers)
 
 
 def _following(one: Follower) -> Following:

@@ -187,6 +187,7 @@ class SchedulerService:
             store_trouble=self.host.provider.trouble,
             stopping=not self.host.ready or (lanes is not None and lanes.stopping),
             alarm_failures=self.host.alarms.failures(ActorId(KIND, name)),
+            waiting_for=self.pulls(name).waiting_for,
         )
 
     async def _send(self, claim: Claim, instance: str) -> Outcome:

@@ -32,7 +32,7 @@ NEXT: Final = """\
   tocsin schedules put report reports:send --cron "0 9 * * mon-fri"
   tocsin next "30 2 * * *" --tz America/New_York
 
-  # work that is pulled instead: handlers = {"reports:render": render} in work.py
+  # work that is pulled: handlers = {"reports:render": render} in work.py
   curl http://127.0.0.1:8321/schedule -H 'content-type: application/json' \\
        -d '{"functionPath": "reports:render", "queue": "reports", "delayMs": 0}'
   tocsin worker work:handlers

@@ -20,6 +20,7 @@ from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
 from tocsin.cli.pools import pools
+from tocsin.cli.queues import pending, queues, result
 from tocsin.cli.schedules import schedules
 from tocsin.cli.serve import serve
 from tocsin.cli.status import status
@@ -86,9 +87,9 @@ def main() -> None:
 
 COMMANDS = (
     *(serve, worker, demo),
-    *(schedule, ls, get, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
+    *(schedule, ls, get, result, pending, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
     *(schedules, upcoming),
-    *(status, pools, workers, instances, catalog),
+    *(status, queues, pools, workers, instances, catalog),
     *(check, backup),
     *(keys, config, completion),
 )
