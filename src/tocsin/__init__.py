@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from tocsin.actors.actor_host import ActorHost as ActorHost
     from tocsin.actors.actor_host import Stub as Stub
     from tocsin.actors.cron.builder import Cron as Cron
+    from tocsin.actors.outbox.databases import AsyncpgDatabase as AsyncpgDatabase
+    from tocsin.actors.outbox.databases import SQLAlchemyDatabase as SQLAlchemyDatabase
+    from tocsin.actors.outbox.databases import SQLiteDatabase as SQLiteDatabase
+    from tocsin.actors.outbox.drain import Drain as Drain
+    from tocsin.actors.outbox.entry import Outbox as Outbox
+    from tocsin.actors.outbox.entry import OutboxEntry as OutboxEntry
+    from tocsin.actors.outbox.table import ParkedRow as ParkedRow
+    from tocsin.actors.scheduler.deferred import Deferred as Deferred
     from tocsin.actors.scheduler.handle import Job as Job
     from tocsin.actors.scheduler.handle import Scheduler as Scheduler
     from tocsin.actors.scheduler.records import Cancelled as Cancelled
@@ -55,10 +63,13 @@ _HOMES = {
     "Actor": "tocsin.actors.actor",
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
+    "AsyncpgDatabase": "tocsin.actors.outbox.databases",
     "Cancelled": "tocsin.actors.scheduler.records",
     "Cron": "tocsin.actors.cron.builder",
     "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
+    "Deferred": "tocsin.actors.scheduler.deferred",
+    "Drain": "tocsin.actors.outbox.drain",
     "Firing": "tocsin.actors.scheduler.records",
     "Initiator": "tocsin.actors.scheduler.records",
     "Job": "tocsin.actors.scheduler.handle",
@@ -70,13 +81,18 @@ _HOMES = {
     "NoDedup": "tocsin.dispatch.receiver.dedup",
     "Occurrence": "tocsin.actors.scheduler.recurring.records",
     "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
+    "Outbox": "tocsin.actors.outbox.entry",
+    "OutboxEntry": "tocsin.actors.outbox.entry",
     "Page": "tocsin.actors.scheduler.records",
+    "ParkedRow": "tocsin.actors.outbox.table",
     "Received": "tocsin.dispatch.receiver.received",
     "Receiver": "tocsin.dispatch.receiver.receiver",
     "Record": "tocsin.actors.scheduler.records",
     "Registration": "tocsin.actors.scheduler.recurring.records",
     "Retry": "tocsin.dispatch.retry",
     "RetryLater": "tocsin.dispatch.receiver.outcomes",
+    "SQLAlchemyDatabase": "tocsin.actors.outbox.databases",
+    "SQLiteDatabase": "tocsin.actors.outbox.databases",
     "SQLiteDedup": "tocsin.dispatch.receiver.sqlite_dedup",
     "SQLiteProvider": "tocsin.storage.sqlite",
     "SchedulePage": "tocsin.actors.scheduler.recurring.records",
@@ -98,10 +114,13 @@ __all__ = [
     "Actor",
     "ActorContext",
     "ActorHost",
+    "AsyncpgDatabase",
     "Cancelled",
     "Cron",
     "CronPreview",
     "DeadRetried",
+    "Deferred",
+    "Drain",
     "Firing",
     "Initiator",
     "Job",
@@ -113,13 +132,18 @@ __all__ = [
     "NoDedup",
     "Occurrence",
     "OccurrencePage",
+    "Outbox",
+    "OutboxEntry",
     "Page",
+    "ParkedRow",
     "Received",
     "Receiver",
     "Record",
     "Registration",
     "Retry",
     "RetryLater",
+    "SQLAlchemyDatabase",
+    "SQLiteDatabase",
     "SQLiteDedup",
     "SQLiteProvider",
     "SchedulePage",
