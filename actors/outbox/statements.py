@@ -185,7 +185,7 @@ class Statements:
             "SELECT id, SUM(size) OVER (ORDER BY id) AS total, ROW_NUMBER() OVER (ORDER BY id) AS n FROM candidates"
         )
         return Statement(
-            f"UPDATE {self._table} SET batch = :batch, batch_at = :now, held_until = :until WHERE batch IS NULL AND "
+            f"UPDATE {self._table} SET batch = :batch, batch_at = :now, held_until = :until WHERE "
             f"id IN (WITH candidates AS ({candidates}), numbered AS ({numbered}) "
             f"SELECT id FROM numbered WHERE n = 1 OR total <= :most_bytes) RETURNING {TAKEN}",
             {"until": until, "batch": batch, "rows": rows, "most_bytes": most_bytes, **which.values},
