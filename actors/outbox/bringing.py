@@ -29,22 +29,24 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 30_000
 
 
 class Rests:
-    """Instances that cannot be reached, and until when they are left alone."""
+    """Instances that cannot be reached, and until when they are left alone; on a clock that never steps."""
 
-    def __init__(self) -> None:
-        self._rests: dict[str, tuple[int, int]] = {}  # the pause, and when it is over
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rests: dict[str, tuple[int, float]] = {}  # the pause in ms, and when it is over
 
-    def begin(self, instance: str, now: int) -> int:
+    def begin(self, instance: str) -> int:
         """How long it is left alone: longer each time, ms."""
-        before, _ = self._rests.get(instance, (FIRST_PAUSE_MS // 2, 0))
+        before, _ = self._rests.get(instance, (FIRST_PAUSE_MS // 2, 0.0))
         pause = min(2 * before, LONGEST_PAUSE_MS)
-        self._rests[instance] = (pause, now + pause)
+        self._rests[instance] = (pause, self._clock.monotonic() + pause / 1000)
         return pause
 
     def end(self, instance: str) -> bool:
         return self._rests.pop(instance, None) is not None
 
-    def resting(self, now: int) -> list[str]:
+    def resting(self) -> list[str]:
+        now = self._clock.monotonic()
         return [instance for instance, (_, until) in self._rests.items() if until > now]
 
 
@@ -63,7 +65,7 @@ class Bringing:
         self._table, self._target_of, self._retry, self._tell_parked = table, target_of, retry, tell_parked
         self._clock, self._random = clock, random
         self.longest_wait_ms = 60_000 + int(max(retry.max_ms * (1 + retry.jitter), LONGEST_PAUSE_MS, UNASKED_MS))
-        self.rests = Rests()
+        self.rests = Rests(clock)
         self.rows = BATCH_ROWS
 
     async def bring(self, batch: Batch) -> int:
@@ -110,13 +112,12 @@ class Bringing:
         return {batch.rows[0].id: Refused.by(error)} if len(batch.rows) == 1 else {}
 
     async def _rest(self, batch: Batch, error: Exception) -> None:
-        now = self._clock.now_ms()
-        pause = self.rests.begin(batch.instance, now)
+        pause = self.rests.begin(batch.instance)
         log.warning(
             "%d rows of the outbox wait: the scheduler of instance %r did not take them, tried again in %d s: %r",
             len(batch.rows), batch.instance, pause // 1000, error,
         )  # fmt: skip
-        await self._table.hold(batch, now + pause)
+        await self._table.hold(batch, self._clock.now_ms() + pause)
 
     # ---- What becomes of rows --------------------------------------------------------------------
 

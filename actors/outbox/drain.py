@@ -135,10 +135,10 @@ class Drain:
         accepted = 0
         async with self._busy:
             while not self._end.is_set():
-                now = self._clock.now_ms()
-                resting = self._bringing.rests.resting(now)
+                resting = self._bringing.rests.resting()
                 if self._only in resting or len(resting) >= MOST_RESTING:
                     break
+                now = self._clock.now_ms()
                 new = arguments.mint_id(now, self._random.getrandbits(80))
                 which = Which(now, now + self._bringing.longest_wait_ms, self._only, resting)
                 batch = await self._table.claim(which, now + HOLD_MS, new, self._bringing.rows)

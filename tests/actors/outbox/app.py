@@ -131,9 +131,7 @@ class App:
         """What a process of the app runs; its target is `drain._jobs`."""
         steps = steps or Steps()
         target = SteppedTarget(self.stage, steps)
-        return Drain(
-            SteppedFile(self.path, steps), target, clock=self.stage.clock, random=self.stage.random, **options
-        )
+        return Drain(SteppedFile(self.path, steps), target, clock=self.stage.clock, random=self.stage.random, **options)
 
     def rows(self, columns: str = "count(*)") -> list[Row]:
         with self.db() as db:

@@ -26,7 +26,7 @@ def crash_at(fatal: int, after_s: float, folder: Path, *, twice: bool = False) -
     folder.mkdir()
     steps = Steps(fatal)
 
-    @staged()
+    @staged(look_again_s=600)
     async def run(stage: Stage) -> None:
         app = App(stage, folder)
         fill(app)
@@ -54,7 +54,9 @@ def test_one_job_per_row_whatever_step_is_the_last(tmp_path: Path, after_s: floa
             break
         died.append(names[-1])
 
-    assert {"before the submission", "after the submission", "after UPDATE", "after DELETE", "after a commit"} <= {*died}
+    assert {"before the submission", "after the submission", "after UPDATE", "after DELETE", "after a commit"} <= {
+        *died
+    }
     assert len(died) > 12
 
 
