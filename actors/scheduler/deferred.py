@@ -74,6 +74,7 @@ class Deferred:
         **options: Unpack[JobOptions],
     ) -> str:
         """The id of a job due after a delay, counted from this call. The rest as `run_at`."""
+        arguments.duration_ms(delay, "delay")  # refused by the name it has here
         return self._add(Job(path=path, args=args, after=delay, workflow=workflow, options=options))
 
     def _add(self, job: Job) -> str:
