@@ -6,7 +6,6 @@ Drivers are imported when a database of theirs is made: of those only SQLite com
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import sqlite3
@@ -20,6 +19,7 @@ from tocsin.errors import SettingsError
 
 if TYPE_CHECKING:
     import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
     from sqlalchemy import Connection, Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -28,6 +28,10 @@ log = logging.getLogger("tocsin.outbox")
 Row = tuple[Any, ...]
 BUSY_S: Final = 5.0
 """How long another writer of the file is waited for."""
+LISTEN_S: Final = 1.0
+"""How long a connection to listen on is waited for."""
+LISTEN_AGAIN_S: Final = 30.0
+"""How long it does without, where there was none."""
 
 
 class Database(Protocol):
@@ -113,39 +117,52 @@ class AsyncpgDatabase:
 
     def __init__(self, pool: asyncpg.Pool[Any], *, listen: bool = True) -> None:
         self._pool, self._listens = pool, listen and pool.get_max_size() > 1
-        self._listening: Any = None
-        self._heard: tuple[str, Any] | None = None
+        self._listening: PoolConnectionProxy[Any] | None = None
+        self._wake: Callable[[], None] = _nothing
+        self._channel = ""
+        self._again_at = 0.0
 
     async def run(self, statements: Sequence[Statement]) -> list[list[Row]]:
         async with self._pool.acquire() as connection, connection.transaction():
             return [[tuple(row) for row in await connection.fetch(*statement.dollar)] for statement in statements]
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
-        if not self._listens or (self._listening is not None and not self._listening.is_closed()):
+        loop = asyncio.get_running_loop()
+        if not self._listens or self._listening is not None or loop.time() < self._again_at:
             return
-        await self._give_back()
-
-        def heard(*_: object) -> None:
-            wake()
-
-        connection = await self._pool.acquire()
-        self._listening, self._heard = connection, (channel, heard)
-        await connection.add_listener(channel, heard)
+        self._channel, self._wake = channel, wake
+        self._again_at = loop.time() + LISTEN_AGAIN_S
+        try:
+            connection = await self._pool.acquire(timeout=LISTEN_S)
+            try:
+                await connection.add_listener(channel, self._heard)
+                connection.add_termination_listener(self._lost)
+            except BaseException:
+                await self._pool.release(connection)
+                raise
+        except Exception as error:  # a pool in use, a proxy that lets nobody listen: it polls instead
+            log.warning("nobody listens for rows of the outbox, it is looked at now and then: %r", error)
+            return
+        self._listening = connection
         wake()  # what was announced before
 
-    async def aclose(self) -> None:
-        await self._give_back()
+    def _heard(self, *_: object) -> None:
+        self._wake()
 
-    async def _give_back(self) -> None:
+    def _lost(self, *_: object) -> None:
+        """The connection is gone; the pool knows."""
+        self._listening, self._again_at = None, 0.0
+
+    async def aclose(self) -> None:
         connection, self._listening = self._listening, None
-        if connection is None:
-            return
-        assert self._heard is not None
-        # Its connection may be gone; then there is nothing to take back, and the pool makes another.
-        with contextlib.suppress(Exception):
-            await connection.remove_listener(*self._heard)
-        with contextlib.suppress(Exception):
+        if connection is not None:
+            connection.remove_termination_listener(self._lost)
+            await connection.remove_listener(self._channel, self._heard)
             await self._pool.release(connection)
+
+
+def _nothing() -> None:
+    """Nobody is to be woken yet."""
 
 
 # ---- SQLAlchemy ----------------------------------------------------------------------------------

@@ -100,7 +100,8 @@ def test_every_option_of_a_job_comes_over() -> None:
         box = Outbox("t", clock=stage.clock, random=stage.random)
         args = {"when": AT, "sum": Decimal("1.20"), "raw": b"\0", "many": 2**70, "ü": None}
         entry = box.run_at(AT, "a:b", args, **given)
-        await stage.jobs.run_at(AT, "a:b", args, **{**given, "id": "direct"})
+        direct: Any = {**given, "id": "direct"}
+        await stage.jobs.run_at(AT, "a:b", args, **direct)
 
         brought = new_job(stage.jobs, entry.statement.values["job"])
         await stage.jobs.submit(brought)

@@ -42,7 +42,7 @@ async def test_it_is_one_turn_and_so_one_commit(stage: Stage) -> None:
         turns.append(event)
         return await call(actor, event, *args, **options)
 
-    stage.host.runtime.call = noted  # type: ignore[method-assign]
+    stage.host.runtime.call = noted  # type: ignore[method-assign,assignment]
     async with stage.jobs.deferred() as later:
         for _ in range(1_000):
             later.run_after("1h", "a:b")
