@@ -77,5 +77,7 @@ class Outcome:
     """For BUSY: how long the receiver asks to be left alone, capped at one hour."""
     response: bytes | None = None
     """The first 2 KiB of the answer's body."""
+    result: bytes | None = None
+    """For DONE: the whole body, if its type says that it is JSON."""
     lease_ms: int | None = None
     """For ACCEPTED: how long the receiver asks to hold the lease, if it says."""

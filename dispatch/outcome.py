@@ -24,8 +24,10 @@ def classify(answer: Answer, now_ms: int) -> Outcome:
     status, headers, kept = answer.status, answer.headers, answer.body[:RESPONSE_KEPT]
     if 200 <= status <= 299:
         if headers.get("tocsin-accepted", "").strip() == "1":
-            return Outcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms(headers.get("tocsin-lease-ms")))
-        return Outcome(Verdict.DONE, None, status, None, kept)
+            held = lease_ms(headers.get("tocsin-lease-ms"))
+            return Outcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms=held)
+        result = answer.body if answer.body and is_json(headers.get("content-type")) else None
+        return Outcome(Verdict.DONE, None, status, None, kept, result)
     said = f"HTTP {status}"
     if status == CONFLICT and headers.get("tocsin-declined", "").strip() == "1":
         return Outcome(Verdict.DECLINED, f"{said}: declined, an earlier attempt still runs there", status, None, kept)
@@ -40,6 +42,11 @@ def classify(answer: Answer, now_ms: int) -> Outcome:
     if 300 <= status <= 399:
         said += ": redirects are not followed"
     return Outcome(Verdict.FAILED, said, status, None, kept)
+
+
+def is_json(content_type: str | None) -> bool:
+    essence = (content_type or "").partition(";")[0].strip().lower()
+    return essence == "application/json" or (essence.startswith("application/") and essence.endswith("+json"))
 
 
 def lease_ms(value: str | None) -> int | None:

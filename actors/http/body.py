@@ -13,13 +13,14 @@ from starlette.requests import Request
 
 from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
 from tocsin.actors.scheduler.arguments import MAX_ARGS
+from tocsin.actors.scheduler.followers import MAX_THEN
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
 T = TypeVar("T")
 
 SMALL_BODY: Final = 64 * 1024
-SCHEDULE_BODY: Final = MAX_ARGS + SMALL_BODY
+SCHEDULE_BODY: Final = MAX_ARGS + MAX_THEN + SMALL_BODY
 BATCH_BODY: Final = 8 * 1024 * 1024
 
 _JSON: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*', re.IGNORECASE)

@@ -47,6 +47,11 @@ class Call:
         scope = msgspec.msgpack.encode((*self._caller.identity, self._action, route, given[0].strip()))
         return Once(_digest(scope), _digest(self._raw), render)
 
+    async def disconnected(self) -> None:
+        """Returns when the caller has hung up. Only after `body`, or where there is none."""
+        while (await self._request.receive())["type"] != "http.disconnect":
+            continue
+
     def path(self, name: str) -> str:
         """A part of the path."""
         value: str = self._request.path_params[name]

@@ -11,7 +11,6 @@ import msgspec
 from tocsin.actors.http import wire, wire_recurring
 from tocsin.actors.http.codes import CODES, Code
 from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
-from tocsin.actors.http.wire import NOT_YET
 
 REF: Final = "#/components/schemas/{name}"
 _SNAKE: Final = re.compile(r"(?<=`)[a-z]+(?:_[a-z]+)+(?=`)")
@@ -77,7 +76,7 @@ def _described(schema: Schema) -> Schema:
 
 
 def _of_request(kind: type[msgspec.Struct], schema: Schema) -> Schema:
-    members = {name: one for name, one in schema["properties"].items() if name not in NOT_YET}
+    members = dict(schema["properties"])
     needed = [name for name, one in members.items() if one.get(NEEDED)]
     rules = list(getattr(kind, "rules", ()))
     return {

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from tocsin.actors.http import operations_queues as queues
 from tocsin.actors.http import operations_recurring as recurring
-from tocsin.actors.http import replies, wire, wire_recurring
+from tocsin.actors.http import replies, wire, wire_queues, wire_recurring
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.operations_changing import (
     cancel,
@@ -34,15 +35,19 @@ from tocsin.actors.http.parameters import (
     ONE_JOB,
     ONE_POOL,
     PAGED,
+    PREFIXED,
     PREVIEWED,
+    RESULT_OF,
     Parameter,
 )
 from tocsin.actors.scheduler import records
 from tocsin.actors.scheduler.recurring import records as recurring_records
+from tocsin.dispatch.pulled import Settlement
 
 READ: Final = frozenset({"read"})
 SCHEDULE: Final = frozenset({"schedule"})
 OPERATE: Final = frozenset({"operate"})
+WORK: Final = frozenset({"work"})
 ADMIN: Final = frozenset({"admin"})
 BY_LEASE: Final[frozenset[str]] = frozenset()
 """No token is asked for: the lease in the body, which nobody can guess, is leave enough."""
@@ -270,8 +275,8 @@ _OTHERS: Final = (
     Operation(
         "POST", "/complete", "complete", BY_LEASE, complete,
         About(
-            name="complete", group="accepted work", said="Settle an attempt whose callback was accepted",
-            request=wire.CompleteRequest, answer=replies.Settled, errors=_BY_LEASE,
+            name="complete", group="accepted work", said="Settle an attempt that was claimed, or accepted",
+            request=wire.CompleteRequest, answer=Settlement, errors=_BY_LEASE,
         ),
     ),
     Operation(
@@ -315,4 +320,34 @@ _OTHERS: Final = (
     ),
 )  # fmt: skip
 
-OPERATIONS: Final = (*_JOBS, *_SCHEDULES, *_OTHERS)
+# ---- Queues --------------------------------------------------------------------------------------
+
+_QUEUES: Final = (
+    Operation(
+        "POST", "/queues/{queue}/claim", "claim", WORK, queues.claim,
+        About(
+            name="claim", group="queues", said="Take due jobs of a queue, or wait until there is one",
+            request=wire_queues.ClaimRequest, body_optional=True, answer=replies.ClaimedJobs,
+        ),
+    ),
+    Operation(
+        "GET", "/queues", "queues", READ, queues.queues,
+        About(name="queues", group="queues", said="What each queue holds", answer=replies.QueueList),
+    ),
+    Operation(
+        "GET", "/pending", "pending", READ, queues.pending,
+        About(
+            name="pending", group="queues", said="Whether anything of a prefix still pends, chains included",
+            query=PREFIXED, answer=records.Pending,
+        ),
+    ),
+    Operation(
+        "GET", "/result", "result", READ, queues.result,
+        About(
+            name="result", group="jobs", said="What a job came to that asked for its result to be kept",
+            query=RESULT_OF, answer=records.Outcome, errors=(*_NO_ID, "NOT_FOUND"),
+        ),
+    ),
+)  # fmt: skip
+
+OPERATIONS: Final = (*_JOBS, *_SCHEDULES, *_QUEUES, *_OTHERS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY
 from tocsin.actors.http.call import Call
-from tocsin.actors.http.replies import DeadCancelled, Extended, RedriveStopped, Settled
+from tocsin.actors.http.replies import DeadCancelled, Extended, RedriveStopped
 from tocsin.actors.http.wire import (
     CancelAllRequest,
     CompleteRequest,
@@ -15,6 +15,7 @@ from tocsin.actors.http.wire import (
     whole,
 )
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Redrive, Rescheduled
+from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import NotFoundError
 
 
@@ -87,19 +88,19 @@ async def stop_redrive(call: Call) -> RedriveStopped:
 # ---- By lease: whoever holds one needs no token ---------------------------------------------------
 
 
-async def complete(call: Call) -> Settled:
+async def complete(call: Call) -> Settlement:
     request = await call.body(CompleteRequest, SCHEDULE_BODY)
     result = bytes(request.result)
-    settled = await call.scheduler.completed(
+    return await call.scheduler.completed(
         request.required_id(),
         request.required_lease(),
         ok=request.ok is not False,
         error=request.error,
         retryable=request.retryable is not False,
         delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]  # the handle checks every value
+        charge=request.charge is not False,
         result=None if result == b"null" else result,
     )
-    return Settled(settled)
 
 
 async def extend(call: Call) -> Extended:

@@ -37,6 +37,7 @@ async def list_jobs(call: Call) -> Page:
         cursor=query.text("cursor") or None,
         limit=query.whole_or("limit", DEFAULT_LIMIT),
         order=_default(query.text("order"), "due"),
+        queue=query.text("queue"),
         pool=query.text("pool"),
         state=query.text("state"),
         label=query.text("label"),

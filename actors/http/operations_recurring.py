@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY, reading_args
 from tocsin.actors.http.call import Call
+from tocsin.actors.http.following import followers
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import DELETED, PAGED, PREVIEWED, names
 from tocsin.actors.http.replies import ScheduleDeleted
@@ -26,13 +27,14 @@ async def put(call: Call) -> SchedulePut:
     """An app's own rule is asked twice: about the schedule, and as `schedule` about what it is to call."""
     request = await call.body(DefinitionRequest, SCHEDULE_BODY)
     name = await _admitted_name(call)
-    await call.admit(request.target, action="schedule")
-    request.check_known()
+    for target in (request.target, *(target for one in request.then or () for target in one.targets())):
+        await call.admit(target, action="schedule")
+    then = followers(call, request.then)
     with reading_args():
         new = call.scheduler.schedules.new_schedule(
             name,
             raw_args=bytes(request.args),
-            given=request.definition(),
+            given={**request.definition(), "then": then},
             paused=request.paused,
             revision=whole(request.revision),
         )

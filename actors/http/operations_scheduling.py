@@ -12,6 +12,7 @@ from tocsin.actors.http.answers import Written, pack, unpack, write
 from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse, reading_args
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.faults import envelope
+from tocsin.actors.http.following import followers
 from tocsin.actors.http.replies import BatchResults
 from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
 from tocsin.actors.scheduler.records import Scheduled
@@ -28,7 +29,8 @@ MOST_FAULTS: Final = 32 * 1024
 
 async def schedule(call: Call) -> Scheduled | Written:
     request = await call.body(ScheduleRequest, SCHEDULE_BODY)
-    await call.admit(request.target)
+    for target in dict.fromkeys(request.targets()):
+        await call.admit(target)
     job = _new_job(call, request)
     once = call.once(_one_answer)
     if once is None:
@@ -95,8 +97,9 @@ class _BatchCheck:
         try:
             request = parse(raw, ScheduleRequest, "the job")
             request.check_instance(self._call.scheduler.name)
-            if (refused := await self._ruling(request.target)) is not None:
-                return refused
+            for target in request.targets():
+                if (refused := await self._ruling(target)) is not None:
+                    return refused
             return _new_job(self._call, request)
         except TocsinError as error:
             return error
@@ -113,7 +116,7 @@ class _BatchCheck:
 
 
 def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
-    request.check_known()
+    options = {**request.options(), "then": followers(call, request.then)}
     with reading_args():
         return call.scheduler.new_job(
             function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
@@ -121,5 +124,5 @@ def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
             raw_args=bytes(request.args),
             scheduled_for=whole(request.scheduled_for),  # type: ignore[arg-type]
             delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]
-            options=request.options(),
+            options=options,
         )

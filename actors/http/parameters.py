@@ -75,13 +75,22 @@ TIMEZONE: Final = Parameter(
 FROM: Final = Parameter("from", shapes.INSTANT, "Only later instants than this, epoch ms (default: now).", example=DST)
 COUNT: Final = Parameter("count", shapes.PREVIEW_COUNT, "How many.", example=3)
 
+PREFIX: Final = Parameter("prefix", shapes.TEXT, "Of function paths or workflows.", example="invoices:")
+RESULT_WAIT: Final = Parameter("waitMs", shapes.RESULT_WAIT, "How long to wait until it has ended, ms.")
+QUEUE_FILTER: Final = Parameter("queue", shapes.NAME, "Only of this queue.", example="mail")
+QUEUE: Final = Parameter(
+    "queue", shapes.TEXT, "A queue, several (`mail,pdf`), or `*` for all.", needed=True, example="mail", place="path"
+)
+
 ONE_JOB: Final = (JOB,)
 ONE_POOL: Final = (POOL_NAME,)
-LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL)
+LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL, QUEUE_FILTER)
+PREFIXED: Final = (PREFIX,)
+RESULT_OF: Final = (JOB, RESULT_WAIT)
 DEAD_LISTED: Final = (CURSOR, LIMIT, POOL, SINCE)
 PAGED: Final = (CURSOR, LIMIT)
 CONFIRMED: Final = (CONFIRM,)
 DELETED: Final = (REVISION, CANCEL_PENDING)
 PREVIEWED: Final = (EXPR, TIMEZONE, FROM, COUNT)
-BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, SCHEDULE)}
+BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, SCHEDULE, QUEUE)}
 """Those that stand in paths, as they stand there."""

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import msgspec
 
 from tocsin.actors.http.shapes import shape
-from tocsin.actors.scheduler.records import Attempt, Reason, Record
+from tocsin.actors.scheduler.records import Attempt, Queue, Reason, Record
+from tocsin.dispatch.pulled import Claimed
 
 
 class _Reply(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -53,6 +54,18 @@ class Reasons(_Reply, frozen=True):
     reasons: Sequence[Reason]
 
 
+class ClaimedJobs(_Reply, frozen=True):
+    """The jobs that the worker has now; none if there was none in time."""
+
+    jobs: Sequence[Claimed]
+
+
+class QueueList(_Reply, frozen=True):
+    """The queues that hold jobs, by name."""
+
+    queues: Sequence[Queue]
+
+
 class History(_Reply, frozen=True):
     """How its attempts ended, the oldest first."""
 
@@ -64,12 +77,6 @@ class DeadCancelled(_Reply, frozen=True):
     """Whether there was such a dead letter."""
 
     removed: bool
-
-
-class Settled(_Reply, frozen=True):
-    """The attempt is settled."""
-
-    settled: bool
 
 
 class Extended(_Reply, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 from tocsin.actors.cron.expression import MAX_LENGTH
 from tocsin.actors.cron.preview import MAX_COUNT
 from tocsin.actors.scheduler import arguments as limits
+from tocsin.actors.scheduler.followers import MAX_FOLLOWERS
 from tocsin.actors.scheduler.handle_changes import ERROR_MAX
 from tocsin.actors.scheduler.recurring import definition
 from tocsin.actors.scheduler.recurring.handle import PREVIEW, REQUEST_KEY_MAX
@@ -71,6 +72,16 @@ MAX_CONCURRENCY: Final = whole(limits.MAX_CONCURRENCY)
 CAP: Final = whole(limits.CAP)
 TIMEOUT: Final = whole(limits.TIMEOUT_MS, default=60_000)
 LEASE_LENGTH: Final = whole(limits.LEASE_MS)
+CLAIM_MAX: Final = whole(limits.CLAIM_MAX, default=1)
+CLAIM_WAIT: Final = whole(limits.CLAIM_WAIT_MS, default=20_000)
+RESULT_WAIT: Final = whole(limits.CLAIM_WAIT_MS, default=0)
+KEEP_RESULT: Final = whole(limits.KEEP_RESULT_MS)
+QUEUES: Final[Schema] = {"type": "array", "items": NAME, "maxItems": limits.QUEUES_MAX}
+THEN: Final[Schema] = {
+    "type": "array",
+    "items": {"$ref": "#/components/schemas/FollowingRequest"},
+    "maxItems": MAX_FOLLOWERS,
+}
 RATE: Final = whole(limits.RATE_PER_SECOND, default=10)
 PAGE_LIMIT: Final = whole(limits.PAGE_LIMIT, default=100)
 RETRIES: Final = whole((0, retry.MAX_RETRIES))

@@ -4,6 +4,7 @@ older system are taken where they mean the same."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -25,13 +26,6 @@ ABSENT: Final = msgspec.Raw(b"null")
 def whole(value: Scalar) -> Scalar:
     """JSON knows only numbers: 5.0 and 5e0 are the integer 5, and some clients write large ones so."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def refuse_not_yet(**given: msgspec.Raw) -> None:
-    """Refuse what the contract has and this version has not."""
-    for name, value in given.items():
-        if bytes(value) != b"null":
-            raise InvalidInputError(f"{name} is not in this version of tocsin yet: leave it out")
 
 
 def _no_args() -> msgspec.Raw:
@@ -100,12 +94,12 @@ class RetryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return Retry(**{name: value for name, value in given.items() if value is not None})
 
 
-class ScheduleRequest(Request, frozen=True, kw_only=True):
-    """One job. `null` is the same as left out, but for `args`, which are kept byte for byte."""
+class FollowingRequest(Request, frozen=True, kw_only=True):
+    """A job that is started when another is done. `null` is the same as left out, but for `args`, which are kept byte
+    for byte."""
 
     rules: ClassVar[tuple[Schema, ...]] = (
         shapes.exactly_one("string", "functionPath", "workflow"),
-        shapes.exactly_one("integer", "scheduledFor", "delayMs"),
         shapes.needs("maxConcurrency", "pool", "string"),
     )
 
@@ -114,17 +108,9 @@ class ScheduleRequest(Request, frozen=True, kw_only=True):
     args: Annotated[
         msgspec.Raw, shape({"default": {}}, "Any JSON of at most 256 KiB and 64 levels; kept byte for byte.")
     ] = msgspec.field(default_factory=_no_args)
-    scheduled_for: Annotated[
-        Scalar, shape(shapes.INSTANT, "When it is due, epoch ms; one that is past is due at once. This or delayMs.")
-    ] = None
-    delay_ms: Annotated[Scalar, shape(shapes.DELAY, "When it is due, ms from now, instead of scheduledFor.")] = None
-    id: Annotated[Scalar, shape(shapes.JOB_ID, "Your own id, free while no job, live or dead, holds it.")] = None
-    on_conflict: Annotated[
-        Scalar,
-        shape(
-            shapes.CONFLICT,
-            "If the id is taken: 409; keep the live job that is there; or replace it, if it does not run yet.",
-        ),
+    delay_ms: Annotated[Scalar, shape(shapes.DELAY, "When it is due: ms from now, or from what it follows.")] = None
+    queue: Annotated[
+        Scalar, shape(shapes.NAME, "Nobody is called back: a worker pulls it from this queue (POST /queues/…/claim).")
     ] = None
     pool: Annotated[Scalar, shape(shapes.NAME, "Start only when this pool has a free slot.")] = None
     max_concurrency: Annotated[
@@ -132,17 +118,19 @@ class ScheduleRequest(Request, frozen=True, kw_only=True):
     ] = None
     priority: Annotated[Scalar, shape(shapes.PRIORITY, "9 is most urgent; a step is worth 30 s of waiting.")] = None
     retry: RetryRequest | None = None
-    timeout_ms: Annotated[Scalar, shape(shapes.TIMEOUT, "The deadline of each callback, ms.")] = None
+    timeout_ms: Annotated[Scalar, shape(shapes.TIMEOUT, "The deadline of each attempt, ms.")] = None
     expires_at: Annotated[
         Scalar, shape(shapes.INSTANT, "If it still waits at this instant (epoch ms) it is dropped, never sent.")
     ] = None
     shard_key: Annotated[Scalar, shape(shapes.TARGET, "Given to the receiver as it is.")] = None
     labels: Annotated[list[Scalar] | Scalar, shape(shapes.LABELS, "Names to find it by.")] = None
-    queue: msgspec.Raw = msgspec.field(default_factory=_absent)
-    then: msgspec.Raw = msgspec.field(default_factory=_absent)
-
-    def check_known(self) -> None:
-        refuse_not_yet(queue=self.queue, then=self.then)
+    keep_result_ms: Annotated[
+        Scalar, shape(shapes.KEEP_RESULT, "For how long GET /result can tell what it came to, ms.")
+    ] = None
+    then: Annotated[
+        list[FollowingRequest] | None,
+        shape(shapes.THEN, "Jobs that start when this one is done, in the same commit; nested ones make a chain."),
+    ] = None
 
     @property
     def target(self) -> str | None:
@@ -150,11 +138,21 @@ class ScheduleRequest(Request, frozen=True, kw_only=True):
         named = self.function_path if self.function_path is not None else self.workflow
         return named if isinstance(named, str) else None
 
+    def targets(self) -> Iterator[str | None]:
+        """Of this job and all that follow."""
+        yield self.target
+        for one in self.then or ():
+            yield from one.targets()
+
+    def check_instance(self, addressed: str) -> None:
+        super().check_instance(addressed)
+        for one in self.then or ():
+            one.check_instance(addressed)
+
     def options(self) -> dict[str, Any]:
-        """For `Scheduler.new_job`."""
+        """For `Scheduler.new_job`, but for what follows."""
         return {
-            "id": self.id,
-            "on_conflict": self.on_conflict,
+            "queue": self.queue,
             "pool": self.pool,
             "max_concurrency": whole(self.max_concurrency),
             "priority": whole(self.priority),
@@ -163,11 +161,32 @@ class ScheduleRequest(Request, frozen=True, kw_only=True):
             "expires_at": whole(self.expires_at),
             "shard_key": self.shard_key,
             "labels": self.labels,
+            "keep_result_ms": whole(self.keep_result_ms),
         }
 
 
-NOT_YET: Final = frozenset({"queue", "then"})
-"""Members of a job that the contract has and this version refuses, so the document does not show them."""
+class ScheduleRequest(FollowingRequest, frozen=True, kw_only=True):
+    """One job. `null` is the same as left out, but for `args`, which are kept byte for byte."""
+
+    rules: ClassVar[tuple[Schema, ...]] = (
+        *FollowingRequest.rules,
+        shapes.exactly_one("integer", "scheduledFor", "delayMs"),
+    )
+
+    scheduled_for: Annotated[
+        Scalar, shape(shapes.INSTANT, "When it is due, epoch ms; one that is past is due at once. This or delayMs.")
+    ] = None
+    id: Annotated[Scalar, shape(shapes.JOB_ID, "Your own id, free while no job, live or dead, holds it.")] = None
+    on_conflict: Annotated[
+        Scalar,
+        shape(
+            shapes.CONFLICT,
+            "If the id is taken: 409; keep the live job that is there; or replace it, if it does not run yet.",
+        ),
+    ] = None
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "id": self.id, "on_conflict": self.on_conflict}
 
 
 class BatchRequest(Request, frozen=True, kw_only=True):
@@ -243,9 +262,14 @@ class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
     delay_ms: Annotated[
         Scalar, shape(shapes.DELAY, "When to try again, ms from now, instead of the ladder's next step.")
     ] = None
-    result: Annotated[msgspec.Raw, shape(shapes.ANY, "Any JSON of at most 2 KiB, kept in the history.")] = (
-        msgspec.field(default_factory=_absent)
-    )
+    result: Annotated[
+        msgspec.Raw,
+        shape(shapes.ANY, "Any JSON of at most 64 KiB: for what follows, and GET /result. 2 KiB stay in the history."),
+    ] = msgspec.field(default_factory=_absent)
+    charge: Annotated[
+        bool | None,
+        shape({**shapes.FLAG, "default": True}, "False: no failure of the job, until it is a day past due."),
+    ] = None
 
 
 class ExtendRequest(LeaseRequest, frozen=True, kw_only=True):

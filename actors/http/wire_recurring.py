@@ -8,7 +8,7 @@ import msgspec
 
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema, shape
-from tocsin.actors.http.wire import ABSENT, NO_ARGS, Request, RetryRequest, Scalar, refuse_not_yet, whole
+from tocsin.actors.http.wire import NO_ARGS, FollowingRequest, Request, RetryRequest, Scalar, whole
 
 
 class DefinitionRequest(Request, frozen=True, kw_only=True):
@@ -68,12 +68,10 @@ class DefinitionRequest(Request, frozen=True, kw_only=True):
     revision: Annotated[
         Scalar, shape(shapes.REVISION, "The one that was read, 0 for none; 409 if it is not the latest any more.")
     ] = None
-    queue: msgspec.Raw = msgspec.field(default_factory=lambda: ABSENT)
-    then: msgspec.Raw = msgspec.field(default_factory=lambda: ABSENT)
-
-    def check_known(self) -> None:
-        """Refuse what the contract has and this version has not."""
-        refuse_not_yet(queue=self.queue, then=self.then)
+    queue: Annotated[Scalar, shape(shapes.NAME, "Occurrences are pulled from this queue, not called back.")] = None
+    then: Annotated[
+        list[FollowingRequest] | None, shape(shapes.THEN, "What starts when an occurrence is done; 16 KiB at most.")
+    ] = None
 
     @property
     def target(self) -> str | None:
@@ -102,6 +100,7 @@ class DefinitionRequest(Request, frozen=True, kw_only=True):
             "grace_ms": whole(self.grace_ms),
             "overlap": self.overlap,
             "jitter_ms": whole(self.jitter_ms),
+            "queue": self.queue,
         }
         if self.catch_up_limit is not msgspec.UNSET:
             given["catch_up_limit"] = whole(self.catch_up_limit)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import msgspec
+
 from tocsin.actors.scheduler.crockford import crockford
-from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, JobRow
+from tocsin.actors.scheduler.followers import Follower, check_then, with_blob
+from tocsin.actors.scheduler.rows import LARGEST_MS, JobRow
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms as duration_ms
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.values import MAX_DEPTH
-from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError
+from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError
 
 SMALLEST_MS: Final = 10**11
 """Instants below this are refused: as milliseconds they lie before 1973, so they are seconds by mistake."""
@@ -34,6 +39,12 @@ MAX_CONCURRENCY: Final = (1, 10_000)
 CAP: Final = (0, 10_000)
 """Of a pool as operators set it: 0 holds all its jobs."""
 LEASE_MS: Final = (1_000, 3_600_000)
+KEEP_RESULT_MS: Final = (1_000, 7 * 86_400_000)
+CLAIM_MAX: Final = (1, 100)
+"""Jobs that a worker gets in one answer."""
+CLAIM_WAIT_MS: Final = (0, 300_000)
+QUEUES_MAX: Final = 100
+"""Queues that one claim may name, or leave out."""
 RATE_PER_SECOND: Final = (1, 1_000)
 PAGE_LIMIT: Final = (1, 1_000)
 INSTANCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
@@ -115,6 +126,16 @@ def integer(value: object, field: str, least: int, most: int) -> int:
     return value
 
 
+def queues_of(value: object, field: str) -> tuple[str, ...]:
+    """Names of queues: one, or a list."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence):
+        raise InvalidInputError(f"{field} must be the name of a queue or a list of names, not {_show(value)}")
+    if len(names) > QUEUES_MAX:
+        raise InvalidInputError(f"{field}: {len(names)} given, at most {QUEUES_MAX} allowed")
+    return tuple(plain_name(name, f"{field}[{n}]") for n, name in enumerate(names))
+
+
 def labels_of(value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise InvalidInputError(f"labels must be a list of texts, not {_show(value)}")
@@ -148,6 +169,20 @@ def _show(value: object) -> str:
 def encode_args(value: object, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
     """JSON text, with tags for what JSON has not; anything else is refused with its path (`args.items[3].when`)."""
     return _sized(values.encode(value, name), max_bytes, name)
+
+
+@contextmanager
+def naming(place: str) -> Iterator[None]:
+    """Refusals in here say where in the request they are: `then[0]: ...`."""
+    try:
+        yield
+    except RequestError as error:
+        raise type(error)(f"{place}: {error.message}", **error.details) from None
+
+
+def raw(text: bytes) -> msgspec.Raw:
+    """Stored JSON, on its way out as it is."""
+    return msgspec.Raw(text or b"null")
 
 
 def raw_args(raw: bytes, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
@@ -184,7 +219,7 @@ def _sized(raw: bytes, max_bytes: int, name: str) -> bytes:
 OPTIONS: Final = frozenset(
     {
         "id", "on_conflict", "pool", "max_concurrency", "priority", "retry",
-        "timeout_ms", "expires_at", "shard_key", "labels", "initiator",
+        "timeout_ms", "expires_at", "shard_key", "labels", "initiator", "queue", "then", "keep_result_ms",
     }
 )  # fmt: skip
 
@@ -212,18 +247,16 @@ def new_job(
     if "max_concurrency" in given and "pool" not in given:
         raise InvalidInputError("maxConcurrency is the cap of a pool: give pool as well")
     chosen = "id" in given
-    inline = args[:INLINE_ARGS]
-    rest = [args[n : n + INLINE_ARGS] for n in range(INLINE_ARGS, len(args), INLINE_ARGS)]
     job = JobRow(
         id=schedule_id(given["id"]) if chosen else minted,
         incarnation="",
         scheduled_for=scheduled_for,
         enqueued_at=enqueued_at,
-        args=inline,
-        args_rows=len(rest),
+        args=b"",
         function_path=None if function_path is None else target(function_path, "functionPath"),
         workflow=None if workflow is None else target(workflow, "workflow"),
         pool=plain_name(given["pool"], "pool") if "pool" in given else "",
+        queue=plain_name(given["queue"], "queue") if "queue" in given else "",
         priority=integer(given.get("priority", 0), "priority", *PRIORITY),
         max_concurrency=_optional(given, "max_concurrency", "maxConcurrency", *MAX_CONCURRENCY),
         retry=_retry(given.get("retry")),
@@ -232,8 +265,32 @@ def new_job(
         shard_key=target(given["shard_key"], "shardKey") if "shard_key" in given else None,
         labels=labels_of(given["labels"]) if "labels" in given else (),
         initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
+        keep_result_ms=_optional(given, "keep_result_ms", "keepResultMs", *KEEP_RESULT_MS),
     )
-    return NewJob(job, rest, chosen, conflict)
+    new = with_blob(job, args, check_then(given.get("then", ())))
+    return replace(new, chosen=chosen, on_conflict=conflict)
+
+
+def follower(
+    *,
+    function_path: str | None,
+    workflow: str | None,
+    args: bytes,
+    delay_ms: int,
+    minted: str,
+    options: Mapping[str, Any],
+) -> Follower:
+    """Check one job of a `then`. It takes the options of a job, but for an id of the caller's."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, why in (("id", "ids of a chain are made here"), ("on_conflict", "it has no id of yours")):
+        if name in given:
+            raise InvalidInputError(f"{'onConflict' if name == 'on_conflict' else name} cannot be given in then: {why}")
+    followers = check_then(given.pop("then", ()))
+    new = new_job(
+        function_path=function_path, workflow=workflow, args=b"", scheduled_for=0, enqueued_at=0, minted=minted,
+        options=given,
+    )  # fmt: skip
+    return Follower(msgspec.structs.replace(new.job, args=args), integer(delay_ms, "delayMs", *DELAY_MS), followers)
 
 
 def _optional(given: Mapping[str, Any], key: str, field: str, least: int, most: int) -> int | None:

@@ -6,15 +6,16 @@ the turn: if the turn fails, the runtime drops the actor and memory is read anew
 
 from __future__ import annotations
 
-import heapq
 import logging
 from collections.abc import Sequence
 
 import msgspec
 
 from tocsin.actors.overlay import ActorStorage
-from tocsin.actors.scheduler.lines import ALONE, Lines, Stream
+from tocsin.actors.scheduler.leases import Leases
+from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER, Stream
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Occurrences
+from tocsin.actors.scheduler.paths import Paths
 from tocsin.actors.scheduler.rebuild import rebuild
 from tocsin.actors.scheduler.rows import (
     DAY_MS,
@@ -22,6 +23,7 @@ from tocsin.actors.scheduler.rows import (
     LAYOUT,
     META_COUNTERS,
     META_LAYOUT,
+    META_RECOUNT,
     META_SLOT,
     AtRow,
     BadRow,
@@ -36,6 +38,7 @@ from tocsin.actors.scheduler.rows import (
     ParkedRow,
     PoolRow,
     R,
+    ResultRow,
     args_key,
     at_key,
     bad_key,
@@ -45,11 +48,11 @@ from tocsin.actors.scheduler.rows import (
     hist_key,
     idem_key,
     job_key,
-    lease_key,
     line_key,
     lines_key,
     parked_key,
     pool_key,
+    result_key,
     split_line_tail,
     stream_prefix,
     timer_key,
@@ -64,25 +67,21 @@ EXPIRE = "expire"
 HISTORY = "history"
 RETIRE = "retire"
 IDEM = "idem"
+RESULT = "result"
 DEAD_MS = 30 * DAY_MS
 """How long dead letters are kept."""
 HISTORY_MS = 7 * DAY_MS
 """How long the end of an attempt is kept, by whole days."""
-ENDS_PER_TURN = 500
-LOSSES_TOGETHER = 2
-"""A job that has lost so many hosts starts alone from then on."""
-Lease = tuple[str, str, LeaseRow]  # id, token and row
 
 
-class Book:
+class Book(Leases):
     """Rows and memory of one scheduler. Public attributes are for reading."""
 
     def __init__(self, storage: ActorStorage) -> None:
-        self.storage = storage
-        self.lines = Lines()
-        self.leases: dict[str, tuple[str, LeaseRow]] = {}  # by token
-        self.by_id: dict[str, set[str]] = {}  # tokens
-        self.counters = Counters()
+        super().__init__(storage)
+        self.paths = Paths(storage)
+        self.to_tell: list[str] = []
+        """Jobs of this turn whose end somebody may wait for: they asked for their result to be kept."""
         self.instance = InstanceRow()
         self.next_timer: int | None = None  # no timer is earlier
         self.history_ms = HISTORY_MS
@@ -94,14 +93,13 @@ class Book:
         self._idem_day = self._history_day = -1
         self._sealed_counters = self.counters
         self._headless: dict[bytes, Stream] = {}  # streams whose first row was removed, by prefix
-        self._ends: list[tuple[int, str]] = []  # lease ends, with stale entries
 
     # ---- Loading ---------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Memory from rows: one hop for most, a page at a time for many lines."""
-        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, INSTANCE])
-        self._check_layout(meta.get(META_LAYOUT))
+        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, INSTANCE])
+        layout = self._check_layout(meta.get(META_LAYOUT))
         if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
             self.counters = self._sealed_counters = counters
         self.occurrences.load(meta.get(META_SLOT))
@@ -122,21 +120,26 @@ class Book:
                 self.lines.load(names, row)
         if self._damaged:
             await rebuild(self)
+        elif layout == 1 or META_RECOUNT in meta:
+            self.paths.count_anew(*[await self.all_rows(family) for family in (b"job/", b"dead/", b"fn/")])
+            self.storage.delete(META_RECOUNT)
         await self.look_at_timers()
 
-    def _check_layout(self, value: bytes | None) -> None:
-        layout = LAYOUT
+    def _check_layout(self, value: bytes | None) -> int:
+        """The layout that the rows have; 0: there are none."""
+        layout = 0
         if value is not None:
             if not value.isdigit():
                 raise StoreCorrupt(f"meta/layout is {value[:40]!r}, not a number: restore a backup of this store")
             layout = int(value)
-        else:
+        if layout != LAYOUT:
             self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
         if layout > LAYOUT:
             raise StoreSchema(
                 f"this scheduler was written by a newer tocsin (layout {layout}); this one reads up to {LAYOUT}: "
                 "upgrade tocsin, or open the store with the newer one"
             )
+        return layout
 
     async def all_rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Every row of a family, a page at a time."""
@@ -160,11 +163,11 @@ class Book:
 
     async def find_place(self, job: JobRow) -> AtRow:
         """Where a job stands whose own word for it cannot be read: by its line row, found the long way."""
-        for queue in (job.queue, ALONE):
+        for queue in (job.queue, ALONE + job.queue):
             for key, _ in await self.all_rows(stream_prefix(job.pool, queue, job.priority)):
                 due, job_id = split_line_tail(key)
                 if job_id == job.id:
-                    return AtRow(due, losses=LOSSES_TOGETHER if queue == ALONE else 0)
+                    return AtRow(due, losses=LOSSES_TOGETHER if queue != job.queue else 0)
         return AtRow(job.scheduled_for)
 
     def read(self, kind: type[R], key: bytes, value: bytes) -> R | None:
@@ -180,6 +183,8 @@ class Book:
         self.storage.put(bad_key(key), value)
         self.storage.delete(key)
         self._damaged = True
+        if key.startswith(b"job/"):
+            self.storage.put(META_RECOUNT, b"")
         self.occurrences.set_aside(key)
 
     def write_at(self, job: JobRow, at: AtRow) -> None:
@@ -197,12 +202,14 @@ class Book:
         self.storage.put(job_key(job.id), encode(job))
         for n, part in enumerate(rest_of_args):
             self.storage.put(args_key(job.id, n), part)
+        self.paths.change(job, 1)
         if job.expires_at is not None:
             self.put_timer(job.expires_at, EXPIRE, job.id)
 
     def erase_job(self, job: JobRow) -> None:
         """The job and what hangs on it, but for its line, lease or dead row."""
         self.storage.delete(job_key(job.id))
+        self.paths.change(job, -1)
         for n in range(job.args_rows):
             self.storage.delete(args_key(job.id, n))
         if job.expires_at is not None:
@@ -238,71 +245,6 @@ class Book:
         """The stream's first row must be looked up when the turn closes."""
         self._headless[stream.prefix] = stream
 
-    # ---- Leases ----------------------------------------------------------------------------------
-
-    def put_lease(self, job_id: str, token: str, lease: LeaseRow) -> None:
-        self.storage.put(lease_key(job_id, token), encode(lease))
-        self._remember(job_id, token, lease)
-        self.lines.hold(lease.pool)
-        self.count(leased=1)
-
-    def change_lease(self, token: str, **changes: object) -> LeaseRow:
-        """Rewrite in place: extended, of another kind, or orphaned."""
-        job_id, old = self.leases[token]
-        new = msgspec.structs.replace(old, **changes)
-        self.storage.put(lease_key(job_id, token), encode(new))
-        self.leases[token] = (job_id, new)
-        heapq.heappush(self._ends, (new.until, token))
-        if new.orphan and not old.orphan:
-            self.count(leased=-1, orphaned=1)
-        return new
-
-    def drop_lease(self, token: str) -> Lease:
-        job_id, lease = self.leases.pop(token)
-        tokens = self.by_id[job_id]
-        tokens.discard(token)
-        if not tokens:
-            del self.by_id[job_id]
-        self.storage.delete(lease_key(job_id, token))
-        self.lines.release(lease.pool)
-        self.count(**({"orphaned": -1} if lease.orphan else {"leased": -1}))
-        return job_id, token, lease
-
-    def lease_of(self, job_id: str) -> str | None:
-        """The token of the attempt that runs this job, not of one whose job was cancelled."""
-        for token in self.by_id.get(job_id, ()):
-            if not self.leases[token][1].orphan:
-                return token
-        return None
-
-    def first_end(self) -> tuple[int, str] | None:
-        """The lease that ends first."""
-        while self._ends:
-            until, token = self._ends[0]
-            lease = self.leases.get(token)
-            if lease is not None and lease[1].until == until:
-                return until, token
-            heapq.heappop(self._ends)
-        return None
-
-    def ended(self, horizon: int) -> list[str]:
-        """Take tokens of leases that end at or before `horizon`, a page; each must then be dropped or changed."""
-        tokens: list[str] = []
-        while len(tokens) < ENDS_PER_TURN and (first := self.first_end()) is not None and first[0] <= horizon:
-            heapq.heappop(self._ends)
-            if first[1] not in tokens:
-                tokens.append(first[1])
-        return tokens
-
-    def remember_end(self, token: str) -> None:
-        """Put back what `ended` took."""
-        heapq.heappush(self._ends, (self.leases[token][1].until, token))
-
-    def _remember(self, job_id: str, token: str, lease: LeaseRow) -> None:
-        self.leases[token] = (job_id, lease)
-        self.by_id.setdefault(job_id, set()).add(token)
-        heapq.heappush(self._ends, (lease.until, token))
-
     # ---- Dead letters, timers, pools -------------------------------------------------------------
 
     def park(self, job: JobRow, dead: DeadRow) -> None:
@@ -310,15 +252,18 @@ class Book:
             dead = msgspec.structs.replace(dead, retire_at=dead.parked_at + self.dead_ms)
             self.put_timer(dead.parked_at + self.dead_ms, RETIRE, job.id)
         self.storage.put(dead_key(job.id), encode(dead))
-        row = ParkedRow(dead.reason, job.pool, job.function_path or job.workflow or "")
+        row = ParkedRow(dead.reason, job.pool, job.target)
         self.storage.put(parked_key(dead.parked_at, job.id), encode(row))
+        self.paths.change(job, -1)
         self.count(dead=1)
+        self.note_end(job)
 
-    def unpark(self, job_id: str, dead: DeadRow) -> None:
-        self.storage.delete(dead_key(job_id))
-        self.storage.delete(parked_key(dead.parked_at, job_id))
+    def unpark(self, job: JobRow, dead: DeadRow) -> None:
+        self.storage.delete(dead_key(job.id))
+        self.storage.delete(parked_key(dead.parked_at, job.id))
         if dead.retire_at is not None:
-            self.storage.delete(timer_key(dead.retire_at, RETIRE, job_id))
+            self.storage.delete(timer_key(dead.retire_at, RETIRE, job.id))
+        self.paths.change(job, 1)
         self.count(dead=-1)
 
     def put_timer(self, ms: int, kind: str, key: str) -> None:
@@ -347,12 +292,6 @@ class Book:
 
     # ---- Counting and closing --------------------------------------------------------------------
 
-    def count(self, **changes: int) -> None:
-        now = self.counters
-        self.counters = msgspec.structs.replace(
-            now, **{name: getattr(now, name) + change for name, change in changes.items()}
-        )
-
     def note(self, job: JobRow, row: HistRow) -> None:
         """History: one row for every end of an attempt, and for the end of a job that had none."""
         n = f"{row.attempt:06d}" + ("" if row.token else f"-{row.outcome}")
@@ -361,6 +300,18 @@ class Book:
         if day != self._history_day:
             self._history_day = day
             self.put_timer((day + 1) * DAY_MS + self.history_ms, HISTORY, str(day))
+
+    def note_end(self, job: JobRow) -> None:
+        if job.keep_result_ms is not None:
+            self.to_tell.append(job.id)
+
+    def keep_result(self, job: JobRow, state: str, now: int, result: bytes | None = None) -> None:
+        """How it ended, if that was asked for."""
+        if job.keep_result_ms is not None:
+            until = now + job.keep_result_ms
+            self.storage.put(result_key(job.id), encode(ResultRow(job.incarnation, state, now, until, result)))
+            self.put_timer(until, RESULT, job.id)
+            self.note_end(job)
 
     def remember_answer(self, digest: bytes, row: IdemRow) -> None:
         """The answer to a request with an Idempotency-Key, for 24 hours and the rest of that day."""
@@ -388,8 +339,9 @@ class Book:
             self.storage.put(META_COUNTERS, encode(self.counters))
             self._sealed_counters = self.counters
         self.occurrences.close(self.storage)
+        await self.paths.close()
 
 
 def queue_of(job: JobRow, at: AtRow) -> str:
     """The queue whose line the job waits in."""
-    return ALONE if at.losses >= LOSSES_TOGETHER and not job.queue else job.queue
+    return ALONE + job.queue if at.losses >= LOSSES_TOGETHER else job.queue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -17,10 +17,11 @@ from tocsin.actors.scheduler.rows import (
     bad_key,
     job_key,
     line_key,
+    parts_of,
     split_line_tail,
 )
-from tocsin.actors.scheduler.turn import Turn, lease_ms
-from tocsin.storage.api import Range, Row, after
+from tocsin.actors.scheduler.turn import Known, Turn, lease_ms
+from tocsin.storage.api import Range, after
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Claim:
     args: bytes
     permits: int = 1
     """How many of the host's permits it holds: all of them if it must run alone."""
+    parent_result: bytes = b""
+    """What the job that started this one came to, if it did."""
 
 
 @dataclass(slots=True)
@@ -44,25 +47,55 @@ class _Head:
     used: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ask:
+    """Streams that were taken out of their heads, and how many jobs are wanted of them."""
+
+    streams: list[Stream]
+    most: int
+    lease: Lease
+    """Of the n-th of those jobs."""
+
+
+Lease = Callable[[Turn, JobRow, AtRow, int], tuple[str, LeaseRow]]
+
+
 async def claim(turn: Turn, most: int) -> list[Claim]:
-    """Up to `most` due jobs in start order: (due - priority x 30 s, id)."""
+    """Up to `most` due callbacks in start order: (due - priority x 30 s, id)."""
     streams = turn.book.lines.pick(turn.now, most) if most > 0 else []
-    return await _claim(turn, streams, most) if streams else []
+    return (await claim_asked(turn, [Ask(streams, most, fired)]))[0] if streams else []
 
 
 async def claim_alone(turn: Turn, permits: int) -> list[Claim]:
     """The due job that must start alone, if there is one and it has not expired."""
     stream = turn.book.lines.alone_ready(turn.now)
-    claims = await _claim(turn, [stream], 1) if stream is not None else []
+    claims = (await claim_asked(turn, [Ask([stream], 1, fired)]))[0] if stream is not None else []
     return [replace(one, permits=permits) for one in claims]
 
 
-async def _claim(turn: Turn, streams: list[Stream], most: int) -> list[Claim]:
-    rows = await turn.book.storage.scan_many([_range(turn, stream, most) for stream in streams])
-    heads = [_Head(stream, [split_line_tail(key) for key, _ in found]) for stream, found in _paired(streams, rows)]
-    chosen = list(_choose(turn, heads, most))
-    known = await turn.jobs([job_id for _, _, job_id in chosen])
-    claims: list[tuple[JobRow, str, LeaseRow]] = []
+async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
+    """What each asks for, as far as there are due jobs and slots. Two hops for all of them; one more for long args."""
+    ranges = [_range(turn, stream, ask.most) for ask in asks for stream in ask.streams]
+    rows = iter(await turn.book.storage.scan_many(ranges))
+    room: Room = {}
+    chosen: list[list[tuple[_Head, int, str]]] = []
+    heads: list[_Head] = []
+    for ask in asks:
+        mine = [_Head(stream, [split_line_tail(key) for key, _ in next(rows)]) for stream in ask.streams]
+        chosen.append(list(_choose(turn, mine, ask.most, room)))
+        heads += mine
+    known = await turn.jobs([job_id for some in chosen for _, _, job_id in some])
+    leased = [list(_leased(turn, some, known, ask.lease)) for ask, some in zip(asks, chosen, strict=True)]
+    for head in heads:
+        _give_back(turn, head)
+    whole = await turn.all_args([job for some in leased for job, _, _ in some])
+    return [[_claim(job, token, lease, whole[job.id]) for job, token, lease in some] for some in leased]
+
+
+def _leased(
+    turn: Turn, chosen: Sequence[tuple[_Head, int, str]], known: Mapping[str, Known], lease: Lease
+) -> Iterator[tuple[JobRow, str, LeaseRow]]:
+    n = 0
     for head, due, job_id in chosen:
         if job_id not in known:
             _set_aside(turn, head.stream, due, job_id)
@@ -73,11 +106,13 @@ async def _claim(turn: Turn, streams: list[Stream], most: int) -> list[Claim]:
         if expired(job, at, turn.now):
             expire(turn, job, at)
             continue
-        claims.append((job, *_lease(turn, job, at)))
-    for head in heads:
-        _give_back(turn, head)
-    args = await turn.all_args([job for job, _, _ in claims])
-    return [Claim(token, job, lease, args[job.id]) for job, token, lease in claims]
+        yield job, *lease(turn, job, at, n)
+        n += 1
+
+
+def _claim(job: JobRow, token: str, lease: LeaseRow, whole: bytes) -> Claim:
+    blob = parts_of(job, whole)
+    return Claim(token, job, lease, blob.args, parent_result=blob.parent_result)
 
 
 def expired(job: JobRow, at: AtRow, now: int) -> bool:
@@ -88,12 +123,9 @@ def expire(turn: Turn, job: JobRow, at: AtRow) -> None:
     """Its time is over: recorded, never dispatched, not dead. It stands in no line any more."""
     turn.book.erase_job(job)
     turn.book.count(expired=1)
+    turn.book.keep_result(job, "expired", turn.now)
     turn.book.occurrences.note(job, "expired")
     turn.book.note(job, HistRow("expired", at.attempt, turn.now, turn.now, at.next_at))
-
-
-def _paired(streams: list[Stream], rows: list[list[Row]]) -> Iterator[tuple[Stream, list[Row]]]:
-    return zip(streams, rows, strict=True)
 
 
 def _range(turn: Turn, stream: Stream, most: int) -> Range:
@@ -103,8 +135,12 @@ def _range(turn: Turn, stream: Stream, most: int) -> Range:
     return stream.prefix + b"%015d/" % stream.first_due, after(stream.prefix), limit
 
 
-def _choose(turn: Turn, heads: list[_Head], most: int) -> Iterator[tuple[_Head, int, str]]:
-    """The first `most` in start order, no more of a pool than it has slots."""
+Room = dict[str, int | None]
+"""How many more of each pool may start; None: no bound."""
+
+
+def _choose(turn: Turn, heads: list[_Head], most: int, room: Room) -> Iterator[tuple[_Head, int, str]]:
+    """The first `most` in start order, no more of a pool than it has slots: `room` knows what others took."""
     lines = turn.book.lines
     waiting = [
         (due - head.stream.priority * PRIORITY_MS, job_id, n, due, head)
@@ -113,7 +149,8 @@ def _choose(turn: Turn, heads: list[_Head], most: int) -> Iterator[tuple[_Head, 
         if due <= turn.now
     ]
     waiting.sort(key=lambda one: one[:3])
-    room = {head.stream.line.pool: lines.room(head.stream.line.pool) for head in heads}
+    for head in heads:
+        room.setdefault(head.stream.line.pool, lines.room(head.stream.line.pool))
     taken = 0
     for _, job_id, _, due, head in waiting:
         if taken == most:
@@ -128,14 +165,20 @@ def _choose(turn: Turn, heads: list[_Head], most: int) -> Iterator[tuple[_Head, 
         yield head, due, job_id
 
 
-def _lease(turn: Turn, job: JobRow, at: AtRow) -> tuple[str, LeaseRow]:
+def fired(turn: Turn, job: JobRow, at: AtRow, n: int) -> tuple[str, LeaseRow]:
+    """The lease of a callback."""
+    return new_lease(turn, job, at, "fired", turn.owner, lease_ms(job))
+
+
+def new_lease(turn: Turn, job: JobRow, at: AtRow, kind: str, holder: str, length_ms: int) -> tuple[str, LeaseRow]:
+    """The next attempt of a job begins."""
     token = turn.token()
     lease = LeaseRow(
-        until=turn.now + lease_ms(job),
-        length_ms=lease_ms(job),
+        until=turn.now + length_ms,
+        length_ms=length_ms,
         started=turn.now,
-        kind="fired",
-        host=turn.owner,
+        kind=kind,
+        host=holder,
         incarnation=job.incarnation,
         pool=job.pool,
         queue=job.queue,

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tocsin.actors.scheduler.rows import HistRow, JobRow, LeaseRow, hist_key
-from tocsin.actors.scheduler.settle import charge, climb, drop_orphan, failed, finish, finish_late, note_end, park
-from tocsin.actors.scheduler.turn import Turn
+from tocsin.actors.scheduler.chains import load_followers
+from tocsin.actors.scheduler.rows import DeadRow, HistRow, JobRow, LeaseRow, dead_key, hist_key
+from tocsin.actors.scheduler.settle import (
+    charge,
+    climb,
+    drop_orphan,
+    failed,
+    finish,
+    finish_late,
+    is_charged_anyway,
+    note_end,
+    park,
+    wait,
+)
+from tocsin.actors.scheduler.turn import Turn, retry_of
 from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import StaleLeaseError
 from tocsin.storage.api import after
 
 REPLAY_MS = 10 * 60_000
+ENDED = ("done", "failed", "returned", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,39 +38,61 @@ class Completion:
     error: str | None = None
     retryable: bool = True
     delay_ms: int | None = None
-    """When to try again, instead of the ladder's next step; charged all the same."""
+    """When to try again, instead of the ladder's next step."""
     result: bytes | None = None
+    charge: bool = True
+    """False: no failure of the job, until it is a day past due."""
 
 
-async def complete(turn: Turn, said: Completion) -> None:
+async def complete(turn: Turn, said: Completion) -> Settlement:
     """Settle the attempt, whether its answer has come or not. StaleLeaseError if the lease is not alive."""
     held = turn.book.leases.get(said.lease)
     if held is None or held[0] != said.id:
-        await _complete_late(turn, said)
-        return
+        return await _complete_late(turn, said)
     lease = held[1]
-    job = (await turn.jobs([said.id])).get(said.id)
-    if lease.orphan or job is None:
+    found = (await turn.jobs([said.id])).get(said.id)
+    if lease.orphan or found is None:
         drop_orphan(turn, _ghost(said, lease), said.lease)
-    else:
-        _complete_held(turn, said, job.job)
-
-
-def _complete_held(turn: Turn, said: Completion, job: JobRow) -> None:
-    _, _, lease = turn.book.drop_lease(said.lease)
+        return Settlement(settled=True, state="cancelled")
     if said.ok:
-        note_end(turn, job, said.lease, lease, "done", None, said.result)
-        finish(turn, job)
-        return
+        followers = (await load_followers(turn, [found.job])).get(said.id, ())
+        _, _, lease = turn.book.drop_lease(said.lease)
+        note_end(turn, found.job, said.lease, lease, "done", None, said.result)
+        finish(turn, found.job, followers, said.result)
+        return Settlement(settled=True, state="done")
+    _complete_failed(turn, said, found.job)
+    return await _stands(turn, said.id)
+
+
+def _complete_failed(turn: Turn, said: Completion, job: JobRow) -> None:
+    _, _, lease = turn.book.drop_lease(said.lease)
     outcome = Outcome(Verdict.FAILED, said.error or "completed as failed")
-    note_end(turn, job, said.lease, lease, "failed", outcome, said.result)
+    charged = said.charge or not said.retryable or is_charged_anyway(turn, job, lease.at)
+    note_end(turn, job, said.lease, lease, "failed" if charged else "returned", outcome, said.result)
     at = failed(turn, lease.at, outcome)
     if not said.retryable:
         park(turn, job, charge(at), "refused", outcome)
+    elif not charged:
+        delay = retry_of(job).delay_ms(at.attempts + 1, turn.random) if said.delay_ms is None else said.delay_ms
+        wait(turn, job, at, delay)
     elif said.delay_ms is None:
         climb(turn, job, at, outcome)
     else:
         climb(turn, job, at, outcome, turn.now + said.delay_ms)
+
+
+async def _stands(turn: Turn, job_id: str) -> Settlement:
+    """How the job stands whose attempt has failed."""
+    found = (await turn.jobs([job_id])).get(job_id)
+    if found is None:
+        return Settlement(settled=True, state="expired")
+    rows = await turn.book.storage.get_many([dead_key(job_id)])
+    letter = turn.book.read(DeadRow, dead_key(job_id), rows[dead_key(job_id)]) if rows else None
+    if letter is not None:
+        return Settlement(settled=True, state="dead", reason=letter.reason)
+    token = turn.book.lease_of(job_id)
+    at = found.at if token is None else turn.book.leases[token][1].at
+    return Settlement(settled=True, state="retrying", next_attempt_at=at.next_at)
 
 
 def _ghost(said: Completion, lease: LeaseRow) -> JobRow:
@@ -64,26 +100,33 @@ def _ghost(said: Completion, lease: LeaseRow) -> JobRow:
     return JobRow(said.id, lease.incarnation, 0, 0, b"")
 
 
-async def _complete_late(turn: Turn, said: Completion) -> None:
+async def _complete_late(turn: Turn, said: Completion) -> Settlement:
     """Said before (answer the same), or success after the lease ended while the job still waits."""
-    if await _said_before(turn, said):
-        return
+    before = await _said_before(turn, said)
+    if before == "done":
+        return Settlement(settled=True, state="done")
+    if before == "cancelled":
+        return Settlement(settled=True, state="cancelled")
+    if before is not None:
+        return await _stands(turn, said.id)
     found = (await turn.jobs([said.id])).get(said.id)
     waits = found is not None and turn.book.lease_of(said.id) is None and not await turn.dead([said.id])
     if found is not None and waits and said.ok and found.at.last_token == said.lease:
-        finish_late(turn, found.job, found.at, said.lease)
-        return
+        followers = (await load_followers(turn, [found.job])).get(said.id, ())
+        finish_late(turn, found, said.lease, followers, said.result)
+        return Settlement(settled=True, state="done")
     raise StaleLeaseError(f"lease {said.lease!r} does not, or no longer, settle job {said.id!r}", id=said.id)
 
 
-async def _said_before(turn: Turn, said: Completion) -> bool:
+async def _said_before(turn: Turn, said: Completion) -> str | None:
+    """How this attempt was settled in the last ten minutes, if it was."""
     for ms in {turn.now, turn.now - REPLAY_MS}:
         prefix = hist_key(ms, said.id, "", "")[:-1]
         for key, value in await turn.book.storage.scan(prefix, after(prefix), limit=1000):
             row = turn.book.read(HistRow, key, value)
-            if row is not None and row.token == said.lease and row.outcome in ("done", "failed", "cancelled"):
-                return turn.now - row.ended <= REPLAY_MS
-    return False
+            if row is not None and row.token == said.lease and row.outcome in ENDED:
+                return row.outcome if turn.now - row.ended <= REPLAY_MS else None
+    return None
 
 
 async def extend(turn: Turn, job_id: str, token: str, lease_ms: int) -> int:

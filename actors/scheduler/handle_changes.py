@@ -12,10 +12,10 @@ from tocsin.actors.scheduler.complete import Completion
 from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Page, Redrive, Rescheduled
 from tocsin.actors.scheduler.rows import RedriveRow, redrive_key
+from tocsin.dispatch.pulled import MAX_RESULT, Settlement
 from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError
 
 ERROR_MAX = 2_000
-RESULT_MAX = 2 * 1024
 CANCEL_PAGE = 500
 
 
@@ -86,17 +86,39 @@ class Changing(Handle):
         error: str | None = None,
         retryable: bool = True,
         delay: timedelta | float | str | None = None,
+        charge: bool = True,
         result: Any = None,
     ) -> bool:
-        """Settle an attempt whose callback was answered `tocsin-accepted: 1`, before its answer or after.
+        """Settle an attempt that was claimed from a queue, or whose callback was answered `tocsin-accepted: 1`.
 
-        `ok=False` climbs the retry ladder (or waits `delay`); `retryable=False` makes the job dead. The same lease
-        again within ten minutes answers the same; a lease that is not alive raises StaleLeaseError. `result` is
-        JSON of at most 2 KiB, kept in the history.
+        `ok=False` climbs the retry ladder (or waits `delay`); `retryable=False` makes the job dead; with
+        `charge=False` it is no failure, until the job is a day past due. The same lease again within ten minutes
+        answers the same; a lease that is not alive raises StaleLeaseError. `result` is JSON of at most 64 KiB, for what
+        follows in a chain and for `result`; up to 2 KiB are kept in the history.
         """
+        settled = await self.settle(
+            id, lease, ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result
+        )
+        return settled.settled
+
+    async def settle(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool = True,
+        error: str | None = None,
+        retryable: bool = True,
+        delay: timedelta | float | str | None = None,
+        charge: bool = True,
+        result: Any = None,
+    ) -> Settlement:
+        """`complete`, and what becomes of the job: done, retrying and when, dead and why, or cancelled meanwhile."""
         delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
-        kept = None if result is None else arguments.encode_args(result, RESULT_MAX, "result")
-        return await self.completed(id, lease, ok=ok, error=error, retryable=retryable, delay_ms=delay_ms, result=kept)
+        kept = None if result is None else arguments.encode_args(result, MAX_RESULT, "result")
+        return await self.completed(
+            id, lease, ok=ok, error=error, retryable=retryable, delay_ms=delay_ms, charge=charge, result=kept
+        )
 
     async def completed(
         self,
@@ -107,24 +129,27 @@ class Changing(Handle):
         error: str | None,
         retryable: bool,
         delay_ms: int | None,
+        charge: bool,
         result: bytes | None,
-    ) -> bool:
-        """`complete` with wire values; for the HTTP face."""
+    ) -> Settlement:
+        """`settle` with wire values; for the HTTP face."""
         if delay_ms is not None:
             self._after(arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
         if result is not None:
-            arguments.raw_args(result, RESULT_MAX, "result")
+            arguments.raw_args(result, MAX_RESULT, "result")
         said = Completion(
             arguments.schedule_id(id), lease_token(lease), ok, None if error is None else error[:ERROR_MAX],
-            retryable, delay_ms, result,
+            retryable, delay_ms, result, charge,
         )  # fmt: skip
         try:
-            refusal = await self._service.host.call(self._id, "complete", said, create=False)
+            answer: Settlement | StaleLeaseError = await self._service.host.call(
+                self._id, "complete", said, create=False
+            )
         except NotFoundError:
             raise stale(id) from None
-        if refusal is not None:
-            raise refusal
-        return True
+        if isinstance(answer, StaleLeaseError):
+            raise answer
+        return answer
 
     async def extend(self, id: str, lease: str, lease_ms: int) -> int:
         """Hold the attempt until `lease_ms` (1 s to 1 h) from now; that instant, epoch ms.

@@ -6,29 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from tocsin.actors.scheduler import arguments
-from tocsin.actors.scheduler.handle_base import Handle
+from tocsin.actors.scheduler.handle_following import Following, Job
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.replay import Kept, Once, answered
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import InvalidInputError, OriginNotConfiguredError, PayloadTooLargeError, StoreFull, TocsinError
+from tocsin.errors import InvalidInputError, PayloadTooLargeError, StoreFull, TocsinError
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One job for `submit_many`: exactly one of `at` and `after`; `options` as for `run_at`."""
-
-    path: str | None = None
-    args: Any = None
-    at: datetime | int | None = None
-    after: timedelta | float | str | None = None
-    workflow: str | None = None
-    options: Mapping[str, Any] = {}
-
-
-class Scheduling(Handle):
+class Scheduling(Following):
     """The part of a handle that accepts jobs."""
 
     async def run_at(
@@ -48,6 +35,9 @@ class Scheduling(Handle):
         expires_at: datetime | int | None = None,
         shard_key: str | None = None,
         labels: Sequence[str] | None = None,
+        queue: str | None = None,
+        then: Sequence[Job] | None = None,
+        keep_result: timedelta | float | str | None = None,
         initiator: str | None = None,
     ) -> str:
         """Call `path` back at an instant (aware datetime or epoch ms; a past one is due at once). The id.
@@ -55,15 +45,18 @@ class Scheduling(Handle):
         The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most. A
         chosen `id` that is taken raises DuplicateScheduleIdError, unless `on_conflict` is "keep" (the job there stays)
         or "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h. `initiator`
-        names who wants it, for `authorize_fire` and the record; the receiver does not see it.
+        names who wants it, for `authorize_fire` and the record; the receiver does not see it. With a `queue` nobody is
+        called back: a worker pulls it. `then`: jobs that start when this one is done, in the same commit; nested ones
+        make a chain. `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         """
         options = {
             "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
             "priority": priority, "retry": retry, "timeout_ms": timeout_ms, "expires_at": expires_at,
-            "shard_key": shard_key, "labels": labels, "initiator": initiator,
+            "shard_key": shard_key, "labels": labels, "initiator": initiator, "queue": queue, "then": then,
+            "keep_result": keep_result,
         }  # fmt: skip
         due = arguments.instant_ms(at, "at")
-        job = self._new_job(path, workflow, arguments.encode_args(args), due, options)
+        job = self._new_job(path, workflow, arguments.encode_args(args), due, self._wire_options(options))
         return (await self.submit(job)).id
 
     async def run_after(
@@ -83,16 +76,20 @@ class Scheduling(Handle):
         expires_at: datetime | int | None = None,
         shard_key: str | None = None,
         labels: Sequence[str] | None = None,
+        queue: str | None = None,
+        then: Sequence[Job] | None = None,
+        keep_result: timedelta | float | str | None = None,
         initiator: str | None = None,
     ) -> str:
         """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
         options = {
             "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
             "priority": priority, "retry": retry, "timeout_ms": timeout_ms, "expires_at": expires_at,
-            "shard_key": shard_key, "labels": labels, "initiator": initiator,
+            "shard_key": shard_key, "labels": labels, "initiator": initiator, "queue": queue, "then": then,
+            "keep_result": keep_result,
         }  # fmt: skip
         due = self._after(arguments.duration_ms(delay, "delay"), "delay")
-        job = self._new_job(path, workflow, arguments.encode_args(args), due, options)
+        job = self._new_job(path, workflow, arguments.encode_args(args), due, self._wire_options(options))
         return (await self.submit(job)).id
 
     async def submit_many(self, jobs: Sequence[Job]) -> list[Scheduled | TocsinError]:
@@ -114,7 +111,9 @@ class Scheduling(Handle):
             due = arguments.instant_ms(job.at, "at")
         else:
             due = self._after(arguments.duration_ms(job.after, "after"), "after")
-        return self._new_job(job.path, job.workflow, arguments.encode_args(job.args), due, job.options)
+        return self._new_job(
+            job.path, job.workflow, arguments.encode_args(job.args), due, self._wire_options(job.options)
+        )
 
     def new_job(
         self,
@@ -138,15 +137,11 @@ class Scheduling(Handle):
     def _new_job(
         self, path: str | None, workflow: str | None, args: bytes, due: int, options: Mapping[str, Any]
     ) -> NewJob:
-        if not self._service.has_origin():
-            raise OriginNotConfiguredError(
-                "callbacks have nowhere to go: open the host with origin=..., or set TOCSIN_ORIGIN_URL"
-            )
+        self._check_origin(options)
         now = self._now()
-        minted = arguments.mint_id(now, self._service.random.getrandbits(80))
         return arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-            minted=minted, options=options, initiator=self._initiator,
+            minted=self._mint(now), options=options, initiator=self._initiator,
         )  # fmt: skip
 
     async def submit(self, job: NewJob) -> Scheduled:

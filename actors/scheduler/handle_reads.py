@@ -32,13 +32,16 @@ class Reading(Handle):
         pool: str | None = None,
         state: str | None = None,
         label: str | None = None,
+        queue: str | None = None,
     ) -> Page:
         """A page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
         if order not in ORDERS:
             raise InvalidInputError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
         if state is not None and state not in STATES:
             raise InvalidInputError(f"state must be one of {', '.join(STATES)}, not {state!r}")
-        wanted = listing.Filter(self._name(pool, "pool"), state, self._name(label, "label"))
+        wanted = listing.Filter(
+            self._name(pool, "pool"), state, self._name(label, "label"), queue=self._name(queue, "queue")
+        )
         pages = listing.list_by_due if order == "due" else listing.list_by_id
         return await pages(self._view(), self.name, self._now(), self._limit(limit), cursor, wanted)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RETIRE
+from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.findings import Findings, shown
 from tocsin.actors.scheduler.held import hold
 from tocsin.actors.scheduler.invariants_of_jobs import Look
@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.recurring.rows import RECHECK
 from tocsin.actors.scheduler.redrive import REDRIVE
 from tocsin.actors.scheduler.rows import (
     META_LAYOUT,
+    META_RECOUNT,
     META_SLOT,
     META_ZONES,
     AtRow,
@@ -44,7 +45,7 @@ from tocsin.storage.api import StoreView, after
 
 SOME = 200
 """So many jobs at once are looked up when strays are named: their args ride along."""
-KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RECHECK, *RECURRING_TIMERS)
+KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
 Streams = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
@@ -71,6 +72,7 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
     await _summaries(look, streams)
     await _parked(look)
     await _args(look)
+    await _paths(look)
     first_timer = await _timers(look)
     await _schedules(look)
     await _unknown(look)
@@ -193,12 +195,26 @@ async def _args(look: Look) -> None:
                 look.found.add("ARGS_EXTRA", job_id, f"args/{job_id}/{n} belongs to no job")
 
 
+async def _paths(look: Look) -> None:
+    """`fn/` says how many live jobs run each path."""
+    said: dict[bytes, int] = {}
+    async for page in look.of(b"fn/"):
+        said.update((key, int(value)) for key, value in page if look.read((key, value)) is not None)
+    if not look.counts_paths:
+        return
+    for key in sorted(said.keys() | look.paths.keys()):
+        if said.get(key, 0) != look.paths[key]:
+            about = shown(key)
+            look.found.add("PATHS", about, f"{about} says {said.get(key, 0)}, there are {look.paths[key]} live jobs")
+
+
 # ---- Timers, and what only timers serve ----------------------------------------------------------
 
 
 async def _timers(look: Look) -> int | None:
     """A timer serves a row that names its instant. The first of them."""
     await _redrives(look)
+    await _results(look)
     days = {HISTORY: await _days(look, b"hist"), IDEM: await _days(look, b"idem")}
     first: int | None = None
     total: Counter[str] = Counter()
@@ -228,6 +244,16 @@ async def _redrives(look: Look) -> None:
         for key, name in keys.items():
             if key not in there:
                 look.found.add("TIMER_MISSING", name, f"redrive {name} goes on and has no timer")
+
+
+async def _results(look: Look) -> None:
+    """Each has a timer; a timer may be of an earlier result of the same id."""
+    async for shapes in look.shapes(b"result"):
+        keys = {timer_key(shape.row.until, RESULT, shape.names[0]): shape.names[0] for shape in shapes}
+        there = await look.get(list(keys))
+        for key, name in keys.items():
+            if key not in there:
+                look.found.add("TIMER_MISSING", name, f"the result of job {name} is to be dropped and has no timer")
 
 
 async def _days(look: Look, family: bytes) -> set[str]:
@@ -303,7 +329,10 @@ async def _unknown(look: Look) -> None:
 
 def _gaps() -> list[tuple[bytes, bytes]]:
     known = [(family + b"/", after(family + b"/")) for family in FAMILIES]
-    known += [(BAD, after(BAD)), *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT, META_SLOT, META_ZONES))]
+    known += [
+        (BAD, after(BAD)),
+        *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT, META_RECOUNT, META_SLOT, META_ZONES)),
+    ]
     known.sort()
     starts, ends = [b"\x01", *(end for _, end in known)], [*(start for start, _ in known), b"\xff"]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]

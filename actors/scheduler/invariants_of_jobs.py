@@ -14,13 +14,16 @@ import msgspec
 
 from tocsin.actors.scheduler.book import EXPIRE, RETIRE
 from tocsin.actors.scheduler.findings import Findings, shown
+from tocsin.actors.scheduler.followers import followers_of
 from tocsin.actors.scheduler.held import HeldRows
+from tocsin.actors.scheduler.paths import keys_of
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.rows import (
     INSTANCE,
     LAYOUT,
     META_COUNTERS,
     META_LAYOUT,
+    META_RECOUNT,
     AtRow,
     BadRow,
     Counters,
@@ -33,6 +36,7 @@ from tocsin.actors.scheduler.rows import (
     args_key,
     encode,
     parked_key,
+    parts_of,
     timer_key,
 )
 from tocsin.actors.scheduler.shapes import BAD, FAMILIES, Shape, read_row
@@ -61,8 +65,12 @@ class Look:
     expected: Counter[str] = field(default_factory=Counter)
     """By family, or kind of timer: how many rows were found where they must be. If there are more, some are astray."""
     letters: int = 0
+    paths: Counter[bytes] = field(default_factory=Counter)
+    """By key: how many live jobs run each function path, chained ones included."""
     missing: dict[str, bytes] = field(default_factory=dict)
     """By id: where a job should stand in line, and does not."""
+    counts_paths: bool = True
+    """Not if the next start counts them anew: a row was set aside, or it is of layout 1, which had none."""
     only_families: bool = False
     """Whether it is known already that there is no row of another kind."""
     _present: set[bytes] = field(default_factory=set)
@@ -113,12 +121,13 @@ class Look:
 
     async def instance(self) -> bool:
         """False if there is nothing to judge: a newer layout, or half of it is removed already."""
-        meta = await self.view.get([META_LAYOUT, META_COUNTERS, INSTANCE])
+        meta = await self.view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT, INSTANCE])
         self.found.rows += len(meta)
         layout = meta.get(META_LAYOUT, b"%d" % LAYOUT)
         if not layout.isdigit() or len(layout) > 9 or int(layout) > LAYOUT:
             self.found.add("LAYOUT", "meta/layout", f"layout {shown(layout[:40])} is not one up to {LAYOUT}")
             return False
+        self.counts_paths = int(layout) >= 2 and META_RECOUNT not in meta
         for key in (META_COUNTERS, INSTANCE):
             shape = self.read((key, meta[key])) if key in meta else None
             if shape is not None and isinstance(shape.row, Counters):
@@ -175,6 +184,7 @@ class Look:
 
     async def _judge(self, jobs: Sequence[JobRow], at: dict[str, AtRow], dead: dict[str, DeadRow]) -> None:
         self.found.jobs += len(jobs)
+        self.paths.update(key for job in jobs if job.id not in dead for key in keys_of(job))
         ids = {job.id for job in jobs}
         for job_id in at.keys() - ids:
             self.found.add("NO_JOB", job_id, f"at/{job_id} is there, but that job is not")
@@ -213,7 +223,7 @@ class Look:
     def _judge_letter(self, look: _OfJob, dead: DeadRow, there: dict[bytes, bytes]) -> None:
         job = look.job
         said = there.get(look.parked or b"")
-        row = ParkedRow(dead.reason, job.pool, job.function_path or job.workflow or "")
+        row = ParkedRow(dead.reason, job.pool, job.target)
         if said is None:
             self.found.add("PARKED", job.id, f"parked/ and dead/ differ: dead job {job.id} is not in parked/")
         else:
@@ -241,8 +251,10 @@ class Look:
                     )
                     continue
                 args += b"".join(pieces[key] for key in keys)
-            if not _is_json(args):
+            if not _is_json(parts_of(job, args).args):
                 self.found.add("ARGS_LOST", job.id, f"the args of job {job.id} are not JSON")
+            if not _is_chain(job, args):
+                self.found.add("ARGS_LOST", job.id, f"what is to follow job {job.id} cannot be read")
 
 
 class _Nothing:
@@ -285,6 +297,14 @@ def _of(job: JobRow, at: AtRow | None, dead: DeadRow | None, look: Look) -> _OfJ
         expire=None if job.expires_at is None else timer_key(job.expires_at, EXPIRE, job.id),
         retire=None if dead is None or dead.retire_at is None else timer_key(dead.retire_at, RETIRE, job.id),
     )
+
+
+def _is_chain(job: JobRow, whole: bytes) -> bool:
+    try:
+        followers_of(job, whole)
+    except BadRow:
+        return False
+    return True
 
 
 def _is_json(args: bytes) -> bool:

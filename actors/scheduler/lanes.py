@@ -167,6 +167,12 @@ class Lanes:
             self._permits.ended(outcome.verdict)
         self._permits.give(claim.permits)
 
+    def end(self, finished: Finished) -> None:
+        """An attempt that had no lane has ended: a worker was to get it, and may not."""
+        self._live.add(finished.token)
+        self._finished.append(finished)
+        self._settle_soon()
+
     def _settle_soon(self) -> None:
         if not self._settling and self._finished:
             self._settling = True

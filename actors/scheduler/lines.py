@@ -1,22 +1,24 @@
 """Memory of the lines: which streams have waiting jobs, when their heads are due, and which may start.
 
-A line is named by pool and queue; inside it each priority is a *stream* ordered by due time. Future heads
-wait in one heap by due, due heads in another by start order (due - priority x 30 s). A line whose pool is
-full or paused stands in neither: it costs nothing until its pool changes.
+A line is named by pool and queue; inside it each priority is a *stream* ordered by due time. Heads stand in `heads`,
+apart for callbacks and pulled work. A line whose pool is full or paused stands in none: it costs nothing until its pool
+changes.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count
 
+from tocsin.actors.scheduler.heads import Heads
 from tocsin.actors.scheduler.rows import LinesRow, PoolRow, stream_prefix
 
 PRIORITY_MS = 30_000
 ALONE = "~"
-"""The queue of jobs that have lost two hosts: they start only while nothing else runs. No user's queue is named so."""
+"""The queue of callbacks that have lost two hosts: they start only while nothing else runs. Of pulled jobs it stands
+before the name of their queue. No user's queue is named so."""
+LOSSES_TOGETHER = 2
+"""A job that has lost so many hosts starts alone from then on."""
 LineName = tuple[str, str]
 
 
@@ -65,13 +67,13 @@ class Lines:
         self.holders: Counter[str] = Counter()
         self.touched: set[LineName] = set()
         self.paused = False  # the whole instance
+        self.in_queue: Counter[str] = Counter()
+        """How many jobs wait in each queue, those of the future too."""
         self._lines: dict[LineName, Line] = {}
         self._of_pool: dict[str, set[LineName]] = {}
         self._alone_lines: set[LineName] = set()
-        self._future: list[tuple[int, int, Stream]] = []
-        self._ready: list[tuple[int, int, Stream]] = []
-        self._serial = count(1)
-        self._compact_at = 1_000
+        self._called = Heads(self.may_start, self.room)
+        self.pulled = Heads(self.may_start, self.room)
 
     def __iter__(self) -> Iterator[Line]:
         return iter(self._lines.values())
@@ -83,6 +85,7 @@ class Lines:
         for priority, (waiting, first_due) in row.streams.items():
             stream = line.streams[priority] = Stream(line, priority)
             stream.count, stream.first_due = waiting, first_due
+            self.in_queue[name[1]] += waiting
             self._enter(stream)
 
     def add(self, pool: str, queue: str, priority: int, due: int) -> None:
@@ -91,6 +94,7 @@ class Lines:
         if stream is None:
             stream = line.streams[priority] = Stream(line, priority)
         stream.count += 1
+        self.in_queue[queue] += 1
         if stream.count == 1 or due < stream.first_due:
             stream.first_due = due
             self._enter(stream)
@@ -100,6 +104,9 @@ class Lines:
         """One job fewer. The stream, if its head is no longer known: then call `set_head`."""
         stream = self._lines[pool, queue].streams[priority]
         stream.count -= 1
+        self.in_queue[queue] -= 1
+        if not self.in_queue[queue]:
+            del self.in_queue[queue]
         self.touched.add((pool, queue))
         return stream if stream.count and due == stream.first_due else None
 
@@ -144,8 +151,7 @@ class Lines:
         return 0 if row.paused else max(row.cap - self.holders[pool], 0)
 
     def may_start(self, line: Line) -> bool:
-        """Queued jobs are pulled, not started here."""
-        return not self.paused and not line.queue and self.room(line.pool) != 0
+        return not self.paused and self.room(line.pool) != 0
 
     def hold(self, pool: str) -> None:
         if pool:
@@ -176,30 +182,8 @@ class Lines:
                     self._enter(stream)
 
     def pick(self, now: int, most: int) -> list[Stream]:
-        """Take up to `most` due streams that may start, in start order. Give each back with `set_head`.
-
-        Of one pool no more streams than it has slots: its first jobs stand in those, and others need the rest.
-        """
-        self._ripen(now)
-        picked: list[Stream] = []
-        of_pool: Counter[str] = Counter()
-        passed: list[tuple[int, int, Stream]] = []
-        while self._ready and len(picked) < most:
-            entry = heapq.heappop(self._ready)
-            _, serial, stream = entry
-            if serial != stream.serial or not stream.count:
-                continue
-            room = self.room(stream.line.pool)
-            if room is not None and room and of_pool[stream.line.pool] >= room:
-                passed.append(entry)
-                continue
-            stream.serial = 0
-            if self.may_start(stream.line):
-                picked.append(stream)
-                of_pool[stream.line.pool] += 1
-        for entry in passed:
-            heapq.heappush(self._ready, entry)
-        return picked
+        """Take up to `most` due streams of callbacks that may start, in start order. Give each back with `set_head`."""
+        return self._called.pick(now, "", most, Counter())
 
     def alone_ready(self, now: int) -> Stream | None:
         """The due job first in order that must start alone, if its pool has room."""
@@ -217,43 +201,14 @@ class Lines:
                 yield from (stream for stream in line.streams.values() if stream.count)
 
     def any_ready(self, now: int) -> bool:
-        """Whether a due job may start."""
-        self._ripen(now)
-        return self._peek(self._ready) is not None
+        """Whether a due callback may start."""
+        return self._called.any_ready(now, "")
 
     def next_due(self, now: int) -> int | None:
-        """When the first future head that may start is due."""
-        self._ripen(now)
-        stream = self._peek(self._future)
-        return None if stream is None else stream.first_due
+        """When the first future callback that may start is due."""
+        return self._called.next_due(now)
 
     def _enter(self, stream: Stream) -> None:
-        """Give the stream its one valid place, if it may start at all."""
-        stream.serial = 0
-        if self.may_start(stream.line):
-            stream.serial = next(self._serial)
-            heapq.heappush(self._future, (stream.first_due, stream.serial, stream))
-            if len(self._future) > self._compact_at:
-                self._compact()
-
-    def _compact(self) -> None:
-        """Heads that moved leave stale entries behind; drop them before they outgrow the lines."""
-        self._future = [entry for entry in self._future if entry[1] == entry[2].serial]
-        heapq.heapify(self._future)
-        self._compact_at = 2 * len(self._future) + 1_000
-
-    def _ripen(self, now: int) -> None:
-        while self._future and self._future[0][0] <= now:
-            _, serial, stream = heapq.heappop(self._future)
-            if serial == stream.serial and stream.count:
-                heapq.heappush(self._ready, (stream.order, serial, stream))
-
-    def _peek(self, heap: list[tuple[int, int, Stream]]) -> Stream | None:
-        while heap:
-            _, serial, stream = heap[0]
-            if serial == stream.serial and stream.count:
-                if self.may_start(stream.line):
-                    return stream
-                stream.serial = 0
-            heapq.heappop(heap)
-        return None
+        """Callbacks that must start alone stand in neither: `alone_ready` finds them."""
+        if stream.line.queue != ALONE:
+            (self.pulled if stream.line.queue else self._called).enter(stream)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tocsin.actors.scheduler.query import Found, attach, read
+from tocsin.actors.scheduler.lines import ALONE
+from tocsin.actors.scheduler.query import Found, attach, read, whole
 from tocsin.actors.scheduler.records import Page, Record
 from tocsin.actors.scheduler.redrive import wanted
 from tocsin.actors.scheduler.rows import (
@@ -50,6 +51,7 @@ class Filter:
     state: str | None = None
     label: str | None = None
     path: str | None = None
+    queue: str | None = None
 
     def passes(self, record: Record) -> bool:
         return (
@@ -57,6 +59,7 @@ class Filter:
             and (self.state is None or record.state == self.state)
             and (self.label is None or self.label in record.labels)
             and (self.path is None or self.path in (record.function_path, record.workflow))
+            and (self.queue is None or record.queue == self.queue)
         )
 
 
@@ -117,7 +120,7 @@ async def list_by_id(view: StoreView, instance: str, now: int, limit: int, curso
 
 
 async def list_by_due(view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter) -> Page:
-    """Live jobs in the order of their next attempt. Merges lines, so it needs a pool filter past 1,000."""
+    """Live jobs in the order of their next attempt. Merges lines: past 1,000 it needs a pool or queue."""
     scope = f"due/{instance}/{wanted}"
     place = decode_cursor(scope, cursor)
     pager = _Pager(scope, limit)
@@ -143,11 +146,14 @@ async def _by_due(
     and leases, so a job that starts meanwhile is in the one or in the other."""
     prefix = b"lines/%b/" % wanted.pool.encode() if wanted.pool is not None else b"lines/"
     while True:
-        lines = await view.scan(prefix, after(prefix), limit=LINES_MERGED + 1)
+        if wanted.queue is None:
+            lines = await view.scan(prefix, after(prefix), limit=LINES_MERGED + 1)
+        else:
+            lines = [row for row in await whole(view, prefix) if _is_of(row[0], wanted.queue)]
         if len(lines) > LINES_MERGED:
             raise InvalidInputError(
                 f"order=due merges at most {LINES_MERGED} lines with waiting jobs and there are more: "
-                "ask for one pool, or use order=id"
+                "ask for one pool or queue, or use order=id"
             )
         streams = [
             stream_prefix(*split_lines_key(key), priority)
@@ -185,10 +191,15 @@ async def _chunk(
     return chunk, horizon is not None
 
 
+def _is_of(key: bytes, queue: str) -> bool:
+    return split_lines_key(key)[1].removeprefix(ALONE) == queue
+
+
 def _running(leases: Sequence[Row], wanted: Filter) -> Iterator[tuple[int, str]]:
     for key, value in leases:
         lease = read(LeaseRow, key, value)
-        if lease is not None and not lease.orphan and wanted.pool in (None, lease.pool):
+        mine = lease is not None and wanted.pool in (None, lease.pool) and wanted.queue in (None, lease.queue)
+        if mine and lease is not None and not lease.orphan:
             yield lease.at.next_at, split_lease_key(key)[0]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from tocsin.actors.overlay import ActorStorage
-from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RETIRE, Book
+from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RESULT, RETIRE, Book
 from tocsin.actors.scheduler.rebuild import Rebuilt, rebuild
 from tocsin.actors.scheduler.recurring.mending import mend_schedules
 from tocsin.actors.scheduler.redrive import REDRIVE
@@ -147,7 +147,7 @@ async def _mend_letters(book: Book, found: Rebuilt) -> None:
     right: dict[bytes, bytes] = {}
     for job_id, letter in found.dead.items():
         job = found.jobs[job_id]
-        row = ParkedRow(letter.reason, job.pool, job.function_path or job.workflow or "")
+        row = ParkedRow(letter.reason, job.pool, job.target)
         right[parked_key(letter.parked_at, job_id)] = encode(row)
     async for key, value in _rows(book.storage, b"parked/"):
         if key not in right:
@@ -182,6 +182,8 @@ async def _mend_timers(book: Book, found: Rebuilt, days: set[bytes]) -> None:
     async for _, _, shape in _shapes(book, b"redrive"):
         if shape.row.next_at:
             needed.add(timer_key(shape.row.next_at, REDRIVE, shape.names[0]))
+    async for _, _, shape in _shapes(book, b"result"):
+        needed.add(timer_key(shape.row.until, RESULT, shape.names[0]))
     useful |= needed
     have_days: set[tuple[str, str]] = set()
     async for key, _, shape in _shapes(book, b"timer"):

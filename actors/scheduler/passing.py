@@ -6,19 +6,22 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RETIRE
+from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.claim import expire
 from tocsin.actors.scheduler.recurring.turns import NEW_WORK, RINGS
 from tocsin.actors.scheduler.redrive import REDRIVE, drive
 from tocsin.actors.scheduler.rows import (
+    PULLED,
     SOON,
     AtRow,
     DeadRow,
     JobRow,
     LastError,
+    ResultRow,
     dead_key,
     hist_day,
     idem_day,
+    result_key,
     split_timer_key,
     timer_key,
 )
@@ -33,6 +36,12 @@ PAGES_WHILE_FULL = 20
 """Pages of timers looked through for some that may ring."""
 ROWS_PER_TURN = 500
 RENEW_BEFORE_MS = 5_000
+
+LOST = {
+    "fired": "the host was lost while the attempt ran; its lease ended",
+    PULLED: "the worker was lost, or did not settle the attempt in time; its lease ended",
+}
+"""Attempts of these kinds whose lease ends are lost, and why."""
 
 Live = Callable[[str], bool]
 
@@ -63,9 +72,9 @@ async def _end(turn: Turn, tokens: Sequence[str]) -> None:
         if lease.orphan or job_id not in known:
             continue
         job = known[job_id].job
-        if lease.kind == "fired":
+        if lease.kind in LOST:
             note_end(turn, job, token, lease, "lost", None)
-            _lost(turn, job, lease.at)
+            _lost(turn, job, lease.at, LOST[lease.kind])
             continue
         note_end(turn, job, token, lease, "unknown" if lease.kind == "unknown" else "lapsed", None)
         at = lease.at
@@ -78,13 +87,9 @@ async def _end(turn: Turn, tokens: Sequence[str]) -> None:
             climb(turn, job, at, None, lease.retry_at if lease.kind == "unknown" else None)
 
 
-def _lost(turn: Turn, job: JobRow, at: AtRow) -> None:
-    """Its host died while dispatching. Counted apart from failures; back to its old place."""
-    at = msgspec.structs.replace(
-        at,
-        losses=at.losses + 1,
-        last_error=LastError(turn.now, "the host was lost while the attempt ran; its lease ended"),
-    )
+def _lost(turn: Turn, job: JobRow, at: AtRow, why: str) -> None:
+    """Who ran it died, or was not heard of. Counted apart from failures; back to its old place."""
+    at = msgspec.structs.replace(at, losses=at.losses + 1, last_error=LastError(turn.now, why))
     if at.losses >= LOSSES_MAX:
         park(turn, job, at, "lost", None)
     else:
@@ -188,9 +193,18 @@ async def _retire(turn: Turn, due: Due) -> None:
         key = dead_key(job_id)
         dead = turn.book.read(DeadRow, key, rows[key]) if key in rows else None
         if dead is not None and job_id in known and dead.retire_at == ms:
-            turn.book.unpark(job_id, dead)
+            turn.book.unpark(known[job_id].job, dead)
             turn.book.erase_job(known[job_id].job)
             turn.book.count(retired=1)
+
+
+async def _forget_results(turn: Turn, due: Due) -> None:
+    rows = await turn.book.storage.get_many([result_key(job_id) for _, job_id in due])
+    for ms, job_id in due:
+        key = result_key(job_id)
+        row = turn.book.read(ResultRow, key, rows[key]) if key in rows else None
+        if row is not None and row.until <= ms:  # else it is of a later job of the same id
+            turn.book.storage.delete(key)
 
 
 async def _forget_answers(turn: Turn, due: Due) -> None:
@@ -203,6 +217,7 @@ TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
     EXPIRE: _expire,
     HISTORY: _forget_history,
     IDEM: _forget_answers,
+    RESULT: _forget_results,
     RETIRE: _retire,
     REDRIVE: drive,
 }

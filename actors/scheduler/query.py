@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.followers import Follower, followers_of
 from tocsin.actors.scheduler.records import (
     Attempt,
     ErrorInfo,
+    Following,
     Holder,
     LeaseInfo,
     Pool,
@@ -27,6 +29,7 @@ from tocsin.actors.scheduler.rows import (
     DAY_MS,
     INSTANCE,
     META_COUNTERS,
+    PULLED,
     AtRow,
     BadRow,
     Counters,
@@ -44,6 +47,7 @@ from tocsin.actors.scheduler.rows import (
     decode,
     hist_day,
     job_key,
+    parts_of,
     pool_key,
     split_lease_key,
     split_lines_key,
@@ -67,6 +71,7 @@ class Found:
     dead: DeadRow | None = None
     leases: list[tuple[str, LeaseRow]] = field(default_factory=list)
     args: bytes = b""
+    """Everything that is stored as such."""
 
     def record(self, now: int) -> Record:
         job = self.job
@@ -79,7 +84,7 @@ class Found:
         return Record(
             id=job.id,
             incarnation=job.incarnation,
-            raw_args=msgspec.Raw(self.args),
+            raw_args=msgspec.Raw(parts_of(job, self.args).args),
             scheduled_for=due_of(job, at),
             next_attempt_at=at.next_at if self.dead is None else None,
             state=self._state(running, at, now),
@@ -99,9 +104,12 @@ class Found:
             labels=job.labels,
             losses=at.losses,
             last_error=_error(at),
-            lease=LeaseInfo(running.until, running.kind, running.host) if running else None,
+            lease=_lease(running) if running else None,
             initiator=initiator_of(job.initiator),
             schedule=_schedule(job),
+            keep_result_ms=job.keep_result_ms,
+            parent=job.parent,
+            then=_then(job, self.args),
             **_dead_members(self.dead),
         )
 
@@ -111,6 +119,34 @@ class Found:
         if running is not None:
             return "running"
         return "waiting" if at.next_at <= now else "pending"
+
+
+def _lease(row: LeaseRow) -> LeaseInfo:
+    if row.kind == PULLED:
+        return LeaseInfo(row.until, row.kind, worker=row.host or None)
+    return LeaseInfo(row.until, row.kind, row.host)
+
+
+def _then(job: JobRow, whole: bytes) -> Sequence[Following]:
+    if not job.then_size:
+        return ()
+    try:
+        return following(followers_of(job, whole))
+    except BadRow:
+        return ()  # what is damaged is shown by `check`
+
+
+def following(followers: Sequence[Follower]) -> Sequence[Following]:
+    """As callers see it."""
+    return [_following(one) for one in followers]
+
+
+def _following(one: Follower) -> Following:
+    job = one.job
+    return Following(
+        id=job.id, function_path=job.function_path, workflow=job.workflow, queue=job.queue or None,
+        delay_ms=one.delay_ms, then=following(one.then),
+    )  # fmt: skip
 
 
 def _schedule(job: JobRow) -> ScheduleSlot | None:
@@ -233,6 +269,12 @@ def is_paused(rows: Sequence[Row]) -> bool:
     """What the instance's own row says; without one it is not."""
     row = read(InstanceRow, INSTANCE, rows[0][1]) if rows else None
     return row is not None and row.paused
+
+
+async def whole(view: StoreView, prefix: bytes) -> list[Row]:
+    """Every row of a family, a page at a time."""
+    first = await view.scan(prefix, after(prefix), limit=PAGE)
+    return [*first, *await _rest(view, prefix, first)]
 
 
 async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Row]:

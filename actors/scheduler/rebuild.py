@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tocsin.actors.scheduler.lines import ALONE, Lines
+from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER, Lines
 from tocsin.actors.scheduler.rows import (
+    META_RECOUNT,
     AtRow,
     BadRow,
     DeadRow,
@@ -64,6 +65,9 @@ async def rebuild(book: Book) -> Rebuilt:
         orphaned=orphans,
         dead=len(found.dead),
     )
+    living = [job for job_id, job in found.jobs.items() if job_id not in found.dead]
+    book.paths.replace(living, [key for key, _ in await book.all_rows(b"fn/")])
+    book.storage.delete(META_RECOUNT)
     for job_id, place in moved.items():
         book.enter_line(found.jobs[job_id], place)
     for job_id, job in found.jobs.items():
@@ -140,13 +144,11 @@ async def _places(book: Book, found: Rebuilt, at: dict[str, AtRow]) -> tuple[Pla
 
 def _as_the_line_says(job: JobRow, stands: Iterable[bytes]) -> AtRow:
     """The job's own place if it stands there; else the earliest of those it stands at, for its own word is lost."""
-    from tocsin.actors.scheduler.book import LOSSES_TOGETHER
-
     own = line_key(job.pool, job.queue, job.priority, job.scheduled_for, job.id)
     if own in stands:
         return AtRow(job.scheduled_for)
     due, queue = min((int(parts[4]), parts[2].decode()) for parts in (key.split(b"/") for key in stands))
-    return AtRow(due, losses=LOSSES_TOGETHER if queue == ALONE else 0)
+    return AtRow(due, losses=LOSSES_TOGETHER if queue.startswith(ALONE) else 0)
 
 
 def _queue(job: JobRow, at: AtRow) -> str:

@@ -41,12 +41,24 @@ class ErrorInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
     status: int | None = None
 
 
-class LeaseInfo(_Value, frozen=True, rename="camel"):
-    """The running attempt's lease: until when (epoch ms), and on which host."""
+class LeaseInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """The running attempt's lease: until when (epoch ms), and on which host, or of which worker if that was said."""
 
     until: int
     kind: str
-    host: str
+    host: str | None = None
+    worker: str | None = None
+
+
+class Following(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A job that another starts when it is done, `delay_ms` later, and what follows that."""
+
+    id: str = ""
+    function_path: str | None = None
+    workflow: str | None = None
+    queue: str | None = None
+    delay_ms: int = 0
+    then: Sequence[Following] = ()
 
 
 class Initiator(_Value, frozen=True, rename="camel", omit_defaults=True):
@@ -75,9 +87,7 @@ class ScheduleSlot(_Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 def _record_member(name: str) -> str:
-    if name == "raw_args":
-        return "args"
-    first, *rest = name.split("_")
+    first, *rest = name.removeprefix("raw_").split("_")
     return first + "".join(part.title() for part in rest)
 
 
@@ -117,6 +127,9 @@ class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
     last_response: str | None = None
     initiator: Initiator | None = None
     schedule: ScheduleSlot | None = None
+    keep_result_ms: int | None = None
+    parent: str | None = None
+    then: Sequence[Following] = ()
 
     @property
     def args(self) -> Any:
@@ -250,6 +263,45 @@ class Attempt(_Value, frozen=True, rename="camel", omit_defaults=True):
     status: int | None = None
     error: str | None = None
     result: msgspec.Raw | None = None
+
+
+class Queue(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A queue: how many of its jobs wait (`due` of them now, counted to 10,000), for how long the longest due one has
+    waited, ms, how many workers have, and how many claims wait for a job of it on this host."""
+
+    name: str
+    waiting: int
+    due: int
+    in_flight: int
+    workers_waiting: int
+    oldest_due_ms: int | None = None
+
+
+class Pending(_Value, frozen=True, rename="camel"):
+    """Whether anything of a prefix still pends, and how many jobs: live ones, and those that follow them."""
+
+    pending: bool
+    count: int
+
+
+class Outcome(_Value, frozen=True, rename=_record_member, omit_defaults=True):
+    """How a job ended, or how it stands: `state` is `done`, `dead`, `cancelled`, `expired`, or, before its end,
+    `pending`, `waiting`, `running`. `ended_at` in epoch ms; `kept_until`: so long its result is kept."""
+
+    id: str
+    state: str
+    raw_result: msgspec.Raw | None = None
+    error: str | None = None
+    ended_at: int | None = None
+    kept_until: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("done", "dead", "cancelled", "expired")
+
+    @property
+    def result(self) -> Any:
+        return None if self.raw_result is None else values.decode(bytes(self.raw_result), "result")
 
 
 class Redrive(_Value, frozen=True, rename="camel", omit_defaults=True):

@@ -6,7 +6,8 @@ Keys are bytes and sort as bytes; values are msgpack arrays that start with a ve
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+import hashlib
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +19,10 @@ DAY_MS: Final = 86_400_000
 SOON: Final = 10**9
 """A timer below this is no instant: something is left to do as soon as there is a turn, whatever the clock says. Those
 with less behind them go first."""
+PULLED: Final = "pulled"
+"""The kind of the leases of workers."""
+FN_BYTES: Final = 768
+"""Of a function path in a key."""
 INLINE_ARGS: Final = 64 * 1024
 """Args above this continue in `args/<id>/<n>` rows, so that no value passes the store's limit."""
 
@@ -70,6 +75,36 @@ class JobRow(Row, frozen=True, array_like=True, tag=1):
     member was added have none; nobody else is sent it."""
     schedule: ScheduleRef | None = None
     """For an occurrence of a schedule."""
+    args_size: int | None = None
+    """If more than args is stored as `args`: how many bytes of it they are. Then comes ..."""
+    then_size: int = 0
+    """... so much of what follows when it is done (`chains`), and then the result of its parent."""
+    parent: str | None = None
+    """The id of the job whose success started this one."""
+    chained: tuple[str, ...] = ()
+    """What the jobs of `then` are to run, nested ones too: they count as pending."""
+    keep_result_ms: int | None = None
+    """For how long its result is kept, if that was asked for."""
+
+    @property
+    def target(self) -> str:
+        return self.function_path or self.workflow or ""
+
+
+class Blob(NamedTuple):
+    """What a job's `args` hold."""
+
+    args: bytes
+    then: bytes
+    parent_result: bytes
+
+
+def parts_of(job: JobRow, whole: bytes) -> Blob:
+    """Of all of a job's `args`: the args, what comes then, the result of its parent."""
+    if job.args_size is None:
+        return Blob(whole, b"", b"")
+    end = job.args_size + job.then_size
+    return Blob(whole[: job.args_size], whole[job.args_size : end], whole[end:])
 
 
 class LastError(Row, frozen=True, array_like=True, tag=1):
@@ -104,8 +139,9 @@ class LeaseRow(Row, frozen=True, array_like=True, tag=1):
     until: int
     kind: str
     """`fired`: a callback is on its way. `accepted`: the receiver works on and will complete it. `unknown`: its
-    deadline passed or its host stopped; waits for `until`."""
+    deadline passed or its host stopped; waits for `until`. `pulled`: a worker has it."""
     host: str
+    """Of `pulled` ones: the worker's id, "" if it did not say."""
     incarnation: str
     pool: str
     queue: str
@@ -205,6 +241,17 @@ class HistRow(Row, frozen=True, array_like=True, tag=1):
     result: bytes | None = None
 
 
+class ResultRow(Row, frozen=True, array_like=True, tag=1):
+    """`result/<id>`: how a job ended that asked for its result to be kept. Its timer is at `until`."""
+
+    incarnation: str
+    state: str
+    """`done`, `cancelled` or `expired`; of a dead job the letter tells."""
+    ended: int
+    until: int
+    result: bytes | None = None
+
+
 class Counters(Row, frozen=True, array_like=True, tag=1):
     """`meta/counters`: changes in the same batch as what it counts."""
 
@@ -221,11 +268,14 @@ class Counters(Row, frozen=True, array_like=True, tag=1):
     """Dead letters dropped for their age."""
 
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
+"""1: without `fn/`, which is counted when such a scheduler is opened."""
 META_LAYOUT: Final = b"meta/layout"
 META_COUNTERS: Final = b"meta/counters"
 META_SLOT: Final = b"meta/slot"
 """The latest slot that was decided: a clock that is a day behind it was ahead then."""
+META_RECOUNT: Final = b"meta/recount"
+"""There if the row of a job was set aside: what is counted by function path is not right, until the next start."""
 META_ZONES: Final = b"meta/zones"
 """The version of the time zones that next slots were computed with."""
 INSTANCE: Final = b"instance"
@@ -337,6 +387,18 @@ def idem_day(day: int) -> bytes:
 def hist_day(day: int) -> bytes:
     """Everything that ended on one day."""
     return b"hist/%06d/" % day
+
+
+def fn_key(target: str) -> bytes:
+    """Of a long one only the beginning and a hash."""
+    whole = target.encode()
+    if len(whole) > FN_BYTES:
+        whole = whole[:FN_BYTES] + b"#" + hashlib.blake2b(whole, digest_size=8).hexdigest().encode()
+    return b"fn/%b" % whole
+
+
+def result_key(job_id: str) -> bytes:
+    return b"result/%b" % job_id.encode()
 
 
 def pool_key(name: str) -> bytes:

@@ -26,6 +26,8 @@ from tocsin.actors.scheduler.pools import (
     set_instance,
     set_pool,
 )
+from tocsin.actors.scheduler.pull import Given, any_to_give, give_back, pull
+from tocsin.actors.scheduler.pulls import Pulls
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Rescheduled
 from tocsin.actors.scheduler.recurring.ends import settle_ends
 from tocsin.actors.scheduler.recurring.recheck import check_clock, check_zones
@@ -35,6 +37,8 @@ from tocsin.actors.scheduler.rows import RedriveRow
 from tocsin.actors.scheduler.settle import settle
 from tocsin.actors.scheduler.submit import Answer, cancel, cancel_dead, retry_dead, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
+from tocsin.actors.scheduler.watches import Watches
+from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import ConflictError, RequestError, StaleLeaseError, TocsinError
 
 CLAIM_ROUNDS = 4
@@ -74,6 +78,8 @@ class SchedulerActor(Actor):
         self,
         ctx: ActorContext,
         lanes: Lanes,
+        pulls: Pulls,
+        watches: Watches,
         owner: str,
         full: Callable[[], bool],
         limits: Limits,
@@ -82,10 +88,13 @@ class SchedulerActor(Actor):
         super().__init__(ctx)
         self._ticked = ticked
         self._lanes = lanes
+        self._pulls = pulls
+        self._watches = watches
         self._owner = owner
         self._full = full
         self._limits = limits
         self._began = lanes.now
+        self._more_to_pull = False
         self._book = self._new_book()
 
     def _new_book(self) -> Book:
@@ -100,11 +109,12 @@ class SchedulerActor(Actor):
             await return_unsent(turn, self._lanes.is_live)
             await check_zones(turn)
             await settle_ends(turn)
+            self._more_to_pull = any_to_give(turn, self._pulls)
             await self._book.close()  # the event that follows may find that it has nothing to do
             self._set_alarm(turn.now)
 
     def pinned(self) -> bool:
-        return self._lanes.busy
+        return self._lanes.busy or self._pulls.busy
 
     def _turn(self) -> Turn:
         self._began = self._lanes.now  # its leases count from here, however long it takes
@@ -213,36 +223,48 @@ class SchedulerActor(Actor):
             self.ctx.set_alarm(None)
         return erased
 
-    async def complete(self, said: Completion) -> StaleLeaseError | None:
+    async def complete(self, said: Completion) -> Settlement | StaleLeaseError:
         """A refusal is answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
         turn = self._turn()
+        await end_leases(turn, self._lanes.is_live)  # one that is over settles nothing, also if no alarm has come yet
+        answer: Settlement | StaleLeaseError
         try:
-            await complete(turn, said)
+            answer = await complete(turn, said)
         except StaleLeaseError as refusal:  # raised before anything was changed
-            return refusal
+            answer = refusal
         await self._finish(turn)
-        return None
+        return answer
 
     async def extend(self, job_id: str, token: str, lease_ms: int) -> int | StaleLeaseError:
         turn = self._turn()
+        await end_leases(turn, self._lanes.is_live)
+        until: int | StaleLeaseError
         try:
             until = await extend(turn, job_id, token, lease_ms)
         except StaleLeaseError as refusal:
-            return refusal
+            until = refusal
         await self._finish(turn)
         return until
+
+    async def give_back(self, tokens: Sequence[str]) -> None:
+        """Jobs that a worker had claimed and never got."""
+        turn = self._turn()
+        await give_back(turn, tokens)
+        await self._finish(turn)
 
     async def settle(self) -> None:
         """Attempts have ended: book them, and let their lanes take the next jobs."""
         finished = self._lanes.take_finished()
         self.ctx.if_lost(self._lanes.not_settled, finished)
-        self.ctx.after_commit(self._lanes.settled, finished)
         turn = self._turn()
-        await settle(turn, finished)
+        settled = await settle(turn, finished)
+        self.ctx.after_commit(self._lanes.settled, finished[:settled])
+        if settled < len(finished):
+            self.ctx.after_commit(self._lanes.not_settled, finished[settled:])
         await self._finish(turn)
 
     async def claim_more(self) -> None:
-        """A permit is at hand."""
+        """A permit is at hand, or a worker waits for a job."""
         await self._finish(self._turn())
 
     async def alarm(self) -> None:
@@ -276,9 +298,29 @@ class SchedulerActor(Actor):
         check_clock(turn)
         await settle_ends(turn)
         await self._claim(turn)
+        await self._pull(turn)
         await settle_ends(turn)  # of those that had expired when they were to be claimed
         await self._book.close()
+        if self._book.to_tell:
+            ended, self._book.to_tell = self._book.to_tell, []
+            self.ctx.after_commit(self._watches.tell, ended)
         self._set_alarm(turn.now)
+
+    async def _pull(self, turn: Turn) -> None:
+        """Give the claims that wait what is due."""
+        self._more_to_pull = False
+        if not self._pulls.waiting:
+            return
+        given: Given = []
+        self.ctx.if_lost(self._lose, given)
+        if not self._full():
+            self._more_to_pull = await pull(turn, self._pulls, given)
+        if given:
+            self.ctx.after_commit(self._pulls.deliver, given)
+
+    def _lose(self, given: Given) -> None:
+        """Also where nothing was given: who waits must not depend on a turn that left no trace."""
+        self._pulls.lost([claim for claim, _ in given])
 
     async def _claim(self, turn: Turn) -> None:
         lines = self._book.lines
@@ -323,9 +365,13 @@ class SchedulerActor(Actor):
         renew_at = end_at - RENEW_BEFORE_MS if end and end_at and self._lanes.is_live(end[1]) else end_at
         stored = _earliest(OVERDUE if ready or alone else None, head, book.next_timer, end_at)
         again = now + FULL_RETRY_MS if self._full() else now
-        waiting = (ready or alone) and self._lanes.could_take
+        waiting = ((ready or alone) and self._lanes.could_take) or self._more_to_pull
         timer = max(book.next_timer, again) if self._full() and book.next_timer is not None else book.next_timer
-        ring_at = _earliest(again if waiting else None, head, timer, renew_at)
+        # Nothing of a queue is stored as a reason to wake: who waits for it is here, or asks when it comes.
+        pulled = book.lines.pulled.next_due(now) if self._pulls.waiting else None
+        if self._pulls.waiting and self._full():
+            pulled = again
+        ring_at = _earliest(again if waiting else None, head, pulled, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
 

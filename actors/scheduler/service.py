@@ -20,10 +20,13 @@ from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.permits import Circuit, Permits
+from tocsin.actors.scheduler.pulls import Pulls
 from tocsin.actors.scheduler.recurring.recheck import in_doubt
 from tocsin.actors.scheduler.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.scheduler import Limits, SchedulerActor
+from tocsin.actors.scheduler.settle import Finished
 from tocsin.actors.scheduler.ticking import OnTick, Ticks
+from tocsin.actors.scheduler.watches import Watches
 from tocsin.actors.scheduler.why import Facts
 from tocsin.dispatch.callback import Outcome
 from tocsin.dispatch.dispatcher import Dispatcher
@@ -31,6 +34,8 @@ from tocsin.dispatch.dispatcher import Dispatcher
 log = logging.getLogger("tocsin.scheduler")
 
 KIND = SchedulerActor.kind_name()
+PULL_RULE_MS = 10_000
+"""So long the app's rule may take before a worker gets a job."""
 
 
 class SchedulerService:
@@ -61,6 +66,8 @@ class SchedulerService:
         self._ticks = None if on_tick is None else Ticks(on_tick, self._sleep, self._start_soon)
         # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
         self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
+        self._pulls: WeakValueDictionary[str, Pulls] = WeakValueDictionary()
+        self._watches: WeakValueDictionary[str, Watches] = WeakValueDictionary()
         self._host: Host | None = None
         self._stopping = False
 
@@ -95,8 +102,9 @@ class SchedulerService:
         provider, name = self.host.provider, ctx.id.name
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
-            ctx, self.lanes(name), provider.owner, lambda: provider.trouble is not None, self._limits, ticked
-        )
+            ctx, self.lanes(name), self.pulls(name), self.watches(name), provider.owner,
+            lambda: provider.trouble is not None, self._limits, ticked,
+        )  # fmt: skip
 
     async def _doubt_alarm(self, actor: ActorId) -> None:
         """Wake a scheduler whose schedules are ahead of the clock (their next slots may be a lifetime away) or were
@@ -122,6 +130,36 @@ class SchedulerService:
                 lanes.stop_claiming()
             self._lanes[name] = lanes
         return lanes
+
+    def pulls(self, name: str) -> Pulls:
+        pulls = self._pulls.get(name)
+        if pulls is None:
+            actor = ActorId(KIND, name)
+
+            def post(event: str, *args: Any) -> asyncio.Future[Any]:
+                return self.host.start_soon(self.host.call(actor, event, *args, create=False))
+
+            check = None if self._guard is None else self._may_be_pulled
+            pulls = Pulls(name, post, self.host.start_soon, check)
+            if self._stopping:
+                pulls.stop()
+            self._pulls[name] = pulls
+        return pulls
+
+    def watches(self, name: str) -> Watches:
+        watches = self._watches.get(name)
+        if watches is None:
+            watches = self._watches[name] = Watches()
+        return watches
+
+    async def _may_be_pulled(self, claim: Claim, instance: str) -> bool:
+        """The app's rule is asked before a worker gets a job; what it refuses is settled here, as for callbacks."""
+        assert self._guard is not None
+        answer = await self._guard.ask(claim, instance, self.clock.now_ms(), PULL_RULE_MS)
+        if not isinstance(answer, Outcome):
+            return True
+        self.lanes(instance).end(Finished(claim.job, claim.token, answer))
+        return False
 
     def lanes_in_use(self, name: str) -> tuple[int, int]:
         """In flight, and the limit."""
@@ -161,6 +199,10 @@ class SchedulerService:
         self._stopping = True
         if self._ticks is not None:
             self._ticks.stop()
+        for pulls in list(self._pulls.values()):
+            pulls.stop()
+        for watches in list(self._watches.values()):
+            watches.stop()
         used = list(self._lanes.values())
         for lanes in used:
             lanes.stop_claiming()

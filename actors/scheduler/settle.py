@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from tocsin.actors.scheduler.book import EXPIRE
+from tocsin.actors.scheduler.chains import load_followers, start
 from tocsin.actors.scheduler.claim import expire, expired
+from tocsin.actors.scheduler.followers import Follower
 from tocsin.actors.scheduler.rows import AtRow, DeadRow, HistRow, JobRow, LastError, LeaseRow
-from tocsin.actors.scheduler.turn import Turn, due_of, indexable, retry_of
+from tocsin.actors.scheduler.turn import Known, Turn, due_of, indexable, retry_of
 from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.pulled import MAX_RESULT
 
 DECLINED_MIN_MS = 30_000
 UNREACHABLE_MS = 5_000
 UNCHARGED_UNTIL_MS = 24 * 3_600_000
 """A job this long past due is charged for declines and busy answers after all, so that it ends one day."""
 ACCEPTED_MS = 15 * 60_000
+STARTED_PER_TURN = 2 * 1024 * 1024
+"""About how many bytes of jobs that follow others are started in one turn; the last one may start 2 MiB more."""
+RESULT_IN_HISTORY = 2 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +35,27 @@ class Finished:
     outcome: Outcome
 
 
-async def settle(turn: Turn, finished: Sequence[Finished]) -> None:
-    """Each is matched against its lease, or against the last token of one that ended; else it changes nothing."""
+async def settle(turn: Turn, finished: Sequence[Finished]) -> int:
+    """Each is matched against its lease, or against the last token of one that ended; else it changes nothing.
+
+    How many were settled: a turn starts no more of what follows them than one commit holds.
+    """
     late: list[Finished] = []
+    followers = await load_followers(turn, [end.job for end in finished if end.outcome.verdict is Verdict.DONE])
+    settled = started = 0
     for end in finished:
+        if started >= STARTED_PER_TURN:
+            break
+        settled += 1
         if end.token not in turn.book.leases:
             late.append(end)
         elif turn.book.leases[end.token][1].orphan:
             _settle_orphan(turn, end)
         else:
-            _settle_one(turn, end)
+            started += _settle_one(turn, end, followers.get(end.job.id, ()))
     if late:
-        await _settle_late(turn, late)
+        await _settle_late(turn, late, followers)
+    return settled
 
 
 def _settle_orphan(turn: Turn, end: Finished) -> None:
@@ -53,20 +68,28 @@ def _settle_orphan(turn: Turn, end: Finished) -> None:
         drop_orphan(turn, end.job, end.token)
 
 
-def _settle_one(turn: Turn, end: Finished) -> None:
+def _settle_one(turn: Turn, end: Finished, followers: Sequence[Follower]) -> int:
+    """How many bytes of what follows it has started."""
     job, outcome = end.job, end.outcome
     verdict = outcome.verdict
     if verdict is Verdict.ACCEPTED:
         _hold_accepted(turn, end)
-        return
-    if verdict in (Verdict.UNKNOWN, Verdict.STOPPED):
+    elif verdict in (Verdict.UNKNOWN, Verdict.STOPPED):
         _hold_until_lease_end(turn, end)
-        return
+    elif verdict is Verdict.DONE:
+        _, _, lease = turn.book.drop_lease(end.token)
+        note_end(turn, job, end.token, lease, verdict.value, outcome)
+        return finish(turn, job, followers, outcome.result)
+    else:
+        _settle_failed(turn, end)
+    return 0
+
+
+def _settle_failed(turn: Turn, end: Finished) -> None:
+    job, outcome = end.job, end.outcome
+    verdict = outcome.verdict
     _, _, lease = turn.book.drop_lease(end.token)
     note_end(turn, job, end.token, lease, verdict.value, outcome)
-    if verdict is Verdict.DONE:
-        finish(turn, job)
-        return
     at = failed(turn, lease.at, outcome)
     if verdict is Verdict.DEAD:
         park(turn, job, charge(at), "refused", outcome)
@@ -74,11 +97,16 @@ def _settle_one(turn: Turn, end: Finished) -> None:
         park(turn, job, at, "blocked", outcome)
     elif verdict is Verdict.UNREACHABLE:
         wait(turn, job, at, UNREACHABLE_MS)
-    elif verdict is Verdict.FAILED or turn.now - due_of(job, lease.at) >= UNCHARGED_UNTIL_MS:
+    elif verdict is Verdict.FAILED or is_charged_anyway(turn, job, lease.at):
         climb(turn, job, at, outcome)
     else:
         least = DECLINED_MIN_MS if verdict is Verdict.DECLINED else outcome.retry_after_ms or 0
         wait(turn, job, at, max(retry_of(job).delay_ms(at.attempts + 1, turn.random), least))
+
+
+def is_charged_anyway(turn: Turn, job: JobRow, at: AtRow) -> bool:
+    """Declines and busy answers count once a job is long past due."""
+    return turn.now - due_of(job, at) >= UNCHARGED_UNTIL_MS
 
 
 def _hold_accepted(turn: Turn, end: Finished) -> None:
@@ -104,7 +132,7 @@ def _hold_until_lease_end(turn: Turn, end: Finished) -> None:
     )
 
 
-async def _settle_late(turn: Turn, late: Sequence[Finished]) -> None:
+async def _settle_late(turn: Turn, late: Sequence[Finished], followers: Mapping[str, Sequence[Follower]]) -> None:
     """The lease ended first. Success still counts while the job waits for its next attempt."""
     known = await turn.jobs([end.job.id for end in late])
     for end in late:
@@ -116,23 +144,46 @@ async def _settle_late(turn: Turn, late: Sequence[Finished]) -> None:
             and found.at.last_token == end.token
             and turn.book.lease_of(end.job.id) is None
         ):
-            finish_late(turn, found.job, found.at, end.token)
+            finish_late(turn, found, end.token, followers.get(end.job.id, ()), end.outcome.result)
 
 
 # ---- What happens to the job ---------------------------------------------------------------------
 
 
-def finish(turn: Turn, job: JobRow) -> None:
+def finish(turn: Turn, job: JobRow, followers: Sequence[Follower], result: bytes | None) -> int:
+    """Done: gone, what follows is started with its result. About how many bytes that is."""
     turn.book.erase_job(job)
     turn.book.count(done=1)
     turn.book.occurrences.note(job, "done")
+    if job.keep_result_ms is None and not followers:
+        return 0
+    kept = _as_json(result)
+    turn.book.keep_result(job, "done", turn.now, kept)
+    return start(turn, job, followers, kept)
 
 
-def finish_late(turn: Turn, job: JobRow, at: AtRow, token: str) -> None:
+def finish_late(turn: Turn, known: Known, token: str, followers: Sequence[Follower], result: bytes | None) -> None:
     """Done after its lease had ended: out of the line it had gone back to."""
+    job, at = known.job, known.at
     turn.book.leave_line(job, at)
-    turn.book.note(job, HistRow("done", at.attempt, turn.now, turn.now, at.next_at, token))
-    finish(turn, job)
+    turn.book.note(job, HistRow("done", at.attempt, turn.now, turn.now, at.next_at, token, result=_short(result)))
+    finish(turn, job, followers, result)
+
+
+def _as_json(result: bytes | None) -> bytes | None:
+    """Receivers may answer anything."""
+    if result is None or len(result) > MAX_RESULT:
+        return None
+    try:
+        msgspec.json.decode(result)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return result
+
+
+def _short(result: bytes | None) -> bytes | None:
+    """What the history keeps."""
+    return None if result is None or len(result) > RESULT_IN_HISTORY else result
 
 
 def drop_orphan(turn: Turn, job: JobRow | None, token: str) -> None:
@@ -165,7 +216,9 @@ def note_end(
     result: bytes | None = None,
 ) -> None:
     status, message = (outcome.status, outcome.message) if outcome else (None, None)
-    row = HistRow(word, lease.at.attempt, lease.started, turn.now, lease.at.next_at, token, status, message, result)
+    row = HistRow(
+        word, lease.at.attempt, lease.started, turn.now, lease.at.next_at, token, status, message, _short(result)
+    )
     turn.book.note(job, row)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.actors.scheduler.followers import same_but_ids
 from tocsin.actors.scheduler.records import Cancelled, Scheduled
 from tocsin.actors.scheduler.rows import AtRow, DeadRow, HistRow, JobRow, PoolRow, dead_key
 from tocsin.actors.scheduler.turn import Known, NewJob, Turn
@@ -86,11 +87,14 @@ def _state(turn: Turn, job_id: str, dead: bool) -> str:
 
 async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
     """Whether the caller asked for what is there already, whoever asked for that."""
-    blank = {"incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0, "initiator": ("", "")}
+    blank = {
+        "incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0, "initiator": ("", ""), "then_size": 0,
+    }  # fmt: skip
     if msgspec.structs.replace(new.job, **blank) != msgspec.structs.replace(old, **blank):
         return False
     stored = (await turn.all_args([old]))[old.id]
-    return stored == new.job.args + b"".join(new.rest_of_args)
+    asked = new.job.args + b"".join(new.rest_of_args)
+    return same_but_ids(stored, old, asked, new.job)
 
 
 async def cancel(turn: Turn, job_id: str) -> Cancelled:
@@ -107,6 +111,7 @@ async def cancel(turn: Turn, job_id: str) -> Cancelled:
         # Its slot stays held until the attempt answers or its lease ends; then only the lease goes.
         turn.book.change_lease(token, orphan=True)
     turn.book.erase_job(known.job)
+    turn.book.keep_result(known.job, "cancelled", turn.now)
     turn.book.occurrences.note(known.job, "cancelled")
     return Cancelled(True, token is not None)
 
@@ -129,7 +134,7 @@ async def retry_dead(turn: Turn, job_id: str) -> int | None:
     if letter is None:
         return None
     job, dead = letter
-    turn.book.unpark(job_id, dead)
+    turn.book.unpark(job, dead)
     turn.book.occurrences.note(job, "retried")
     turn.book.enter_line(job, msgspec.structs.replace(dead.at, next_at=turn.now, attempts=0, losses=0, expires=False))
     return job.scheduled_for
@@ -141,7 +146,7 @@ async def cancel_dead(turn: Turn, job_id: str) -> bool:
     if letter is None:
         return False
     job, dead = letter
-    turn.book.unpark(job_id, dead)
+    turn.book.unpark(job, dead)
     turn.book.erase_job(job)
     turn.book.occurrences.note(job, "dropped")
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler import query
-from tocsin.actors.scheduler.book import LOSSES_TOGETHER
+from tocsin.actors.scheduler.lines import LOSSES_TOGETHER
 from tocsin.actors.scheduler.records import Reason, Record
 from tocsin.actors.scheduler.rows import INSTANCE, InstanceRow
 from tocsin.errors import StoreCorrupt, StoreError

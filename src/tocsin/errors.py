@@ -16,6 +16,9 @@ TocsinError
     StoreLocked  Fenced  RolledBack  StoreFull  StoreUnavailable
     StoreTooLarge  StoreCorrupt  StoreSchema  StoreClosed
   SignatureError          a webhook signature did not verify
+  ResultError             what a job came to cannot be told
+    JobFailedError        it is dead, was cancelled, or expired
+    NotYetError           it has not ended in the time that was given
   UnreachableError        no server answered; it may have done what was asked
   NotAllAcceptedError     of jobs submitted together some were refused, the others stay
   SettingsError           the configuration is at fault
@@ -254,6 +257,18 @@ class SignatureError(TocsinError):
 
     code = "UNAUTHENTICATED"
     status = 401
+
+
+class ResultError(TocsinError):
+    """What a job came to cannot be told. Raised where Python waits for it; over HTTP its state says the same."""
+
+
+class JobFailedError(ResultError):
+    """The job is dead, was cancelled, or expired; `details["state"]` says which."""
+
+
+class NotYetError(ResultError, TimeoutError):
+    """The job has not ended in the time that was given."""
 
 
 class UnreachableError(TocsinError):

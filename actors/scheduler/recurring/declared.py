@@ -18,7 +18,7 @@ _DURATIONS: Final = {
 _KNOWN: Final = (
     "path", "args", "cron", "every", "at", "timezone", "workflow", "pool", "max_concurrency", "priority", "labels",
     "shard_key", "retry", "timeout_ms", "expires_after", "misfire", "grace", "catch_up_limit", "overlap", "jitter",
-    "paused", "initiator",
+    "paused", "initiator", "queue", "then",
 )  # fmt: skip
 
 
@@ -40,9 +40,7 @@ def arguments_of(one: Declared | tuple[str, Mapping[str, Any]]) -> tuple[str, Ma
 
 def definition_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `put` under the names of a definition, durations in ms; refuses what is no argument."""
-    known = {key: value for key, value in given.items() if key != "queue"}
-    if given.get("queue") is not None:
-        raise InvalidInputError("queue is not in this version of tocsin yet: leave it out")
+    known = dict(given)
     if unknown := sorted(set(known) - {*_KNOWN, *_DURATIONS.values()}):
         raise InvalidInputError(f"there is no argument {unknown[0]!r}, there are {', '.join(_KNOWN)}")
     for name, in_ms in _DURATIONS.items():

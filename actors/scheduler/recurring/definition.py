@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from tocsin.actors.cron.zones import Zone
 from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.followers import Follower, check_then, without_ids
 from tocsin.actors.scheduler.recurring.change import NewSchedule
 from tocsin.actors.scheduler.recurring.rows import DefinitionRow
 from tocsin.actors.scheduler.recurring.slots import rule_of
 from tocsin.actors.scheduler.rows import INLINE_ARGS
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import InvalidInputError
+from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
 MISFIRES: Final = ("skip", "one", "all")
 OVERLAPS: Final = ("skip", "queue", "allow")
@@ -21,6 +22,8 @@ GRACE_MS: Final = (0, 366 * 86_400_000)
 CATCH_UP: Final = (1, 1_000)
 JITTER_MS: Final = (0, 86_400_000)
 REVISION: Final = (0, 2**53)
+MAX_THEN: Final = 16 * 1024
+"""Bytes of what follows each occurrence: it stands in the row of the definition."""
 MAX_SET: Final = 1_000
 """Schedules in one registration."""
 
@@ -94,10 +97,21 @@ def _options(known: Mapping[str, Any]) -> dict[str, Any]:
         "priority": arguments.integer(known.get("priority", 0), "priority", -9, 9),
         "labels": arguments.labels_of(known["labels"]) if "labels" in known else (),
         "shard_key": arguments.target(known["shard_key"], "shardKey") if "shard_key" in known else None,
+        "queue": arguments.plain_name(known["queue"], "queue") if "queue" in known else "",
+        "then": _then(known.get("then", ())),
         "retry": retry,
         "timeout_ms": _whole(known, "timeout_ms", "timeoutMs", arguments.TIMEOUT_MS),
         "expires_after_ms": _whole(known, "expires_after_ms", "expiresAfterMs", EVERY_MS),
     }
+
+
+def _then(followers: Sequence[Follower]) -> bytes:
+    then = without_ids(check_then(followers))
+    if len(then) > MAX_THEN:
+        raise PayloadTooLargeError(
+            f"then: {len(then)} bytes with its args, at most {MAX_THEN} in a schedule", limit=MAX_THEN
+        )
+    return then
 
 
 def _policies(known: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final
 
 import msgspec
 
-from tocsin.actors.scheduler.recurring.rows import SlotRow, occurrence_id, slot_key
+from tocsin.actors.scheduler.arguments import mint_id
+from tocsin.actors.scheduler.followers import Follower, with_blob, with_ids
+from tocsin.actors.scheduler.recurring.rows import DefinitionRow, SlotRow, occurrence_id, slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, args_of
 from tocsin.actors.scheduler.recurring.slots import Fire, Run
 from tocsin.actors.scheduler.rows import JobRow, ScheduleRef, job_key
 from tocsin.actors.scheduler.submit import accept, over_quota
-from tocsin.actors.scheduler.turn import NewJob, Turn
+from tocsin.actors.scheduler.turn import Turn
 
 SPREAD_MS: Final = 300_000
 SPREAD_OVER: Final = 3_000
@@ -113,11 +116,11 @@ def start(
         incarnation="",
         scheduled_for=row.due,
         enqueued_at=turn.now,
-        args=definition.args,
-        args_rows=definition.args_rows,
+        args=b"",
         function_path=definition.function_path,
         workflow=definition.workflow,
         pool=definition.pool,
+        queue=definition.queue,
         priority=definition.priority,
         max_concurrency=definition.max_concurrency,
         retry=definition.retry,
@@ -128,7 +131,15 @@ def start(
         initiator=definition.initiator,
         schedule=ScheduleRef(one.name, slot, definition.uid, row.first_slot, row.coalesced, row.request),
     )
-    accept(turn, NewJob(job, known.args.get(one.name, [])), _start_at(turn, job) if late else row.due)
+    args = definition.args + b"".join(known.args.get(one.name, []))
+    new = with_blob(job, args, _followers(turn, definition))
+    accept(turn, new, _start_at(turn, job) if late else row.due)
+
+
+def _followers(turn: Turn, definition: DefinitionRow) -> tuple[Follower, ...]:
+    """What follows this occurrence, under ids of its own."""
+    mint = (mint_id(turn.now, turn.random.getrandbits(80)) for _ in repeat(None))
+    return with_ids(definition.then, mint)
 
 
 def _start_at(turn: Turn, job: JobRow) -> int:

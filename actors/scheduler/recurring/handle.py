@@ -12,7 +12,7 @@ from tocsin.actors.cron.builder import Declared
 from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler import arguments
-from tocsin.actors.scheduler.handle_base import Handle
+from tocsin.actors.scheduler.handle_following import Following, Job
 from tocsin.actors.scheduler.recurring import reading
 from tocsin.actors.scheduler.recurring.change import NewSchedule, Triggered
 from tocsin.actors.scheduler.recurring.declared import arguments_of, definition_of
@@ -34,7 +34,6 @@ from tocsin.dispatch.retry import Retry
 from tocsin.errors import (
     InvalidInputError,
     NotFoundError,
-    OriginNotConfiguredError,
     PayloadTooLargeError,
     RequestError,
     StoreFull,
@@ -47,7 +46,7 @@ REQUEST_KEY_MAX: Final = 255
 Duration = timedelta | float | str
 
 
-class Schedules(Handle):
+class Schedules(Following):
     """Costs nothing until used. Durations: `timedelta`, seconds, or text like "5m"; instants as for `run_at`."""
 
     async def put(
@@ -69,6 +68,8 @@ class Schedules(Handle):
         retry: Retry | None = None,
         timeout_ms: int | None = None,
         expires_after: Duration | None = None,
+        queue: str | None = None,
+        then: Sequence[Job] | None = None,
         misfire: str = "one",
         grace: Duration = 60,
         catch_up_limit: int | None = 100,
@@ -93,7 +94,8 @@ class Schedules(Handle):
             "labels": labels, "shard_key": shard_key, "retry": retry, "timeout_ms": timeout_ms,
             "expires_after_ms": _ms(expires_after, "expires_after"), "misfire": misfire,
             "grace_ms": _ms(grace, "grace"), "catch_up_limit": catch_up_limit, "overlap": overlap,
-            "jitter_ms": _ms(jitter, "jitter"),
+            "jitter_ms": _ms(jitter, "jitter"), "queue": queue,
+            "then": None if then is None else self._followers(then),
         }  # fmt: skip
         return await self.put_checked(
             new_schedule(
@@ -120,7 +122,7 @@ class Schedules(Handle):
 
     async def put_checked(self, new: NewSchedule) -> SchedulePut:
         """For the HTTP face."""
-        self._check_ready()
+        self._check_ready([new])
         (made,) = _answered(await self._call("schedules", "put", [new]))
         return self._put(made)
 
@@ -154,7 +156,7 @@ class Schedules(Handle):
                 f"the args of this set are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one commit",
                 limit=arguments.MAX_BATCH_BYTES,
             )
-        self._check_ready()
+        self._check_ready(news)
         made = _answered(await self._call("schedules", "register", owner, news))
         left = await self._leave(owner, frozenset(names), prune)
         orphaned, removed = ([], left) if prune else (left, [])
@@ -178,6 +180,8 @@ class Schedules(Handle):
     def _of_set(self, owner: str, name: str, given: Mapping[str, Any]) -> NewSchedule:
         try:
             known = definition_of(given)
+            if (then := known.get("then")) is not None:
+                known["then"] = self._followers(then)
             initiator = self._initiated_by(known.pop("initiator", None))
             return new_schedule(
                 owned_name(owner, name), args=arguments.encode_args(known.pop("args", None)),
@@ -245,7 +249,9 @@ class Schedules(Handle):
             request = request_hash(f"{self._service.random.getrandbits(128):032x}")
         else:
             request = request_hash(_request_key(request_key))
-        self._check_ready()
+        self._check_ready(())
+        if not self._service.has_origin() and ((record := await self.get(name)) is None or record.queue is None):
+            self._check_origin({})
         made: Triggered = await self._one("trigger", schedule_name(name), request)
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
@@ -284,11 +290,9 @@ class Schedules(Handle):
             preview=[slot + jitter for slot in coming],
         )
 
-    def _check_ready(self) -> None:
-        if not self._service.has_origin():
-            raise OriginNotConfiguredError(
-                "callbacks have nowhere to go: open the host with origin=..., or set TOCSIN_ORIGIN_URL"
-            )
+    def _check_ready(self, news: Sequence[NewSchedule]) -> None:
+        for new in news:
+            self._check_origin({"queue": new.definition.queue or None})
         if self._service.host.provider.full:
             raise StoreFull("no space is left for schedules: free some on the store's disk; what is under way goes on")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import msgspec
 
-from tocsin.actors.scheduler.records import Initiator, initiator_of
+from tocsin.actors.scheduler.followers import with_ids
+from tocsin.actors.scheduler.query import following
+from tocsin.actors.scheduler.records import Following, Initiator, initiator_of
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, jitter_of
 from tocsin.dispatch import values
 from tocsin.dispatch.retry import Retry
@@ -65,6 +68,9 @@ class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_def
     """With `overlap: queue`: the slot that waits for the live occurrence to end."""
     error: str | None = None
     initiator: Initiator | None = None
+    queue: str | None = None
+    then: Sequence[Following] = ()
+    """What follows each occurrence; ids are given with it."""
 
     @property
     def args(self) -> Any:
@@ -186,6 +192,8 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         held_back=cursor.queued,
         error=cursor.error,
         initiator=initiator_of(row.initiator),
+        queue=row.queue or None,
+        then=following(with_ids(row.then, repeat(""))),
     )
 
 

@@ -50,6 +50,9 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     owner: str | None = None
     initiator: tuple[str, str] = ("", "")
     """Who defined it last: the name of their token and the user, each "" if there is none."""
+    queue: str = ""
+    then: bytes = b""
+    """What follows each occurrence (`followers`); ids are given with the occurrence."""
 
 
 class CursorRow(Row, frozen=True, array_like=True, tag=1):

@@ -208,8 +208,8 @@ async def test_made_up_leases_and_bad_values_are_refused(stage: Stage) -> None:
         await stage.jobs.complete("x", "")
     with pytest.raises(InvalidInputError, match=r"leaseMs must be 1000\.\.3600000"):
         await stage.jobs.extend("x", lease, 3_600_001)
-    with pytest.raises(PayloadTooLargeError, match="2048"):
-        await stage.jobs.complete("x", lease, result="x" * 3_000)
+    with pytest.raises(PayloadTooLargeError, match="65536"):
+        await stage.jobs.complete("x", lease, result="x" * 66_000)
 
     assert await stage.jobs.complete("x", lease) is True
 

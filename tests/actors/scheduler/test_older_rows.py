@@ -12,7 +12,7 @@ def test_jobs_stored_before_there_were_initiators_are_read() -> None:
     labels = ("a",)
     new = JobRow("a", "1-1", 1_800_000_000_000, 1_700_000_000_000, b"{}", function_path="p", labels=labels)
     members = msgspec.msgpack.decode(encode(new))
-    assert members[0] == 1 and members[18:] == [["", ""], None]
+    assert members[0] == 1 and members[18:20] == [["", ""], None]
     old = msgspec.msgpack.encode(members[:18])
     assert decode(JobRow, b"job/a", old) == new
 

@@ -36,7 +36,7 @@ def done(one: Claim) -> Finished:
 # ---- Rows written --------------------------------------------------------------------------------
 
 
-async def test_a_job_alone_costs_at_most_twelve_rows() -> None:
+async def test_a_job_alone_costs_at_most_fourteen_rows() -> None:
     async with desk() as here:
         await here.turn(lambda turn: submit(turn, [here.job()]))
         here.rows = 0
@@ -44,7 +44,7 @@ async def test_a_job_alone_costs_at_most_twelve_rows() -> None:
             await here.turn(lambda turn: submit(turn, [here.job()]))
             await here.run_due(1)
 
-        assert here.rows / 50 <= 12.1
+        assert here.rows / 50 <= 14.1
         assert await here.faults() == []
 
 
@@ -54,7 +54,7 @@ async def test_jobs_in_turns_of_64_cost_at_most_seven_rows_each() -> None:
             await here.turn(lambda turn: submit(turn, [here.job() for _ in range(64)]))
             await here.run_due(64)
 
-        assert here.rows / 640 <= 7.1
+        assert here.rows / 640 <= 7.2
         assert await here.faults() == []
 
 

@@ -74,7 +74,6 @@ async def test_pairs_take_the_arguments_of_put_and_no_others(stage: Stage) -> No
     assert made.schedules[0].revision == 1
     for given, words in (
         ([("bad", {**every, "mis_fire": "all"})], "schedule 'bad': there is no argument 'mis_fire', there are path,"),
-        ([("bad", {**every, "queue": "q"})], "schedule 'bad': queue is not in this version"),
         ([("bad", {**every, "every_ms": 5_000})], "schedule 'bad': give one of every and every_ms"),
         ([("bad", {**every, "every": "soon"})], "schedule 'bad': every must look like"),
         ([("bad", {**every, "initiator": ""})], "schedule 'bad': initiator"),

@@ -1,0 +1,72 @@
+"""Work that is pulled: claims that wait, what queues hold, what pends, what a job came to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from tocsin.actors.http.body import SMALL_BODY
+from tocsin.actors.http.call import Call
+from tocsin.actors.http.parameters import PREFIXED, RESULT_OF, names
+from tocsin.actors.http.replies import ClaimedJobs, QueueList
+from tocsin.actors.http.wire import whole
+from tocsin.actors.http.wire_queues import ClaimRequest
+from tocsin.actors.scheduler.arguments import CLAIM_WAIT_MS, integer
+from tocsin.actors.scheduler.handle_queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
+from tocsin.actors.scheduler.records import Outcome, Pending
+from tocsin.dispatch.pulled import EVERY_QUEUE
+
+T = TypeVar("T")
+SEVERAL: Final = ","
+
+
+async def claim(call: Call) -> ClaimedJobs:
+    """A worker that hangs up meanwhile is given nothing."""
+    request = await call.body(ClaimRequest, SMALL_BODY, optional=True)
+    queue = call.path("queue")
+    await call.admit(queue)
+    wait_ms: Any = int(CLAIM_WAIT_S * 1000) if request.wait_ms is None else whole(request.wait_ms)
+    claimed = call.scheduler.claim(
+        queue if queue == EVERY_QUEUE else queue.split(SEVERAL),
+        max=1 if request.max is None else whole(request.max),  # type: ignore[arg-type]  # the handle checks every value
+        lease_ms=CLAIM_LEASE_MS if request.lease_ms is None else whole(request.lease_ms),  # type: ignore[arg-type]
+        wait=integer(wait_ms, "waitMs", *CLAIM_WAIT_MS) / 1000,
+        worker=None if request.worker is None else request.worker.info(),
+        exclude=request.exclude or (),  # type: ignore[arg-type]
+    )
+    return ClaimedJobs(await _while_connected(call, claimed))
+
+
+async def queues(call: Call) -> QueueList:
+    call.query()
+    await call.admit(None)
+    return QueueList(await call.scheduler.queues())
+
+
+async def pending(call: Call) -> Pending:
+    prefix = call.query(*names(PREFIXED)).text("prefix") or ""
+    await call.admit(prefix or None)
+    return await call.scheduler.pending(prefix)
+
+
+async def result(call: Call) -> Outcome:
+    query = call.query(*names(RESULT_OF))
+    id = query.required("id")
+    wait_ms = integer(query.whole_or("waitMs", 0), "waitMs", *CLAIM_WAIT_MS)
+    await call.admit(id)
+    return await _while_connected(call, call.scheduler.outcome(id, wait_ms / 1000))
+
+
+async def _while_connected(call: Call, work: Coroutine[Any, Any, T]) -> T:
+    """Its answer; cancelled when the caller hangs up."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(call.disconnected())
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+        return await task
+    finally:
+        gone.cancel()
+        task.cancel()

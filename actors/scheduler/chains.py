@@ -1,0 +1,42 @@
+"""Chains: what follows a job is started in the commit that settles it, so no crash comes between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tocsin.actors.scheduler.followers import Follower, followers_of, with_blob
+from tocsin.actors.scheduler.rows import LARGEST_MS, BadRow, JobRow, parts_of
+from tocsin.actors.scheduler.submit import accept
+from tocsin.actors.scheduler.turn import Turn
+
+
+async def load_followers(turn: Turn, jobs: Sequence[JobRow]) -> dict[str, tuple[Follower, ...]]:
+    """By id, of those that have any; a hop only for those whose args continue in other rows."""
+    chained = [job for job in jobs if job.then_size]
+    if not chained:
+        return {}
+    whole = await turn.all_args(chained)
+    found: dict[str, tuple[Follower, ...]] = {}
+    for job in chained:
+        try:
+            found[job.id] = followers_of(job, whole[job.id])
+        except BadRow as error:
+            # Nobody could run it any more. It is kept, and the job is settled as what it is: done.
+            turn.book.set_aside(error.key, parts_of(job, whole[job.id]).then, str(error))
+    return found
+
+
+def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: bytes | None) -> int:
+    """The jobs that follow, in the commit that settles their parent. About how many bytes they are."""
+    size = 0
+    for one in followers:
+        due = min(turn.now + one.delay_ms, LARGEST_MS)
+        row = msgspec.structs.replace(
+            one.job, scheduled_for=due, enqueued_at=turn.now, parent=parent.id, initiator=parent.initiator
+        )
+        new = with_blob(row, one.job.args, one.then, result or b"")
+        accept(turn, new, due)
+        size += new.size
+    return size

@@ -1,0 +1,33 @@
+"""What a job came to: from committed state, for those who wait for it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.records import Outcome
+from tocsin.actors.scheduler.rows import ResultRow, result_key
+from tocsin.errors import NotFoundError
+from tocsin.storage.api import StoreView
+
+
+async def of(view: StoreView, job_id: str, now: int) -> Outcome:
+    """How it ended or stands. NotFoundError if nothing is known of it, or nobody asked for its result to be kept."""
+    record = await query.get(view, job_id, now)
+    if record is not None and record.keep_result_ms is None:
+        raise NotFoundError(f"job {job_id!r} did not ask for its result to be kept: submit it with keepResultMs")
+    if record is not None:
+        if record.state != "dead":
+            return Outcome(job_id, record.state)
+        error = record.last_error.message if record.last_error else None
+        return Outcome(job_id, "dead", error=f"{record.reason}: {error}" if error else record.reason,
+                       ended_at=record.parked_at)  # fmt: skip
+    key = result_key(job_id)
+    row = query.read(ResultRow, key, (await view.get([key])).get(key))
+    if row is None or row.until <= now:
+        raise NotFoundError(
+            f"nothing is known of job {job_id!r}: it never was, did not ask for its result to be kept, or ended "
+            "too long ago"
+        )
+    result = None if row.result is None else msgspec.Raw(row.result)
+    return Outcome(job_id, row.state, result, ended_at=row.ended, kept_until=row.until)

@@ -1,0 +1,131 @@
+"""Pull turns: due jobs of queues exchange their place in line for a lease of the worker whose claim waits.
+
+Queues have turns, so one with a long backlog does not starve the others; in each, jobs start by (due - priority x 30 s,
+id). A job that has lost two workers goes to one that has nothing else, and that one gets nothing more meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from tocsin.actors.scheduler.claim import Ask, Claim, claim_asked, new_lease
+from tocsin.actors.scheduler.lines import ALONE
+from tocsin.actors.scheduler.pulls import PullClaim, Pulls, plain
+from tocsin.actors.scheduler.rows import PULLED, AtRow, JobRow, LeaseRow
+from tocsin.actors.scheduler.settle import enter, note_end
+from tocsin.actors.scheduler.turn import Turn
+
+Given = list[tuple[PullClaim, list[Claim]]]
+ROUNDS = 4
+JOBS_PER_TURN = 512
+BYTES_PER_TURN = 4 * 1024 * 1024
+"""About what the args of that many jobs may take: they are all in memory until their workers have them."""
+
+
+async def pull(turn: Turn, pulls: Pulls, given: Given) -> bool:
+    """Give waiting claims what is due, noting in `given` who gets what; claims that get nothing keep their places.
+    True if there may be more to give: a turn gives only so much."""
+    jobs, size = 0, 0
+    for _ in range(ROUNDS):
+        shares = _share_out(turn, pulls, JOBS_PER_TURN - jobs)
+        asks = _asks(turn, shares)
+        got: dict[PullClaim, list[Claim]] = {claim: [] for claims in shares.values() for claim in claims}
+        for claim in got:
+            pulls.served(claim)
+        given.extend(got.items())
+        if asks:
+            for claims, found in zip(asks.values(), await claim_asked(turn, list(asks)), strict=True):
+                for claim, job in zip(claims, found, strict=False):
+                    got[claim].append(job)
+                    jobs, size = jobs + 1, size + len(job.args)
+        given[:] = [one for one in given if one[1]]
+        pulls.back([claim for claim, found in got.items() if not found])
+        if not asks:
+            return False
+        if size >= BYTES_PER_TURN:
+            break
+    return True
+
+
+def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]]:
+    """Which claims may take a job of which queue, one after the other, each queue in its turn."""
+    if not pulls.waiting or most <= 0:
+        return {}
+    book = turn.book
+    left = deque(_ready_queues(turn, pulls))
+    shares: dict[str, list[PullClaim]] = {}
+    busy: Counter[str] = Counter()  # workers that get something now
+    alone: set[str] = set()  # and those that get one which runs alone
+
+    def takes(claim: PullClaim) -> bool:
+        return claim.wanted > 0 and not (claim.worker and (claim.worker in book.alone or claim.worker in alone))
+
+    def has_nothing(claim: PullClaim) -> bool:
+        free = not claim.worker or not (book.pulled_by[claim.worker] or busy[claim.worker])
+        return takes(claim) and free and claim.wanted == claim.most
+
+    total = 0
+    while left and total < most:
+        queue = left.popleft()
+        share = shares.get(queue, [])
+        if len(share) >= book.lines.in_queue[queue]:
+            continue
+        claim = pulls.first(plain(queue), has_nothing if queue.startswith(ALONE) else takes)
+        if claim is None:
+            continue
+        shares.setdefault(queue, []).append(claim)
+        total += 1
+        busy[claim.worker] += 1
+        if queue.startswith(ALONE):
+            claim.wanted = 0
+            alone.update([claim.worker] if claim.worker else [])
+        else:
+            claim.wanted -= 1
+        if not claim.wanted:
+            pulls.served(claim)
+        book.lines.pulled.had_turn(queue)
+        left.append(queue)
+    return shares
+
+
+def _ready_queues(turn: Turn, pulls: Pulls) -> list[str]:
+    """Those with a due job that may start and that somebody waits for, the one whose turn it is first."""
+    heads, named = turn.book.lines.pulled, pulls.queues()
+    if named is not None and len(named) == 1:
+        return [one for one in (ALONE + named[0], named[0]) if heads.any_ready(turn.now, one)]
+    return [queue for queue in heads.ready_queues(turn.now) if pulls.waiting_for(plain(queue))]
+
+
+def any_to_give(turn: Turn, pulls: Pulls) -> bool:
+    return pulls.waiting and bool(_ready_queues(turn, pulls))
+
+
+def _asks(turn: Turn, shares: dict[str, list[PullClaim]]) -> dict[Ask, list[PullClaim]]:
+    of_pool: Counter[str] = Counter()
+    asks: dict[Ask, list[PullClaim]] = {}
+    for queue, claims in shares.items():
+        streams = turn.book.lines.pulled.pick(turn.now, queue, len(claims), of_pool)
+        if streams:
+            asks[Ask(streams, len(claims), partial(_lease, claims))] = claims
+    return asks
+
+
+def _lease(claims: Sequence[PullClaim], turn: Turn, job: JobRow, at: AtRow, n: int) -> tuple[str, LeaseRow]:
+    """Of the n-th job that these claims get."""
+    return new_lease(turn, job, at, PULLED, claims[n].worker, claims[n].lease_ms)
+
+
+async def give_back(turn: Turn, tokens: Sequence[str]) -> None:
+    """The worker went away before it had these jobs: back in line, uncharged."""
+    held = [token for token in tokens if token in turn.book.leases]
+    known = await turn.jobs(sorted({turn.book.leases[token][0] for token in held}))
+    for token in held:
+        job_id, _, lease = turn.book.drop_lease(token)
+        if lease.orphan or job_id not in known:
+            continue
+        note_end(turn, known[job_id].job, token, lease, "unsent", None)
+        enter(turn, known[job_id].job, msgspec.structs.replace(lease.at, last_token=""))

@@ -1,0 +1,248 @@
+"""The claims of workers that wait for a job. They belong to the host and outlive any activation of their scheduler.
+
+Waiting costs a future and nothing else: the turn that makes a job ready, or that frees a slot, hands it over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from itertools import count
+from typing import Any, Final
+
+from tocsin.actors.scheduler.claim import Claim
+from tocsin.actors.scheduler.lines import ALONE
+from tocsin.errors import HostClosedError, NotFoundError
+
+log = logging.getLogger("tocsin.scheduler")
+
+POKE_AGAIN_S: Final = 0.25
+
+Check = Callable[[Claim, str], Awaitable[bool]]
+"""Asked of each claim of the named instance before a worker gets it; a refused one has been settled."""
+
+
+class PullClaim:
+    """One claim: from which queues (None: all but `exclude`), how many jobs, for how long, for which worker."""
+
+    def __init__(
+        self, queues: Sequence[str] | None, exclude: frozenset[str], most: int, lease_ms: int, worker: str
+    ) -> None:
+        self.queues = None if queues is None else tuple(dict.fromkeys(queues))
+        self.exclude = exclude
+        self.most = most
+        self.lease_ms = lease_ms
+        self.worker = worker
+        self.answer: asyncio.Future[list[Claim]] = asyncio.get_running_loop().create_future()
+        self.wanted = most
+        """How many more it may be given in the turn that looks."""
+        self.place = 0
+        """Who came first has the smaller one."""
+        self.on_its_way = False
+        """Jobs are leased to it, and what says so is not on disk yet; or they are being checked."""
+        self.late = False
+        """Its time was over meanwhile: if that comes to nothing, it waits no more."""
+
+    def takes(self, queue: str) -> bool:
+        return queue not in self.exclude if self.queues is None else queue in self.queues
+
+
+Line = OrderedDict[PullClaim, None]
+
+
+class Pulls:
+    """The waiting claims of one scheduler on this host."""
+
+    def __init__(
+        self,
+        instance: str,
+        post: Callable[..., asyncio.Future[Any]],
+        start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        check: Check | None,
+    ) -> None:
+        self.instance = instance
+        self.stopping = False
+        self._post, self._start_soon, self._check = post, start_soon, check
+        self._of_queue: dict[str, Line] = {}
+        self._of_all: dict[frozenset[str], Line] = {}  # by what they leave out
+        self._places = count(1)
+        self._on_their_way: set[PullClaim] = set()
+        self._poking = False
+
+    # ---- For those who claim ---------------------------------------------------------------------
+
+    def enter(self, claim: PullClaim) -> None:
+        """Stand in line. HostClosedError while the host stops."""
+        if self.stopping:
+            raise HostClosedError("the host is stopping: claim from another one, or again when it is back")
+        claim.place = next(self._places)
+        self._stand(claim)
+
+    def withdraw(self, claim: PullClaim) -> None:
+        """Its call has failed: what it was given goes back."""
+        self.leave(claim)
+        if claim.answer.done() and not claim.answer.cancelled():
+            self.give_back(claim.answer.result())
+
+    async def wait(self, claim: PullClaim, seconds: float) -> list[Claim]:
+        """What it is given, or nothing after so long. Cancelled, it gives back what it was given."""
+        try:
+            await asyncio.wait([claim.answer], timeout=seconds)
+            if not claim.answer.done() and not claim.on_its_way:
+                self.leave(claim)
+                return []
+            claim.late = True
+            return await asyncio.shield(claim.answer)
+        except asyncio.CancelledError:
+            self.withdraw(claim)
+            raise
+
+    def leave(self, claim: PullClaim) -> None:
+        """It waits no more. What is on its way to it goes back."""
+        for line in self._lines_of(claim):
+            line.pop(claim, None)
+        self._forget_empty(claim)
+        if not claim.answer.done() and claim.on_its_way:
+            claim.answer.cancel()
+
+    # ---- For the scheduler's turns ---------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._of_queue or self._of_all or self._on_their_way)
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._of_queue or self._of_all)
+
+    def waiting_for(self, queue: str) -> int:
+        """How many claims wait for jobs of this queue."""
+        of_all = sum(len(line) for exclude, line in self._of_all.items() if queue not in exclude)
+        return len(self._of_queue.get(queue, ())) + of_all
+
+    def queues(self) -> Sequence[str] | None:
+        """The queues somebody waits for; None: some wait for any."""
+        return None if self._of_all else list(self._of_queue)
+
+    def first(self, queue: str, fits: Callable[[PullClaim], bool]) -> PullClaim | None:
+        """The first in line for this queue of those that fit."""
+        lines = [line for exclude, line in self._of_all.items() if queue not in exclude]
+        if queue in self._of_queue:
+            lines.append(self._of_queue[queue])
+        found = (next((claim for claim in line if fits(claim)), None) for line in lines)
+        return min((claim for claim in found if claim is not None), key=lambda claim: claim.place, default=None)
+
+    def served(self, claim: PullClaim) -> None:
+        """It gets something in this turn: it stands in no line meanwhile."""
+        for line in self._lines_of(claim):
+            line.pop(claim, None)
+        self._forget_empty(claim)
+        claim.on_its_way = True
+        self._on_their_way.add(claim)
+
+    def back(self, claims: Sequence[PullClaim]) -> None:
+        """They got nothing after all, or what they got was lost: back to their places."""
+        for claim in sorted(claims, key=lambda one: one.place, reverse=True):
+            self._on_their_way.discard(claim)
+            claim.on_its_way = False
+            claim.wanted = claim.most
+            if claim.late and not claim.answer.done():
+                claim.answer.set_result([])
+            elif not claim.answer.done():
+                self._stand(claim, first=True)
+
+    def lost(self, claims: Sequence[PullClaim]) -> None:
+        """The turn or its batch failed: nothing was leased to them."""
+        self.back(claims)
+        self.poke()
+
+    def deliver(self, given: Sequence[tuple[PullClaim, list[Claim]]]) -> None:
+        """The leases are durable: the workers may have them."""
+        if self._check is None:
+            for claim, jobs in given:
+                self._answer(claim, jobs)
+        else:
+            self._start_soon(self._deliver_checked(given))
+
+    async def _deliver_checked(self, given: Sequence[tuple[PullClaim, list[Claim]]]) -> None:
+        await asyncio.gather(*(self._checked(claim, jobs) for claim, jobs in given))
+
+    async def _checked(self, claim: PullClaim, jobs: Sequence[Claim]) -> None:
+        assert self._check is not None
+        passed = await asyncio.gather(*(self._check(job, self.instance) for job in jobs))
+        allowed = [job for job, may in zip(jobs, passed, strict=True) if may]
+        if allowed:
+            self._answer(claim, allowed)
+        else:
+            self.lost([claim])
+
+    def _answer(self, claim: PullClaim, jobs: list[Claim]) -> None:
+        self._on_their_way.discard(claim)
+        claim.on_its_way = False
+        if claim.answer.done():
+            self.give_back(jobs)
+        else:
+            claim.answer.set_result(jobs)
+
+    def give_back(self, jobs: Sequence[Claim]) -> None:
+        """The worker went away before it had them: back in line, uncharged."""
+        self._post("give_back", [job.token for job in jobs]).add_done_callback(self._given_back)
+
+    def _given_back(self, done: asyncio.Future[Any]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.warning(
+                "jobs of %s whose worker went away stay leased until their leases end: %r", self.instance, error
+            )
+
+    # ---- Waking and stopping ---------------------------------------------------------------------
+
+    def poke(self) -> None:
+        """Let the scheduler look again."""
+        if not self._poking and self.waiting and not self.stopping:
+            self._poking = True
+            self._post("claim_more").add_done_callback(self._poked)
+
+    def _poked(self, done: asyncio.Future[Any]) -> None:
+        self._poking = False
+        error = None if done.cancelled() else done.exception()
+        # Without an instance there is nothing to look at; its first job wakes who waits.
+        if error is not None and not isinstance(error, (HostClosedError, NotFoundError)):
+            asyncio.get_running_loop().call_later(POKE_AGAIN_S, self.poke)
+
+    def stop(self) -> None:
+        """Everybody who waits gets nothing; nobody waits from now on."""
+        self.stopping = True
+        waiting = {claim for lines in (self._of_queue, self._of_all) for line in lines.values() for claim in line}
+        for claim in waiting:
+            self.leave(claim)
+            if not claim.answer.done():
+                claim.answer.set_result([])
+
+    # ---- Places ----------------------------------------------------------------------------------
+
+    def _stand(self, claim: PullClaim, *, first: bool = False) -> None:
+        for line in self._lines_of(claim):
+            line[claim] = None
+            if first:
+                line.move_to_end(claim, last=False)
+
+    def _lines_of(self, claim: PullClaim) -> list[Line]:
+        if claim.queues is None:
+            return [self._of_all.setdefault(claim.exclude, OrderedDict())]
+        return [self._of_queue.setdefault(queue, OrderedDict()) for queue in claim.queues]
+
+    def _forget_empty(self, claim: PullClaim) -> None:
+        if claim.queues is None:
+            if not self._of_all.get(claim.exclude, True):
+                del self._of_all[claim.exclude]
+            return
+        for queue in claim.queues:
+            if not self._of_queue.get(queue, True):
+                del self._of_queue[queue]
+
+
+def plain(queue: str) -> str:
+    """Whose jobs stand in this line: those that must run alone stand in one of their own."""
+    return queue.removeprefix(ALONE)

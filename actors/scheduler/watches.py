@@ -1,0 +1,36 @@
+"""Who waits for the end of a job. Part of the host: the turn that ends a job tells them once that is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+
+class Watches:
+    """Of one scheduler on this host."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    @contextmanager
+    def watch(self, job_id: str) -> Iterator[asyncio.Event]:
+        """Set when the job has ended."""
+        event = asyncio.Event()
+        self._waiting.setdefault(job_id, set()).add(event)
+        try:
+            yield event
+        finally:
+            events = self._waiting[job_id]
+            events.discard(event)
+            if not events:
+                del self._waiting[job_id]
+
+    def tell(self, ended: Sequence[str]) -> None:
+        for job_id in ended:
+            for event in self._waiting.get(job_id, ()):
+                event.set()
+
+    def stop(self) -> None:
+        """The host stops: nobody waits for what nobody tells."""
+        self.tell(list(self._waiting))

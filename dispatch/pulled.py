@@ -1,0 +1,132 @@
+"""What crosses the border between a scheduler and those who pull its work: a claimed job, its settlement, a worker.
+
+In JSON the members are camelCase; optional ones are left out. Instants are epoch ms, on the clock of the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.dispatch import values
+from tocsin.dispatch.retry import Retry
+
+EVERY_QUEUE: Final = "*"
+MAX_RESULT: Final = 64 * 1024
+"""Bytes of JSON that a job may come to."""
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    pass
+
+
+def _raw_member(name: str) -> str:
+    """`raw_args` is `args` in JSON: the text as it was given, decoded only when it is asked for."""
+    first, *rest = name.removeprefix("raw_").split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+class Parent(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaults=True):
+    """The job whose success started this one, and what it came to, if it said."""
+
+    id: str
+    raw_result: msgspec.Raw | None = None
+
+    @property
+    def result(self) -> Any:
+        return None if self.raw_result is None else values.decode(bytes(self.raw_result), "parent.result")
+
+
+class Slot(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Of which schedule a job is an occurrence, and for which slot. `first_slot` and `coalesced` if it stands for
+    earlier slots too."""
+
+    name: str
+    slot: int
+    first_slot: int | None = None
+    coalesced: int | None = None
+
+
+class Claimed(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaults=True):
+    """A job that a worker has until `lease_until`: it settles it, or extends the lease (a token), before.
+
+    `attempt` counts starts and never repeats for an incarnation; `attempts` counts charged failures before this start.
+    """
+
+    id: str
+    incarnation: str
+    raw_args: msgspec.Raw
+    scheduled_for: int
+    attempt: int
+    attempts: int
+    lease: str
+    lease_until: int
+    lease_ms: int
+    queue: str
+    instance_name: str
+    function_path: str | None = None
+    workflow: str | None = None
+    pool: str | None = None
+    priority: int = 0
+    retry: Retry | None = None
+    timeout_ms: int | None = None
+    expires_at: int | None = None
+    shard_key: str | None = None
+    labels: Sequence[str] = ()
+    schedule: Slot | None = None
+    parent: Parent | None = None
+    then: bool = False
+    """Whether its success starts other jobs."""
+
+    @property
+    def args(self) -> Any:
+        """The args as the Python values that were given."""
+        return values.decode(bytes(self.raw_args))
+
+    @property
+    def webhook_id(self) -> str:
+        """The same over all attempts, another when the id is used again: what effects are deduplicated by."""
+        return f"{self.id}:{self.incarnation}"
+
+
+class Settlement(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a settled attempt makes of its job. `state`: `done`; `retrying`, at `next_attempt_at`; `dead`, for `reason`;
+    `cancelled`, while the attempt ran; `expired`, before it could be tried again."""
+
+    settled: bool
+    state: str
+    next_attempt_at: int | None = None
+    reason: str | None = None
+
+
+class WorkerInfo(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Who claims. `id`: 1 to 128 characters of [A-Za-z0-9_.:-], another one for every start of a process."""
+
+    id: str
+    name: str | None = None
+    hostname: str | None = None
+    pid: int | None = None
+
+
+class WorkerJob(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A job that a worker runs now."""
+
+    id: str
+    attempt: int
+    started_at: int
+    function_path: str | None = None
+    workflow: str | None = None
+
+
+class WorkerSnapshot(WorkerInfo, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A worker as it says it is. `status`: `idle`, `busy`, `stopping`, `stopped`; instants on the worker's clock."""
+
+    queues: Sequence[str] | str
+    concurrency: int
+    status: str
+    started_at: int
+    heartbeat_at: int
+    exclude: Sequence[str] = ()
+    jobs: Sequence[WorkerJob] = ()
