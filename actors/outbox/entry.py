@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.outbox import statements
-from tocsin.actors.outbox.job_text import written
+from tocsin.actors.outbox.job_text import JobWriter
 from tocsin.actors.outbox.statements import Dialect, Statement
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.deferred import JobOptions
@@ -74,9 +74,9 @@ class Outbox:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        self.instance = arguments.instance_name(instance)
-        self.table = statements.table_name(table)
+        self.instance, self.table = arguments.instance_name(instance), statements.table_name(table)
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
+        self._writer = JobWriter(self.instance, self._random)
         self._minting, self._last = threading.Lock(), 0
 
     def schema(self, dialect: Dialect, *, announce: bool = False) -> list[str]:
@@ -118,7 +118,7 @@ class Outbox:
     def _entry(self, due: int, path: str | None, workflow: str | None, args: Any, options: JobOptions) -> OutboxEntry:
         now = self._clock.now_ms()
         row = self._mint(now)
-        job, text = written(path, workflow, arguments.encode_args(args), due, now, row, {**options})
+        job, text = self._writer.write(path, workflow, arguments.encode_args(args), due, now, row, {**options})
         values = {"id": row, "instance": self.instance, "job": text, "created_at": now}
         return OutboxEntry(job, statements.insert(self.table, values), self.table)
 

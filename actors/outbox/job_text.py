@@ -6,15 +6,19 @@ So a row holds what any version, and any language, can write and read; `initiato
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Final
 
 import msgspec
 
 from tocsin.actors.http.body import parse, reading_args
+from tocsin.actors.http.following import followers
 from tocsin.actors.http.wire import Scalar, ScheduleRequest, whole
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.handle_following import Following, Job
 from tocsin.actors.scheduler.turn import NewJob
+from tocsin.dispatch.durations import duration_ms
 
 
 class RowJob(ScheduleRequest, frozen=True, kw_only=True):
@@ -26,8 +30,19 @@ class RowJob(ScheduleRequest, frozen=True, kw_only=True):
         return {**super().options(), "initiator": self.initiator}
 
 
+# ---- Writing -------------------------------------------------------------------------------------
+
+
 def _as_it_is(value: Any) -> Any:
     return value
+
+
+def _follower(job: Job) -> dict[str, Any]:
+    members = _target(job.path, job.workflow)
+    members["args"] = msgspec.Raw(arguments.encode_args(job.args))
+    if job.after is not None:
+        members["delayMs"] = duration_ms(job.after, "after")
+    return members | _members(job.options)
 
 
 MEMBERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
@@ -42,27 +57,64 @@ MEMBERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "shard_key": ("shardKey", _as_it_is),
     "labels": ("labels", list),
     "initiator": ("initiator", _as_it_is),
+    "queue": ("queue", _as_it_is),
+    "keep_result": ("keepResultMs", lambda value: duration_ms(value, "keep_result")),
+    "then": ("then", lambda jobs: [_follower(job) for job in jobs]),
 }
 """Where each option of a job goes, and how. They are checked before."""
 
 
-def written(
-    path: str | None, workflow: str | None, args: bytes, due: int, now: int, minted: str, options: Mapping[str, Any]
-) -> tuple[str, str]:
-    """The job's id and its text. InvalidInputError, and its kin, for what no scheduler would take."""
-    checked = arguments.new_job(
-        function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-        minted=minted, options=options,
-    )  # fmt: skip
-    members: dict[str, Any] = {"functionPath": path} if workflow is None else {"workflow": workflow}
-    members |= {"args": msgspec.Raw(args), "scheduledFor": due, "id": checked.job.id}
-    if not checked.chosen:
-        members["onConflict"] = "keep"  # nobody else has such an id: who has it is this job, submitted before
-    for option, value in options.items():
-        if value is not None:
-            member, write = MEMBERS[option]
-            members[member] = write(value)
-    return checked.job.id, msgspec.json.encode(members).decode()
+class JobWriter(Following):
+    """Checks jobs as a scheduler does, without one: of it only what it holds, and its settings, come later."""
+
+    def __init__(self, instance: str, random: Random) -> None:
+        self.name, self._random = arguments.instance_name(instance), random
+
+    def write(
+        self,
+        path: str | None,
+        workflow: str | None,
+        args: bytes,
+        due: int,
+        now: int,
+        minted: str,
+        options: Mapping[str, Any],
+    ) -> tuple[str, str]:
+        """The job's id and its text. InvalidInputError, and its kin, for what no scheduler would take."""
+        checked = arguments.new_job(
+            function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
+            minted=minted, options=self._wire_options(options),
+        )  # fmt: skip
+        members = _target(path, workflow)
+        members |= {"args": msgspec.Raw(args), "scheduledFor": due, "id": checked.job.id}
+        if not checked.chosen:
+            members["onConflict"] = "keep"  # nobody else has such an id: who has it is this job, submitted before
+        return checked.job.id, msgspec.json.encode(members | _members(options)).decode()
+
+    def _mint(self, now: int) -> str:
+        """For a check only: the ids of what follows are made when the job comes to its scheduler."""
+        return arguments.mint_id(now, self._random.getrandbits(80))
+
+    def _now(self) -> int:
+        return 0
+
+    def _check_origin(self, options: Mapping[str, Any]) -> None:
+        """Another process may know it."""
+
+
+def _target(path: str | None, workflow: str | None) -> dict[str, Any]:
+    return {"functionPath": path} if workflow is None else {"workflow": workflow}
+
+
+def _members(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        member: write(options[option])
+        for option, (member, write) in MEMBERS.items()
+        if options.get(option) is not None
+    }  # fmt: skip
+
+
+# ---- Reading -------------------------------------------------------------------------------------
 
 
 def read(text: str) -> RowJob:
@@ -73,7 +125,7 @@ def new_job(scheduler: Scheduler, text: str) -> NewJob:
     """The text of a row as a job to submit. InvalidInputError, and its kin, if this scheduler refuses it."""
     job = read(text)
     job.check_instance(scheduler.name)
-    job.check_known()
+    options = {**job.options(), "then": followers(scheduler, job.then)}
     with reading_args():
         return scheduler.new_job(
             function_path=job.function_path,  # type: ignore[arg-type]  # the handle checks every value
@@ -81,5 +133,5 @@ def new_job(scheduler: Scheduler, text: str) -> NewJob:
             raw_args=bytes(job.args),
             scheduled_for=whole(job.scheduled_for),  # type: ignore[arg-type]
             delay_ms=whole(job.delay_ms),  # type: ignore[arg-type]
-            options=job.options(),
+            options=options,
         )

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 from tocsin.actors.scheduler import arguments
-from tocsin.actors.scheduler.handle_jobs import Job
+from tocsin.actors.scheduler.handle_following import Job
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
@@ -31,6 +31,9 @@ class JobOptions(TypedDict, total=False):
     shard_key: str | None
     labels: Sequence[str] | None
     initiator: str | None
+    queue: str | None
+    then: Sequence[Job] | None
+    keep_result: timedelta | float | str | None
 
 
 class Deferred:
