@@ -13,7 +13,7 @@ from tocsin.actors.outbox.table import BATCH_ROWS, Batch, OutboxRow, ParkedRow, 
 from tocsin.actors.outbox.target import Answers, Refused, Target
 from tocsin.actors.scheduler.replay import KEPT_MS
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import IdempotencyMismatchError, InvalidInputError, PayloadTooLargeError, TocsinError
+from tocsin.errors import IdempotencyMismatchError, RequestError, TocsinError
 
 log = logging.getLogger("tocsin.outbox")
 
@@ -25,6 +25,8 @@ FORGOTTEN_MS: Final = 7 * 86_400_000
 """Of still older ones a scheduler may have forgotten how their jobs ended."""
 UNASKED_MS: Final = 30_000
 """How long a row waits that the scheduler cannot take now, through no fault of the row."""
+OF_A_ROW: Final = (400, 413)
+"""What one of the jobs may have brought upon all; other refusals are of who asks, or of when."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 30_000
 
 
@@ -72,11 +74,11 @@ class Bringing:
         """How many of its rows were accepted; the database's errors are raised, the scheduler's are its trouble."""
         try:
             answers = await self._answers(batch)
-        except (InvalidInputError, PayloadTooLargeError) as error:
-            answers = self._refused_whole(batch, error)
         except Exception as error:  # whatever a target raises: the batch stays, and the same is asked again
-            await self._rest(batch, error)
-            return 0
+            if not isinstance(error, RequestError) or error.status not in OF_A_ROW:
+                await self._rest(batch, error)
+                return 0
+            answers = self._refused_whole(batch, error)
         else:
             self.rows = min(2 * self.rows, BATCH_ROWS)
         if self.rests.end(batch.instance):

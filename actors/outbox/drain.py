@@ -33,9 +33,7 @@ log = logging.getLogger("tocsin.outbox")
 
 TRIES: Final = Retry(max_retries=7, base_ms=5_000, max_ms=300_000)
 """Eight tries of a row that is refused, in about ten minutes."""
-HOLD_MS: Final = 15_000
-"""For how long a batch is its drain's. No matter of safety: two may submit the same one."""
-LEAST_POLL_MS: Final = 10
+LEAST_POLL_MS, LEAST_HOLD_MS = 10, 100
 MOST_RESTING: Final = 50
 """With so many instances out of reach it is not theirs, but the host's trouble."""
 STOP_S: Final = 5.0
@@ -47,9 +45,10 @@ class Drain:
     """Use it with `async with`, inside the host's; several at once, in as many processes, share the work.
 
     `database` is where the table is, `jobs` where its jobs go: a `Scheduler` (rows of its instance only), an
-    `ActorHost` (rows of any), or a `Target` of your own. It looks every `poll`, and at once after `notify()`. A row
-    that was refused `retry.max_retries + 1` times is parked: logged, told to `on_parked` (sync or async), and shown by
-    `parked()`. SettingsError, InvalidInputError for what could never work.
+    `ActorHost` or `OutboxClient` (rows of any), or a `Target` of your own. It looks every `poll`, and at once after
+    `notify()`. What a drain that died had at hand is taken up by another after `hold`; two may well submit the same. A
+    row that was refused `retry.max_retries + 1` times is parked: logged, told to `on_parked` (sync or async), and shown
+    by `parked()`. SettingsError, InvalidInputError for what could never work.
     """
 
     def __init__(
@@ -59,15 +58,14 @@ class Drain:
         *,
         table: str = statements.TABLE,
         poll: Duration = 1.0,
+        hold: Duration = 5.0,
         retry: Retry = TRIES,
         on_parked: OnParked | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        poll_ms = duration_ms(poll, "poll")
-        if poll_ms < LEAST_POLL_MS:
-            raise SettingsError(f"poll must be at least {LEAST_POLL_MS} ms, not {poll!r}")
-        self._poll_s = poll_ms / 1000
+        self._poll_s = _at_least(LEAST_POLL_MS, poll, "poll") / 1000
+        self._hold_ms = _at_least(LEAST_HOLD_MS, hold, "hold")
         self._table = Table(database, statements.table_name(table))
         self._database, self._jobs, self._on_parked = database, jobs, on_parked
         self._only = None if isinstance(jobs, Targets) else jobs.name
@@ -140,8 +138,8 @@ class Drain:
                     break
                 now = self._clock.now_ms()
                 new = arguments.mint_id(now, self._random.getrandbits(80))
-                which = Which(now, now + self._bringing.longest_wait_ms, self._only, resting)
-                batch = await self._table.claim(which, now + HOLD_MS, new, self._bringing.rows)
+                which = Which(now, now + max(self._bringing.longest_wait_ms, 2 * self._hold_ms), self._only, resting)
+                batch = await self._table.claim(which, now + self._hold_ms, new, self._bringing.rows)
                 if batch is None:
                     break
                 accepted += await self._bringing.bring(batch)
@@ -178,3 +176,10 @@ class Drain:
                 await answer
         except Exception:  # the app's own; the row is parked all the same
             log.exception("on_parked failed for outbox row %s", row.id)
+
+
+def _at_least(least_ms: int, value: Duration, name: str) -> int:
+    ms = duration_ms(value, name)
+    if ms < least_ms:
+        raise SettingsError(f"{name} must be at least {least_ms} ms, not {value!r}")
+    return ms

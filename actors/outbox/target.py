@@ -38,14 +38,14 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def by(cls, error: TocsinError) -> Refused:
         final = isinstance(error, RequestError) and error.status < 500 and not isinstance(error, QuotaExceededError)
-        return cls(error.code, error.message[:REASON_MAX], final)
+        code = error.details.get("code", error.code)  # as a server said it that knows more of them
+        return cls(str(code), error.message[:REASON_MAX], final)
 
 
 Answers = Mapping[str, Refused | None]
 """By row: why its job was refused, or None: it is accepted. A row that is missing was not answered."""
 
 
-@runtime_checkable
 class Target(Protocol):
     """One instance, as a drain needs it."""
 
@@ -64,9 +64,9 @@ class Target(Protocol):
 
 @runtime_checkable
 class Targets(Protocol):
-    """An `ActorHost`: has a scheduler for every instance."""
+    """An `ActorHost`, or an `OutboxClient`: has a scheduler for every instance."""
 
-    def scheduler(self, name: str = ...) -> Scheduler: ...
+    def scheduler(self, name: str = ...) -> Scheduler | Target: ...
 
 
 class SchedulerTarget:

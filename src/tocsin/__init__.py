@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tocsin.actors.outbox.drain import Drain as Drain
     from tocsin.actors.outbox.entry import Outbox as Outbox
     from tocsin.actors.outbox.entry import OutboxEntry as OutboxEntry
+    from tocsin.actors.outbox.remote import OutboxClient as OutboxClient
     from tocsin.actors.outbox.table import ParkedRow as ParkedRow
     from tocsin.actors.scheduler.deferred import Deferred as Deferred
     from tocsin.actors.scheduler.handle import Job as Job
@@ -82,6 +83,7 @@ _HOMES = {
     "Occurrence": "tocsin.actors.scheduler.recurring.records",
     "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
     "Outbox": "tocsin.actors.outbox.entry",
+    "OutboxClient": "tocsin.actors.outbox.remote",
     "OutboxEntry": "tocsin.actors.outbox.entry",
     "Page": "tocsin.actors.scheduler.records",
     "ParkedRow": "tocsin.actors.outbox.table",
@@ -133,6 +135,7 @@ __all__ = [
     "Occurrence",
     "OccurrencePage",
     "Outbox",
+    "OutboxClient",
     "OutboxEntry",
     "Page",
     "ParkedRow",

@@ -169,15 +169,15 @@ async def test_drains_that_are_cancelled_anywhere_make_one_job_per_row(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And whose holds are over at once, so that each takes what another has left in the middle."""
-    monkeypatch.setattr("tocsin.actors.outbox.drain.HOLD_MS", 1)
+    monkeypatch.setattr("tocsin.actors.outbox.drain.LEAST_HOLD_MS", 1)
     rows, box = 60, Outbox()
     async with placed(kind, request, tmp_path) as place, hosted() as (host, receiver):
-        first = Drain(place.database(), host)
+        first = Drain(place.database(), host, hold=0.001)
         await first.create_table()
         await place.write([box.run_after(0, "a:b", n) for n in range(rows)], True)
         first._bringing.rows = 7
         for n in range(60):
-            drain = Drain(place.database(), host)
+            drain = Drain(place.database(), host, hold=0.001)
             drain._bringing.rows = 7
             task = asyncio.create_task(drain.run_once())
             for _ in range(n // 2):

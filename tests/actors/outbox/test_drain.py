@@ -214,7 +214,7 @@ def test_one_scheduler_in_trouble_does_not_keep_others_back(tmp_path: Path) -> N
 
         steps = Steps()
         drain = app.drain()
-        drain._jobs, drain._only = Hosts(), None  # type: ignore[assignment]
+        drain._jobs, drain._only = Hosts(), None
         with app.db() as db:
             for n in range(3):
                 app.write(n)
@@ -377,8 +377,15 @@ def test_closing_lets_the_batch_at_hand_end_and_begins_no_other(tmp_path: Path) 
 def test_settings_that_could_never_work_are_refused(tmp_path: Path) -> None:
     @told(tmp_path)
     async def story(stage: Stage, app: App) -> None:
-        for options in ({"poll": 0}, {"poll": -1}, {"poll": "soon"}, {"table": "a; DROP TABLE b"}, {"table": ""}):
-            with pytest.raises((SettingsError, InvalidInputError), match=r"poll|table"):
+        for options in (
+            {"poll": 0},
+            {"poll": -1},
+            {"poll": "soon"},
+            {"hold": 0.09},
+            {"table": "a; DROP TABLE b"},
+            {"table": ""},
+        ):
+            with pytest.raises((SettingsError, InvalidInputError), match=r"poll|table|hold"):
                 app.drain(**options)
         with pytest.raises(InvalidInputError, match="limit"):
             await app.drain().parked(0)
