@@ -97,6 +97,7 @@ class SQLiteDatabase:
 
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+        db.text_factory = lambda text: text.decode("utf-8", "replace")  # a broken text is refused, and nobody else
         db.execute("PRAGMA synchronous = FULL")  # what is marked must be on disk before it is submitted
         return db
 

@@ -27,7 +27,7 @@ from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import SettingsError
+from tocsin.errors import HostClosedError, SettingsError
 
 log = logging.getLogger("tocsin.outbox")
 
@@ -66,6 +66,12 @@ class Drain:
     ) -> None:
         self._poll_s = _at_least(LEAST_POLL_MS, poll, "poll") / 1000
         self._hold_ms = _at_least(LEAST_HOLD_MS, hold, "hold")
+        if not isinstance(jobs, Targets) and not isinstance(getattr(jobs, "name", None), str):
+            raise SettingsError(f"jobs must be a Scheduler, an ActorHost or an OutboxClient, not {type(jobs).__name__}")
+        if not isinstance(retry, Retry):
+            raise SettingsError(f"retry must be a Retry, not {type(retry).__name__}")
+        if on_parked is not None and not callable(on_parked):
+            raise SettingsError(f"on_parked must be a function, not {type(on_parked).__name__}")
         self._table = Table(database, statements.table_name(table))
         self._database, self._jobs, self._on_parked = database, jobs, on_parked
         self._only = None if isinstance(jobs, Targets) else jobs.name
@@ -78,7 +84,8 @@ class Drain:
     # ---- Life ------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        self._end.clear()
+        if self._loop is not None:
+            raise HostClosedError("this drain has run, or is running: make another one")
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._run(), name="tocsin outbox")
         return self
@@ -129,7 +136,15 @@ class Drain:
         """Bring all that waits now; how many rows were accepted. For scripts and tests.
 
         Raises what the database's driver raises. A scheduler that takes nothing now is logged, and its rows stay.
+        HostClosedError after `aclose`.
         """
+        if self._end.is_set():
+            raise HostClosedError("this drain is closed: make another one")
+        return await self._bring_all()
+
+    # ---- Inside ----------------------------------------------------------------------------------
+
+    async def _bring_all(self) -> int:
         accepted = 0
         async with self._busy:
             while not self._end.is_set():
@@ -145,15 +160,13 @@ class Drain:
                 accepted += await self._bringing.bring(batch)
         return accepted
 
-    # ---- Inside ----------------------------------------------------------------------------------
-
     async def _run(self) -> None:
         pause_s = 0.0
         while not self._end.is_set():
             self._news.clear()
             try:
                 await self._database.listen(statements.channel(self._table.name), self.notify)
-                await self.run_once()
+                await self._bring_all()
                 pause_s = 0.0
             except Exception as error:  # whatever the driver of a user's database raises: it may pass
                 pause_s = min(max(2 * pause_s, FIRST_PAUSE_MS / 1000), LONGEST_PAUSE_MS / 1000)

@@ -125,5 +125,7 @@ class Outbox:
     def _mint(self, now: int) -> str:
         """Ever growing: rows of one transaction are brought to the scheduler in the order in which they were made."""
         with self._minting:
-            self._last = max((now << 80) | self._random.getrandbits(80), self._last + 1)
+            # By chance: a process that was forked would make the same steps.
+            next_one = self._last + 1 + self._random.getrandbits(64)
+            self._last = max((now << 80) | self._random.getrandbits(80), next_one)
             return arguments.mint_id(self._last >> 80, self._last & ((1 << 80) - 1))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tocsin.actors.outbox.databases import Database
+from tocsin.actors.outbox.databases import Database, Row
 from tocsin.actors.outbox.statements import Statement, Statements, Which, schema
 
 BATCH_ROWS: Final = 500
@@ -81,7 +81,7 @@ class Table:
         found = (await self._database.run([*self._say.durable, statement]))[-1]
         if not found:
             return None
-        rows = sorted((OutboxRow(*row[:5]) for row in found), key=lambda row: row.id)
+        rows = sorted((_row(row) for row in found), key=lambda row: row.id)
         *_, batch, at = found[0]
         return Batch(batch, rows[0].instance, at, rows)
 
@@ -105,3 +105,9 @@ class Table:
 
     async def discard(self, row: str) -> bool:
         return bool((await self._database.run([self._say.discard(row)]))[0])
+
+
+def _row(columns: Row) -> OutboxRow:
+    row, instance, job, created_at, tries, *_ = columns
+    text = job if isinstance(job, str) else bytes(job).decode("utf-8", "replace")  # SQLite lets a column hold bytes
+    return OutboxRow(row, instance, text, created_at, tries)

@@ -39,7 +39,9 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     def by(cls, error: TocsinError) -> Refused:
         final = isinstance(error, RequestError) and error.status < 500 and not isinstance(error, QuotaExceededError)
         code = error.details.get("code", error.code)  # as a server said it that knows more of them
-        return cls(str(code), error.message[:REASON_MAX], final)
+        # As a column of text can hold it, whoever's words they are.
+        message = error.message[:REASON_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
+        return cls(str(code), message, final)
 
 
 Answers = Mapping[str, Refused | None]
@@ -88,6 +90,8 @@ class SchedulerTarget:
                 good.append((row, new_job(self._scheduler, text)))
             except TocsinError as error:
                 answers[row] = Refused.by(error)
+            except Exception as error:  # a fault of ours in reading one of them must not keep the others back
+                answers[row] = Refused(TocsinError.code, f"it cannot be read: {type(error).__name__}", True)
         if good:
             once = Once(_digest(f"outbox {key}"), _digest(key), _Writer([row for row, _ in good]))
             _, kept = await self._scheduler.submit_once([job for _, job in good], once)

@@ -10,22 +10,37 @@ from contextlib import closing
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 from tests.examples.running import DEADLINE_S, EXAMPLES
 from tests.postgres import Postgres
 
-FORKS = 14
+FORKS = 13
 
 
-def run_forks(example: str, folder: Path, database: str = "") -> list[str]:
-    """At which steps they died."""
-    words = ["tests.examples.crashing", str(EXAMPLES / example), str(folder), database, str(FORKS)]
-    done = subprocess.run(
+@pytest.fixture(scope="module")
+def folders(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Where the forks of each example worked; both at the same time, as they mostly wait."""
+    asyncio.run(make_schemas(postgres.url("postgres")))
+    databases = {"sqlalchemy": "", "asyncpg": postgres.url("postgres") + "&search_path=fork{n}"}
+    folders = {name: tmp_path_factory.mktemp(name) for name in databases}
+    running = [started(name, folders[name], database) for name, database in databases.items()]
+    for process in running:
+        said, _ = process.communicate(timeout=2 * DEADLINE_S)
+        assert process.returncode == 0 and "Traceback" not in said, said
+    return folders
+
+
+def started(name: str, folder: Path, database: str) -> subprocess.Popen[str]:
+    words = ["tests.examples.crashing", str(EXAMPLES / f"outbox_{name}.py"), str(folder), database, str(FORKS)]
+    return subprocess.Popen(
         [sys.executable, "-m", *words],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=2 * DEADLINE_S,
+        cwd=Path(__file__).parents[2], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
+
+
+def died_at(folder: Path) -> list[str]:
+    """The steps."""
     found = [folder / str(n) / "died" for n in range(1, FORKS + 1)]
     died = [path.read_text() for path in found if path.exists()]
     assert len(died) < FORKS, "there are more steps than forks"
@@ -34,11 +49,11 @@ def run_forks(example: str, folder: Path, database: str = "") -> list[str]:
     return died
 
 
-def test_every_order_of_the_sqlalchemy_example_is_confirmed_once(tmp_path: Path) -> None:
-    died = run_forks("outbox_sqlalchemy.py", tmp_path)
+def test_every_order_of_the_sqlalchemy_example_is_confirmed_once(folders: dict[str, Path]) -> None:
+    died = died_at(folders["sqlalchemy"])
 
     for n in range(1, FORKS + 1):
-        with closing(sqlite3.connect(tmp_path / str(n) / "orders.db")) as db:
+        with closing(sqlite3.connect(folders["sqlalchemy"] / str(n) / "orders.db")) as db:
             orders = db.execute("SELECT item, confirmations FROM orders ORDER BY number").fetchall()
             assert db.execute("SELECT * FROM tocsin_outbox").fetchall() == []
         assert {confirmations for _, confirmations in orders} == {1}, (n, died)
@@ -46,13 +61,11 @@ def test_every_order_of_the_sqlalchemy_example_is_confirmed_once(tmp_path: Path)
         assert len(orders) in (2, 4)
 
 
-def test_every_transfer_of_the_asyncpg_example_is_told_once(postgres: Postgres, tmp_path: Path) -> None:
-    url = postgres.url(postgres.database())
-    asyncio.run(make_schemas(url))
-    died = run_forks("outbox_asyncpg.py", tmp_path, url + "&search_path=fork{n}")
+def test_every_transfer_of_the_asyncpg_example_is_told_once(postgres: Postgres, folders: dict[str, Path]) -> None:
+    died = died_at(folders["asyncpg"])
 
     async def look() -> None:
-        connection = await asyncpg.connect(url)
+        connection = await asyncpg.connect(postgres.url("postgres"))
         for n in range(1, FORKS + 1):
             transfers = await connection.fetch(f"SELECT payee, told FROM fork{n}.transfers")
             assert {(row["payee"], row["told"]) for row in transfers} == {("bob", 1)}, (n, died)

@@ -14,7 +14,9 @@ from tests.actors.outbox.app import App, SteppedTarget, Steps
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.outbox.drain import Drain
 from tocsin.actors.outbox.table import BATCH_BYTES, ParkedRow
+from tocsin.actors.outbox.target import Refused
 from tocsin.errors import (
+    HostClosedError,
     IdempotencyMismatchError,
     InvalidInputError,
     OverloadedError,
@@ -121,7 +123,14 @@ def test_an_app_that_fails_to_hear_of_a_parked_row_stops_nothing(
 def test_a_row_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
     @told(tmp_path)
     async def story(stage: Stage, app: App) -> None:
-        jobs = ["{", "[]", '{"functionPath":"a:b"}', '{"functionPath":"a:b","scheduledFor":1,"id":"x"}', "\ud7ff"]
+        jobs = [
+            "{",
+            "[]",
+            '{"functionPath":"a:b"}',
+            '{"functionPath":"a:b","scheduledFor":1,"id":"x"}',
+            "\ud7ff",
+            b"\xff",
+        ]
         for n, job in enumerate(jobs):
             with app.db() as db:
                 db.execute("INSERT INTO tocsin_outbox (id, instance, job, created_at) VALUES (?, 't', ?, 0)", (n, job))
@@ -135,6 +144,7 @@ def test_a_row_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
             (1, "INVALID_INPUT"),
             (1, "INVALID_INPUT"),
             (1, "INVALID_INPUT"),
+            (1, "INVALID_JSON"),
             (1, "INVALID_JSON"),
         ]
 
@@ -387,5 +397,39 @@ def test_settings_that_could_never_work_are_refused(tmp_path: Path) -> None:
         ):
             with pytest.raises((SettingsError, InvalidInputError), match=r"poll|table|hold"):
                 app.drain(**options)
+        with pytest.raises(SettingsError, match="retry must be"):
+            app.drain(retry=8)
+        with pytest.raises(SettingsError, match="on_parked must be"):
+            app.drain(on_parked=8)
+        with pytest.raises(SettingsError, match="jobs must be a Scheduler, an ActorHost or an OutboxClient, not str"):
+            Drain(app.drain()._database, "tenant-a")  # type: ignore[arg-type]
         with pytest.raises(InvalidInputError, match="limit"):
             await app.drain().parked(0)
+
+
+def test_a_drain_is_used_once(tmp_path: Path) -> None:
+    @told(tmp_path)
+    async def story(stage: Stage, app: App) -> None:
+        async with app.drain() as drain:
+            with pytest.raises(HostClosedError):
+                await drain.__aenter__()
+        with pytest.raises(HostClosedError, match="is closed"):
+            await drain.run_once()
+
+
+def test_reasons_are_what_a_column_of_text_can_hold(tmp_path: Path) -> None:
+    assert Refused.by(InvalidInputError("a\0b\ud800" + "c" * 999)).message == "a b?" + "c" * 296
+
+
+def test_the_answers_of_a_batch_whose_ids_are_all_taken_can_be_kept(tmp_path: Path) -> None:
+    @told(tmp_path)
+    async def story(stage: Stage, app: App) -> None:
+        ids = [f"{stage.random.getrandbits(256):064x}" for _ in range(500)]
+        async with stage.jobs.deferred() as later:
+            for one in ids:
+                later.run_after("1h", "a:b", id=one)
+        with app.db() as db:
+            for one in ids:
+                db.execute(*app.outbox.run_after(0, "a:b", id=one).qmark)
+        assert await app.drain().run_once() == 0
+        assert {tries for (tries,) in app.rows("tries")} == {1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 from tests.actors.outbox.app import SteppedFile, Steps, opened
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.outbox.bringing import Rests
 from tocsin.actors.outbox.drain import Drain
 from tocsin.actors.outbox.entry import Outbox
 from tocsin.actors.outbox.remote import OutboxClient, RemoteTarget
@@ -22,13 +23,15 @@ TOKEN = "a-token-of-the-test"
 
 
 class Lossy(httpx.ASGITransport):
-    """Loses answers when told so; the request has come through."""
+    """Loses an answer, once, if `meanwhile` is set: what happens before it is asked again."""
 
-    loses = False
+    meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         answer = await super().handle_async_request(request)
-        if self.loses:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
             raise httpx.ReadError("lost")
         return answer
 
@@ -79,37 +82,19 @@ async def test_rows_come_to_the_instances_of_a_server_and_refusals_back(tmp_path
 
 
 async def test_an_answer_that_was_lost_is_got_by_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tocsin.actors.outbox.bringing.FIRST_PAUSE_MS", 0)
+    monkeypatch.setattr(Rests, "begin", lambda rests, instance: 0)  # at once
     async with served(tmp_path) as (host, client):
-        write(tmp_path, 1)
-        transport = client._transport
-        assert isinstance(transport, Lossy)
-        transport.loses = True
-        drain = draining(tmp_path, client)
-        drain._bringing.rests.begin = lambda instance: 0  # type: ignore[method-assign]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(drain, "_end", _OnceSet())
-            await drain.run_once()
-        [(batch, tries)] = left(tmp_path, "batch, tries")
-        assert (batch is None, tries) == (False, 0)
         jobs = host.scheduler()
-        [record] = (await jobs.list()).records
-        await jobs.cancel(record.id)  # its id is free again
 
-        transport.loses = False
-        assert await drain.run_once() == 1
+        async def cancel() -> None:
+            [record] = (await jobs.list()).records
+            await jobs.cancel(record.id)  # its id is free again
+
+        assert isinstance(client._transport, Lossy)
+        client._transport.meanwhile = cancel
+        write(tmp_path, 1)
+        assert await draining(tmp_path, client).run_once() == 1
         assert (left(tmp_path, "id"), (await jobs.status()).backlog) == ([], 0)
-
-
-class _OnceSet:
-    """Ends a drain's run after one batch."""
-
-    def __init__(self) -> None:
-        self._asked = 0
-
-    def is_set(self) -> bool:
-        self._asked += 1
-        return self._asked > 1
 
 
 async def test_it_knows_what_a_server_knows(tmp_path: Path) -> None:
