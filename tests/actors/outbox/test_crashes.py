@@ -26,7 +26,7 @@ def crash_at(fatal: int, after_s: float, folder: Path, *, twice: bool = False) -
     folder.mkdir()
     steps = Steps(fatal)
 
-    @staged(look_again_s=600)
+    @staged(look_again_s=6_000)
     async def run(stage: Stage) -> None:
         app = App(stage, folder)
         fill(app)

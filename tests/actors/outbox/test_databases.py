@@ -149,12 +149,12 @@ async def test_committed_rows_fire_once_and_rolled_back_ones_never(
 async def test_drains_that_take_at_the_same_time_share_the_rows(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    rows, box = 1_200, Outbox()
+    rows, box = 600, Outbox()
     async with placed(kind, request, tmp_path) as place, hosted() as (host, _):
         drains = [Drain(place.database(), host) for _ in range(4)]
         await drains[0].create_table()
         for drain in drains:
-            drain._bringing.rows = 100
+            drain._bringing.rows = 50
         await place.write([box.run_after("1h", "a:b", n) for n in range(rows)], True)
         brought = await asyncio.gather(*(drain.run_once() for drain in drains))
         assert sum(brought) == rows
@@ -170,13 +170,13 @@ async def test_drains_that_are_cancelled_anywhere_make_one_job_per_row(
 ) -> None:
     """And whose holds are over at once, so that each takes what another has left in the middle."""
     monkeypatch.setattr("tocsin.actors.outbox.drain.LEAST_HOLD_MS", 1)
-    rows, box = 60, Outbox()
+    rows, box = 40, Outbox()
     async with placed(kind, request, tmp_path) as place, hosted() as (host, receiver):
         first = Drain(place.database(), host, hold=0.001)
         await first.create_table()
         await place.write([box.run_after(0, "a:b", n) for n in range(rows)], True)
         first._bringing.rows = 7
-        for n in range(60):
+        for n in range(40):
             drain = Drain(place.database(), host, hold=0.001)
             drain._bringing.rows = 7
             task = asyncio.create_task(drain.run_once())
@@ -267,6 +267,23 @@ async def listeners(pool: Any) -> list[int]:
             return found
         await asyncio.sleep(0.02)
     raise AssertionError("nobody listens")
+
+
+async def test_a_row_that_somebody_has_locked_keeps_nobody_waiting(postgres: Postgres) -> None:
+    box = Outbox()
+    async with asyncpg.create_pool(postgres.url(postgres.database()), min_size=1) as pool, hosted() as (host, receiver):
+        drain = Drain(AsyncpgDatabase(pool, listen=False), host)
+        await drain.create_table()
+        for n in range(3):
+            await pool.execute(*box.run_after(0, "a:b", n).dollar)
+        async with pool.acquire() as other, other.transaction():
+            await other.execute("SELECT * FROM tocsin_outbox ORDER BY id LIMIT 1 FOR UPDATE")
+            async with asyncio.timeout(10):
+                assert await drain.run_once() == 2
+        assert await drain.run_once() == 1
+        async with asyncio.timeout(10):
+            await receiver.wait_for(3)
+        assert fired(receiver) == Counter(range(3))
 
 
 async def test_what_is_marked_is_durable_where_commits_are_not(postgres: Postgres) -> None:
