@@ -286,14 +286,24 @@ async def test_a_row_that_somebody_has_locked_keeps_nobody_waiting(postgres: Pos
         assert fired(receiver) == Counter(range(3))
 
 
-async def test_what_is_marked_is_durable_where_commits_are_not(postgres: Postgres) -> None:
-    async with asyncpg.create_pool(postgres.url(postgres.database()), min_size=1) as pool:
-        assert await pool.fetchval("SHOW synchronous_commit") == "off"
-        drain = Drain(AsyncpgDatabase(pool, listen=False), _NoHost())
-        [[], [(inside,)]] = await drain._database.run(
-            [*drain._table._say.durable, Statement("SELECT current_setting('synchronous_commit')", {})]
-        )
-        assert inside == "on"
+async def test_what_a_drain_writes_is_durable_where_commits_are_not(postgres: Postgres) -> None:
+    written: list[list[str]] = []
+
+    class Noted(AsyncpgDatabase):
+        async def run(self, statements: Sequence[Statement]) -> Any:
+            if not statements[0].sql.startswith("SELECT"):
+                written.append([one.sql.split()[0] for one in statements])
+            asked = Statement("SELECT current_setting('synchronous_commit')", {})
+            *rows, [(said,)] = await super().run([*statements, asked])
+            assert said == ("off" if statements[0].sql.startswith("SELECT") else "on")
+            return rows
+
+    async with asyncpg.create_pool(postgres.url(postgres.database()), min_size=1) as pool, hosted() as (host, _):
+        for sql in Outbox().schema("postgresql"):
+            await pool.execute(sql)
+        await pool.execute(*Outbox().run_after("1h", "a:b").dollar)
+        assert await Drain(Noted(pool, listen=False), host).run_once() == 1
+    assert written == [["SET", "UPDATE"], ["SET", "DELETE"]]
 
 
 class _NoHost:
