@@ -33,6 +33,11 @@ class _Schedule(msgspec.Struct, rename="camel", omit_defaults=True):
     coalesced: int | None = None
 
 
+class _Parent(msgspec.Struct, rename="camel", omit_defaults=True):
+    id: str
+    result: msgspec.Raw | None = None
+
+
 class _Body(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """The callback's JSON, members in the order of the contract."""
 
@@ -48,6 +53,7 @@ class _Body(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     shard_key: str | None = None
     labels: tuple[str, ...] = ()
     schedule: _Schedule | None = None
+    parent: _Parent | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -166,12 +172,19 @@ def body_of(callback: Callback) -> bytes:
             shard_key=callback.shard_key,
             labels=tuple(callback.labels),
             schedule=_schedule(callback.schedule),
+            parent=_parent(callback.parent),
         )
     )
 
 
 def _schedule(one: Occurrence | None) -> _Schedule | None:
     return None if one is None else _Schedule(one.name, one.slot, one.first_slot, one.coalesced)
+
+
+def _parent(one: tuple[str, bytes] | None) -> _Parent | None:
+    if one is None:
+        return None
+    return _Parent(one[0], msgspec.Raw(one[1]) if one[1] else None)
 
 
 def _own_version() -> str:

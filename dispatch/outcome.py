@@ -26,7 +26,8 @@ def classify(answer: Answer, now_ms: int) -> Outcome:
         if headers.get("tocsin-accepted", "").strip() == "1":
             held = lease_ms(headers.get("tocsin-lease-ms"))
             return Outcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms=held)
-        result = answer.body if answer.body and is_json(headers.get("content-type")) else None
+        says = is_json(headers.get("content-type")) and headers.get("tocsin-result", "").strip() != "0"
+        result = answer.body if answer.body and says else None
         return Outcome(Verdict.DONE, None, status, None, kept, result)
     said = f"HTTP {status}"
     if status == CONFLICT and headers.get("tocsin-declined", "").strip() == "1":

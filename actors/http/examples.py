@@ -95,6 +95,19 @@ _SCHEDULE: Final[Mapping[str, Any]] = {
 }
 _RUN_ID: Final = "run-5e2kq0h1c8m4t7v9xk3d5r1z-9b1t5s0q2c7f4x8d"
 
+_WORKER: Final[Mapping[str, Any]] = {
+    "id": "4711-9f3b0c5e7a21d4c68b90",
+    "name": "mailer",
+    "hostname": "app-1",
+    "pid": 4711,
+    "queues": "*",
+    "exclude": ["reports"],
+    "concurrency": 8,
+    "status": "busy",
+    "jobs": [{"id": "invoice-42", "functionPath": "invoices:send", "attempt": 1, "startedAt": NOW}],
+    "startedAt": NOW - 60_000,
+}
+
 EXAMPLES: Final[Mapping[str, Example]] = {
     "schedule": Example(
         {"id": "invoice-42", "scheduledFor": LATER, "created": True},
@@ -209,11 +222,28 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             ],
         }
     ),
+    "announce": Example({}, {**_WORKER, "heartbeatAt": NOW}),
+    "workers": Example({"workers": [{**_WORKER, "heartbeatAt": NOW}], "truncated": False}),
     "complete": Example({"settled": True}, {**_ID, "lease": LEASE, "result": {"sent": True}}),
     "extend": Example({"leaseUntil": LATER + 900_000}, {**_ID, "lease": LEASE, "leaseMs": 900_000}),
     "pool": Example({**_POOL, "inFlight": 1, "maxConcurrency": 1, "holders": [_HOLDER]}),
     "set_pool": Example(_POOL, {"name": "stripe", "maxConcurrency": 8}),
     "delete_pool": Example({"deleted": True}),
+    "catalog": Example(
+        {
+            "checked": True,
+            "entries": [
+                {
+                    "functionPath": "invoices:send",
+                    "args": {
+                        "type": "object",
+                        "properties": {"invoice": {"type": "integer"}},
+                        "required": ["invoice"],
+                    },
+                }
+            ],
+        }
+    ),
     "pause": Example({"name": "default", "paused": True}, {"paused": True}),
     "remove": Example({"jobs": 1, "rows": 6}),
     "instances": Example(

@@ -10,7 +10,8 @@ import msgspec
 
 from tocsin.actors.http import operations_queues as queues
 from tocsin.actors.http import operations_recurring as recurring
-from tocsin.actors.http import replies, wire, wire_queues, wire_recurring
+from tocsin.actors.http import operations_workers as workers
+from tocsin.actors.http import replies, wire, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.operations_changing import (
     cancel,
@@ -25,7 +26,7 @@ from tocsin.actors.http.operations_changing import (
     stop_redrive,
 )
 from tocsin.actors.http.operations_operating import delete_pool, get_pool, put_instance, put_pool, remove
-from tocsin.actors.http.operations_reading import get, history, list_dead, list_jobs, status, why
+from tocsin.actors.http.operations_reading import catalog, get, history, list_dead, list_jobs, status, why
 from tocsin.actors.http.operations_scheduling import schedule, schedule_batch
 from tocsin.actors.http.parameters import (
     CONFIRMED,
@@ -305,6 +306,13 @@ _OTHERS: Final = (
         ),
     ),
     Operation(
+        "GET", "/catalog", "catalog", READ, catalog,
+        About(
+            name="catalog", group="operating", said="The paths there are, and what args each takes",
+            answer=replies.CatalogListed,
+        ),
+    ),
+    Operation(
         "PUT", "/instance", "pause", ADMIN, put_instance,
         About(
             name="pause", group="operating", said="Stop all firing of the instance, or start it again",
@@ -346,6 +354,20 @@ _QUEUES: Final = (
         About(
             name="result", group="jobs", said="What a job came to that asked for its result to be kept",
             query=RESULT_OF, answer=records.Outcome, errors=(*_NO_ID, "NOT_FOUND"),
+        ),
+    ),
+    Operation(
+        "POST", "/workers", "announce", WORK, workers.announce,
+        About(
+            name="announce", group="queues", said="Say how a worker is",
+            request=wire_workers.SnapshotRequest, answer=replies.Heard,
+        ),
+    ),
+    Operation(
+        "GET", "/workers", "workers", READ, workers.workers,
+        About(
+            name="workers", group="queues", said="A page of the workers that were heard of within five minutes",
+            query=PAGED, answer=records.WorkerPage,
         ),
     ),
 )  # fmt: skip

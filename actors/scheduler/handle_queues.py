@@ -131,7 +131,7 @@ class Queues(Handle):
                 left = None if deadline is None else deadline - self._service.clock.monotonic()
                 if found.ended or (left is not None and left <= 0):
                     return found
-                if not self._service.host.ready:
+                if watches.stopping:
                     return found
                 try:
                     async with asyncio.timeout(left):

@@ -241,6 +241,7 @@ def callback_of(claim: Claim, instance: str) -> Callback:
         shard_key=job.shard_key,
         labels=job.labels,
         schedule=_occurrence(job),
+        parent=None if job.parent is None else (job.parent, claim.parent_result),
         timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
     )
 

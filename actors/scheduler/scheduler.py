@@ -12,8 +12,9 @@ from typing import Any
 from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler import redrive
 from tocsin.actors.scheduler.book import Book
-from tocsin.actors.scheduler.claim import Claim, claim, claim_alone
+from tocsin.actors.scheduler.claim import claim, claim_alone
 from tocsin.actors.scheduler.complete import Completion, complete, extend
+from tocsin.actors.scheduler.grants import Grant
 from tocsin.actors.scheduler.lanes import Lanes
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Tick
 from tocsin.actors.scheduler.passing import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
@@ -175,8 +176,8 @@ class SchedulerActor(Actor):
         self._check_not_erasing()
         try:
             answer = await CHANGES[what](turn, *args)
-        except RequestError as refusal:  # raised before anything was changed
-            return refusal
+        except RequestError as refusal:  # raised before anything was changed, but for rows that could not be read
+            answer = refusal
         await self._finish(turn)
         return answer
 
@@ -297,8 +298,10 @@ class SchedulerActor(Actor):
             return
         check_clock(turn)
         await settle_ends(turn)
+        given = self._given()
+        await self._pull(turn, given, in_order=True)
         await self._claim(turn)
-        await self._pull(turn)
+        await self._pull(turn, given)
         await settle_ends(turn)  # of those that had expired when they were to be claimed
         await self._book.close()
         if self._book.to_tell:
@@ -306,17 +309,19 @@ class SchedulerActor(Actor):
             self.ctx.after_commit(self._watches.tell, ended)
         self._set_alarm(turn.now)
 
-    async def _pull(self, turn: Turn) -> None:
+    def _given(self) -> Given:
+        """What this turn gives to claims that wait, noted as it goes."""
+        given: Given = []
+        if self._pulls.waiting:
+            self.ctx.if_lost(self._lose, given)
+            self.ctx.after_commit(self._pulls.deliver, given)
+        return given
+
+    async def _pull(self, turn: Turn, given: Given, *, in_order: bool = False) -> None:
         """Give the claims that wait what is due."""
         self._more_to_pull = False
-        if not self._pulls.waiting:
-            return
-        given: Given = []
-        self.ctx.if_lost(self._lose, given)
-        if not self._full():
-            self._more_to_pull = await pull(turn, self._pulls, given)
-        if given:
-            self.ctx.after_commit(self._pulls.deliver, given)
+        if self._pulls.waiting and not self._full():
+            self._more_to_pull = await pull(turn, self._pulls, given, in_order=in_order)
 
     def _lose(self, given: Given) -> None:
         """Also where nothing was given: who waits must not depend on a turn that left no trace."""
@@ -329,7 +334,7 @@ class SchedulerActor(Actor):
             self._lanes.nothing_alone()
             return
         if lines.any_ready(turn.now) and (permits := self._lanes.take(CLAIMS_PER_TURN)):
-            grant = _Grant(self._lanes, permits)
+            grant = Grant(self._lanes, permits)
             self.ctx.if_lost(grant.lose)
             for _ in range(CLAIM_ROUNDS):
                 if not grant.unused or not lines.any_ready(turn.now):
@@ -347,7 +352,7 @@ class SchedulerActor(Actor):
             self._lanes.nothing_alone()
             return
         if permits := self._lanes.take_alone():
-            grant = _Grant(self._lanes, permits, alone=True)
+            grant = Grant(self._lanes, permits, alone=True)
             self.ctx.if_lost(grant.lose)
             grant.use(await claim_alone(turn, permits))
             grant.return_unused()
@@ -373,32 +378,6 @@ class SchedulerActor(Actor):
             pulled = again
         ring_at = _earliest(again if waiting else None, head, pulled, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
-
-
-class _Grant:
-    """Permits taken in this turn, and the claims they were used for."""
-
-    def __init__(self, lanes: Lanes, permits: int, *, alone: bool = False) -> None:
-        self.unused = permits
-        self._alone = alone
-        self.claims: list[Claim] = []
-        self._lanes = lanes
-
-    def use(self, claims: Sequence[Claim]) -> None:
-        self._lanes.sealed(claims)
-        self.claims.extend(claims)
-        self.unused -= sum(claim.permits for claim in claims)
-
-    def return_unused(self) -> None:
-        unused, self.unused = self.unused, 0
-        if unused and self._alone:
-            self._lanes.give_back_alone(unused)
-        elif unused:
-            self._lanes.give_back(unused)
-
-    def lose(self) -> None:
-        self._lanes.lost(self.claims)
-        self.return_unused()
 
 
 def _earliest(*instants: int | None) -> int | None:

@@ -12,6 +12,7 @@ class Watches:
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
+        self.stopping = False
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[asyncio.Event]:
@@ -33,4 +34,5 @@ class Watches:
 
     def stop(self) -> None:
         """The host stops: nobody waits for what nobody tells."""
+        self.stopping = True
         self.tell(list(self._waiting))

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.dispatch.receiver.outcomes import Accepted, Never, RetryLater
+from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import TocsinError
 
@@ -17,13 +17,18 @@ UNAVAILABLE_S: Final = 5
 """Asked for where the receiver is not able to answer well: nobody's fault, so not charged."""
 
 
-def done() -> Answer:
-    return Answer(200, JSON, b'{"ok":true}')
+NO_RESULT: Final = {**JSON, "tocsin-result": "0"}
+"""The body says nothing that the handler has said."""
+
+
+def done(result: bytes | None = None) -> Answer:
+    """With what the handler returned, as JSON."""
+    return Answer(200, NO_RESULT, b'{"ok":true}') if result is None else Answer(200, JSON, result)
 
 
 def duplicate() -> Answer:
-    """Of a job that was done before: done."""
-    return Answer(200, JSON, b'{"ok":true,"duplicate":true}')
+    """Of a job that was done before: done. What it came to then is not known any more."""
+    return Answer(200, NO_RESULT, b'{"ok":true,"duplicate":true}')
 
 
 def accepted(how: Accepted) -> Answer:
@@ -42,7 +47,7 @@ def later(how: RetryLater) -> Answer:
     return _answer(how.status, how.code, how.message, {"retry-after": str(how.delay_s)})
 
 
-def never(how: Never) -> Answer:
+def terminal(how: TerminalError) -> Answer:
     return _answer(how.status, how.code, how.message, {"tocsin-retry": "never"})
 
 

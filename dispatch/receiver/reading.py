@@ -9,7 +9,7 @@ import msgspec
 
 from tocsin.dispatch.exchange import joined
 from tocsin.dispatch.receiver.clock import Clock
-from tocsin.dispatch.receiver.received import Received
+from tocsin.dispatch.receiver.received import Parent, Received
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.values import decode
 from tocsin.errors import InvalidInputError, SettingsError
@@ -19,12 +19,18 @@ Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 LONGEST_MS: Final = 3_600_000
 DEFAULT_ARGS: Final = msgspec.Raw(b"{}")
+NO_RESULT: Final = msgspec.Raw(b"null")
 
 
 class InvalidJsonError(InvalidInputError):
     """The body is not JSON."""
 
     code = "INVALID_JSON"
+
+
+class _Parent(msgspec.Struct, rename="camel"):
+    id: str
+    result: msgspec.Raw = NO_RESULT
 
 
 class _Body(msgspec.Struct, rename="camel", kw_only=True):
@@ -42,6 +48,7 @@ class _Body(msgspec.Struct, rename="camel", kw_only=True):
     shard_key: str | None = None
     labels: tuple[str, ...] = ()
     schedule: dict[str, Any] | None = None
+    parent: _Parent | None = None
 
 
 _decoder = msgspec.json.Decoder(_Body)
@@ -107,10 +114,15 @@ def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock) 
         shard_key=content.shard_key,
         labels=content.labels,
         schedule=content.schedule,
+        parent=_parent(content.parent),
         traceparent=headers.get("traceparent"),
         arrived=arrived,
         monotonic=clock.monotonic,
     )
+
+
+def _parent(one: _Parent | None) -> Parent | None:
+    return None if one is None else Parent(one.id, decode(bytes(one.result), "parent.result"))
 
 
 def _parsed(body: bytes) -> _Body:

@@ -25,6 +25,14 @@ class Leased:
     webhook_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The job whose success started this one in a chain, and what it came to (None if it did not say)."""
+
+    id: str
+    result: Any
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """One callback. `scheduled_for` and `sent_ms` are ms since the epoch, by the scheduler's clock."""
@@ -52,6 +60,8 @@ class Received:
     labels: tuple[str, ...] = ()
     schedule: Mapping[str, Any] | None = None
     """For an occurrence of a recurring job: name, slot, and more."""
+    parent: Parent | None = None
+    """In a chain: the job before this one."""
     traceparent: str | None = None
     arrived: float = field(repr=False, compare=False)
     monotonic: Callable[[], float] = field(repr=False, compare=False)
@@ -69,10 +79,7 @@ class Received:
         they were claimed. Fences of two schedulers have no order, and after its store is restored from a backup
         a scheduler counts again from where the backup was.
         """
-        match = LEASE.fullmatch(self.lease)
-        if match is None:
-            raise InvalidInputError("lease must look like <epoch>.<seq>.<random> to have an order")
-        return int(match[1]), int(match[2])
+        return fence_of(self.lease)
 
     @property
     def leased(self) -> Leased:
@@ -86,3 +93,11 @@ class Received:
         here is not known, and not taken off, nor is the part of a second that timestamps leave out.
         """
         return None if self.timeout_s is None else self.timeout_s - (self.monotonic() - self.arrived)
+
+
+def fence_of(lease: str) -> tuple[int, int]:
+    """Epoch and sequence of a lease."""
+    match = LEASE.fullmatch(lease)
+    if match is None:
+        raise InvalidInputError("lease must look like <epoch>.<seq>.<random> to have an order")
+    return int(match[1]), int(match[2])

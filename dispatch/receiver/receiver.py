@@ -10,16 +10,19 @@ from typing import Any, Final, Self, TypeVar
 
 from tocsin.dispatch.asgi_transport import Message, Send
 from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
+from tocsin.dispatch.catalog.catalog import Catalog
+from tocsin.dispatch.pulled import MAX_RESULT
 from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.asgi import serve
 from tocsin.dispatch.receiver.clock import Clock, SystemClock
 from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup
 from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handler, Handlers
-from tocsin.dispatch.receiver.outcomes import Accepted, Never, RetryLater
+from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
 from tocsin.dispatch.receiver.reading import Headers, Secrets, Signers, lower, read
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import InvalidInputError, PayloadTooLargeError, SettingsError, SignatureError
+from tocsin.dispatch.values import encode
+from tocsin.errors import InvalidInputError, PayloadTooLargeError, SettingsError, SignatureError, TocsinError
 
 log = logging.getLogger("tocsin.receiver")
 
@@ -71,7 +74,10 @@ class Receiver:
     def handler(self, function_path: str) -> Callable[[H], H]:
         """Decorate the handler of a function path: `(args)` or `(args, job)`, `async def` or `def` (in a thread).
 
-        `job` is a `Received`. Returning anything but an `Accepted` means done. SettingsError if it does not fit.
+        `job` is a `Received`. `args` that are annotated with a struct, a dataclass or a pydantic model, or what is
+        built of them, are made one; a job whose args do not fit is dead at once. Returning anything but an `Accepted`
+        means done; what is returned is its result, if it is JSON and the types of docs/typed-args.md, 64 KiB at most.
+        SettingsError if it does not fit.
         """
         return self._decorator(FUNCTION, function_path)
 
@@ -85,6 +91,12 @@ class Receiver:
         """Many at once, by function path and by workflow; all of them or, with a SettingsError, none."""
         functions = {(FUNCTION, path): handler for path, handler in (handlers or {}).items()}
         self._handlers.add(functions | {(WORKFLOW, name): handler for name, handler in (workflows or {}).items()})
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the handlers here declare of their args, for a host in the same process:
+        `ActorHost.open(..., catalog=lambda: receiver.catalog)`. SettingsError names a type that cannot be checked."""
+        return self._handlers.catalog()
 
     def _decorator(self, kind: str, name: str) -> Callable[[H], H]:
         if callable(name):
@@ -163,12 +175,12 @@ class Receiver:
             return await self._released(job, answers.unknown_target(kind, job.target))
         try:
             result = await self._handlers.call(found, job)
-            if isinstance(result, (RetryLater, Never)):
+            if isinstance(result, (RetryLater, TerminalError)):
                 raise result  # returned where it should have been raised, but clear enough
         except RetryLater as how:
             return await self._released(job, answers.later(how))
-        except Never as how:
-            return await self._released(job, answers.never(how))
+        except TerminalError as how:
+            return await self._released(job, answers.terminal(how))
         except asyncio.CancelledError as error:
             return await self._released(job, self._stopped() if _cancelled() else answers.failed(job.target, error))
         except (KeyboardInterrupt, GeneratorExit):
@@ -189,7 +201,7 @@ class Receiver:
             return answers.accepted(result)
         if not await self._record(job, self.dedup.finish(job.webhook_id, job.lease, now_ms=now)):
             log.warning("job %s: done, but not on record: its claim had lapsed, or was not written", job.webhook_id)
-        return answers.done()
+        return answers.done(_result(job, result))
 
     async def _released(self, job: Received, answer: Answer) -> Answer:
         """The claim is given up before the answer goes out, so the retry that it brings about can run."""
@@ -235,6 +247,24 @@ class Receiver:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _result(job: Received, returned: Any) -> bytes | None:
+    """As JSON; the work is done, whatever it returned, so what cannot be sent is only said in the log."""
+    if returned is None:
+        return None
+    try:
+        written = encode(returned, "result")
+    except TocsinError as error:
+        log.warning("job %s: what the handler of %s returned is no result: %s", job.webhook_id, job.target, error)
+        return None
+    if len(written) > MAX_RESULT:
+        log.warning(
+            "job %s: the result of %s has %d bytes, at most %d are sent",
+            job.webhook_id, job.target, len(written), MAX_RESULT,
+        )  # fmt: skip
+        return None
+    return written
 
 
 def _cancelled() -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from tocsin.errors import (
     ActorError,
     ConflictError,
+    DuplicateScheduleIdError,
     ForbiddenError,
     IdempotencyMismatchError,
     InvalidInputError,
@@ -30,6 +31,7 @@ BY_CODE: Final[dict[str, type[TocsinError]]] = {
     for error in (
         ActorError,
         ConflictError,
+        DuplicateScheduleIdError,
         ForbiddenError,
         IdempotencyMismatchError,
         InvalidInputError,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tocsin.cli.backup import backup
+from tocsin.cli.catalog import catalog
 from tocsin.cli.changes import cancel_all, complete, extend, reschedule
 from tocsin.cli.check import check
 from tocsin.cli.completion import completion
@@ -24,6 +25,8 @@ from tocsin.cli.serve import serve
 from tocsin.cli.status import status
 from tocsin.cli.upcoming import upcoming
 from tocsin.cli.why import history, why
+from tocsin.cli.worker import worker
+from tocsin.cli.workers import workers
 
 EPILOG = """\b
 Every option can be set in the environment: TOCSIN_<COMMAND>_<OPTION>, such as
@@ -82,10 +85,10 @@ def main() -> None:
 
 
 COMMANDS = (
-    *(serve, demo),
+    *(serve, worker, demo),
     *(schedule, ls, get, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
     *(schedules, upcoming),
-    *(status, pools, instances),
+    *(status, pools, workers, instances, catalog),
     *(check, backup),
     *(keys, config, completion),
 )
