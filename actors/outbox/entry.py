@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random, SystemRandom
@@ -13,6 +14,7 @@ from tocsin.actors.outbox import statements
 from tocsin.actors.outbox.job_text import JobWriter
 from tocsin.actors.outbox.statements import Dialect, Statement
 from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.deferred import JobOptions
 from tocsin.dispatch.durations import Duration
 
@@ -64,6 +66,7 @@ class Outbox:
     """Makes the rows of a table in your database, `tocsin_outbox`, for the scheduler named `instance`.
 
     Touches no database itself, and may be used from any thread. A `Drain` brings to the scheduler what was committed.
+    With the host's `catalog`, what is not in it is an error here, and not a row that is refused later.
     """
 
     def __init__(
@@ -71,12 +74,13 @@ class Outbox:
         instance: str = "default",
         *,
         table: str = statements.TABLE,
+        catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
         self.instance, self.table = arguments.instance_name(instance), statements.table_name(table)
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
-        self._writer = JobWriter(self.instance, self._random)
+        self._writer = JobWriter(self.instance, CatalogCheck(catalog, self._clock.monotonic), self._random)
         self._minting, self._last = threading.Lock(), 0
 
     def schema(self, dialect: Dialect, *, announce: bool = False) -> list[str]:

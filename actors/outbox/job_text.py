@@ -15,8 +15,10 @@ from tocsin.actors.http.body import parse, reading_args
 from tocsin.actors.http.following import followers
 from tocsin.actors.http.wire import Scalar, ScheduleRequest, whole
 from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.handle_following import Following, Job
+from tocsin.actors.scheduler.rows import JobRow
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.durations import duration_ms
 
@@ -67,8 +69,8 @@ MEMBERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
 class JobWriter(Following):
     """Checks jobs as a scheduler does, without one: of it only what it holds, and its settings, come later."""
 
-    def __init__(self, instance: str, random: Random) -> None:
-        self.name, self._random = arguments.instance_name(instance), random
+    def __init__(self, instance: str, catalog: CatalogCheck, random: Random) -> None:
+        self.name, self._catalog, self._random = arguments.instance_name(instance), catalog, random
 
     def write(
         self,
@@ -85,11 +87,15 @@ class JobWriter(Following):
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
             minted=minted, options=self._wire_options(options),
         )  # fmt: skip
+        self._check_catalog(checked.job, args)
         members = _target(path, workflow)
         members |= {"args": msgspec.Raw(args), "scheduledFor": due, "id": checked.job.id}
         if not checked.chosen:
             members["onConflict"] = "keep"  # nobody else has such an id: who has it is this job, submitted before
         return checked.job.id, msgspec.json.encode(members | _members(options)).decode()
+
+    def _check_catalog(self, job: JobRow, args: bytes) -> None:
+        self._catalog.check(job, args)
 
     def _mint(self, now: int) -> str:
         """For a check only: the ids of what follows are made when the job comes to its scheduler."""

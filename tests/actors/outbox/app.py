@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.actors.scheduler.stage import Stage
+from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.outbox.databases import Row
 from tocsin.actors.outbox.drain import Drain
 from tocsin.actors.outbox.entry import Outbox, OutboxEntry
@@ -160,3 +160,24 @@ async def until_crash(work: Awaitable[Any]) -> bool:
     except Crash:
         return True
     return False
+
+
+Story = Callable[[Stage, App], Awaitable[None]]
+
+
+def told(folder: Path, **options: object) -> Callable[[Story], None]:
+    """Run a story at once."""
+
+    def decorate(story: Story) -> None:
+        @staged(**options)  # type: ignore[arg-type]
+        async def run(stage: Stage) -> None:
+            await story(stage, App(stage, folder))
+
+        run()
+
+    return decorate
+
+
+def target(drain: Drain) -> SteppedTarget:
+    assert isinstance(drain._jobs, SteppedTarget)
+    return drain._jobs

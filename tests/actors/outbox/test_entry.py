@@ -75,6 +75,17 @@ def test_a_mistake_is_an_error_in_the_transaction_that_names_it(
         call(outbox())
 
 
+def test_what_is_not_in_the_catalog_is_an_error_in_the_transaction() -> None:
+    box = outbox(catalog={"a:known": int})
+    box.run_after(1, "a:known", 7)
+    with pytest.raises(InvalidInputError, match="args"):
+        box.run_after(1, "a:known", "seven")
+    with pytest.raises(InvalidInputError, match="a:other"):
+        box.run_after(1, "a:other", 7)
+    with pytest.raises(InvalidInputError, match=r"then\[0\]: .*a:other"):
+        box.run_after(1, "a:known", 7, then=[Job(path="a:other")])
+
+
 def test_names_that_could_be_sql_are_refused() -> None:
     for table in ("x; DROP TABLE y", 'x"', "1x", "", "a.b.c", "x" * 49, 7):
         with pytest.raises(SettingsError, match="table must be a plain SQL name"):
