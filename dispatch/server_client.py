@@ -6,15 +6,14 @@ import ssl
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
-import msgspec
 
+from tocsin.dispatch.receiver.lease_client import DEFAULT_URL, base_url_of, json_object, sendable_token
 from tocsin.dispatch.receiver.refusals import refusal
-from tocsin.errors import SettingsError, UnreachableError
+from tocsin.errors import UnreachableError
 
-DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 30.0
 
 
@@ -29,7 +28,7 @@ class ServerClient:
         timeout_s: float = TIMEOUT_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.base, self._token = _checked(base_url), None if token is None else _sendable(token)
+        self.base, self._token = base_url_of(base_url), None if token is None else sendable_token(token)
         self._timeout_s, self._transport = timeout_s, transport
         self._http: httpx.AsyncClient | None = None
 
@@ -63,11 +62,7 @@ class ServerClient:
             )
         except (httpx.TransportError, OSError) as error:
             raise UnreachableError(f"{self.base} did not answer: {type(error).__name__}: {error}") from None
-        try:
-            value = msgspec.json.decode(answer.content)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            value = None
-        found: dict[str, Any] | None = value if isinstance(value, dict) else None
+        found = json_object(answer)
         if answer.is_success and found is not None:
             return found
         raise refusal(answer.status_code, found, self.base)
@@ -83,23 +78,3 @@ class ServerClient:
                 headers=headers, timeout=self._timeout_s, trust_env=False, verify=verify, transport=self._transport
             )
         return self._http
-
-
-def _checked(base_url: object) -> str:
-    try:
-        base = str(base_url).strip().rstrip("/")
-        parts = urlsplit(base)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-        usable = usable and not (parts.query or parts.fragment or parts.username or parts.password)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise SettingsError(f"base_url must be a URL like {DEFAULT_URL}, without query or password")
-    return base
-
-
-def _sendable(token: str) -> str:
-    """Refused here, where it is not shown."""
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise SettingsError("token must be printable ASCII without spaces")
-    return token

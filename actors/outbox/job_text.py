@@ -5,9 +5,9 @@ So a row holds what any version, and any language, can write and read; `initiato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -20,7 +20,7 @@ from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.handle_following import Following, Job
 from tocsin.actors.scheduler.rows import JobRow
 from tocsin.actors.scheduler.turn import NewJob
-from tocsin.dispatch.durations import duration_ms
+from tocsin.dispatch.worker.specs import body_of
 
 
 class RowJob(ScheduleRequest, frozen=True, kw_only=True):
@@ -33,37 +33,6 @@ class RowJob(ScheduleRequest, frozen=True, kw_only=True):
 
 
 # ---- Writing -------------------------------------------------------------------------------------
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _follower(job: Job) -> dict[str, Any]:
-    members = _target(job.path, job.workflow)
-    members["args"] = msgspec.Raw(arguments.encode_args(job.args))
-    if job.after is not None:
-        members["delayMs"] = duration_ms(job.after, "after")
-    return members | _members(job.options)
-
-
-MEMBERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
-    "id": ("id", _as_it_is),
-    "on_conflict": ("onConflict", _as_it_is),
-    "pool": ("pool", _as_it_is),
-    "max_concurrency": ("maxConcurrency", _as_it_is),
-    "priority": ("priority", _as_it_is),
-    "retry": ("retry", msgspec.to_builtins),
-    "timeout_ms": ("timeoutMs", _as_it_is),
-    "expires_at": ("expiresAt", lambda value: arguments.instant_ms(value, "expiresAt")),
-    "shard_key": ("shardKey", _as_it_is),
-    "labels": ("labels", list),
-    "initiator": ("initiator", _as_it_is),
-    "queue": ("queue", _as_it_is),
-    "keep_result": ("keepResultMs", lambda value: duration_ms(value, "keep_result")),
-    "then": ("then", lambda jobs: [_follower(job) for job in jobs]),
-}
-"""Where each option of a job goes, and how. They are checked before."""
 
 
 class JobWriter(Following):
@@ -88,11 +57,14 @@ class JobWriter(Following):
             minted=minted, options=self._wire_options(options),
         )  # fmt: skip
         self._check_catalog(checked.job, args)
-        members = _target(path, workflow)
-        members |= {"args": msgspec.Raw(args), "scheduledFor": due, "id": checked.job.id}
+        members: dict[str, Any] = {"args": msgspec.Raw(args), "id": checked.job.id}
         if not checked.chosen:
             members["onConflict"] = "keep"  # nobody else has such an id: who has it is this job, submitted before
-        return checked.job.id, msgspec.json.encode(members | _members(options)).decode()
+        sent = {option: value for option, value in options.items() if option != "initiator"}
+        members = body_of(Job(path=path, workflow=workflow, at=due, options=sent)) | members
+        if (initiator := options.get("initiator")) is not None:
+            members["initiator"] = initiator
+        return checked.job.id, msgspec.json.encode(members).decode()
 
     def _check_catalog(self, job: JobRow, args: bytes) -> None:
         self._catalog.check(job, args)
@@ -106,18 +78,6 @@ class JobWriter(Following):
 
     def _check_origin(self, options: Mapping[str, Any]) -> None:
         """Another process may know it."""
-
-
-def _target(path: str | None, workflow: str | None) -> dict[str, Any]:
-    return {"functionPath": path} if workflow is None else {"workflow": workflow}
-
-
-def _members(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        member: write(options[option])
-        for option, (member, write) in MEMBERS.items()
-        if options.get(option) is not None
-    }  # fmt: skip
 
 
 # ---- Reading -------------------------------------------------------------------------------------
