@@ -43,7 +43,7 @@ class Postgres:
         self._made += 1
         name = f"db{self._made}"
         subprocess.run(
-            [found("psql"), "-h", self.folder, "-U", "postgres", "-qc", f"CREATE DATABASE {name} STRATEGY wal_log"],
+            [found("psql"), "-h", self.folder, "-U", "postgres", "-qc", f"CREATE DATABASE {name}"],
             check=True, capture_output=True, timeout=START_S,
         )  # fmt: skip
         return name
