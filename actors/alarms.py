@@ -86,7 +86,7 @@ class AlarmHeap:
             self._push(actor, due_ms)
 
     def _push(self, actor: ActorId, due_ms: int) -> None:
-        due_ms = max(due_ms, self._clock.now_ms() + self._muted_ms(actor))
+        due_ms = self._place(actor, due_ms)
         heapq.heappush(self._heap, (due_ms, actor))
         if len(self._heap) > self._compact_at:
             self._compact()
@@ -105,6 +105,7 @@ class AlarmHeap:
     def _tick(self) -> None:
         now = self._clock.now_ms()
         self._watch_clock(now)
+        self._recall_failed(now)
         rung = 0
         while self._heap and self._heap[0][0] <= now and rung < RINGS_PER_TICK:
             _, actor = heapq.heappop(self._heap)
@@ -116,7 +117,7 @@ class AlarmHeap:
                 continue
             del self._due[actor]
             self._ringing.add(actor)
-            self._start_soon(self._attempt(actor))
+            self._start_soon(self._attempt(actor, due))
             rung += 1
         self._arm(self._heap[0][0] if self._heap else now + self._look_again_ms)
 
@@ -130,7 +131,20 @@ class AlarmHeap:
             self._stepped_back()
 
     def _requeue(self, actor: ActorId, due: int) -> None:
-        heapq.heappush(self._heap, (max(due, self._clock.now_ms() + self._muted_ms(actor)), actor))
+        heapq.heappush(self._heap, (self._place(actor, due), actor))
+
+    def _place(self, actor: ActorId, due: int) -> int:
+        """Where it stands in the heap. Not "now" for what is overdue: a clock that is ahead just now may step back
+        before anybody looks, and then that is far away."""
+        muted = self._muted_ms(actor)
+        return max(due, self._clock.now_ms() + muted) if muted else due
+
+    def _recall_failed(self, now: int) -> None:
+        """Those whose backoff is over ring, wherever they stand: its end was told in an instant of the wall clock."""
+        for actor in self._failures:
+            due = self._due.get(actor)
+            if due is not None and due <= now and actor not in self._ringing and not self._muted_ms(actor):
+                heapq.heappush(self._heap, (due, actor))
 
     def _muted_ms(self, actor: ActorId) -> int:
         """How much longer a failing alarm backs off."""
@@ -140,30 +154,28 @@ class AlarmHeap:
     def _compact(self) -> None:
         """Alarms that were moved or removed leave stale entries behind; drop them before they outgrow the rest."""
         self._heap = [
-            (max(due, self._clock.now_ms() + self._muted_ms(actor)), actor)
-            for actor, due in self._due.items()
-            if actor not in self._ringing
+            (self._place(actor, due), actor) for actor, due in self._due.items() if actor not in self._ringing
         ]
         heapq.heapify(self._heap)
         self._compact_at = 2 * len(self._heap) + 1_000
 
-    async def _attempt(self, actor: ActorId) -> None:
+    async def _attempt(self, actor: ActorId, rang: int) -> None:
         try:
             await self._ring(actor)
             self._failures.pop(actor, None)
         except Exception as error:
             # At least once: whatever went wrong, the alarm rings again.
-            self._failed(actor, error)
+            self._failed(actor, error, rang)
         finally:
             self._ringing.discard(actor)
             due = self._due.get(actor)
             if due is not None:
                 self._push(actor, due)
 
-    def _failed(self, actor: ActorId, error: Exception) -> None:
+    def _failed(self, actor: ActorId, error: Exception, rang: int) -> None:
         count = self.failures(actor) + 1
         delay = min(RETRY_BASE_MS << min(count - 1, 20), self._backoff_max_ms(actor))
         delay += self._random.randint(0, delay // 4)
         self._failures[actor] = (count, self._clock.monotonic() + delay / 1000)
-        self._due.setdefault(actor, self._clock.now_ms())
+        self._due.setdefault(actor, rang)  # not now: after a step back that would be an hour from now
         log.warning("the alarm of %s failed %d times in a row, again in %d ms: %r", actor, count, delay, error)

@@ -105,11 +105,11 @@ async def _admitted_name(call: Call) -> str:
 
 async def preview(call: Call) -> CronPreview:
     query = call.query(*names(PREVIEWED))
-    start = query.whole("from")
+    start, timezone = query.whole("from"), query.text("timezone")
     await call.admit(None)
     return await call.scheduler.schedules.preview(
         query.required("expr"),
-        timezone=query.text("timezone") or "UTC",
+        timezone="UTC" if timezone is None else timezone,
         start=None if start is None else epoch_ms(start, "from"),
         count=query.whole_or("count", PREVIEW),
     )

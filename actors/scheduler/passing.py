@@ -8,6 +8,7 @@ import msgspec
 
 from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.claim import expire
+from tocsin.actors.scheduler.recurring.ends import settle_ends
 from tocsin.actors.scheduler.recurring.turns import NEW_WORK, RINGS
 from tocsin.actors.scheduler.redrive import REDRIVE, drive
 from tocsin.actors.scheduler.rows import (
@@ -132,6 +133,10 @@ async def run_timers(turn: Turn, *, full: bool = False) -> None:
     for kind, due in by_kind.items():
         if (ring := TIMERS.get(kind)) is not None:
             await ring(turn, due)
+    await settle_ends(turn)  # an occurrence that is over by now is in no slot's way, and counted as such
+    for kind, due in by_kind.items():
+        if (ring := RINGS.get(kind)) is not None:
+            await ring(turn, due)
     tick = turn.book.occurrences.tick
     tick.rest = tick.rest or full or len(rows) >= TIMERS_PER_TURN
     await turn.book.look_at_timers()
@@ -213,7 +218,6 @@ async def _forget_answers(turn: Turn, due: Due) -> None:
 
 
 TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
-    **RINGS,
     EXPIRE: _expire,
     HISTORY: _forget_history,
     IDEM: _forget_answers,

@@ -175,8 +175,8 @@ class SchedulerActor(Actor):
         self._check_not_erasing()
         try:
             answer = await CHANGES[what](turn, *args)
-        except RequestError as refusal:  # raised before anything was changed
-            return refusal
+        except RequestError as refusal:  # raised before anything was changed, but for rows that could not be read
+            answer = refusal
         await self._finish(turn)
         return answer
 

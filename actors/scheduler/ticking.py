@@ -46,9 +46,14 @@ class Ticks:
         if self._stopped:
             return
         self._untold[instance] = (covered_until, max(late_ms, self._untold.get(instance, (0, 0))[1]))
-        if instance not in self._tasks:
-            task = self._tasks[instance] = self._start_soon(self._tell(instance))
-            task.add_done_callback(lambda _: self._tasks.pop(instance, None))
+        running = self._tasks.get(instance)
+        if running is None or running.done():  # one that has just ended is still there
+            self._tasks[instance] = self._start_soon(self._tell(instance))
+            self._tasks[instance].add_done_callback(lambda task: self._forget(instance, task))
+
+    def _forget(self, instance: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(instance) is task:
+            del self._tasks[instance]
 
     async def _tell(self, instance: str) -> None:
         while (told := self._untold.get(instance)) is not None:

@@ -87,6 +87,13 @@ def test_put_sends_every_option_and_shows_what_comes(run: Run, canned: Canned) -
     }  # fmt: skip
 
 
+def test_put_shows_an_instant_that_no_calendar_has(run: Run, canned: Canned) -> None:
+    last = 999_999_999_999_999
+    canned.answer({**PUT, "nextAt": last, "preview": [last]})
+    result = run("schedules", "put", "s", "p", "--at", str(last))
+    assert (result.exit_code, str(last) in result.stdout) == (0, True)
+
+
 def test_put_leaves_out_what_was_not_said(run: Run, canned: Canned) -> None:
     canned.answer({**PUT, "nextAt": None})
     for words, rule in (("--every 90s", {"everyMs": 90_000}), (f"--at {NOW}", {"at": NOW})):

@@ -255,6 +255,7 @@ async def test_preview_marks_changes_of_the_clock(face: Face) -> None:
         ("expr=", "INVALID_INPUT", ["expr is missing"]),
         ("expr=*/90+*+*+*+*", "INVALID_CRON", ["everyMs"]),
         ("expr=@daily&timezone=Mars", "UNKNOWN_TIMEZONE", ["Mars"]),
+        ("expr=@daily&timezone=", "UNKNOWN_TIMEZONE", ["not ''"]),
         ("expr=@daily&count=0", "INVALID_INPUT", ["count must be 1..100"]),
         ("expr=@daily&count=101", "INVALID_INPUT", ["count must be 1..100"]),
         ("expr=@daily&from=1900000000", "INVALID_INPUT", ["from", "looks like seconds"]),

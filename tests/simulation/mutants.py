@@ -178,6 +178,7 @@ MUTANTS = (
         "actors/scheduler/permits.py",
         "            self._timer = asyncio.get_running_loop().call_later(wait + 0.001, self._probe_due)",
         "            pass",
+        seeds=250,
     ),
     Mutant(
         "a job that expired in line leaves its row",

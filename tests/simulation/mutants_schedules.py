@@ -81,8 +81,8 @@ SCHEDULES = (
     Mutant(
         "schedules: an edit drops the slots that had come",
         FOLDER + "change.py",
-        "    if now > one.cursor.last:\n        try:\n",
-        "    if now < one.cursor.last:\n        try:\n",
+        "    if until > one.cursor.last:\n        try:\n",
+        "    if until < one.cursor.last:\n        try:\n",
     ),
     Mutant(
         "schedules: a pause drops the slots that pass",

@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from tests.simulation.world import run
-from tocsin.actors.scheduler.recurring import allowance, look
+from tocsin.actors.scheduler.recurring import allowance
 from tocsin.actors.testing import simulate
 
 
@@ -20,9 +20,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Backlogs take many turns, so that everything comes in between."""
-    for module in (allowance, look):
-        monkeypatch.setattr(module, "STEPS", 60)
-    monkeypatch.setattr(look, "LEAST_STEPS", 5)
+    monkeypatch.setattr(allowance, "STEPS", 60)
+    monkeypatch.setattr(allowance, "LEAST_STEPS", 5)
 
 
 def test_promises_hold_in_a_storm(seed: int) -> None:

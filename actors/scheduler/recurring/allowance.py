@@ -3,6 +3,7 @@ else, waits for the end of a turn, and its rows must fit one commit."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +25,8 @@ ROWS_PER_FIRE: Final = 8
 class Allowance:
     """Counts down; something is always done before it is asked."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, *, for_schedules: int = 1) -> None:
+        self._each = max(STEPS // max(for_schedules, 1), LEAST_STEPS)
         self.steps, self.rows, self.size = STEPS, ROWS, BYTES
         self._turn = turn
         self._began = turn.ctx.now_ms()
@@ -32,6 +34,16 @@ class Allowance:
     def begin(self) -> None:
         """The store was waited for: that is nobody's computing."""
         self._began = self._turn.ctx.now_ms()
+
+    async def give_way(self) -> None:
+        """Nobody else gets this turn, but others on the loop want to live."""
+        if not self.in_time:
+            await asyncio.sleep(0)
+            self.begin()
+
+    def share(self, most: int) -> Share:
+        """Of one of the schedules, which may decide so many slots."""
+        return Share(self, self._each, most)
 
     @property
     def in_time(self) -> bool:

@@ -5,7 +5,6 @@ Editing never fires a job: slots that had come before the edit, and were not loo
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.scheduler.recurring import slots
-from tocsin.actors.scheduler.recurring.allowance import STEPS, Allowance, Share
+from tocsin.actors.scheduler.recurring.allowance import STEPS, Allowance
 from tocsin.actors.scheduler.recurring.ends import drop_held
 from tocsin.actors.scheduler.recurring.fire import know, record_run, start
 from tocsin.actors.scheduler.recurring.look import stop
@@ -32,7 +31,7 @@ from tocsin.actors.scheduler.recurring.rows import (
     trigger_key,
     triggered_id,
 )
-from tocsin.actors.scheduler.recurring.schedule import Schedule, args_of, load, read
+from tocsin.actors.scheduler.recurring.schedule import Schedule, Used, args_of, load, read, trim, used_slots
 from tocsin.actors.scheduler.recurring.slots import Run
 from tocsin.actors.scheduler.rows import DAY_MS, encode
 from tocsin.actors.scheduler.submit import over_quota
@@ -41,7 +40,6 @@ from tocsin.errors import ConflictError, NotFoundError
 
 log = logging.getLogger("tocsin.scheduler")
 
-GIVE_WAY: Final = 100
 FORGET_MS: Final = 30 * DAY_MS
 """How long the history of a deleted schedule is kept, and with it which of its slots are used up."""
 _RULE: Final = ("cron", "every_ms", "at", "timezone")
@@ -67,19 +65,20 @@ async def put(turn: Turn, news: Sequence[NewSchedule]) -> list[Schedule]:
         _check_revision(new.name, found.get(new.name), new.revision)
     cursors = await turn.book.storage.get_many([cursor_key(new.name) for new in news if new.name not in found])
     old_args = await args_of(turn, list(found.values()))
-    allowance = Allowance(turn)
+    used = await used_slots(turn, list(found.values()))
+    allowance = Allowance(turn, for_schedules=len(news))
     made: list[Schedule] = []
     for new in news:
         old = found.get(new.name)
         if old is None:
             one = await _create(turn, new, read(turn, CursorRow, cursor_key(new.name), cursors))
         else:
-            one = _edit(turn, old, new, old_args[new.name], allowance)
+            one = _edit(turn, old, new, old_args[new.name], used, allowance)
             await _pass_held(turn, one)
+        await trim(turn, one, allowance)
         one.save(turn)
         made.append(one)
-        if not len(made) % GIVE_WAY:
-            await asyncio.sleep(0)  # nobody else gets this turn, but others on the loop want to live
+        await allowance.give_way()
     return made
 
 
@@ -128,8 +127,10 @@ def _aim(turn: Turn, one: Schedule) -> None:
     one.arm(more=one.cursor.skip_to is not None or one.cursor.aim is not None)
 
 
-def _edit(turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes], allowance: Allowance) -> Schedule:
-    before = old.definition
+def _edit(
+    turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes], used: Used, allowance: Allowance
+) -> Schedule:
+    before, jitter = old.definition, old.jitter
     definition = msgspec.structs.replace(
         new.definition,
         uid=before.uid,
@@ -150,9 +151,14 @@ def _edit(turn: Turn, old: Schedule, new: NewSchedule, old_args: list[bytes], al
             turn.book.storage.delete(definition_args_key(old.name, n))
         _write(turn, old, new.rest_of_args)
     if old.cursor.error is not None or any(getattr(definition, name) != getattr(before, name) for name in _RULE):
-        _skip_to_now(turn, old, before, "paused" if old.cursor.paused else "edited", allowance)
+        _skip_until(turn, old, before, turn.now, "edited", used, allowance)
     elif not same:
-        _end_count(turn, old, "edited")
+        resumed = old.cursor.skip_to  # what passed while it was paused stays passed
+        if old.jitter < jitter:  # what would be due at once
+            _skip_until(turn, old, before, turn.now - old.jitter, "edited", used, allowance)
+        else:
+            _end_count(turn, old, "edited")
+        old.move(skip_to=resumed)
     if paused != old.cursor.paused:
         _set_paused(turn, old, paused)
     else:
@@ -171,27 +177,30 @@ def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
         turn.book.storage.put(definition_args_key(one.name, n), part)
 
 
-def _skip_to_now(turn: Turn, one: Schedule, definition: DefinitionRow, reason: str, allowance: Allowance) -> None:
-    """The slots that have come and were not decided yet end here, as one row. A long run is not counted."""
-    now = max(turn.now, one.cursor.fire_to or 0)  # what had come before a step back had come
-    if now > one.cursor.last:
+def _skip_until(
+    turn: Turn, one: Schedule, definition: DefinitionRow, until: int, reason: str, used: Used, allowance: Allowance
+) -> None:
+    """The slots up to this instant that were not decided yet end here, as one row. A long run is not counted."""
+    until = max(until, one.cursor.fire_to or 0)  # what had come before a step back had come
+    if until > one.cursor.last:
         try:
-            _skip_found(one, slots.next_of(definition), now, allowance)
+            following = slots.unused(slots.next_of(definition), used.get(one.name, frozenset()))
+            _skip_found(one, following, until, allowance)
         except Exception as error:
             # The rule means nothing here any more: what it would have owed is not known, and a new one comes.
             log.warning("schedule %s: what it owed until now is not known: %r", one.name, error)
     _end_count(turn, one, reason)
-    one.move(last=max(now, one.cursor.last))
+    one.move(last=max(until, one.cursor.last))
 
 
-def _skip_found(one: Schedule, following: slots.Next, now: int, allowance: Allowance) -> None:
+def _skip_found(one: Schedule, following: slots.Next, until: int, allowance: Allowance) -> None:
     cursor = one.cursor
-    found = slots.walk(following, cursor.last, now, Share(allowance, STEPS, STEPS))
+    found = slots.walk(following, cursor.last, until, allowance.share(STEPS))
     if not found.slots:
         return
     last, count = found.slots[-1], None if cursor.missed is None else cursor.missed + len(found.slots)
     if not found.reached:
-        last, count = slots.before(following, now + 1), None
+        last, count = slots.before(following, until + 1), None
     one.move(missed_from=found.slots[0] if cursor.missed_from is None else cursor.missed_from, missed=count, last=last)
 
 
@@ -199,6 +208,7 @@ def _end_count(turn: Turn, one: Schedule, reason: str) -> None:
     """A backlog that was being counted ends as skipped. What the new rules say of it is not asked."""
     cursor = one.cursor
     if cursor.missed_from is not None:
+        reason = "paused" if cursor.paused or cursor.skip_to is not None else reason
         record_run(turn, one, Run(cursor.missed_from, cursor.last, cursor.missed, "skipped", reason))
     one.move(**_EMPTY)
 
@@ -256,15 +266,17 @@ async def delete(turn: Turn, name: str, revision: int | None) -> Schedule:
 
 async def remove(turn: Turn, schedules: Sequence[Schedule]) -> None:
     await drop_held(turn, schedules, "deleted")
-    storage, allowance = turn.book.storage, Allowance(turn)
+    used = await used_slots(turn, schedules)
+    storage, allowance = turn.book.storage, Allowance(turn, for_schedules=len(schedules))
     for one in schedules:
-        _skip_to_now(turn, one, one.definition, "paused" if one.cursor.paused else "deleted", allowance)
+        _skip_until(turn, one, one.definition, turn.now, "deleted", used, allowance)
         storage.delete(definition_key(one.name))
         for n in range(one.definition.args_rows):
             storage.delete(definition_args_key(one.name, n))
         one.move(rings_at=None, next_slot=None, live=0, forget_at=turn.now + FORGET_MS)
         turn.book.put_timer(turn.now + FORGET_MS, FORGET, one.name)
         one.save(turn)
+        await allowance.give_way()
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,5 +305,6 @@ async def trigger(turn: Turn, name: str, request: str) -> Triggered:
     slot = turn.now
     start(turn, one, job_id, slot, SlotRow("fired", slot, slot, request=request), known, late=False)
     turn.book.storage.put(key, encode(TriggerRow(slot, job_id)))
+    await trim(turn, one, Allowance(turn))  # a paused one, or one that is over, is never looked at
     one.save(turn)
     return Triggered(name, slot, job_id, True)

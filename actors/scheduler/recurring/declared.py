@@ -41,7 +41,7 @@ def arguments_of(one: Declared | tuple[str, Mapping[str, Any]]) -> tuple[str, Ma
 def definition_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of `put` under the names of a definition, durations in ms; refuses what is no argument."""
     known = dict(given)
-    if unknown := sorted(set(known) - {*_KNOWN, *_DURATIONS.values()}):
+    if unknown := sorted(set(known) - {*_KNOWN, *_DURATIONS.values()}, key=repr):
         raise InvalidInputError(f"there is no argument {unknown[0]!r}, there are {', '.join(_KNOWN)}")
     for name, in_ms in _DURATIONS.items():
         value = known.pop(name, None)

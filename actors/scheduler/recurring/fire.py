@@ -66,6 +66,9 @@ def fire_slot(turn: Turn, one: Schedule, fire: Fire, known: Known, *, again: boo
     overlap = one.definition.overlap
     row = SlotRow("fired", turn.now, fire.slot + one.jitter, first_slot=fire.first_slot, coalesced=fire.coalesced)
     job_id = occurrence_id(one.name, fire.slot)
+    if one.is_over(fire.slot, turn.now):
+        one.record(turn, fire.slot, msgspec.structs.replace(row, state="expired"), again=again)
+        return
     if overlap != "allow" and one.cursor.live:
         if overlap == "queue" and one.cursor.queued is None:
             one.record(turn, fire.slot, msgspec.structs.replace(row, state="queued"), again=again)
@@ -102,12 +105,9 @@ def _join_run(turn: Turn, one: Schedule, slot: int, reason: str, row: SlotRow) -
 def start(
     turn: Turn, one: Schedule, job_id: str, slot: int, row: SlotRow, known: Known, *, late: bool, again: bool = False
 ) -> None:
-    """The job: a frozen copy of the definition. A slot whose time is over already is only recorded."""
+    """The job: a frozen copy of the definition."""
     definition = one.definition
     expires_at = None if definition.expires_after_ms is None else row.due + definition.expires_after_ms
-    if expires_at is not None and expires_at <= turn.now:
-        one.record(turn, slot, msgspec.structs.replace(row, state="expired"), again=again)
-        return
     one.record(turn, slot, msgspec.structs.replace(row, job_id=job_id), again=again)
     one.move(live=one.cursor.live + 1)
     known.taken.add(job_id)

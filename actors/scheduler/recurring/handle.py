@@ -42,6 +42,7 @@ from tocsin.errors import (
 GIVE_WAY: Final = 25
 PREVIEW: Final = 5
 PREVIEWED_AT_ONCE: Final = 10
+CANCELLED_AT_ONCE: Final = 100
 REQUEST_KEY_MAX: Final = 255
 Duration = timedelta | float | str
 
@@ -201,7 +202,7 @@ class Schedules(Following):
 
     async def occurrences(self, name: str, *, cursor: str | None = None, limit: int = 100) -> OccurrencePage:
         """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days)."""
-        return await reading.occurrences(self._view(), schedule_name(name), self._limit(limit), cursor)
+        return await reading.occurrences(self._view(), self.name, schedule_name(name), self._limit(limit), cursor)
 
     async def pause(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
         """Its slots pass as skipped until it is resumed. NotFoundError, or ConflictError for a stale revision."""
@@ -229,19 +230,10 @@ class Schedules(Following):
         except NotFoundError:
             deleted = False
         if cancel_pending:
-            await self._cancel_live(name)
+            live = await reading.live_jobs(self._view(), name)
+            for start in range(0, len(live), CANCELLED_AT_ONCE):
+                await self._call("cancel_many", live[start : start + CANCELLED_AT_ONCE])
         return deleted
-
-    async def _cancel_live(self, name: str) -> None:
-        cursor: str | None = None
-        while True:
-            page = await self.occurrences(name, cursor=cursor, limit=1000)
-            for one in page.occurrences:
-                if one.live and one.job_id is not None:
-                    await self._call("cancel", one.job_id)
-            if not page.truncated:
-                return
-            cursor = page.cursor
 
     async def trigger(self, name: str, request_key: str | None = None) -> TriggeredRun:
         """One occurrence now, also when paused. The same key gives the same occurrence; without one it is a new one."""

@@ -4,15 +4,15 @@ that moves the cursor. What is wrong with one stops no other; what is too much f
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.recurring import slots
-from tocsin.actors.scheduler.recurring.allowance import LEAST_STEPS, ROWS_PER_FIRE, STEPS, Allowance, Share
+from tocsin.actors.scheduler.recurring.allowance import ROWS_PER_FIRE, Allowance, Share
 from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, record_run
-from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key, split_slot_key
-from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim
+from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key
+from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim, used_slots
 from tocsin.actors.scheduler.recurring.slots import Fire, Owed
 from tocsin.actors.scheduler.rows import DAY_MS, SOON
 from tocsin.actors.scheduler.turn import Turn
@@ -61,15 +61,15 @@ async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
 
 async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
     """Decide what has come, and save; of how many, from the first on."""
-    allowance = Allowance(turn)
+    allowance = Allowance(turn, for_schedules=len(schedules))
     held = await _held(turn, schedules)
-    used = await _used(turn, schedules)
+    used = await used_slots(turn, schedules)
     allowance.begin()
     looked: list[Looked] = []
     for one in schedules:
         if looked and allowance.spent:
             break
-        share = Share(allowance, max(STEPS // len(schedules), LEAST_STEPS), allowance.fires(one.size))
+        share = allowance.share(allowance.fires(one.size))
         seen = Looked(one, held.get(one.name), _see(turn, one, used.get(one.name, frozenset()), share))
         allowance.take(2 + ROWS_PER_FIRE * len(seen.slots), one.size * len(seen.slots))
         looked.append(seen)
@@ -83,8 +83,12 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
 
 
 async def _held(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, Fire]:
-    """By name: the slot that an overlap held back, where nothing is live any more."""
-    free = [(one, one.cursor.queued) for one in schedules if one.cursor.queued is not None and not one.cursor.live]
+    """By name: the slot that an overlap held back, where nothing is live any more, or its own time is over."""
+    free = [
+        (one, one.cursor.queued)
+        for one in schedules
+        if one.cursor.queued is not None and (not one.cursor.live or one.is_over(one.cursor.queued, turn.now))
+    ]
     keys = {one.name: slot_key(one.name, slot) for one, slot in free if slot is not None}
     rows = await turn.book.storage.get_many(keys.values()) if keys else {}
     found: dict[str, Fire] = {}
@@ -96,20 +100,7 @@ async def _held(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, Fire]:
     return found
 
 
-async def _used(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, frozenset[int]]:
-    """By name: slots to come that have their rows already, because the clock was ahead."""
-    found: dict[str, frozenset[int]] = {}
-    for one in schedules:
-        to = one.cursor.used_to
-        if to is not None and one.cursor.last >= to:
-            one.move(used_to=None)
-        elif to is not None:
-            rows = await turn.book.storage.scan(slot_key(one.name, one.cursor.last), slot_key(one.name, to + 1))
-            found[one.name] = frozenset(split_slot_key(key) for key, _ in rows if b"+" not in key)
-    return found
-
-
-def _see(turn: Turn, one: Schedule, used: frozenset[int], share: Share) -> Owed | None:
+def _see(turn: Turn, one: Schedule, used: Collection[int], share: Share) -> Owed | None:
     if one.cursor.paused:
         one.move(rings_at=None)
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from tocsin.actors.scheduler import query
@@ -24,11 +24,12 @@ from tocsin.actors.scheduler.recurring.rows import (
     slot_prefix,
     split_slot_key,
 )
-from tocsin.actors.scheduler.rows import dead_key, job_key
+from tocsin.actors.scheduler.rows import JobRow, dead_key, job_key
 from tocsin.storage.api import StoreView, after
 
 BYTES_PER_PAGE: Final = 4 * 1024 * 1024
 """Of definitions, each with up to 64 KiB of its args."""
+SLOTS_AT_ONCE: Final = 1_000
 LOOKED_UP: Final = 100
 """Jobs at once, for the same reason."""
 
@@ -67,15 +68,15 @@ async def _records(view: StoreView, names: Sequence[str]) -> list[ScheduleRecord
     return [record_of(name, row, cursor, [args.get(key, b"") for key in keys[name]]) for name, row, cursor in found]
 
 
-async def occurrences(view: StoreView, name: str, limit: int, cursor: str | None) -> OccurrencePage:
+async def occurrences(view: StoreView, instance: str, name: str, limit: int, cursor: str | None) -> OccurrencePage:
     """The newest first."""
-    scope = f"occurrences/{name}"
+    scope = f"occurrences/{instance}/{name}"
     place = decode_cursor(scope, cursor)
     prefix = slot_prefix(name)
     end = after(prefix) if place is None else prefix + place[1].encode()
     rows = await view.scan(prefix, end, limit=limit + 1, reverse=True)
     shown = rows[:limit]
-    live = await _live(view, [row.job_id for _, value in shown if (row := _slot(value)) is not None and row.job_id])
+    live = await _live(view, name, _job_ids(shown))
     found = [_occurrence(split_slot_key(key), row, live) for key, value in shown if (row := _slot(value)) is not None]
     if len(rows) <= limit:
         return OccurrencePage(occurrences=found, truncated=False)
@@ -87,16 +88,37 @@ def _slot(value: bytes) -> SlotRow | None:
     return query.read(SlotRow, b"slot/", value)
 
 
-async def _live(view: StoreView, ids: Sequence[str]) -> set[str]:
-    found: set[str] = set()
+async def live_jobs(view: StoreView, name: str) -> list[tuple[str, str]]:
+    """Id and incarnation of its occurrences that wait, run or retry; not those of one that was made meanwhile."""
+    found: list[tuple[str, str, str]] = []
+    start = prefix = slot_prefix(name)
+    while rows := await view.scan(start, after(prefix), limit=SLOTS_AT_ONCE):
+        found += [(job_id, *of) for job_id, of in (await _live(view, name, _job_ids(rows))).items()]
+        start = rows[-1][0] + b"\x00"
+    definition = query.read(DefinitionRow, key := definition_key(name), (await view.get([key])).get(key))
+    return [(job_id, job) for job_id, job, uid in found if definition is None or uid != definition.uid]
+
+
+def _job_ids(rows: Sequence[tuple[bytes, bytes]]) -> list[str]:
+    return [row.job_id for _, value in rows if (row := _slot(value)) is not None and row.job_id]
+
+
+async def _live(view: StoreView, name: str, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The incarnation, and the uid of the schedule, of those that are its own: anybody may take the id of an
+    occurrence that has ended."""
+    found: dict[str, tuple[str, str]] = {}
     for start in range(0, len(ids), LOOKED_UP):
         some = ids[start : start + LOOKED_UP]
         rows = await view.get([key for job_id in some for key in (job_key(job_id), dead_key(job_id))])
-        found |= {job_id for job_id in some if job_key(job_id) in rows and dead_key(job_id) not in rows}
+        for job_id in some:
+            job = query.read(JobRow, job_key(job_id), rows.get(job_key(job_id)))
+            of = None if job is None or dead_key(job_id) in rows else job.schedule
+            if job is not None and of is not None and of.name == name:
+                found[job_id] = (job.incarnation, of.uid)
     return found
 
 
-def _occurrence(slot: int, row: SlotRow, live: set[str]) -> Occurrence:
+def _occurrence(slot: int, row: SlotRow, live: Collection[str | None]) -> Occurrence:
     return Occurrence(
         slot=slot,
         state=row.state,

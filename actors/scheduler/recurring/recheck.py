@@ -141,7 +141,9 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
             storage.delete(key)
             dropped += 1
     allowance.take(dropped)
-    for key, value in await storage.scan(prefix, slot_key(one.name, turn.now + 1), limit=1, reverse=True):
+    past = await storage.scan(prefix, slot_key(one.name, turn.now + 1), limit=turn.book.kept_slots, reverse=True)
+    allowance.take(len(past) // 10)
+    for key, value in [row for row in past if b"+" not in row[0]][:1]:  # the newest that was not run by hand
         row = turn.book.read(SlotRow, key, value)
         if row is not None and row.until is not None and row.until > turn.now:
             until = _newest(one, split_slot_key(key), turn.now)

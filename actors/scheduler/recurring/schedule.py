@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,12 +20,15 @@ from tocsin.actors.scheduler.recurring.rows import (
     jitter_of,
     slot_key,
     slot_prefix,
+    split_slot_key,
     trigger_key,
 )
 from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, SOON, R, encode
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.storage.api import after
 
+Used = Mapping[str, Collection[int]]
+"""By name: slots to come that have their rows already."""
 TRIMMED_BY: Final = 20
 """Occurrences dropped at once, the oldest, when there are so many more than are kept."""
 
@@ -56,12 +59,24 @@ class Schedule:
         at = self.cursor
         return any(each is not None for each in (at.missed_from, at.skip_to, at.aim, at.fire_to))
 
+    def expires_at(self, slot: int) -> int | None:
+        """Until when a slot is worth a job."""
+        after_ms = self.definition.expires_after_ms
+        return None if after_ms is None else slot + self.jitter + after_ms
+
+    def is_over(self, slot: int, now: int) -> bool:
+        expires_at = self.expires_at(slot)
+        return expires_at is not None and expires_at <= now
+
     def arm(self, *, more: bool = False) -> None:
-        """When it rings: with its next slot; soon, if there is `more` to look at, or a slot waits for nobody."""
+        """When it rings: with its next slot, or when one that is held back is over; soon, if there is `more` to look
+        at, or a slot waits for nobody."""
         next_slot, rang_at = self.cursor.next_slot, self._stored.rings_at
         at = None if self.cursor.error is None else self.cursor.rings_at
         if next_slot is not None:
             at = min(next_slot + self.jitter, LARGEST_MS)
+        if self.cursor.queued is not None and (over_at := self.expires_at(self.cursor.queued)) is not None:
+            at = min(over_at, LARGEST_MS if at is None else at)
         if more or (self.cursor.queued is not None and not self.cursor.live):
             at = rang_at + 1 if rang_at is not None and rang_at < SOON else 1
         self.move(rings_at=None if self.cursor.paused else at)
@@ -119,6 +134,19 @@ def read_slot(turn: Turn, one: Schedule | None, key: bytes, rows: Mapping[bytes,
     if row is None and key in rows and one is not None:
         one.move(kept=one.cursor.kept - 1)
     return row
+
+
+async def used_slots(turn: Turn, schedules: Sequence[Schedule]) -> Used:
+    """There are some where the clock was ahead."""
+    found: dict[str, Collection[int]] = {}
+    for one in schedules:
+        to = one.cursor.used_to
+        if to is not None and one.cursor.last >= to:
+            one.move(used_to=None)
+        elif to is not None:
+            rows = await turn.book.storage.scan(slot_key(one.name, one.cursor.last), slot_key(one.name, to + 1))
+            found[one.name] = frozenset(split_slot_key(key) for key, _ in rows if b"+" not in key)
+    return found
 
 
 async def args_of(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, list[bytes]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tocsin.cli.output import Column, emit, now_ms, print_rows, relative, say
+from tocsin.cli.output import Column, emit, instant, now_ms, print_rows, relative, say
 from tocsin.cli.times import instant_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,10 @@ def local(ms: int, zone: Zone) -> str:
 
 
 def _shown(ms: int, zone: Zone) -> str:
-    return _wall(ms, zone).strftime("%a %Y-%m-%d %H:%M:%S ") + _ahead(zone.offset(ms // 1000))
+    try:
+        return _wall(ms, zone).strftime("%a %Y-%m-%d %H:%M:%S ") + _ahead(zone.offset(ms // 1000))
+    except OverflowError:  # from the year 10000 on no calendar goes; a one-time rule may
+        return instant(ms)
 
 
 def _wall(ms: int, zone: Zone) -> datetime:
