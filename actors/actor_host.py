@@ -21,12 +21,14 @@ from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import instances
 from tocsin.actors.scheduler.arguments import instance_name, integer
 from tocsin.actors.scheduler.authorize import AuthorizeFire
+from tocsin.actors.scheduler.catalog_check import CatalogGiven
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.records import InstancePage
 from tocsin.actors.scheduler.service import KIND, SchedulerService
 from tocsin.actors.scheduler.ticking import OnTick
 from tocsin.actors.standby import when_free
+from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.signing import Signer
@@ -82,6 +84,7 @@ class ActorHost:
         occurrences_kept: int = KEPT_SLOTS,
         authorize_fire: AuthorizeFire | None = None,
         on_tick: OnTick | None = None,
+        catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
         heartbeat_url: str | None = None,
         heartbeat_transport: Transport | None = None,
         drain_s: float = 10.0,
@@ -100,6 +103,7 @@ class ActorHost:
             authorize_fire=authorize_fire,
             occurrences_kept=occurrences_kept,
             on_tick=on_tick,
+            catalog=catalog,
         )
         kinds = {KIND: self._service.kind, Pulse.kind: Kind(Pulse)}
         for actor in actors:
@@ -134,16 +138,18 @@ class ActorHost:
     ) -> ActorHost:
         """A host on a store URL (`sqlite:///file.db`, `memory:`) or a provider; enter it with `async with`.
 
-        `origin` is where callbacks go (`https://app.example`); it and `secrets` may be left out by a host that
-        sends none. Both may be callables: they are asked whenever a callback is sent, so they should be quick. Of
-        `secrets` the last good answer stays in force while there is no better one; the first must be good. Without
-        secrets an origin must be loopback and `insecure=True` be said. `authorize_fire(job)`, sync or async, is asked
-        before each attempt: False parks the job as dead (`blocked`). `on_tick(covered_until, lateness)`, sync or async,
-        is called after each pass over the schedules of an instance in which nothing failed: all their slots up to
-        `covered_until` (epoch ms) are decided and on disk, the latest of this pass `lateness` ms after it was due; with
-        a parameter `instance` it is told which. `heartbeat_url` gets a POST once a minute while all is well. More
-        `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`, `max_jobs`,
-        `occurrences_kept`, `drain_s`. SettingsError if something does not fit.
+        `origin` is where callbacks go (`https://app.example`); it and `secrets` may be left out by a host that sends
+        none. Both may be callables: they are asked whenever a callback is sent, so they should be quick. Of `secrets`
+        the last good answer stays in force while there is no better one; the first must be good. Without secrets an
+        origin must be loopback and `insecure=True` be said. `authorize_fire(job)`, sync or async, is asked before each
+        attempt: False parks the job as dead (`blocked`). `on_tick(covered_until, lateness)`, sync or async, is called
+        after each pass over the schedules of an instance in which nothing failed: all their slots up to `covered_until`
+        (epoch ms) are decided and on disk, the latest of this pass `lateness` ms after it was due; with a parameter
+        `instance` it is told which. `catalog`, a dict by function path, a `Catalog` or a callable that gives one, says
+        which paths there are and what args each takes: what does not fit is refused when it is scheduled, and parked
+        (`blocked`) if it no longer fits before an attempt. `heartbeat_url` gets a POST once a minute while all is well.
+        More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`,
+        `max_jobs`, `occurrences_kept`, `drain_s`. SettingsError if something does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()
@@ -256,6 +262,11 @@ class ActorHost:
     def scheduler(self, name: str = "default") -> Scheduler:
         """A handle; costs nothing until used."""
         return Scheduler(self._service, name)
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """Which paths there are and what args each takes; None: anything goes."""
+        return self._service.catalog_check.catalog
 
     async def instances(
         self, *, cursor: str | None = None, limit: int = 100, shown: instances.Shown | None = None

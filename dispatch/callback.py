@@ -59,7 +59,7 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
     """The deadline passed after sending: it may still run there; charged, held until the lease ends."""
     BLOCKED = "blocked"
-    """`authorize_fire` said no: never sent, not charged, dead."""
+    """`authorize_fire` said no, or the catalog: never sent, not charged, dead."""
     UNREACHABLE = "unreachable"
     """Never connected, or nowhere to connect to, or `authorize_fire` could not say: nobody's fault, not charged."""
     STOPPED = "stopped"

@@ -1,5 +1,5 @@
-"""`Current`: secrets and tokens that may change while a host runs. What is given is a value, or a callable that is
-asked whenever it is needed; nothing polls, and what cannot be read never replaces what could."""
+"""`Current`: secrets, tokens and catalogs that may change while a host runs. What is given is a value, or a callable
+that is asked whenever it is needed; nothing polls, and what cannot be read never replaces what could."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTHING: Final = object()
 
 
 class Current(Generic[T]):
-    """The parsed value in force of `given`: a text, a sequence, or a callable that returns one.
+    """The parsed value in force of `given`: a text, a sequence, a catalog, or a callable that returns one.
 
     A callable is asked at each use and its answer parsed only when it has changed. While it raises, or gives what
     cannot be parsed or nothing at all, the last good value stays in force; each new fault is logged once, without
@@ -95,5 +95,5 @@ def _frozen(value: Any) -> Any:
     """Comparable with a later answer, whatever its owner does to it meanwhile."""
     if inspect.iscoroutine(value):
         value.close()
-        raise SettingsError("secrets and tokens come from plain functions, not from an `async def`")
+        raise SettingsError("what may change comes from a plain function, not from an `async def`")
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else value

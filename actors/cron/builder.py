@@ -1,24 +1,32 @@
 """Schedules declared in code: `Cron().daily("report", hour=6, minute=30, target="reports:send")`.
 
-Every mistake raises where it is written and names the schedule. Nothing is registered here: `schedules()` are values.
+A wrong name, rule, zone, target, option, misfire, overlap or priority raises where it is written, the rest when the set
+is registered; both name the schedule. Nothing is registered here: `schedules()` are values.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal, Self, TypedDict, Unpack
+from typing import Any, Final, Literal, Self, TypedDict, Unpack, get_args
+from zoneinfo import ZoneInfo
 
 from tocsin.actors.cron.rule import Rule
+from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidCronError, InvalidInputError, UnknownTimezoneError
 
 WEEKDAYS: Final = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+Misfire = Literal["skip", "one", "all"]
+Overlap = Literal["skip", "queue", "allow"]
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 class Options(TypedDict, total=False):
-    """What a schedule may have besides its rule and target; the limits are those of a definition."""
+    """What a schedule may have besides its rule and target: the arguments of `put`, with its limits. Durations may be
+    given in ms, too."""
 
     args: Any
     queue: str | None
@@ -29,16 +37,21 @@ class Options(TypedDict, total=False):
     shard_key: str | None
     retry: Retry | None
     timeout_ms: int | None
-    expires_after_ms: int | None
-    misfire: Literal["skip", "one", "all"]
-    grace_ms: int
+    expires_after: Duration | None
+    misfire: Misfire
+    grace: Duration
     catch_up_limit: int | None
-    overlap: Literal["skip", "queue", "allow"]
+    overlap: Overlap
+    jitter: Duration
+    paused: bool | None
+    initiator: str | None
+    expires_after_ms: int | None
+    grace_ms: int
     jitter_ms: int
 
 
 class _Given(Options, total=False):
-    timezone: str
+    timezone: str | ZoneInfo
     target: str | None
     workflow: str | None
 
@@ -101,12 +114,17 @@ class Cron:
         seconds: object = None,
         **given: Unpack[_Given],
     ) -> Self:
-        """Every so many minutes or hours, counted from the full hour or from midnight, so it must divide 60 or 24."""
+        """Every so many minutes or hours, counted from the full hour or from midnight, so it must divide 60 or 24.
+
+        Any other period is not of a `Cron`: register a pair with `every`.
+        """
         units = {"minutes": minutes, "hours": hours, "seconds": seconds}
         named = [unit for unit, value in units.items() if value is not None]
         if seconds is not None:
             raise _wrong(
-                name, "an interval has no seconds, its floor is minutes=1; for less write a cron of six fields"
+                name,
+                "an interval has no seconds, its floor is minutes=1; for less write a cron of six fields, or "
+                f"{_pair(name, seconds, 's')}",
             )
         if len(named) != 1:
             both = ", ".join(named) or "none"
@@ -114,26 +132,27 @@ class Cron:
                 name, f"an interval has one of minutes and hours, given: {both}; for once a day write .daily(...)"
             )
         if minutes is not None:
-            every = _dividing(name, "minutes", minutes, 60, "write it in hours")
+            every = _dividing(name, "minutes", minutes, 60, "for once an hour write hours=1")
             return self.cron(name, "* * * * *" if every == 1 else f"*/{every} * * * *", **given)
         every = _dividing(name, "hours", hours, 24, "for once a day write .daily(...)")
         return self.cron(name, "0 * * * *" if every == 1 else f"0 */{every} * * *", **given)
 
     def cron(self, name: str, expression: str, **given: Unpack[_Given]) -> Self:
         """Any expression of docs/cron.md."""
-        key = _name(name)
-        if key in self._declared:
-            raise InvalidInputError(f"schedule {_cut(key)} is declared twice, give one of them another name")
+        name = _name(name)
+        if name in self._declared:
+            raise InvalidInputError(f"schedule {_cut(name)} is declared twice, give one of them another name")
         timezone = given.pop("timezone", "UTC")
         target, workflow = _target(name, given.pop("target", None), given.pop("workflow", None))
         for option in given:
             if option not in Options.__annotations__:
                 raise _wrong(name, f"there is no option {_cut(option)}, there are {', '.join(Options.__annotations__)}")
+        _options(name, given)
         try:
             rule = Rule(expression, timezone)
         except (InvalidCronError, UnknownTimezoneError) as error:
             raise type(error)(f"schedule {_cut(name)}: {error.message}", **error.details) from None
-        self._declared[key] = Declared(
+        self._declared[name] = Declared(
             name, rule.expression.text, rule.zone.name, target, workflow, MappingProxyType(dict(given))
         )
         return self
@@ -145,7 +164,20 @@ class Cron:
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name.strip():
         raise InvalidInputError(f"the name of a schedule must be a text that is not empty, not {_cut(name)}")
-    return name.strip()
+    stripped = name.strip()
+    if not _NAME.fullmatch(stripped):
+        raise _wrong(stripped, "its name must be characters of [A-Za-z0-9_.:-]")
+    return stripped
+
+
+def _options(name: str, given: Mapping[str, Any]) -> None:
+    """Those that can be checked without knowing jobs; None is the default."""
+    for field, choices in (("misfire", get_args(Misfire)), ("overlap", get_args(Overlap))):
+        value = given.get(field)
+        if value is not None and value not in choices:
+            raise _wrong(name, f"{field} must be one of {', '.join(choices)}, not {_cut(value)}")
+    if given.get("priority") is not None:
+        _whole(name, "priority", given["priority"], -9, 9)
 
 
 def _target(name: str, target: object, workflow: object) -> tuple[str | None, str | None]:
@@ -180,14 +212,23 @@ def _weekday(name: str, day: object) -> int:
 
 def _dividing(name: str, unit: str, value: object, period: int, instead: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= period:
+        if value > period:
+            instead = f"for any period register {_pair(name, value, unit[0])}"
         raise _wrong(name, f"an interval in {unit} ends at {period - 1}, not {_cut(value)}; {instead}")
     every = _whole(name, unit, value, 1, period - 1)
     if period % every:
         fitting = ", ".join(str(n) for n in range(1, period) if period % n == 0)
         raise _wrong(
-            name, f"{unit}={every} does not divide {period}, so its steps would be uneven; possible: {fitting}"
+            name,
+            f"{unit}={every} does not divide {period}, so its steps would be uneven; possible: {fitting}; for any "
+            f"other period register {_pair(name, every, unit[0])}",
         )
     return every
+
+
+def _pair(name: str, value: object, unit: str) -> str:
+    every = f"{value}{unit}" if isinstance(value, int) and 0 < value < 10**9 else f"90{unit}"
+    return f'a pair instead: ({name!r}, {{"path": ..., "every": "{every}"}})'
 
 
 def _wrong(name: object, why: str) -> InvalidInputError:

@@ -74,7 +74,8 @@ class Expression:
         if "=" in parts[0] or _ZONE.fullmatch(parts[-1]):
             raise self._wrong("the time zone does not belong into it, give it as timezone")
         if len(parts) not in (5, 6):
-            raise self._wrong(f"it has {len(parts)} fields, not 5 (minute hour day month weekday) or 6 (second first)")
+            has = f"{len(parts)} field{'' if len(parts) == 1 else 's'}"
+            raise self._wrong(f"it has {has}, not 5 (minute hour day month weekday) or 6 (second first)")
         kinds = _KINDS[-len(parts) :]
         try:
             read = [fields.read(part, kind) for part, kind in zip(parts, kinds, strict=True)]

@@ -16,8 +16,8 @@ MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", 
 DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 _ITEM: Final = re.compile(r"(?P<first>\*|\?|\w+)(?:-(?P<last>\w+))?(?:/(?P<step>\w+))?", re.ASCII)
-_OF_MONTH: Final = re.compile(r"([0-9]{1,2})w", re.ASCII)
-_OF_WEEK: Final = re.compile(r"([0-7]|[a-z]{3})(?:l|#([0-9]+))", re.ASCII)
+_OF_MONTH: Final = re.compile(r"([0-9]{1,2})w", re.ASCII | re.IGNORECASE)
+_OF_WEEK: Final = re.compile(r"([0-7]|[a-z]{3})(?:l|#([0-9]+))", re.ASCII | re.IGNORECASE)
 _NUMBER: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
@@ -56,14 +56,13 @@ class Field:
 
 def read(text: str, kind: Kind) -> Field:
     """InvalidCronError says what is wrong with the field."""
-    lowered = text.lower()
-    special = _special(lowered, kind)
+    special = _special(text, kind)
     if special is not None:
         return Field(text, (special,), starred=False)
     values: set[int] = set()
     last_day = False
-    for item in lowered.split(","):
-        if kind is DAY and item == "l":
+    for item in text.split(","):
+        if kind is DAY and item in ("l", "L"):
             last_day = True
         else:
             values.update(_values(item, text, kind))
@@ -74,7 +73,7 @@ def read(text: str, kind: Kind) -> Field:
     else:
         choices = [",".join(map(str, sorted(values)))] if values else []
         choices += ["l"] if last_day else []
-    return Field(text, tuple(choices), lowered.startswith(("*", "?")))
+    return Field(text, tuple(choices), text.startswith(("*", "?")))
 
 
 # ---- What only the day fields have ---------------------------------------------------------------
@@ -119,7 +118,7 @@ def _values(item: str, text: str, kind: Kind) -> range:
 
 def _end(start: int, last: str, stride: int, text: str, kind: Kind) -> int:
     end = _value(last, text, kind)
-    if kind is WEEKDAY and last == "sun" and start:
+    if kind is WEEKDAY and last.lower() == "sun" and start:
         end = 7
     if end >= start:
         return end
@@ -148,8 +147,8 @@ def _step(step: str, text: str, kind: Kind) -> int:
 
 
 def _value(word: str, text: str, kind: Kind) -> int:
-    if word in kind.words:
-        return kind.words[word]
+    if word.lower() in kind.words:
+        return kind.words[word.lower()]
     if not _NUMBER.fullmatch(word):
         raise InvalidCronError(f"{_which(text, kind)}: {_shape(word, kind)}")
     return _number(word, text, kind)
@@ -163,18 +162,19 @@ def _number(word: str, text: str, kind: Kind) -> int:
 
 def _shape(item: str, kind: Kind) -> str:
     """Why this is nothing that may stand there, and what may."""
-    if item in ("h", "r", "~"):
+    lowered = item.lower()
+    if lowered in ("h", "r", "~"):
         return f"{item!r} would be a random value, choose one: {kind.least}..{kind.most}"
     if not item:
         return "a member of its list is empty, remove the comma"
-    if kind is DAY and item in ("lw", "wl"):
+    if kind is DAY and lowered in ("lw", "wl"):
         return "the last weekday (Monday to Friday) of the month is written 31W"
-    if kind is WEEKDAY and item == "l":
+    if kind is WEEKDAY and lowered == "l":
         return "which of them? 5L is the last Friday of the month, 6 is Saturday"
     if (kind is DAY and _OF_MONTH.fullmatch(item)) or (kind is WEEKDAY and _OF_WEEK.fullmatch(item)):
         return f"{item!r} has a field to itself, make a schedule of its own for it"
-    if item[:3] in kind.words and item.isalpha():
-        return f"{_cut(item)} is written {item[:3]!r}"
+    if lowered[:3] in kind.words and item.isalpha():
+        return f"{_cut(item)} is written {lowered[:3]!r}"
     words = f" or {'/'.join(kind.words)}" if kind.words else ""
     return (
         f"{_cut(item)} is no value, range or step: values are {kind.least}..{kind.most}{words}, "

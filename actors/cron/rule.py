@@ -8,6 +8,7 @@ the first pass of a repeated one, and for skipped ones the first instant after t
 from __future__ import annotations
 
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from tocsin.actors.cron.expression import LATEST_S, Expression
 from tocsin.actors.cron.zones import Change, Zone
@@ -22,7 +23,7 @@ EARLIEST_S: Final = -5_364_662_400
 class Rule:
     """InvalidCronError or UnknownTimezoneError if it cannot be."""
 
-    def __init__(self, expression: str, timezone: str = "UTC") -> None:
+    def __init__(self, expression: str, timezone: str | ZoneInfo = "UTC") -> None:
         self.expression, self.zone = Expression(expression), Zone(timezone)
 
     def __repr__(self) -> str:

@@ -41,7 +41,8 @@ class Change:
 
 
 class Zone:
-    """An IANA time zone. UnknownTimezoneError if there is none of that name; never the host's zone instead."""
+    """An IANA time zone, by its name or as a `ZoneInfo`. UnknownTimezoneError if there is none of that name; never the
+    host's zone instead."""
 
     def __init__(self, name: object) -> None:
         self.name = _checked(name)
@@ -84,6 +85,8 @@ def _seconds(moment: datetime) -> int:
 
 
 def _checked(name: object) -> str:
+    if isinstance(name, ZoneInfo) and name.key is not None:
+        name = name.key
     if not isinstance(name, str) or len(name) > 64 or not _NAME.fullmatch(name) or name in _OF_THE_HOST:
         shown = repr(name) if isinstance(name, str) else type(name).__name__
         raise UnknownTimezoneError(
@@ -112,7 +115,7 @@ def _load(name: str) -> tzinfo:
         raise UnknownTimezoneError(f"timezone {name!r}: this machine has no time zones, install the package tzdata")
     if (right := known.get(name.lower())) is not None:
         raise UnknownTimezoneError(f"timezone {name!r} is not known: it is written {right!r}")
-    raise UnknownTimezoneError(f"timezone {name!r} is not known here")
+    raise UnknownTimezoneError(f"timezone {name!r} is not known here: give an IANA name like Europe/Berlin")
 
 
 @cache

@@ -3,6 +3,7 @@ every fault is named by field."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,7 +98,7 @@ def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T
             return msgspec.json.decode(raw, type=kind)
         except msgspec.ValidationError as error:
             msgspec.json.decode(raw, type=msgspec.Raw)  # a wrong field counts only if all of it is JSON
-            raise InvalidInputError(_explain(str(error), whole)) from None
+            raise InvalidInputError(_explain(str(error), whole, kind)) from None
     except msgspec.DecodeError as error:
         raise InvalidJsonError(f"{whole} is not JSON: {error}") from None
     except RecursionError:
@@ -115,13 +116,13 @@ def reading_args() -> Iterator[None]:
         raise InvalidInputError(f"args are nested deeper than {MAX_DEPTH} levels") from None
 
 
-def _explain(fault: str, whole: str) -> str:
+def _explain(fault: str, whole: str, kind: type) -> str:
     """What msgspec says, in the words of the contract."""
     match = _FAULT.fullmatch(fault)
     words, path = (match["words"], match["path"] or "$") if match else (fault, "$")
     place = path.removeprefix("$").removeprefix(".")
     if unknown := _UNKNOWN.fullmatch(words):
-        return f"unknown field {_shown(_join(place, unknown[1]))}"
+        return f"unknown field {_shown(_join(place, unknown[1]))}{_instead(unknown[1], _members(kind, place))}"
     if missing := _MISSING.fullmatch(words):
         return f"{_join(place, missing[1])} is missing"
     if long := _TOO_LONG.fullmatch(words):
@@ -133,6 +134,27 @@ def _explain(fault: str, whole: str) -> str:
             return f"{subject} must not be an {got}"
         return f"{subject} must be {_a(wanted.split(' | ')[0])}, not {_a(got)}"
     return f"{subject}: {words[:1].lower()}{words[1:]}"
+
+
+def _members(kind: type, place: str) -> list[str]:
+    """What the object at this place in a request may hold, without what this version refuses; none if it has no names
+    of its own."""
+    found: msgspec.inspect.Type = msgspec.inspect.type_info(kind)
+    for part in place.split(".") if place else ():
+        fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()
+        types = [field.type for field in fields if field.encode_name == part]
+        types = [
+            one for each in types for one in (each.types if isinstance(each, msgspec.inspect.UnionType) else [each])
+        ]
+        found = next((one for one in types if isinstance(one, msgspec.inspect.StructType)), msgspec.inspect.AnyType())
+    fields = found.fields if isinstance(found, msgspec.inspect.StructType) else ()
+    return [field.encode_name for field in fields]
+
+
+def _instead(name: str, members: list[str]) -> str:
+    if close := difflib.get_close_matches(name[:80], members, 1, 0.7):
+        return f", do you mean {close[0]}?"
+    return f", there are {', '.join(members)}" if members else ""
 
 
 def _join(place: str, name: str) -> str:

@@ -46,7 +46,8 @@ def _code(
 _ALL: Final = (
     _code(
         "INVALID_INPUT", 400,
-        "A field, a query parameter, the instance's name or a cursor is missing, unknown or out of its limits.",
+        "A field, a query parameter, the instance's name or a cursor is missing, unknown or out of its limits; or the "
+        "host has a catalog, and what is scheduled does not fit it.",
         NEVER, "Correct what the message names.",
         "functionPath must be a text that is not empty, not ''",
     ),

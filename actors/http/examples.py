@@ -214,6 +214,21 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     "pool": Example({**_POOL, "inFlight": 1, "maxConcurrency": 1, "holders": [_HOLDER]}),
     "set_pool": Example(_POOL, {"name": "stripe", "maxConcurrency": 8}),
     "delete_pool": Example({"deleted": True}),
+    "catalog": Example(
+        {
+            "checked": True,
+            "entries": [
+                {
+                    "functionPath": "invoices:send",
+                    "args": {
+                        "type": "object",
+                        "properties": {"invoice": {"type": "integer"}},
+                        "required": ["invoice"],
+                    },
+                }
+            ],
+        }
+    ),
     "pause": Example({"name": "default", "paused": True}, {"paused": True}),
     "remove": Example({"jobs": 1, "rows": 6}),
     "instances": Example(

@@ -31,6 +31,7 @@ _FACTS: Final[Mapping[str, Schema]] = {
     "latenessMs": {"description": "How long after its due instant it started, ms."},
     "oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms; null if none is."},
     "args": {"description": "As they came, byte for byte."},
+    "CatalogEntry.args": {"description": "The JSON Schema, of args as they are on the wire."},
     "reason": {
         "description": "Why it is dead: exhausted, refused, lost, unindexable, blocked; more may come.",
         "examples": ["exhausted"],
@@ -42,7 +43,9 @@ _FACTS: Final[Mapping[str, Schema]] = {
         "may come.",
         "examples": ["misfire"],
     },
-    "Occurrence.latenessMs": {"description": "How long after it was due that was decided, ms."},
+    "Occurrence.latenessMs": {
+        "description": "How long after it was due that was decided, ms; of a run, its newest slot."
+    },
     "Occurrence.until": {"description": "Of a run of slots: the last of them, epoch ms."},
     "outcome": {"description": "How it ended: done, failed, expired, cancelled; more may come.", "examples": ["done"]},
 }

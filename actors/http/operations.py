@@ -25,7 +25,7 @@ from tocsin.actors.http.operations_changing import (
     stop_redrive,
 )
 from tocsin.actors.http.operations_operating import delete_pool, get_pool, put_instance, put_pool, remove
-from tocsin.actors.http.operations_reading import get, history, list_dead, list_jobs, status, why
+from tocsin.actors.http.operations_reading import catalog, get, history, list_dead, list_jobs, status, why
 from tocsin.actors.http.operations_scheduling import schedule, schedule_batch
 from tocsin.actors.http.parameters import (
     CONFIRMED,
@@ -302,6 +302,13 @@ _OTHERS: Final = (
         About(
             name="delete_pool", group="operating", said="Forget what was set of a pool",
             query=ONE_POOL, answer=replies.PoolDeleted, errors=("CONFLICT",),
+        ),
+    ),
+    Operation(
+        "GET", "/catalog", "catalog", READ, catalog,
+        About(
+            name="catalog", group="operating", said="The paths there are, and what args each takes",
+            answer=replies.CatalogListed,
         ),
     ),
     Operation(

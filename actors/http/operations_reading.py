@@ -6,8 +6,9 @@ from typing import Final
 
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.parameters import DEAD_LISTED, LISTED, ONE_JOB, names
-from tocsin.actors.http.replies import Found, History, Reasons
+from tocsin.actors.http.replies import CatalogEntry, CatalogListed, Found, History, Reasons
 from tocsin.actors.scheduler.records import Page, Status
+from tocsin.dispatch.catalog.listing import listing
 
 DEFAULT_LIMIT: Final = 100
 
@@ -59,6 +60,18 @@ async def status(call: Call) -> Status:
     call.query()
     await call.admit(None)
     return await call.scheduler.status()
+
+
+async def catalog(call: Call) -> CatalogListed:
+    """The same for every instance."""
+    call.query()
+    await call.admit(None)
+    given = call.scheduler.catalog
+    if given is None:
+        return CatalogListed(False, ())
+    listed = listing(given)
+    entries = [CatalogEntry(one.function_path, one.workflow, one.schema, one.schema is None) for one in listed.entries]
+    return CatalogListed(True, entries, listed.left_out)
 
 
 def _default(value: str | None, otherwise: str) -> str:

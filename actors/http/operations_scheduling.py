@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -16,10 +17,10 @@ from tocsin.actors.http.following import followers
 from tocsin.actors.http.replies import BatchResults
 from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
 from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.replay import Kept
+from tocsin.actors.scheduler.replay import Kept, Once
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
-from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, TocsinError
+from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, RequestError, TocsinError
 
 CHECKED_AT_ONCE: Final = 64 * 1024
 """Bytes of a batch between two looks at what else waits: checking a whole one may take seconds."""
@@ -31,8 +32,13 @@ async def schedule(call: Call) -> Scheduled | Written:
     request = await call.body(ScheduleRequest, SCHEDULE_BODY)
     for target in dict.fromkeys(request.targets()):
         await call.admit(target)
-    job = _new_job(call, request)
     once = call.once(_one_answer)
+    try:
+        job = _new_job(call, request)
+    except RequestError:
+        if (first := await _first_answer(call, once)) is not None:
+            return first
+        raise
     if once is None:
         return await call.scheduler.submit(job)
     return _given(await call.scheduler.submit_once([job], once))
@@ -47,6 +53,20 @@ def _one_answer(answers: Sequence[Answer]) -> Kept | TocsinError:
     return 200, write(answer)
 
 
+async def _first_answer(call: Call, once: Once | None) -> Written | None:
+    """What this request was answered before, if it was: what is refused now may have passed an earlier catalog."""
+    if once is None or not await call.scheduler.answered(once):
+        return None
+    none = TocsinError("no answer is kept any more")
+    try:
+        kept = await call.scheduler.submit_once([], replace(once, render=lambda _: none))
+    except TocsinError as error:
+        if error is none:
+            return None
+        raise
+    return _given(kept)
+
+
 def _given(kept: Kept) -> Written:
     status, text = kept
     return Written(status, unpack(text))
@@ -59,6 +79,8 @@ async def schedule_batch(call: Call) -> BatchResults | Written:
     checked = [await check.job(raw) for raw in request.jobs]
     once = call.once(lambda stored: (200, pack(write(_results(checked, stored)))))
     good = [one for one in checked if isinstance(one, NewJob)]
+    if not good and (first := await _first_answer(call, once)) is not None:
+        return first
     if once is None or not good:  # where all is refused nothing happens, so nothing is kept
         return _results(await call.scheduler.submit_checked(checked), ())
     _check_faults([envelope(one) for one in checked if isinstance(one, TocsinError)])

@@ -110,6 +110,25 @@ class InstanceState(_Reply, frozen=True):
     paused: bool
 
 
+class CatalogEntry(_Reply, frozen=True):
+    """One path or workflow, and the JSON Schema of its args as they are on the wire. `schema_left_out`: it is too long
+    to be listed; the args are checked all the same."""
+
+    function_path: str | None = None
+    workflow: str | None = None
+    args: Any = None
+    schema_left_out: bool = False
+
+
+class CatalogListed(_Reply, frozen=True):
+    """Paths, then workflows, by name. `checked`: only these are scheduled, and only with args that fit; false: this
+    host has no catalog, and anything goes. `left_out`: of so many more not even the name fits."""
+
+    checked: bool
+    entries: Sequence[CatalogEntry]
+    left_out: int = 0
+
+
 class Alive(_Reply, frozen=True):
     """The process answers."""
 

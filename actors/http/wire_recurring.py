@@ -22,7 +22,9 @@ class DefinitionRequest(Request, frozen=True, kw_only=True):
     )
 
     cron: Annotated[Scalar, shape(shapes.CRON, "Five fields, or six with seconds first. This, everyMs or at.")] = None
-    every_ms: Annotated[Scalar, shape(shapes.EVERY, "So often, ms, counted from its creation. Instead of cron.")] = None
+    every_ms: Annotated[Scalar, shape(shapes.EVERY, "So often, ms, from when the rule was put. Instead of cron.")] = (
+        None
+    )
     at: Annotated[Scalar, shape(shapes.INSTANT, "Once at this instant, epoch ms. Instead of cron.")] = None
     timezone: Annotated[Scalar, shape(shapes.TIMEZONE, "An IANA name: whose clock cron is read on.")] = None
     function_path: Annotated[Scalar, shape(shapes.TARGET, "What the receiver is to run. This or workflow.")] = None

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.replay import Once, answered
 from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
 from tocsin.storage.api import StoreView
 
@@ -25,6 +27,15 @@ class Handle:
         self._initiator = initiator
         self._service = service
         self._id = ActorId(SchedulerActor.kind_name(), self.name)
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """The host's: which paths there are and what args each takes; None: anything goes."""
+        return self._service.catalog_check.catalog
+
+    async def answered(self, once: Once) -> bool:
+        """For the HTTP face: whether a request with this Idempotency-Key may have had its answer already."""
+        return await answered(self._view(), once, self._now())
 
     def _now(self) -> int:
         return self._service.clock.now_ms()

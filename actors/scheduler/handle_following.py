@@ -66,10 +66,12 @@ class Following(Handle):
     ) -> Follower:
         """A checked job of a `then`; for the HTTP face."""
         self._check_origin(options)
-        return arguments.follower(
+        made = arguments.follower(
             function_path=function_path, workflow=workflow, args=args, delay_ms=delay_ms,
             minted=self._mint(self._now()), options=options,
         )  # fmt: skip
+        self._service.catalog_check.check(made.job, args)
+        return made
 
     def _mint(self, now: int) -> str:
         return arguments.mint_id(now, self._service.random.getrandbits(80))

@@ -139,10 +139,12 @@ class Scheduling(Following):
     ) -> NewJob:
         self._check_origin(options)
         now = self._now()
-        return arguments.new_job(
+        job = arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
             minted=self._mint(now), options=options, initiator=self._initiator,
         )  # fmt: skip
+        self._service.catalog_check.check(job.job, args)
+        return job
 
     async def submit(self, job: NewJob) -> Scheduled:
         """Store one checked job."""

@@ -40,6 +40,8 @@ class Occurrences:
         self.lost_jobs = False
         """The row of an occurrence was unreadable: its schedule would count it as live for ever."""
         self.tick = Tick()
+        self.registered: dict[str, str] = {}
+        """By owner: its latest registration since the activation; an earlier one leaves alone what it does not name."""
         self.zones_noted = False
         """Whether the version of the time zones stands in its row: from the first schedule on."""
 

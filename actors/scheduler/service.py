@@ -16,6 +16,7 @@ from tocsin.actors.clock import Clock
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler.authorize import AuthorizeFire, Guard
+from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
@@ -53,6 +54,7 @@ class SchedulerService:
         authorize_fire: AuthorizeFire | None = None,
         occurrences_kept: int = KEPT_SLOTS,
         on_tick: OnTick | None = None,
+        catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
     ) -> None:
         self.has_origin = has_origin
         self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
@@ -60,6 +62,7 @@ class SchedulerService:
         self.permits = Permits(max_in_flight, self.circuit)
         self._dispatcher = dispatcher
         self._guard = None if authorize_fire is None else Guard(authorize_fire, lambda: self.clock.monotonic())
+        self.catalog_check = CatalogCheck(catalog, lambda: self.clock.monotonic())
         self._lanes_limit = lanes
         dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
         self._limits = Limits(dead_ms, max_jobs, occurrences_kept)
@@ -139,7 +142,7 @@ class SchedulerService:
             def post(event: str, *args: Any) -> asyncio.Future[Any]:
                 return self.host.start_soon(self.host.call(actor, event, *args, create=False))
 
-            check = None if self._guard is None else self._may_be_pulled
+            check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
             pulls = Pulls(name, post, self.host.start_soon, check)
             if self._stopping:
                 pulls.stop()
@@ -154,9 +157,11 @@ class SchedulerService:
         return watches
 
     async def _may_be_pulled(self, claim: Claim, instance: str) -> bool:
-        """The app's rule is asked before a worker gets a job; what it refuses is settled here, as for callbacks."""
-        assert self._guard is not None
-        answer = await self._guard.ask(claim, instance, self.clock.now_ms(), PULL_RULE_MS)
+        """The catalog and the app's rule are asked before a worker gets a job; what they refuse is settled here, as
+        for callbacks."""
+        answer: Outcome | float | None = self.catalog_check.before_attempt(claim.job, claim.args)
+        if answer is None and self._guard is not None:
+            answer = await self._guard.ask(claim, instance, self.clock.now_ms(), PULL_RULE_MS)
         if not isinstance(answer, Outcome):
             return True
         self.lanes(instance).end(Finished(claim.job, claim.token, answer))
@@ -183,8 +188,10 @@ class SchedulerService:
         )
 
     async def _send(self, claim: Claim, instance: str) -> Outcome:
-        """One attempt. The app's rule is asked first, and what it takes is taken from the callback's deadline: the
-        lease covers both."""
+        """One attempt. The catalog and the app's rule are asked first, and what the rule takes is taken from the
+        callback's deadline: the lease covers both."""
+        if (blocked := self.catalog_check.before_attempt(claim.job, claim.args)) is not None:
+            return blocked
         callback = callback_of(claim, instance)
         if self._guard is not None:
             answer = await self._guard.ask(claim, instance, self.clock.now_ms(), callback.timeout_ms)

@@ -10,9 +10,11 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tocsin.dispatch.receiver.outcomes import RetryLater
+from tocsin.dispatch.catalog.catalog import Catalog
+from tocsin.dispatch.catalog.handlers import reader_of
+from tocsin.dispatch.receiver.outcomes import Never, RetryLater
 from tocsin.dispatch.receiver.received import Received
-from tocsin.errors import SettingsError
+from tocsin.errors import InvalidInputError, SettingsError
 
 Handler = Callable[..., Any]
 """`handler(args)` or `handler(args, job)`, a coroutine function or a plain one."""
@@ -28,6 +30,8 @@ class _Registered:
     handler: Handler
     is_async: bool
     takes_job: bool
+    read: Callable[[Any], Any] | None
+    """Makes the args it declares; None: it takes them as they are."""
 
 
 class Handlers:
@@ -37,6 +41,7 @@ class Handlers:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise SettingsError(f"threads must be a positive number, not {threads!r}")
         self._by_name: dict[tuple[str, str], _Registered] = {}
+        self._catalog: Catalog | None = None
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tocsin-handler")
 
     def add(self, handlers: Mapping[tuple[str, str], Handler]) -> None:
@@ -49,6 +54,7 @@ class Handlers:
                 raise SettingsError(f"the {kind} {name!r} has a handler already: each has one")
             new[kind, name] = _registered(name, handler)
         self._by_name.update(new)
+        self._catalog = None
 
     def find(self, job: Received) -> _Registered | None:
         if job.function_path is not None:
@@ -57,7 +63,8 @@ class Handlers:
 
     async def call(self, found: _Registered, job: Received) -> Any:
         """What it returned. A function in a thread that has begun is waited for, also when this task is cancelled."""
-        arguments = (job.args, job) if found.takes_job else (job.args,)
+        args = job.args if found.read is None else _declared(found.read, job)
+        arguments = (args, job) if found.takes_job else (args,)
         if found.is_async:
             return await found.handler(*arguments)
         result, error = await self._in_thread(found.handler, arguments, job)
@@ -65,6 +72,15 @@ class Handlers:
             raise error
         # A plain function may have made a coroutine, as `lambda args: send(args)` does.
         return await result if inspect.isawaitable(result) else result
+
+    def catalog(self) -> Catalog:
+        """What they declare; made anew only when there are more of them. SettingsError if it cannot be checked."""
+        if self._catalog is None:
+            by_kind: dict[str, dict[str, Handler]] = {FUNCTION: {}, WORKFLOW: {}}
+            for (kind, name), registered in self._by_name.items():
+                by_kind[kind][name] = registered.handler
+            self._catalog = Catalog.from_handlers(by_kind[FUNCTION], workflows=by_kind[WORKFLOW])
+        return self._catalog
 
     def close(self) -> None:
         """No function begins any more; those at work end by themselves."""
@@ -96,6 +112,14 @@ def _ended(handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ende
         return None, error
 
 
+def _declared(read: Callable[[Any], Any], job: Received) -> Any:
+    """Another attempt would bring the same args."""
+    try:
+        return read(job.args)
+    except InvalidInputError as error:
+        raise Never(f"{job.target} takes other args: {error.message}") from None
+
+
 def _registered(name: str, handler: Handler) -> _Registered:
     if not callable(handler):
         raise SettingsError(f"the handler of {name!r} must be a function, not {type(handler).__name__}")
@@ -103,7 +127,7 @@ def _registered(name: str, handler: Handler) -> _Registered:
     if any(is_it(f) for f in (handler, called) for is_it in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
         raise SettingsError(f"the handler of {name!r} is a generator, which would never run: it must not yield")
     is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
-    return _Registered(handler, is_async, _takes_job(name, handler))
+    return _Registered(handler, is_async, _takes_job(name, handler), reader_of(handler))
 
 
 def _takes_job(name: str, handler: Handler) -> bool:

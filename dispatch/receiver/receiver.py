@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 from tocsin.dispatch.asgi_transport import Message, Send
 from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
+from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.pulled import MAX_RESULT
 from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.asgi import serve
@@ -73,9 +74,10 @@ class Receiver:
     def handler(self, function_path: str) -> Callable[[H], H]:
         """Decorate the handler of a function path: `(args)` or `(args, job)`, `async def` or `def` (in a thread).
 
-        `job` is a `Received`. Returning anything but an `Accepted` means done; what is returned
-        is its result, if it is JSON and the types of docs/typed-args.md, 64 KiB at most. SettingsError if it does not
-        fit.
+        `job` is a `Received`. `args` that are annotated with a struct, a dataclass or a pydantic model, or what is
+        built of them, are made one; a job whose args do not fit is dead at once. Returning anything but an `Accepted`
+        means done; what is returned is its result, if it is JSON and the types of docs/typed-args.md, 64 KiB at most.
+        SettingsError if it does not fit.
         """
         return self._decorator(FUNCTION, function_path)
 
@@ -89,6 +91,12 @@ class Receiver:
         """Many at once, by function path and by workflow; all of them or, with a SettingsError, none."""
         functions = {(FUNCTION, path): handler for path, handler in (handlers or {}).items()}
         self._handlers.add(functions | {(WORKFLOW, name): handler for name, handler in (workflows or {}).items()})
+
+    @property
+    def catalog(self) -> Catalog:
+        """What the handlers here declare of their args, for a host in the same process:
+        `ActorHost.open(..., catalog=lambda: receiver.catalog)`. SettingsError names a type that cannot be checked."""
+        return self._handlers.catalog()
 
     def _decorator(self, kind: str, name: str) -> Callable[[H], H]:
         if callable(name):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.recurring.records import SchedulePut as SchedulePut
     from tocsin.actors.scheduler.recurring.records import ScheduleRecord as ScheduleRecord
     from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
+    from tocsin.dispatch.catalog.catalog import Catalog as Catalog
     from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
     from tocsin.dispatch.receiver.lease_client import LeaseClient as LeaseClient
@@ -56,6 +57,7 @@ _HOMES = {
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
     "Cancelled": "tocsin.actors.scheduler.records",
+    "Catalog": "tocsin.dispatch.catalog.catalog",
     "Cron": "tocsin.actors.cron.builder",
     "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
@@ -99,6 +101,7 @@ __all__ = [
     "ActorContext",
     "ActorHost",
     "Cancelled",
+    "Catalog",
     "Cron",
     "CronPreview",
     "DeadRetried",

@@ -301,6 +301,7 @@ STATUS = {
     "backlog": 10**12, "inFlight": 1, "due": 10_000, "oldestDueMs": 10**12, "dead": 10**9, "health": "green",
     "lanes": {"inFlight": 64, "limit": 64}, "pools": [BIG_POOL],
 }  # fmt: skip
+ENTRY = {"functionPath": WIDE + NASTY, "args": {"type": "object", "properties": {WIDE + NASTY: {"type": WIDE + NASTY}}}}
 SCREENS: dict[str, tuple[Any, str]] = {
     "ls": ({"records": [RECORD], "truncated": False}, ID),
     "get x": ({"record": RECORD}, ID),
@@ -312,6 +313,7 @@ SCREENS: dict[str, tuple[Any, str]] = {
     "pools": (STATUS, WIDE[:20]),
     "pools show x": ({**BIG_POOL, "holders": [HOLDER]}, ID),
     "instances": ({"instances": [{"name": "n" * 128, "backlog": 10**9, "inFlight": 10**9, "dead": 10**9}]}, "n" * 80),
+    "catalog": ({"checked": True, "entries": [ENTRY, {"workflow": ID, "schemaLeftOut": True}], "leftOut": 10**9}, ID),
     "dead redrive x": ({"redriveId": ID, "matched": 10**9, "retried": 10**9, "running": True}, ID),
 }
 

@@ -103,6 +103,12 @@ def test_put_leaves_out_what_was_not_said(run: Run, canned: Canned) -> None:
     assert json.loads(run("schedules", "put", "s", "p", "--every", "90s", "--json").stdout) == {**PUT, "nextAt": None}
 
 
+def test_put_says_when_nothing_comes_any_more(run: Run, canned: Canned) -> None:
+    canned.answer({**PUT, "nextAt": None, "preview": []})
+    result = run("schedules", "put", "s", "p", "--at", "2020-01-01T00:00:00Z")
+    assert (result.stdout, result.stderr) == ("", "s is at revision 1: nothing comes any more\n")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -38,6 +38,7 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/schedules/s/occurrences": ("GET", None, {"read"}),
     "/schedules/s?cancelPending=false": ("DELETE", None, {"schedule", "operate"}),
     "/cron/preview?expr=*+*+*+*+*": ("GET", None, {"read"}),
+    "/catalog": ("GET", None, {"read"}),
     "/pool?name=p": ("GET", None, {"read"}),
     "/pool": ("PUT", {"name": "p", "paused": True}, {"operate"}),
     "/pool?name=q": ("DELETE", None, {"operate"}),

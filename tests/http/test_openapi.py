@@ -76,7 +76,8 @@ async def test_every_route_of_the_app_is_described_and_no_other() -> None:
 def test_operations_are_named_once_and_after_the_methods_of_python() -> None:
     names = [one["operationId"] for *_, one in operations(DOCUMENT)]
     assert len(names) == len(set(names))
-    methods = {name.removesuffix("_in_instance") for name in names} - {"instances", "health", "ready", "schedule"}
+    methods = {name.removesuffix("_in_instance") for name in names}
+    methods -= {"instances", "health", "ready", "schedule", "catalog"}
     recurring = {name for name in methods if name.startswith("schedules_")}
     assert not [name for name in methods - recurring if not callable(getattr(Scheduler, name, None))]
     assert not [name for name in recurring if not callable(getattr(Schedules, name.removeprefix("schedules_"), None))]
@@ -326,7 +327,9 @@ async def test_every_example_works(name: str) -> None:
     receiver: Any = app if name in ("complete", "extend", "pool") else good_receiver
     if "dead" in name or "redrive" in name:
         receiver = dead_receiver
-    async with open_face(transport=AsgiTransport(receiver)) as face:
+    [listed] = EXAMPLES["catalog"].answer["entries"]
+    catalog = {listed["functionPath"]: listed["args"]} if name == "catalog" else None
+    async with open_face(transport=AsgiTransport(receiver), catalog=catalog) as face:
         given = await stand(face, app, name)
         query = {
             parameter["name"]: given.get(parameter["name"], parameter["example"])

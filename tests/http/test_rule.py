@@ -66,6 +66,7 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         ("schedules.occurrences", "t", "s"),
         ("schedules.delete", "t", "s"),
         ("schedules.preview", "t", None),
+        ("catalog", "t", None),
         ("pool", "t", "p"),
         ("set_pool", "t", "p"),
         ("delete_pool", "t", "q"),

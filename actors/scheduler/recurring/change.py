@@ -86,6 +86,11 @@ def _check_revision(name: str, one: Schedule | None, revision: int | None) -> No
     if revision is None:
         return
     at = 0 if one is None else one.cursor.revision
+    if one is None and revision:
+        raise ConflictError(
+            f"schedule {name!r} is not at revision {revision}: there is none (any more); to make one give revision 0",
+            revision=at,
+        )
     if revision != at:
         raise ConflictError(
             f"schedule {name!r} is at revision {at}, not {revision}: read it again, and decide on what is there now",

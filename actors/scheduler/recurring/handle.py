@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from tocsin.actors.cron.builder import Declared
 from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
@@ -59,7 +60,7 @@ class Schedules(Following):
         cron: str | None = None,
         every: Duration | None = None,
         at: datetime | int | None = None,
-        timezone: str = "UTC",
+        timezone: str | ZoneInfo = "UTC",
         workflow: str | None = None,
         pool: str | None = None,
         max_concurrency: int | None = None,
@@ -98,16 +99,20 @@ class Schedules(Following):
             "jitter_ms": _ms(jitter, "jitter"), "queue": queue,
             "then": None if then is None else self._followers(then),
         }  # fmt: skip
-        return await self.put_checked(
-            new_schedule(
-                name,
-                args=arguments.encode_args(args),
-                paused=paused,
-                revision=revision,
-                initiator=self._initiated_by(initiator),
-                given=given,
-            )
+        new = new_schedule(
+            name,
+            args=arguments.encode_args(args),
+            paused=paused,
+            revision=revision,
+            initiator=self._initiated_by(initiator),
+            given=given,
         )
+        return await self.put_checked(self._fitting(new))
+
+    def _fitting(self, new: NewSchedule) -> NewSchedule:
+        """InvalidInputError if the host's catalog has no such path, or other args for it."""
+        self._service.catalog_check.check(new.definition, new.definition.args + b"".join(new.rest_of_args))
+        return new
 
     def _initiated_by(self, user: str | None) -> tuple[str, str]:
         return self._initiator if user is None else ("", arguments.target(user, "initiator"))
@@ -116,10 +121,11 @@ class Schedules(Following):
         self, name: str, *, raw_args: bytes, given: Mapping[str, Any], paused: object, revision: object
     ) -> NewSchedule:
         """A checked definition from wire values; for the HTTP face."""
-        return new_schedule(
+        new = new_schedule(
             name, args=arguments.raw_args(raw_args), paused=paused, revision=revision,
             initiator=self._initiator, given=given,
         )  # fmt: skip
+        return self._fitting(new)
 
     async def put_checked(self, new: NewSchedule) -> SchedulePut:
         """For the HTTP face."""
@@ -141,6 +147,10 @@ class Schedules(Following):
         goes on, or with `prune` is removed. The same set again changes nothing.
         """
         schedule_name(owner)
+        if isinstance(schedules, type) or not isinstance(schedules, Iterable):
+            raise InvalidInputError(
+                f"schedules must be a Cron (an instance, as from Cron()), or pairs, not {schedules!r:.80}"
+            )
         news: list[NewSchedule] = []
         for one in schedules:
             news.append(self._of_set(owner, *arguments_of(one)))
@@ -158,8 +168,8 @@ class Schedules(Following):
                 limit=arguments.MAX_BATCH_BYTES,
             )
         self._check_ready(news)
-        made = _answered(await self._call("schedules", "register", owner, news))
-        left = await self._leave(owner, frozenset(names), prune)
+        made, token = _answered(await self._call("schedules", "register", owner, news))
+        left = await self._leave(owner, frozenset(names), token, prune)
         orphaned, removed = ([], left) if prune else (left, [])
         puts: list[SchedulePut] = []
         for one in made:
@@ -168,12 +178,12 @@ class Schedules(Following):
                 await asyncio.sleep(0)
         return Registration(puts, orphaned, removed)
 
-    async def _leave(self, owner: str, names: frozenset[str], prune: bool) -> Sequence[str]:
+    async def _leave(self, owner: str, names: frozenset[str], token: str, prune: bool) -> Sequence[str]:
         """What the set leaves out, in pages: there may be more than one commit holds."""
         left: list[str] = []
         start: str | None = None
         while True:
-            page, start = _answered(await self._call("schedules", "leave", owner, names, prune, start))
+            page, start = _answered(await self._call("schedules", "leave", owner, names, token, prune, start))
             left += page
             if start is None:
                 return left
@@ -184,10 +194,11 @@ class Schedules(Following):
             if (then := known.get("then")) is not None:
                 known["then"] = self._followers(then)
             initiator = self._initiated_by(known.pop("initiator", None))
-            return new_schedule(
+            new = new_schedule(
                 owned_name(owner, name), args=arguments.encode_args(known.pop("args", None)),
                 paused=known.pop("paused", None), owner=owner, initiator=initiator, given=known,
             )  # fmt: skip
+            return self._fitting(new)
         except RequestError as error:
             if error.message.startswith(f"schedule {name!r}"):
                 raise
@@ -201,7 +212,10 @@ class Schedules(Following):
         return await reading.page(self._view(), self.name, self._limit(limit), cursor)
 
     async def occurrences(self, name: str, *, cursor: str | None = None, limit: int = 100) -> OccurrencePage:
-        """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days)."""
+        """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days).
+
+        As `history`, an empty page for a name that never was one.
+        """
         return await reading.occurrences(self._view(), self.name, schedule_name(name), self._limit(limit), cursor)
 
     async def pause(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
@@ -242,13 +256,15 @@ class Schedules(Following):
         else:
             request = request_hash(_request_key(request_key))
         self._check_ready(())
-        if not self._service.has_origin() and ((record := await self.get(name)) is None or record.queue is None):
-            self._check_origin({})
+        known = await self.get(name) if self._looks_before_trigger() else None
+        if known is not None:
+            self._check_origin({"queue": known.queue})
+            self._service.catalog_check.check(known, bytes(known.raw_args))  # what it was defined with may be no more
         made: Triggered = await self._one("trigger", schedule_name(name), request)
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
     async def preview(
-        self, cron: str, *, timezone: str = "UTC", start: datetime | int | None = None, count: int = PREVIEW
+        self, cron: str, *, timezone: str | ZoneInfo = "UTC", start: datetime | int | None = None, count: int = PREVIEW
     ) -> CronPreview:
         """What an expression comes to after `start` (now, if left out). The same errors as `put`; `count` 1 to 100."""
         after = self._now() if start is None else arguments.instant_ms(start, "start")
@@ -281,6 +297,10 @@ class Schedules(Following):
             next_at=coming[0] + jitter if running and coming else None,
             preview=[slot + jitter for slot in coming],
         )
+
+    def _looks_before_trigger(self) -> bool:
+        """Whether the definition decides if it may run now."""
+        return self._service.catalog_check.catalog is not None or not self._service.has_origin()
 
     def _check_ready(self, news: Sequence[NewSchedule]) -> None:
         for new in news:

@@ -119,12 +119,13 @@ async def _live(view: StoreView, name: str, ids: Sequence[str]) -> dict[str, tup
 
 
 def _occurrence(slot: int, row: SlotRow, live: Collection[str | None]) -> Occurrence:
+    newest_due = row.due if row.until is None else row.until + (row.due - slot)  # with the same jitter
     return Occurrence(
         slot=slot,
         state=row.state,
         due=row.due,
         decided_at=row.at,
-        lateness_ms=max(row.at - row.due, 0),
+        lateness_ms=max(row.at - newest_due, 0),
         job_id=row.job_id,
         live=row.job_id in live,
         reason=row.reason,

@@ -99,7 +99,8 @@ class Occurrence(_Value, frozen=True, kw_only=True, rename="camel", omit_default
     """What became of a slot, or with `until` of a run of `count` slots (left out when they were too many to count).
 
     `state`: `fired`, `skipped` (with `reason`), `coalesced`, `expired`, `cancelled`, `dead`, or `queued` while it waits
-    for a live one. `live`: its job waits, runs or retries. `lateness_ms`: how long after it was due that was decided.
+    for a live one. `live`: its job waits, runs or retries. `lateness_ms`: how long after it was due that was decided;
+    of a run, its newest slot.
     """
 
     slot: int

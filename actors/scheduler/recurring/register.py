@@ -22,8 +22,8 @@ def owned_name(owner: str, name: str) -> str:
     return f"{owner}:{name}"
 
 
-async def register(turn: Turn, owner: str, news: Sequence[NewSchedule]) -> list[Schedule]:
-    """The set. ConflictError, and nothing is changed, if a name of it is held by somebody else."""
+async def register(turn: Turn, owner: str, news: Sequence[NewSchedule]) -> tuple[list[Schedule], str]:
+    """The set, and what to name it by. ConflictError, and nothing is changed, if somebody else holds a name of it."""
     for name, one in (await load(turn, [new.name for new in news])).items():
         if one.definition.owner != owner:
             holder = "nobody's registration" if one.definition.owner is None else repr(one.definition.owner)
@@ -31,16 +31,20 @@ async def register(turn: Turn, owner: str, news: Sequence[NewSchedule]) -> list[
                 f"schedule {name!r} is there already, of {holder}: nothing of this set was registered; rename yours, "
                 "or delete the one that is there"
             )
-    return await put(turn, news)
+    made, token = await put(turn, news), turn.incarnation()
+    turn.book.occurrences.registered[owner] = token
+    return made, token
 
 
 async def leave(
-    turn: Turn, owner: str, names: frozenset[str], prune: bool, start: str | None
+    turn: Turn, owner: str, names: frozenset[str], token: str, prune: bool, start: str | None
 ) -> tuple[list[str], str | None]:
     """A page of the owner's names outside its set: removed with `prune`, else kept and marked as orphaned.
 
-    Those names, and where to go on.
+    Those names, and where to go on. Nothing once the owner has registered anew: what counts is the later set.
     """
+    if turn.book.occurrences.registered.get(owner, token) != token:
+        return [], None
     prefix = definition_key(owned_name(owner, ""))
     first = prefix if start is None else definition_key(start) + b"\x00"
     rows = await turn.book.storage.scan(first, after(prefix), limit=PAGE)

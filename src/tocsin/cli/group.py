@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tocsin.cli.backup import backup
+from tocsin.cli.catalog import catalog
 from tocsin.cli.changes import cancel_all, complete, extend, reschedule
 from tocsin.cli.check import check
 from tocsin.cli.completion import completion
@@ -85,7 +86,7 @@ COMMANDS = (
     *(serve, demo),
     *(schedule, ls, get, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
     *(schedules, upcoming),
-    *(status, pools, instances),
+    *(status, pools, instances, catalog),
     *(check, backup),
     *(keys, config, completion),
 )

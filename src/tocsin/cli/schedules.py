@@ -119,7 +119,8 @@ def schedules_put(connection: Connection, /, name: str, path: str, **options: An
     """Define the schedule NAME anew: call PATH back by a rule.
 
     Give one of --cron, --every, --at. What is left out has its default, but
-    for --paused, which stays. This fires nothing. Prints what comes next.
+    for --paused, which stays. An edit fires nothing; a new one whose --at has
+    passed is late at once, so --misfire decides. Prints what comes next.
 
     \b
     tocsin schedules put report reports:send --cron "0 9 * * mon-fri" \\
@@ -131,8 +132,9 @@ def schedules_put(connection: Connection, /, name: str, path: str, **options: An
         return
     if answer["preview"]:
         print_upcoming([(at, None) for at in answer["preview"]], _zone(options["tz"]))
+    coming = "" if answer["preview"] else ": nothing comes any more"
     held = ", and paused" if answer["preview"] and answer["nextAt"] is None else ""
-    say(f"{printable(answer['name'])} is at revision {answer['revision']}{held}")
+    say(f"{printable(answer['name'])} is at revision {answer['revision']}{held}{coming}")
 
 
 def _zone(name: str | None) -> Any:

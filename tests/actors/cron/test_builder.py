@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -88,7 +90,10 @@ def test_options_and_zone_go_through() -> None:
             misfire="all",
             catch_up_limit=None,
             overlap="queue",
-            jitter_ms=60_000,
+            jitter="10m",
+            grace=5,
+            expires_after=timedelta(hours=1),
+            paused=True,
         )
     )
 
@@ -102,7 +107,10 @@ def test_options_and_zone_go_through() -> None:
         "misfire": "all",
         "catch_up_limit": None,
         "overlap": "queue",
-        "jitter_ms": 60_000,
+        "jitter": "10m",
+        "grace": 5,
+        "expires_after": timedelta(hours=1),
+        "paused": True,
     }
     with pytest.raises(TypeError):
         declared.options["pool"] = "other"  # type: ignore[index]
@@ -118,7 +126,9 @@ def test_minutes_that_divide_an_hour_are_intervals(minutes: int) -> None:
     [
         ({"minutes": 7}, "minutes=7 does not divide 60, so its steps would be uneven; possible: 1, 2, 3, 4, 5, 6, 10"),
         ({"minutes": 45}, "does not divide 60"),
-        ({"minutes": 60}, "ends at 59, not 60; write it in hours"),
+        ({"minutes": 60}, "ends at 59, not 60; for once an hour write hours=1"),
+        ({"minutes": 90}, 'register a pair instead: (\'sweep\', {"path": ..., "every": "90m"})'),
+        ({"hours": 36}, '"every": "36h"'),
         ({"minutes": 0}, "minutes must be a whole number from 1 to 59, not 0"),
         ({"minutes": -5}, "from 1 to 59"),
         ({"minutes": 2.0}, "whole number"),
@@ -126,7 +136,7 @@ def test_minutes_that_divide_an_hour_are_intervals(minutes: int) -> None:
         ({"minutes": "5"}, "whole number"),
         ({"hours": 5}, "hours=5 does not divide 24, so its steps would be uneven; possible: 1, 2, 3, 4, 6, 8, 12"),
         ({"hours": 24}, "ends at 23, not 24; for once a day write .daily(...)"),
-        ({"hours": 10**400}, "not a number of 1329 bits; for once a day"),
+        ({"hours": 10**400}, "not a number of 1329 bits; for any period"),
         ({"hours": 0}, "from 1 to 23"),
         ({"seconds": 30}, "no seconds, its floor is minutes=1"),
         ({"seconds": 30, "minutes": 1}, "no seconds"),
@@ -158,6 +168,11 @@ def test_days_of_the_week_are_english_names(day: Any) -> None:
     refused(lambda cron: cron.weekly("x", day=day, hour=0, minute=0, target=TARGET), "schedule 'x': ", says)
 
 
+@pytest.mark.parametrize("name", ["a b", "ü", "x/y"])
+def test_names_have_the_characters_of_names(name: str) -> None:
+    refused(lambda cron: cron.every_minute(name, target=TARGET), f"schedule {name!r}: its name must be characters of")
+
+
 @pytest.mark.parametrize("name", ["", " ", "\t\n", None, 5])
 def test_names_are_not_empty(name: Any) -> None:
     refused(lambda cron: cron.every_minute(name, target=TARGET), "the name of a schedule must be")
@@ -182,6 +197,9 @@ def test_names_are_unique(again: str) -> None:
         ({"target": print}, "target must be a text"),
         ({"target": TARGET, "misfires": "one"}, "there is no option 'misfires', there are args, queue, pool"),
         ({"target": TARGET, "revision": 1}, "there is no option 'revision'"),
+        ({"target": TARGET, "misfire": "some"}, "misfire must be one of skip, one, all, not 'some'"),
+        ({"target": TARGET, "overlap": "some"}, "overlap must be one of skip, queue, allow, not 'some'"),
+        ({"target": TARGET, "priority": 10}, "priority must be a whole number from -9 to 9, not 10"),
     ],
 )
 def test_targets_and_options_that_are_none_name_the_job(given: dict[str, Any], says: str) -> None:
@@ -196,6 +214,12 @@ def test_expressions_and_zones_that_are_none_name_the_job() -> None:
     assert caught.value.details == {"expression": "60 * * * *"}
     with pytest.raises(UnknownTimezoneError, match=r"^schedule 'x': timezone 'Europe/Berln'"):
         Cron().daily("x", hour=1, minute=1, timezone="Europe/Berln", target=TARGET)
+
+
+def test_a_zone_may_be_given_as_python_has_it() -> None:
+    given = Cron().daily("x", hour=1, minute=1, timezone=ZoneInfo("Europe/Berlin"), target=TARGET)
+
+    assert only(given).timezone == "Europe/Berlin"
 
 
 def test_what_was_refused_is_not_declared() -> None:

@@ -84,8 +84,8 @@ def test_verdict(case: dict[str, Any]) -> None:
         ("0 0 1 */13 *", "above the field's largest value, 12"),
         ("0 0 * * */8", "above the field's largest value, 7"),
         ("0 0 LW * *", "written 31W"),
-        ("0 0 15W,20 * *", "'15w' has a field to itself"),
-        ("0 0 * * 5L,1", "'5l' has a field to itself"),
+        ("0 0 15W,20 * *", "'15W' has a field to itself"),
+        ("0 0 * * 5L,1", "'5L' has a field to itself"),
         ("0 0 * * fri#3,mon", "'fri#3' has a field to itself"),
         ("0 0 * * L", "5L is the last Friday"),
         ("0 0 L-3 * *", "day of month field"),
@@ -177,3 +177,20 @@ def refusal(text: Any) -> str:
     with pytest.raises(InvalidCronError) as caught:
         Expression(text)
     return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0 0 LW * *", "'LW'"),
+        ("0 0 * * MONDAY", "'MONDAY' is written 'mon'"),
+        ("H * * * *", "'H' would be a random value"),
+        ("0 0 5,15W * *", "'15W' has a field to itself"),
+        ("0 0 * * MON#6", "field 'MON#6'"),
+        ("X", "it has 1 field, not 5"),
+    ],
+)
+def test_a_refusal_shows_what_was_written(text: str, says: str) -> None:
+    with pytest.raises(InvalidCronError) as caught:
+        Expression(text)
+    assert says in caught.value.message

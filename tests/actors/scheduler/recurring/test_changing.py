@@ -40,8 +40,10 @@ async def test_a_stale_revision_changes_nothing(stage: Stage) -> None:
     record = await schedules.get("x")
 
     assert record is not None and (record.cron, record.revision) == ("0 10 * * *", 2)
-    with pytest.raises(ConflictError, match="at revision 0"):
-        await schedules.put("new", "work:run", every=60, revision=3)
+    await schedules.delete("x")
+    for name in ("new", "x"):
+        with pytest.raises(ConflictError, match=r"there is none \(any more\)"):
+            await schedules.put(name, "work:run", every=60, revision=3)
 
 
 @staged()
@@ -85,9 +87,23 @@ async def test_slots_that_pass_while_paused_are_skipped(stage: Stage) -> None:
     await stage.sleep(61)
 
     assert (paused.state, paused.next_at) == ("paused", None) and resumed.state == "active"
-    assert [(one.state, one.reason, one.count) for one in await occurrences(stage, "x")] == [
+    found = await occurrences(stage, "x")
+    assert [(one.state, one.reason, one.count) for one in found] == [
         ("fired", None, None), ("skipped", "paused", 10), ("fired", None, None),
     ]  # fmt: skip
+    run = found[1]
+    assert run.until is not None and run.lateness_ms == run.decided_at - run.until < 60_000
+
+
+@staged()
+async def test_a_run_is_as_late_as_its_newest_slot_with_its_jitter(stage: Stage) -> None:
+    await stage.jobs.set_pool("p", paused=True)
+    await stage.jobs.schedules.put("x", "work:run", every=60, jitter=30, pool="p")
+    await stage.sleep(3_000)
+
+    run = (await occurrences(stage, "x"))[-1]
+    assert (run.reason, run.count) == ("overlap", 48) and run.due > run.slot
+    assert run.lateness_ms < 1_000, "each was decided when it was due"
 
 
 @staged()
@@ -117,6 +133,30 @@ async def test_a_trigger_runs_once_per_key_even_when_paused(stage: Stage) -> Non
     assert [one.triggered for one in found] == [True, True]
     with pytest.raises(NotFoundError):
         await schedules.trigger("nothing")
+    await schedules.delete("x")
+    await schedules.put("x", "work:run", cron="0 0 1 1 *", paused=True)
+    kept = await schedules.trigger("x", "k1")
+    assert not kept.created and kept.id == first.id, "as long as its occurrence is kept"
+
+
+@staged()
+async def test_an_instant_that_has_passed_is_late_for_a_new_schedule_and_nothing_for_an_edit(stage: Stage) -> None:
+    schedules, past = stage.jobs.schedules, stage.now - 3_600_000
+    new = await schedules.put("new", "work:run", at=past)
+    skipped = await schedules.put("skipped", "work:run", at=past, misfire="skip")
+    await schedules.put("edited", "work:run", at=stage.now + 3_600_000)
+    edited = await schedules.put("edited", "work:run", at=past)
+    await stage.sleep(7_200)
+
+    assert (new.next_at, skipped.next_at, edited.next_at, edited.preview) == (past, past, None, [])
+    assert [one.body["schedule"]["name"] for one in stage.deliveries] == ["new"]
+    found = await schedules.get("edited")
+    assert found is not None and found.state == "completed"
+
+
+@staged()
+async def test_a_name_that_never_was_has_no_occurrences(stage: Stage) -> None:
+    assert await occurrences(stage, "nothing") == []
 
 
 @staged()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -39,6 +41,31 @@ async def test_a_cron_is_registered_as_it_is(stage: Stage) -> None:
     assert (report.retry, report.labels, report.pool, report.max_concurrency) == (
         Retry(max_retries=1), ("a",), "reports", 2,
     )  # fmt: skip
+
+
+@staged()
+async def test_a_cron_takes_the_names_of_put(stage: Stage) -> None:
+    schedules = stage.jobs.schedules
+    cron = Cron().hourly(
+        "x", minute=1, target="w:r", timezone=ZoneInfo("Asia/Kolkata"), jitter="10m", grace=timedelta(seconds=5),
+        expires_after="1h", paused=True, initiator="deploy",
+    )  # fmt: skip
+    await schedules.register("app", cron)
+    found = await schedules.get("app:x")
+
+    assert found is not None and (found.jitter_ms, found.grace_ms, found.expires_after_ms) == (
+        600_000,
+        5_000,
+        3_600_000,
+    )
+    assert (found.timezone, found.paused) == ("Asia/Kolkata", True)
+    assert found.initiator is not None and found.initiator.user == "deploy"
+    for wrong, words in (
+        ({"jitter": "soon"}, "jitter must look"),
+        ({"jitter": 1, "jitter_ms": 1}, "one of jitter and"),
+    ):
+        with pytest.raises(InvalidInputError, match=f"schedule 'y': .*{words}"):
+            await schedules.register("app", Cron().every_minute("y", target="w:r", **wrong))
 
 
 @staged()
@@ -78,13 +105,15 @@ async def test_pairs_take_the_arguments_of_put_and_no_others(stage: Stage) -> No
         ([("bad", {**every, "every": "soon"})], "schedule 'bad': every must look like"),
         ([("bad", {**every, "initiator": ""})], "schedule 'bad': initiator"),
         ([("a b", every)], "name must match"),
+        (Cron, r"an instance, as from Cron\(\)"),
+        (None, "schedules must be a Cron"),
         (["bad"], "schedules must be a Cron, or pairs"),
         ([("bad", every, 1)], "schedules must be a Cron, or pairs"),
         ([("bad", None)], "schedules must be a Cron, or pairs"),
         ([("a", every), ("a", every)], "the name 'app:a' is given twice"),
         ([(f"s{n}", every) for n in range(1001)], "1001 given, at most 1000"),
     ):
-        with pytest.raises(InvalidInputError, match=words.replace("(", r"\(")):
+        with pytest.raises(InvalidInputError, match=words):
             await schedules.register("app", given)  # type: ignore[arg-type]
     with pytest.raises(InvalidCronError, match="schedule 'bad': cron"):
         await schedules.register("app", [("bad", {"path": "w:r", "cron": "nonsense"})])
@@ -159,3 +188,14 @@ async def test_request_keys_are_texts_that_can_be_kept(stage: Stage) -> None:
     for key in ("", "k" * 256, "\ud800", 5):
         with pytest.raises(InvalidInputError, match="requestKey"):
             await stage.jobs.schedules.trigger("x", key)  # type: ignore[arg-type]
+
+
+@staged()
+async def test_of_two_sets_registered_at_once_the_later_one_stays_whole(stage: Stage) -> None:
+    """Otherwise each would remove what only the other one names."""
+    schedules = stage.jobs.schedules
+    sets = [[(name, {"path": "work:run", "every": 60}) for name in names] for names in ("ab", "bc")]
+    old, new = await asyncio.gather(*(schedules.register("app", one, prune=True) for one in sets))
+
+    assert [one.name for one in (await schedules.list()).schedules] == ["app:b", "app:c"]
+    assert (old.removed, new.removed) == ([], ["app:a"])
