@@ -50,6 +50,8 @@ class PullClaim:
 
 
 Line = OrderedDict[PullClaim, None]
+Given = Sequence[tuple[PullClaim, list[Claim]]]
+"""Who gets what."""
 
 
 class Pulls:
@@ -61,14 +63,16 @@ class Pulls:
         post: Callable[..., asyncio.Future[Any]],
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         check: Check | None,
+        monotonic: Callable[[], float],
     ) -> None:
         self.instance = instance
         self.stopping = False
-        self._post, self._start_soon, self._check = post, start_soon, check
+        self._post, self._start_soon, self._check, self._monotonic = post, start_soon, check, monotonic
         self._of_queue: dict[str, Line] = {}
         self._of_all: dict[frozenset[str], Line] = {}  # by what they leave out
         self._places = count(1)
         self._on_their_way: set[PullClaim] = set()
+        self._undelivered: set[str] = set()  # leases of jobs that no worker has yet
         self._poking = False
 
     # ---- For those who claim ---------------------------------------------------------------------
@@ -148,43 +152,53 @@ class Pulls:
             self._on_their_way.discard(claim)
             claim.on_its_way = False
             claim.wanted = claim.most
-            if claim.late and not claim.answer.done():
+            if (claim.late or self.stopping) and not claim.answer.done():
                 claim.answer.set_result([])
             elif not claim.answer.done():
                 self._stand(claim, first=True)
 
-    def lost(self, claims: Sequence[PullClaim]) -> None:
-        """The turn or its batch failed: nothing was leased to them."""
-        self.back(claims)
+    def sealed(self, given: Given) -> None:
+        """They are leased to those claims, and no worker has them yet."""
+        self._undelivered.update(job.token for _, jobs in given for job in jobs)
+
+    def undelivered(self, token: str) -> bool:
+        """Whether no worker can have lost this job: none has it."""
+        return token in self._undelivered
+
+    def lost(self, given: Given) -> None:
+        """The turn or its batch failed: nothing was leased to them. Or it may not be theirs."""
+        self._undelivered.difference_update(job.token for _, jobs in given for job in jobs)
+        self.back([claim for claim, _ in given])
         self.poke()
 
-    def deliver(self, given: Sequence[tuple[PullClaim, list[Claim]]]) -> None:
-        """The leases are durable: the workers may have them."""
+    def deliver(self, given: Given, leased: float) -> None:
+        """The leases, made at `leased`, are durable: the workers may have them."""
         if self._check is None:
             for claim, jobs in given:
-                self._answer(claim, jobs)
+                self._answer(claim, jobs, jobs, leased)
         else:
-            self._start_soon(self._deliver_checked(given))
+            self._start_soon(self._deliver_checked(given, leased))
 
-    async def _deliver_checked(self, given: Sequence[tuple[PullClaim, list[Claim]]]) -> None:
-        await asyncio.gather(*(self._checked(claim, jobs) for claim, jobs in given))
+    async def _deliver_checked(self, given: Given, leased: float) -> None:
+        await asyncio.gather(*(self._checked(claim, jobs, leased) for claim, jobs in given))
 
-    async def _checked(self, claim: PullClaim, jobs: Sequence[Claim]) -> None:
+    async def _checked(self, claim: PullClaim, jobs: list[Claim], leased: float) -> None:
         assert self._check is not None
         passed = await asyncio.gather(*(self._check(job, self.instance) for job in jobs))
-        allowed = [job for job, may in zip(jobs, passed, strict=True) if may]
-        if allowed:
-            self._answer(claim, allowed)
-        else:
-            self.lost([claim])
+        self._answer(claim, jobs, [job for job, may in zip(jobs, passed, strict=True) if may], leased)
 
-    def _answer(self, claim: PullClaim, jobs: list[Claim]) -> None:
+    def _answer(self, claim: PullClaim, jobs: list[Claim], allowed: list[Claim], leased: float) -> None:
+        late = (self._monotonic() - leased) * 1000 >= claim.lease_ms  # the store, or the app's rule, took so long
+        if late or claim.answer.done():
+            self.give_back(allowed)
+        if late or not allowed:
+            self.lost([(claim, jobs)])
+            return
+        self._undelivered.difference_update(job.token for job in jobs)
         self._on_their_way.discard(claim)
         claim.on_its_way = False
-        if claim.answer.done():
-            self.give_back(jobs)
-        else:
-            claim.answer.set_result(jobs)
+        if not claim.answer.done():
+            claim.answer.set_result(allowed)
 
     def give_back(self, jobs: Sequence[Claim]) -> None:
         """The worker went away before it had them: back in line, uncharged."""
@@ -214,8 +228,8 @@ class Pulls:
     def stop(self) -> None:
         """Everybody who waits gets nothing; nobody waits from now on."""
         self.stopping = True
-        waiting = {claim for lines in (self._of_queue, self._of_all) for line in lines.values() for claim in line}
-        for claim in waiting:
+        lines = [*self._of_queue.values(), *self._of_all.values()]
+        for claim in dict.fromkeys(claim for line in lines for claim in line):
             self.leave(claim)
             if not claim.answer.done():
                 claim.answer.set_result([])

@@ -226,7 +226,7 @@ class SchedulerActor(Actor):
     async def complete(self, said: Completion) -> Settlement | StaleLeaseError:
         """A refusal is answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
         turn = self._turn()
-        await end_leases(turn, self._lanes.is_live)  # one that is over settles nothing, also if no alarm has come yet
+        await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
         answer: Settlement | StaleLeaseError
         try:
             answer = await complete(turn, said)
@@ -237,7 +237,7 @@ class SchedulerActor(Actor):
 
     async def extend(self, job_id: str, token: str, lease_ms: int) -> int | StaleLeaseError:
         turn = self._turn()
-        await end_leases(turn, self._lanes.is_live)
+        await self._end_leases(turn)
         until: int | StaleLeaseError
         try:
             until = await extend(turn, job_id, token, lease_ms)
@@ -274,7 +274,7 @@ class SchedulerActor(Actor):
                 self.ctx.set_alarm(self.ctx.now_ms())
             return
         turn = self._turn()
-        await end_leases(turn, self._lanes.is_live)
+        await self._end_leases(turn)
         self._book.occurrences.tick.rest = False
         await run_timers(turn, full=self._full())
         await self._finish(turn)
@@ -306,21 +306,21 @@ class SchedulerActor(Actor):
             self.ctx.after_commit(self._watches.tell, ended)
         self._set_alarm(turn.now)
 
+    async def _end_leases(self, turn: Turn) -> None:
+        await end_leases(turn, self._lanes.is_live, self._pulls.undelivered)
+
     async def _pull(self, turn: Turn) -> None:
         """Give the claims that wait what is due."""
         self._more_to_pull = False
         if not self._pulls.waiting:
             return
         given: Given = []
-        self.ctx.if_lost(self._lose, given)
+        self.ctx.if_lost(self._pulls.lost, given)  # also where nothing is given: a turn that left no trace wakes nobody
         if not self._full():
             self._more_to_pull = await pull(turn, self._pulls, given)
         if given:
-            self.ctx.after_commit(self._pulls.deliver, given)
-
-    def _lose(self, given: Given) -> None:
-        """Also where nothing was given: who waits must not depend on a turn that left no trace."""
-        self._pulls.lost([claim for claim, _ in given])
+            self._pulls.sealed(given)
+            self.ctx.after_commit(self._pulls.deliver, given, self._began)
 
     async def _claim(self, turn: Turn) -> None:
         lines = self._book.lines
