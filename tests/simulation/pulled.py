@@ -15,6 +15,7 @@ import msgspec
 from tocsin.actors.scheduler.followers import Follower, followers_of
 from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER
 from tocsin.actors.scheduler.rows import (
+    INSTANCE,
     PULLED,
     AtRow,
     HistRow,
@@ -22,7 +23,6 @@ from tocsin.actors.scheduler.rows import (
     LeaseRow,
     LinesRow,
     PoolRow,
-    R,
     at_key,
     decode,
     job_key,
@@ -140,6 +140,8 @@ class Pulled:
         for (job_id, incarnation), ended in ends.items():
             job = self.jobs.get(job_id)
             last = ended[-1]
+            if job is None and last.outcome == "expired":  # accepted and over in one commit
+                self.came_to.setdefault(job_id, []).append(("expired", b"null"))
             if job is None or job.incarnation != incarnation or last.outcome not in ENDS:
                 continue
             results = self._results_of(job, last)
@@ -229,13 +231,13 @@ class Pulled:
         self.must(lease.at.next_at <= lease.started, f"{job_id} was given {lease.at.next_at - lease.started} ms early")
         if lease.pool:
             held = sum(one.pool == lease.pool for one in self.leases.values())
-            pools = [value for value in (before.get(pool_key(lease.pool)), rows.get(pool_key(lease.pool))) if value]
-            caps = [decode(PoolRow, b"", value) for value in pools]
-            cap = max((0 if row.paused else row.cap for row in caps), default=1)
+            now = rows[pool_key(lease.pool)] if pool_key(lease.pool) in rows else before.get(pool_key(lease.pool))
+            cap = max(cap_of(before.get(pool_key(lease.pool))), cap_of(now))
             self.must(held <= cap, f"{held} slots of {lease.pool} are held, its cap is {cap}")
         if lease.kind == PULLED:
             self.given += 1
-            self.must(job_id in self.jobs and self.jobs[job_id].queue == lease.queue, f"{job_id} is in no queue")
+            job = self.jobs.get(job_id)
+            self.must(lease.orphan or (job is not None and job.queue == lease.queue), f"{job_id} is in no queue")
             mine = [one for one in self.leases.values() if one.kind == PULLED and lease.host and one.host == lease.host]
             alone = any(one.at.losses >= LOSSES_TOGETHER for one in mine)
             self.must(not alone or len(mine) == 1, f"{lease.host} has {len(mine)} jobs, one of them must run alone")
@@ -256,7 +258,7 @@ class Pulled:
         """Queues with a job without a pool that was due well before."""
         found = rows.range(b"lines//", after(b"lines//"), 1_000, False)
         lines = [(split_lines_key(key)[1], decode(LinesRow, key, value)) for key, value in found]
-        if any(key == b"instance" for key, _ in rows.range(b"instance", b"instancf", 1, False)):
+        if rows.get(INSTANCE) is not None:
             return set()
         return {
             queue
@@ -322,21 +324,23 @@ class Pulled:
     def may_start(self, now: int) -> Iterator[tuple[str, bytes]]:
         """Queue and key of each pulled job in line that is due, has a slot, and is held back by nothing."""
         rows = self.maps.get(self.name)
-        if rows is None or self.row(rows, PoolRow, b"instance/") is not None:
+        if rows is None or rows.get(INSTANCE) is not None:
             return
         held = Counter(lease.pool for lease in self.leases.values())
         for key, _ in rows.range(b"line/", after(b"line/"), 10_000, False):
             _, pool, queue, _, due, _ = key.decode().split("/")
             if not queue.lstrip(ALONE) or int(due) > now:
                 continue
-            row = self.row(rows, PoolRow, pool_key(pool)) if pool else None
-            cap = 1 if row is None else 0 if row.paused else row.cap
-            if not pool or held[pool] < cap:
+            if not pool or held[pool] < cap_of(rows.get(pool_key(pool))):
                 yield queue, key
-
-    def row(self, rows: SortedMap, kind: type[R], key: bytes) -> R | None:
-        value = rows.get(key)
-        return None if value is None else decode(kind, key, value)
 
     def hold(self) -> None:
         assert self.broken == [], self.broken[:3]
+
+
+def cap_of(row: bytes | None) -> int:
+    """Of a pool, by its row."""
+    if row is None:
+        return 1
+    pool = decode(PoolRow, b"", row)
+    return 0 if pool.paused else pool.cap

@@ -1,4 +1,4 @@
-"""Workers of the simulation: they claim, work, extend, stall, die, answer twice, answer late, and change their minds."""
+"""Workers of the simulation: they claim, work, extend, stall, die, answer twice or late, and change their minds."""
 
 from __future__ import annotations
 
