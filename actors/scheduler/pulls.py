@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -202,13 +203,18 @@ class Pulls:
 
     def give_back(self, jobs: Sequence[Claim]) -> None:
         """The worker went away before it had them: back in line, uncharged."""
-        self._post("give_back", [job.token for job in jobs]).add_done_callback(self._given_back)
+        self._give_back([job.token for job in jobs])
 
-    def _given_back(self, done: asyncio.Future[Any]) -> None:
-        if not done.cancelled() and (error := done.exception()) is not None:
-            log.warning(
-                "jobs of %s whose worker went away stay leased until their leases end: %r", self.instance, error
-            )
+    def _give_back(self, tokens: Sequence[str]) -> None:
+        if tokens:
+            self._post("give_back", tokens).add_done_callback(partial(self._given_back, tokens))
+
+    def _given_back(self, tokens: Sequence[str], done: asyncio.Future[Any]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or isinstance(error, (HostClosedError, NotFoundError)):
+            log.warning("jobs of %s whose worker went away stay leased until their leases end", self.instance)
+        elif error is not None:
+            asyncio.get_running_loop().call_later(POKE_AGAIN_S, self._give_back, tokens)
 
     # ---- Waking and stopping ---------------------------------------------------------------------
 

@@ -215,6 +215,7 @@ class SchedulerActor(Actor):
         """Part of a removal: begins it, or goes on with one that a crash interrupted."""
         turn = self._turn()
         erased = await erase_page(turn)
+        self.ctx.after_commit(self._watches.tell_all)
         self._book = self._new_book()
         if erased.more:
             self._book.instance = turn.book.instance
