@@ -22,13 +22,13 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     pass
 
 
-def _raw_member(name: str) -> str:
+def raw_member(name: str) -> str:
     """`raw_args` is `args` in JSON: the text as it was given, decoded only when it is asked for."""
     first, *rest = name.removeprefix("raw_").split("_")
     return first + "".join(part.title() for part in rest)
 
 
-class Parent(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaults=True):
+class Parent(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
     """The job whose success started this one, and what it came to, if it said."""
 
     id: str
@@ -49,7 +49,7 @@ class Slot(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     coalesced: int | None = None
 
 
-class Claimed(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaults=True):
+class Claimed(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
     """A job that a worker has until `lease_until`: it settles it, or extends the lease (a token), before.
 
     `attempt` counts starts and never repeats for an incarnation; `attempts` counts charged failures before this start.
@@ -79,6 +79,9 @@ class Claimed(_Value, frozen=True, kw_only=True, rename=_raw_member, omit_defaul
     parent: Parent | None = None
     then: bool = False
     """Whether its success starts other jobs."""
+
+    def __repr__(self) -> str:
+        return f"Claimed({self.webhook_id!r}, attempt={self.attempt})"  # whoever has the lease may settle it
 
     @property
     def args(self) -> Any:

@@ -95,6 +95,19 @@ _SCHEDULE: Final[Mapping[str, Any]] = {
 }
 _RUN_ID: Final = "run-5e2kq0h1c8m4t7v9xk3d5r1z-9b1t5s0q2c7f4x8d"
 
+_WORKER: Final[Mapping[str, Any]] = {
+    "id": "4711-9f3b0c5e7a21d4c68b90",
+    "name": "mailer",
+    "hostname": "app-1",
+    "pid": 4711,
+    "queues": "*",
+    "exclude": ["reports"],
+    "concurrency": 8,
+    "status": "busy",
+    "jobs": [{"id": "invoice-42", "functionPath": "invoices:send", "attempt": 1, "startedAt": NOW}],
+    "startedAt": NOW - 60_000,
+}
+
 EXAMPLES: Final[Mapping[str, Example]] = {
     "schedule": Example(
         {"id": "invoice-42", "scheduledFor": LATER, "created": True},
@@ -209,7 +222,45 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             ],
         }
     ),
-    "complete": Example({"settled": True}, {**_ID, "lease": LEASE, "result": {"sent": True}}),
+    "claim": Example(
+        {
+            "jobs": [
+                {
+                    "id": "invoice-42",
+                    "incarnation": "7-11",
+                    "args": {"invoice": 42},
+                    "scheduledFor": NOW,
+                    "attempt": 1,
+                    "attempts": 0,
+                    "lease": LEASE,
+                    "leaseUntil": NOW + 60_000,
+                    "leaseMs": 60_000,
+                    "queue": "mail",
+                    "instanceName": "default",
+                    "functionPath": "invoices:send",
+                    "labels": ["tenant-7"],
+                    "then": True,
+                }
+            ]
+        },
+        {"max": 10, "leaseMs": 60_000, "waitMs": 20_000, "worker": {"id": "w-7f3a", "name": "mailer", "pid": 4711}},
+    ),
+    "queues": Example(
+        {"queues": [{"name": "mail", "waiting": 1, "due": 1, "inFlight": 0, "workersWaiting": 0, "oldestDueMs": 1_200}]}
+    ),
+    "pending": Example({"pending": True, "count": 2}),
+    "result": Example(
+        {
+            "id": "invoice-42",
+            "state": "done",
+            "result": {"sent": True},
+            "endedAt": LATER,
+            "keptUntil": LATER + 3_600_000,
+        }
+    ),
+    "complete": Example({"settled": True, "state": "done"}, {**_ID, "lease": LEASE, "result": {"sent": True}}),
+    "announce": Example({}, {**_WORKER, "heartbeatAt": NOW}),
+    "workers": Example({"workers": [{**_WORKER, "heartbeatAt": NOW}], "truncated": False}),
     "extend": Example({"leaseUntil": LATER + 900_000}, {**_ID, "lease": LEASE, "leaseMs": 900_000}),
     "pool": Example({**_POOL, "inFlight": 1, "maxConcurrency": 1, "holders": [_HOLDER]}),
     "set_pool": Example(_POOL, {"name": "stripe", "maxConcurrency": 8}),

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import wire, wire_recurring
+from tocsin.actors.http import wire, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.codes import CODES, Code
 from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
 
@@ -21,16 +21,22 @@ _FACTS: Final[Mapping[str, Schema]] = {
     "state": one_of(["pending", "waiting", "running", "dead"]),
     "health": one_of(["green", "amber", "red"]),
     "kind": one_of(
-        ["fired", "accepted", "unknown"],
-        description="Of a lease. unknown: its attempt got no answer and may still run at the receiver.",
+        ["fired", "accepted", "unknown", "pulled"],
+        description="Of a lease. unknown: its attempt got no answer and may still run at the receiver. pulled: a "
+        "worker has it.",
     ),
     **dict.fromkeys(("at", "until", "scheduledFor", "nextAttemptAt", "enqueuedAt", "expiresAt", "parkedAt"), EPOCH_MS),
-    **dict.fromkeys(("leaseUntil", "started", "ended"), EPOCH_MS),
+    **dict.fromkeys(("leaseUntil", "started", "ended", "endedAt", "keptUntil"), EPOCH_MS),
     **dict.fromkeys(("slot", "firstSlot", "due", "decidedAt", "createdAt", "nextAt"), EPOCH_MS),
     "Status.due": {"description": "Counted to 10,000."},
     "latenessMs": {"description": "How long after its due instant it started, ms."},
     "oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms; null if none is."},
+    "Queue.due": {"description": "Counted to 10,000."},
+    "Queue.oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms."},
     "args": {"description": "As they came, byte for byte."},
+    "Parent.result": {"description": "What it came to, if it said."},
+    "Settlement.state": one_of(["done", "retrying", "dead", "cancelled", "expired"]),
+    "Outcome.state": one_of(["pending", "waiting", "running", "done", "dead", "cancelled", "expired"]),
     "CatalogEntry.args": {"description": "The JSON Schema, of args as they are on the wire."},
     "reason": {
         "description": "Why it is dead: exhausted, refused, lost, unindexable, blocked; more may come.",
@@ -47,7 +53,10 @@ _FACTS: Final[Mapping[str, Schema]] = {
         "description": "How long after it was due that was decided, ms; of a run, its newest slot."
     },
     "Occurrence.until": {"description": "Of a run of slots: the last of them, epoch ms."},
-    "outcome": {"description": "How it ended: done, failed, expired, cancelled; more may come.", "examples": ["done"]},
+    "outcome": {
+        "description": "How it ended: done, failed, returned, lost, expired, cancelled; more may come.",
+        "examples": ["done"],
+    },
 }
 """What is true of the members of answers beyond their Python types: by name, or by struct and name."""
 
@@ -62,8 +71,19 @@ def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
     return dict(sorted(schemas.items()))
 
 
+_ASKED: Final = (wire, wire_queues, wire_recurring, wire_workers)
+"""Where the structs of requests are."""
+
+
 def _of_struct(name: str, schema: Schema) -> Schema:
-    asked: type[msgspec.Struct] | None = getattr(wire, name, None) or getattr(wire_recurring, name, None)
+    asked: type[msgspec.Struct] | None = next(
+        (
+            getattr(module, name)
+            for module in (wire, wire_queues, wire_recurring, wire_workers)
+            if hasattr(module, name)
+        ),
+        None,
+    )
     if asked is not None and name.endswith("Request"):
         return _of_request(asked, schema)
     return _of_answer(schema)

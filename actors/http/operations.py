@@ -10,7 +10,8 @@ import msgspec
 
 from tocsin.actors.http import operations_queues as queues
 from tocsin.actors.http import operations_recurring as recurring
-from tocsin.actors.http import replies, wire, wire_queues, wire_recurring
+from tocsin.actors.http import operations_workers as workers
+from tocsin.actors.http import replies, wire, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.operations_changing import (
     cancel,
@@ -353,6 +354,20 @@ _QUEUES: Final = (
         About(
             name="result", group="jobs", said="What a job came to that asked for its result to be kept",
             query=RESULT_OF, answer=records.Outcome, errors=(*_NO_ID, "NOT_FOUND"),
+        ),
+    ),
+    Operation(
+        "POST", "/workers", "announce", WORK, workers.announce,
+        About(
+            name="announce", group="queues", said="Say how a worker is",
+            request=wire_workers.SnapshotRequest, answer=replies.Heard,
+        ),
+    ),
+    Operation(
+        "GET", "/workers", "workers", READ, workers.workers,
+        About(
+            name="workers", group="queues", said="A page of the workers that were heard of within five minutes",
+            query=PAGED, answer=records.WorkerPage,
         ),
     ),
 )  # fmt: skip

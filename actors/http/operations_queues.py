@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
+
+from starlette.requests import ClientDisconnect
 
 from tocsin.actors.http.body import SMALL_BODY
 from tocsin.actors.http.call import Call
@@ -22,10 +24,11 @@ SEVERAL: Final = ","
 
 
 async def claim(call: Call) -> ClaimedJobs:
-    """A worker that hangs up meanwhile is given nothing."""
+    """A worker that hangs up meanwhile is given nothing. The app's rule is asked for every queue that is named."""
     request = await call.body(ClaimRequest, SMALL_BODY, optional=True)
     queue = call.path("queue")
-    await call.admit(queue)
+    for one in dict.fromkeys(queue.split(SEVERAL)):
+        await call.admit(one)
     wait_ms: Any = int(CLAIM_WAIT_S * 1000) if request.wait_ms is None else whole(request.wait_ms)
     claimed = call.scheduler.claim(
         queue if queue == EVERY_QUEUE else queue.split(SEVERAL),
@@ -35,7 +38,7 @@ async def claim(call: Call) -> ClaimedJobs:
         worker=None if request.worker is None else request.worker.info(),
         exclude=request.exclude or (),  # type: ignore[arg-type]
     )
-    return ClaimedJobs(await _while_connected(call, claimed))
+    return ClaimedJobs(await _while_connected(call, claimed, call.scheduler.unsent))
 
 
 async def queues(call: Call) -> QueueList:
@@ -58,15 +61,19 @@ async def result(call: Call) -> Outcome:
     return await _while_connected(call, call.scheduler.outcome(id, wait_ms / 1000))
 
 
-async def _while_connected(call: Call, work: Coroutine[Any, Any, T]) -> T:
-    """Its answer; cancelled when the caller hangs up."""
+async def _while_connected(call: Call, work: Coroutine[Any, Any, T], undo: Callable[[T], None] | None = None) -> T:
+    """Its answer; cancelled when the caller hangs up, or undone if the answer had come just then."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(call.disconnected())
     try:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            task.cancel()
-        return await task
+        if not gone.done():
+            return await task
+        task.cancel()
+        await asyncio.wait([task])
+        if undo is not None and not task.cancelled() and task.exception() is None:
+            undo(task.result())
+        raise ClientDisconnect
     finally:
         gone.cancel()
         task.cancel()

@@ -75,11 +75,16 @@ TIMEZONE: Final = Parameter(
 FROM: Final = Parameter("from", shapes.INSTANT, "Only later instants than this, epoch ms (default: now).", example=DST)
 COUNT: Final = Parameter("count", shapes.PREVIEW_COUNT, "How many.", example=3)
 
-PREFIX: Final = Parameter("prefix", shapes.TEXT, "Of function paths or workflows.", example="invoices:")
+PREFIX: Final = Parameter("prefix", shapes.PREFIX, "Of function paths or workflows.", example="invoices:")
 RESULT_WAIT: Final = Parameter("waitMs", shapes.RESULT_WAIT, "How long to wait until it has ended, ms.")
-QUEUE_FILTER: Final = Parameter("queue", shapes.NAME, "Only of this queue.", example="mail")
+QUEUE_FILTER: Final = Parameter("queue", shapes.NAME, "Only of this queue.")
 QUEUE: Final = Parameter(
-    "queue", shapes.TEXT, "A queue, several (`mail,pdf`), or `*` for all.", needed=True, example="mail", place="path"
+    "queue",
+    shapes.QUEUE_PATH,
+    "A queue, several (`mail,pdf`), or `*` for all.",
+    needed=True,
+    example="mail",
+    place="path",
 )
 
 ONE_JOB: Final = (JOB,)

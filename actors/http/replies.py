@@ -60,6 +60,10 @@ class ClaimedJobs(_Reply, frozen=True):
     jobs: Sequence[Claimed]
 
 
+class Heard(_Reply, frozen=True):
+    """Nothing more is to be said."""
+
+
 class QueueList(_Reply, frozen=True):
     """The queues that hold jobs, by name."""
 

@@ -59,6 +59,7 @@ REDRIVE_ID: Final = JOB_ID
 INSTANCE_NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.INSTANCE.pattern}$"}
 NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.NAME.pattern}$"}
 TARGET: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_TARGET, "pattern": NOT_BLANK}
+PREFIX: Final[Schema] = {"type": "string", "maxLength": limits.MAX_TARGET}
 LEASE: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_LEASE}
 LABELS: Final[Schema] = {"type": "array", "items": NAME, "maxItems": limits.MAX_LABELS}
 JOBS: Final[Schema] = {
@@ -76,12 +77,18 @@ CLAIM_MAX: Final = whole(limits.CLAIM_MAX, default=1)
 CLAIM_WAIT: Final = whole(limits.CLAIM_WAIT_MS, default=20_000)
 RESULT_WAIT: Final = whole(limits.CLAIM_WAIT_MS, default=0)
 KEEP_RESULT: Final = whole(limits.KEEP_RESULT_MS)
+QUEUE_PATH: Final[Schema] = {
+    "type": "string",
+    "maxLength": limits.QUEUES_MAX * 129 - 1,
+    "pattern": rf"^(\*|{limits.NAME.pattern}(,{limits.NAME.pattern}){{0,{limits.QUEUES_MAX - 1}}})$",
+}
 QUEUES: Final[Schema] = {"type": "array", "items": NAME, "maxItems": limits.QUEUES_MAX}
 THEN: Final[Schema] = {
     "type": "array",
     "items": {"$ref": "#/components/schemas/FollowingRequest"},
     "maxItems": MAX_FOLLOWERS,
 }
+PID: Final = whole(limits.PID)
 RATE: Final = whole(limits.RATE_PER_SECOND, default=10)
 PAGE_LIMIT: Final = whole(limits.PAGE_LIMIT, default=100)
 RETRIES: Final = whole((0, retry.MAX_RETRIES))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import shape
-from tocsin.actors.http.wire import Request, Scalar
+from tocsin.actors.http.wire import Request, Scalar, whole
+from tocsin.actors.scheduler.arguments import PID, integer
 from tocsin.dispatch.pulled import WorkerInfo
 from tocsin.errors import InvalidInputError
 
@@ -19,17 +20,18 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     id: Annotated[Scalar, shape(shapes.NAME, "Of this start of the worker's process.", needed=True)] = None
     name: Annotated[Scalar, shape(shapes.TEXT, "What people call it.")] = None
     hostname: Annotated[Scalar, shape(shapes.TEXT, "Where it runs.")] = None
-    pid: Annotated[Scalar, shape({"type": "integer"}, "Its process.")] = None
+    pid: Annotated[Scalar, shape(shapes.PID, "Its process.")] = None
 
     def info(self) -> WorkerInfo:
         for name in ("name", "hostname"):
             if not isinstance(getattr(self, name), (str, type(None))):
                 raise InvalidInputError(f"worker.{name} must be a text, not {getattr(self, name)!r}")
-        if self.pid is not None and (isinstance(self.pid, bool) or not isinstance(self.pid, int)):
-            raise InvalidInputError(f"worker.pid must be an integer, not {self.pid!r:.80}")
+        pid: Any = whole(self.pid)
+        if pid is not None:
+            integer(pid, "worker.pid", *PID)
         if not isinstance(self.id, str):
             raise InvalidInputError("worker.id is missing: name this start of the worker")
-        return WorkerInfo(id=self.id, name=self.name, hostname=self.hostname, pid=self.pid)  # type: ignore[arg-type]
+        return WorkerInfo(id=self.id, name=self.name, hostname=self.hostname, pid=pid)  # type: ignore[arg-type]
 
 
 class ClaimRequest(Request, frozen=True, kw_only=True):

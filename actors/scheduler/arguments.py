@@ -45,6 +45,7 @@ CLAIM_MAX: Final = (1, 100)
 CLAIM_WAIT_MS: Final = (0, 300_000)
 QUEUES_MAX: Final = 100
 """Queues that one claim may name, or leave out."""
+PID: Final = (0, 2**63 - 1)
 RATE_PER_SECOND: Final = (1, 1_000)
 PAGE_LIMIT: Final = (1, 1_000)
 INSTANCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", re.ASCII)

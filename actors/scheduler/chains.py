@@ -8,12 +8,16 @@ from collections.abc import Sequence
 import msgspec
 
 from tocsin.actors.scheduler.arguments import mint_id
+from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.followers import Follower, followers_of, with_blob
-from tocsin.actors.scheduler.rows import LARGEST_MS, BadRow, JobRow, job_key, parts_of
+from tocsin.actors.scheduler.rows import LARGEST_MS, BadRow, JobRow, job_key
 from tocsin.actors.scheduler.submit import accept
 from tocsin.actors.scheduler.turn import Turn
 
 log = logging.getLogger("tocsin.scheduler")
+
+LEAST_SIZE = 2_000
+"""As so many bytes a small job counts: a commit holds only so many rows, too."""
 
 
 async def load_followers(turn: Turn, jobs: Sequence[JobRow]) -> dict[str, tuple[Follower, ...]]:
@@ -59,5 +63,5 @@ def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: byt
         )
         new = with_blob(row, one.job.args, one.then, result or b"")
         accept(turn, new, due)
-        size += new.size
+        size += max(new.size, LEAST_SIZE)
     return size

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.lines import PRIORITY_MS, Stream
 from tocsin.actors.scheduler.rows import (
     AtRow,
@@ -17,7 +18,6 @@ from tocsin.actors.scheduler.rows import (
     bad_key,
     job_key,
     line_key,
-    parts_of,
     split_line_tail,
 )
 from tocsin.actors.scheduler.turn import Known, Turn, lease_ms

@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from tocsin.actors.scheduler.rows import INLINE_ARGS, JobRow, Row, decode, parts_of
+from tocsin.actors.scheduler.blob import parts_of
+from tocsin.actors.scheduler.rows import INLINE_ARGS, JobRow, Row, decode
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 

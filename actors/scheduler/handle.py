@@ -7,12 +7,13 @@ from tocsin.actors.scheduler.handle_following import Job
 from tocsin.actors.scheduler.handle_jobs import Scheduling
 from tocsin.actors.scheduler.handle_queues import Queues
 from tocsin.actors.scheduler.handle_reads import Operating, Reading
+from tocsin.actors.scheduler.handle_workers import Workers
 from tocsin.actors.scheduler.recurring.handle import Schedules
 
 __all__ = ["Job", "Scheduler"]
 
 
-class Scheduler(Scheduling, Changing, Queues, Reading, Operating):
+class Scheduler(Scheduling, Changing, Queues, Workers, Reading, Operating):
     """A handle on one instance; costs nothing until used, and reading never creates the instance.
 
     Errors of every method: InvalidInputError (and its kin) for a bad argument, before anything is changed;

@@ -61,6 +61,10 @@ class Queues(Handle):
             raise
         return [self._claimed(claim) for claim in await pulls.wait(pull, seconds)]
 
+    def unsent(self, claimed: Sequence[Claimed]) -> None:
+        """They did not reach their worker, which has hung up: back in line, uncharged. For the HTTP face."""
+        self._service.pulls(self.name).give_back([one.lease for one in claimed])
+
     def _claimed(self, claim: Claim) -> Claimed:
         job, lease = claim.job, claim.lease
         slot = job.schedule

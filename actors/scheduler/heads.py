@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.lines import Line, Stream
 
 Entry = tuple[int, int, "Stream"]
+Others = Callable[["Stream"], bool]
 
 
 class Heads:
@@ -63,11 +64,13 @@ class Heads:
         stream = self._peek(self._future)
         return None if stream is None else stream.first_due
 
-    def pick(self, now: int, queue: str, most: int, of_pool: Counter[str]) -> list[Stream]:
+    def pick(
+        self, now: int, queue: str, most: int, of_pool: Counter[str], after_others: Others | None = None
+    ) -> list[Stream]:
         """Take up to `most` due streams that may start, in start order. Give each back with `enter`.
 
         Of one pool no more streams than it has slots (`of_pool` counts): its first jobs stand in those, and others need
-        the rest.
+        the rest. `after_others` says of which streams others come first.
         """
         self._ripen(now)
         ready = self._ready.get(queue, [])
@@ -77,6 +80,9 @@ class Heads:
             entry = heapq.heappop(ready)
             _, serial, stream = entry
             if serial != stream.serial or not stream.count:
+                continue
+            if after_others is not None and after_others(stream):
+                passed.append(entry)
                 continue
             room = self._room(stream.line.pool)
             if room is not None and room and of_pool[stream.line.pool] >= room:

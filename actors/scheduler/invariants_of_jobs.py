@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.book import EXPIRE, RETIRE
 from tocsin.actors.scheduler.findings import Findings, shown
 from tocsin.actors.scheduler.followers import followers_of
@@ -36,7 +37,6 @@ from tocsin.actors.scheduler.rows import (
     args_key,
     encode,
     parked_key,
-    parts_of,
     timer_key,
 )
 from tocsin.actors.scheduler.shapes import BAD, FAMILIES, Shape, read_row

@@ -186,6 +186,16 @@ class Lines:
         """Take up to `most` due streams of callbacks that may start, in start order. Give each back with `set_head`."""
         return self._called.pick(now, "", most, Counter())
 
+    def callback_first(self, stream: Stream, now: int) -> bool:
+        """Whether a callback of the same pool stands before this stream of pulled jobs: they share its slots."""
+        for name in self._of_pool.get(stream.line.pool, ()) if stream.line.pool else ():
+            if name[1]:
+                continue
+            for other in self._lines[name].streams.values():
+                if other.count and other.serial and other.first_due <= now and other.order < stream.order:
+                    return True
+        return False
+
     def alone_ready(self, now: int) -> Stream | None:
         """The due job first in order that must start alone, if its pool has room."""
         due = [stream for stream in self._alone() if stream.first_due <= now]

@@ -3,14 +3,17 @@ once a turn. So "does anything of this prefix still pend" is answered without wa
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tocsin.actors.overlay import ActorStorage
-from tocsin.actors.scheduler.rows import BadRow, JobRow, decode, fn_key
+from tocsin.actors.scheduler.rows import BadRow, JobRow, decode
 from tocsin.storage.api import Row
 
+FN_BYTES: Final = 768
+"""Of a function path in a key."""
 KNOWN: Final = 4_096
 """Counts kept in memory, so that a turn reads none of paths in use."""
 
@@ -79,3 +82,11 @@ def keys_of(job: JobRow) -> Iterator[bytes]:
 
 def _count(value: bytes) -> int:
     return int(value) if value.isdigit() else 0
+
+
+def fn_key(target: str) -> bytes:
+    """Of a long one only the beginning and a hash."""
+    whole = target.encode()
+    if len(whole) > FN_BYTES:
+        whole = whole[:FN_BYTES] + b"#" + hashlib.blake2b(whole, digest_size=8).hexdigest().encode()
+    return b"fn/%b" % whole

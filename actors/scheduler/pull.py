@@ -13,6 +13,7 @@ from functools import partial
 import msgspec
 
 from tocsin.actors.scheduler.claim import Ask, Claim, claim_asked, new_lease
+from tocsin.actors.scheduler.heads import Others
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.pulls import PullClaim, Pulls, plain
 from tocsin.actors.scheduler.rows import PULLED, AtRow, JobRow, LeaseRow
@@ -26,15 +27,19 @@ BYTES_PER_TURN = 4 * 1024 * 1024
 """About what the args of that many jobs may take: they are all in memory until their workers have them."""
 
 
-async def pull(turn: Turn, pulls: Pulls, given: Given) -> bool:
+async def pull(turn: Turn, pulls: Pulls, given: Given, *, in_order: bool = False) -> bool:
     """Give waiting claims what is due, noting in `given` who gets what; claims that get nothing keep their places.
-    True if there may be more to give: a turn gives only so much."""
+    True if there may be more to give: a turn gives only so much.
+
+    Where callbacks and pulled jobs want the slots of one pool, the first in start order goes first: with `in_order` the
+    callbacks that stand in front are still to be claimed.
+    """
     jobs, size = 0, 0
     for _ in range(ROUNDS):
         if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN:
             break
         shares = _share_out(turn, pulls, JOBS_PER_TURN - jobs)
-        asks = _asks(turn, shares)
+        asks = _asks(turn, shares, in_order)
         got: dict[PullClaim, list[Claim]] = {claim: [] for claims in shares.values() for claim in claims}
         for claim in got:
             pulls.served(claim)
@@ -104,11 +109,13 @@ def any_to_give(turn: Turn, pulls: Pulls) -> bool:
     return pulls.waiting and bool(_ready_queues(turn, pulls))
 
 
-def _asks(turn: Turn, shares: dict[str, list[PullClaim]]) -> dict[Ask, list[PullClaim]]:
+def _asks(turn: Turn, shares: dict[str, list[PullClaim]], in_order: bool) -> dict[Ask, list[PullClaim]]:
+    lines = turn.book.lines
+    callback_first: Others | None = partial(lines.callback_first, now=turn.now) if in_order else None
     of_pool: Counter[str] = Counter()
     asks: dict[Ask, list[PullClaim]] = {}
     for queue, claims in shares.items():
-        streams = turn.book.lines.pulled.pick(turn.now, queue, len(claims), of_pool)
+        streams = lines.pulled.pick(turn.now, queue, len(claims), of_pool, callback_first)
         if streams:
             asks[Ask(streams, len(claims), partial(_lease, claims))] = claims
     return asks

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
+from tocsin.actors.clock import Clock
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.errors import HostClosedError, NotFoundError
@@ -64,11 +65,11 @@ class Pulls:
         post: Callable[..., asyncio.Future[Any]],
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         check: Check | None,
-        monotonic: Callable[[], float],
+        clock: Clock,
     ) -> None:
         self.instance = instance
         self.stopping = False
-        self._post, self._start_soon, self._check, self._monotonic = post, start_soon, check, monotonic
+        self._post, self._start_soon, self._check, self._clock = post, start_soon, check, clock
         self._of_queue: dict[str, Line] = {}
         self._of_all: dict[frozenset[str], Line] = {}  # by what they leave out
         self._places = count(1)
@@ -89,7 +90,7 @@ class Pulls:
         """Its call has failed: what it was given goes back."""
         self.leave(claim)
         if claim.answer.done() and not claim.answer.cancelled():
-            self.give_back(claim.answer.result())
+            self.give_back([job.token for job in claim.answer.result()])
 
     async def wait(self, claim: PullClaim, seconds: float) -> list[Claim]:
         """What it is given, or nothing after so long. Cancelled, it gives back what it was given."""
@@ -174,6 +175,8 @@ class Pulls:
 
     def deliver(self, given: Given, leased: float) -> None:
         """The leases, made at `leased`, are durable: the workers may have them."""
+        if not given:
+            return
         if self._check is None:
             for claim, jobs in given:
                 self._answer(claim, jobs, jobs, leased)
@@ -189,9 +192,9 @@ class Pulls:
         self._answer(claim, jobs, [job for job, may in zip(jobs, passed, strict=True) if may], leased)
 
     def _answer(self, claim: PullClaim, jobs: list[Claim], allowed: list[Claim], leased: float) -> None:
-        late = (self._monotonic() - leased) * 1000 >= claim.lease_ms  # the store, or the app's rule, took so long
+        late = self._is_over(claim, jobs, leased)
         if late or claim.answer.done():
-            self.give_back(allowed)
+            self.give_back([job.token for job in allowed])
         if late or not allowed:
             self.lost([(claim, jobs)])
             return
@@ -201,11 +204,14 @@ class Pulls:
         if not claim.answer.done():
             claim.answer.set_result(allowed)
 
-    def give_back(self, jobs: Sequence[Claim]) -> None:
-        """The worker went away before it had them: back in line, uncharged."""
-        self._give_back([job.token for job in jobs])
+    def _is_over(self, claim: PullClaim, jobs: Sequence[Claim], leased: float) -> bool:
+        """The store, or the app's rule, took longer than the lease; or the clock has jumped."""
+        passed_ms = (self._clock.monotonic() - leased) * 1000
+        now = self._clock.now_ms()
+        return passed_ms >= claim.lease_ms or any(job.lease.until <= now for job in jobs)
 
-    def _give_back(self, tokens: Sequence[str]) -> None:
+    def give_back(self, tokens: Sequence[str]) -> None:
+        """The worker went away before it had these jobs: back in line, uncharged."""
         if tokens:
             self._post("give_back", tokens).add_done_callback(partial(self._given_back, tokens))
 
@@ -214,7 +220,7 @@ class Pulls:
         if done.cancelled() or isinstance(error, (HostClosedError, NotFoundError)):
             log.warning("jobs of %s whose worker went away stay leased until their leases end", self.instance)
         elif error is not None:
-            asyncio.get_running_loop().call_later(POKE_AGAIN_S, self._give_back, tokens)
+            asyncio.get_running_loop().call_later(POKE_AGAIN_S, self.give_back, tokens)
 
     # ---- Waking and stopping ---------------------------------------------------------------------
 

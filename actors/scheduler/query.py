@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.followers import Follower, followers_of
 from tocsin.actors.scheduler.records import (
     Attempt,
@@ -47,7 +48,6 @@ from tocsin.actors.scheduler.rows import (
     decode,
     hist_day,
     job_key,
-    parts_of,
     pool_key,
     split_lease_key,
     split_lines_key,
@@ -138,7 +138,7 @@ def _then(job: JobRow, whole: bytes) -> Sequence[Following]:
 
 def following(followers: Sequence[Follower]) -> Sequence[Following]:
     """As callers see it."""
-    return [_following(one) for one in followers]
+    return tuple(_following(one) for one in followers)
 
 
 def _following(one: Follower) -> Following:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from tocsin.actors.scheduler import query
 from tocsin.actors.scheduler.lines import ALONE
+from tocsin.actors.scheduler.paths import FN_BYTES, fn_key
 from tocsin.actors.scheduler.records import Pending, Queue
-from tocsin.actors.scheduler.rows import FN_BYTES, PULLED, LeaseRow, LinesRow, fn_key, split_lines_key, stream_prefix
+from tocsin.actors.scheduler.rows import PULLED, LeaseRow, LinesRow, split_lines_key, stream_prefix
 from tocsin.storage.api import Range, StoreView, after
 
 DUE_COUNTED = 10_000

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tocsin.dispatch import values
+from tocsin.dispatch.pulled import WorkerSnapshot
 from tocsin.dispatch.retry import Retry
 
 
@@ -330,3 +331,17 @@ class DeadRetried(_Value, frozen=True, rename="camel", omit_defaults=True):
     retried: bool
     id: str | None = None
     scheduled_for: int | None = None
+
+
+class WorkerRecord(WorkerSnapshot, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A worker as it says it is; `heartbeat_at` is when this host heard of it last. `lost`: that was over 30 s ago."""
+
+    lost: bool = False
+
+
+class WorkerPage(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A page of workers; `cursor` asks for the next one and is there when `truncated` is True."""
+
+    workers: Sequence[WorkerRecord]
+    truncated: bool
+    cursor: str | None = None

@@ -6,8 +6,7 @@ Keys are bytes and sort as bytes; values are msgpack arrays that start with a ve
 
 from __future__ import annotations
 
-import hashlib
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,8 +20,6 @@ SOON: Final = 10**9
 with less behind them go first."""
 PULLED: Final = "pulled"
 """The kind of the leases of workers."""
-FN_BYTES: Final = 768
-"""Of a function path in a key."""
 INLINE_ARGS: Final = 64 * 1024
 """Args above this continue in `args/<id>/<n>` rows, so that no value passes the store's limit."""
 
@@ -89,22 +86,6 @@ class JobRow(Row, frozen=True, array_like=True, tag=1):
     @property
     def target(self) -> str:
         return self.function_path or self.workflow or ""
-
-
-class Blob(NamedTuple):
-    """What a job's `args` hold."""
-
-    args: bytes
-    then: bytes
-    parent_result: bytes
-
-
-def parts_of(job: JobRow, whole: bytes) -> Blob:
-    """Of all of a job's `args`: the args, what comes then, the result of its parent."""
-    if job.args_size is None:
-        return Blob(whole, b"", b"")
-    end = job.args_size + job.then_size
-    return Blob(whole[: job.args_size], whole[job.args_size : end], whole[end:])
 
 
 class LastError(Row, frozen=True, array_like=True, tag=1):
@@ -387,14 +368,6 @@ def idem_day(day: int) -> bytes:
 def hist_day(day: int) -> bytes:
     """Everything that ended on one day."""
     return b"hist/%06d/" % day
-
-
-def fn_key(target: str) -> bytes:
-    """Of a long one only the beginning and a hash."""
-    whole = target.encode()
-    if len(whole) > FN_BYTES:
-        whole = whole[:FN_BYTES] + b"#" + hashlib.blake2b(whole, digest_size=8).hexdigest().encode()
-    return b"fn/%b" % whole
 
 
 def result_key(job_id: str) -> bytes:

@@ -12,8 +12,9 @@ from typing import Any
 from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler import redrive
 from tocsin.actors.scheduler.book import Book
-from tocsin.actors.scheduler.claim import Claim, claim, claim_alone
+from tocsin.actors.scheduler.claim import claim, claim_alone
 from tocsin.actors.scheduler.complete import Completion, complete, extend
+from tocsin.actors.scheduler.grants import Grant
 from tocsin.actors.scheduler.lanes import Lanes
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Tick
 from tocsin.actors.scheduler.passing import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
@@ -298,8 +299,10 @@ class SchedulerActor(Actor):
             return
         check_clock(turn)
         await settle_ends(turn)
+        given = self._given()
+        await self._pull(turn, given, in_order=True)
         await self._claim(turn)
-        await self._pull(turn)
+        await self._pull(turn, given)
         await settle_ends(turn)  # of those that had expired when they were to be claimed
         await self._book.close()
         if self._book.to_tell:
@@ -310,18 +313,20 @@ class SchedulerActor(Actor):
     async def _end_leases(self, turn: Turn) -> None:
         await end_leases(turn, self._lanes.is_live, self._pulls.undelivered)
 
-    async def _pull(self, turn: Turn) -> None:
+    def _given(self) -> Given:
+        """What this turn gives to claims that wait, noted as it goes. Claims come at any time, also while it reads.
+        Where nothing is given, too: a turn that left no trace has woken nobody."""
+        given: Given = []
+        self.ctx.if_lost(self._pulls.lost, given)
+        self.ctx.after_commit(self._pulls.deliver, given, self._began)
+        return given
+
+    async def _pull(self, turn: Turn, given: Given, *, in_order: bool = False) -> None:
         """Give the claims that wait what is due."""
         self._more_to_pull = False
-        if not self._pulls.waiting:
-            return
-        given: Given = []
-        self.ctx.if_lost(self._pulls.lost, given)  # also where nothing is given: a turn that left no trace wakes nobody
-        if not self._full():
-            self._more_to_pull = await pull(turn, self._pulls, given)
-        if given:
+        if self._pulls.waiting and not self._full():
+            self._more_to_pull = await pull(turn, self._pulls, given, in_order=in_order)
             self._pulls.sealed(given)
-            self.ctx.after_commit(self._pulls.deliver, given, self._began)
 
     async def _claim(self, turn: Turn) -> None:
         lines = self._book.lines
@@ -330,7 +335,7 @@ class SchedulerActor(Actor):
             self._lanes.nothing_alone()
             return
         if lines.any_ready(turn.now) and (permits := self._lanes.take(CLAIMS_PER_TURN)):
-            grant = _Grant(self._lanes, permits)
+            grant = Grant(self._lanes, permits)
             self.ctx.if_lost(grant.lose)
             for _ in range(CLAIM_ROUNDS):
                 if not grant.unused or not lines.any_ready(turn.now):
@@ -348,7 +353,7 @@ class SchedulerActor(Actor):
             self._lanes.nothing_alone()
             return
         if permits := self._lanes.take_alone():
-            grant = _Grant(self._lanes, permits, alone=True)
+            grant = Grant(self._lanes, permits, alone=True)
             self.ctx.if_lost(grant.lose)
             grant.use(await claim_alone(turn, permits))
             grant.return_unused()
@@ -374,32 +379,6 @@ class SchedulerActor(Actor):
             pulled = again
         ring_at = _earliest(again if waiting else None, head, pulled, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
-
-
-class _Grant:
-    """Permits taken in this turn, and the claims they were used for."""
-
-    def __init__(self, lanes: Lanes, permits: int, *, alone: bool = False) -> None:
-        self.unused = permits
-        self._alone = alone
-        self.claims: list[Claim] = []
-        self._lanes = lanes
-
-    def use(self, claims: Sequence[Claim]) -> None:
-        self._lanes.sealed(claims)
-        self.claims.extend(claims)
-        self.unused -= sum(claim.permits for claim in claims)
-
-    def return_unused(self) -> None:
-        unused, self.unused = self.unused, 0
-        if unused and self._alone:
-            self._lanes.give_back_alone(unused)
-        elif unused:
-            self._lanes.give_back(unused)
-
-    def lose(self) -> None:
-        self._lanes.lost(self.claims)
-        self.return_unused()
 
 
 def _earliest(*instants: int | None) -> int | None:

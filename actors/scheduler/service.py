@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.permits import Circuit, Permits
+from tocsin.actors.scheduler.presence import Presence
 from tocsin.actors.scheduler.pulls import Pulls
 from tocsin.actors.scheduler.recurring.recheck import in_doubt
 from tocsin.actors.scheduler.rows import META_SLOT, META_ZONES
@@ -70,6 +71,7 @@ class SchedulerService:
         # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
         self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
         self._pulls: WeakValueDictionary[str, Pulls] = WeakValueDictionary()
+        self.presence = Presence(lambda: self.clock.monotonic())
         self._watches: WeakValueDictionary[str, Watches] = WeakValueDictionary()
         self._host: Host | None = None
         self._stopping = False
@@ -143,7 +145,7 @@ class SchedulerService:
                 return self.host.start_soon(self.host.call(actor, event, *args, create=False))
 
             check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
-            pulls = Pulls(name, post, self.host.start_soon, check, self.clock.monotonic)
+            pulls = Pulls(name, post, self.host.start_soon, check, self.clock)
             if self._stopping:
                 pulls.stop()
             self._pulls[name] = pulls
@@ -185,6 +187,7 @@ class SchedulerService:
             store_trouble=self.host.provider.trouble,
             stopping=not self.host.ready or (lanes is not None and lanes.stopping),
             alarm_failures=self.host.alarms.failures(ActorId(KIND, name)),
+            waiting_for=self.pulls(name).waiting_for,
         )
 
     async def _send(self, claim: Claim, instance: str) -> Outcome:

@@ -101,7 +101,7 @@ class NewJob:
     def size(self) -> int:
         """About how many bytes its rows take."""
         job = self.job
-        texts = (job.id, job.function_path, job.workflow, job.shard_key, job.pool, *job.initiator)
+        texts = (*job.chained, job.id, job.function_path, job.workflow, job.shard_key, job.pool, *job.initiator)
         names = sum(len(text) for text in texts if text)
         labels = sum(len(label) + 3 for label in job.labels)
         return len(job.args) + sum(map(len, self.rest_of_args)) + 4 * names + labels + 400

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler import query
 from tocsin.actors.scheduler.lines import LOSSES_TOGETHER
 from tocsin.actors.scheduler.records import Reason, Record
-from tocsin.actors.scheduler.rows import INSTANCE, InstanceRow
+from tocsin.actors.scheduler.rows import INSTANCE, PULLED, InstanceRow
 from tocsin.errors import StoreCorrupt, StoreError
 from tocsin.storage.api import StoreView
 
@@ -16,7 +17,7 @@ HOLDERS_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What only the host knows: its lanes and permits, the circuit, its store."""
+    """What only the host knows: its lanes and permits, the circuit, its store, who waits for work."""
 
     lanes_in_flight: int
     lanes_limit: int
@@ -26,6 +27,8 @@ class Facts:
     store_trouble: StoreError | None
     stopping: bool
     alarm_failures: int
+    waiting_for: Callable[[str], int]
+    """How many claims wait for a queue on this host."""
 
 
 async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[Reason]:
@@ -50,6 +53,10 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
     found.extend(await _of_instance(view))
     if record.pool is not None:
         found.extend(await _of_pool(view, record.pool))
+    if record.queue is None:
+        return found + _of_host(facts) + _of_callbacks(facts)
+    if record.state == "waiting" and not facts.waiting_for(record.queue):
+        found.append(Reason("NO_WORKER", f"no claim waits for queue {record.queue} on this host"))
     return found + _of_host(facts)
 
 
@@ -60,6 +67,10 @@ def _running(record: Record) -> Reason:
         "accepted": "it is running: the receiver accepted it and has not completed it yet",
         "unknown": "an attempt got no answer and may still run there: nothing starts before its lease ends",
     }
+    if record.lease.kind == PULLED:
+        who = "a worker" if record.lease.worker is None else f"worker {record.lease.worker}"
+        said = f"it is running: {who} has it, and settles it or extends its lease before that ends"
+        return Reason("RUNNING", said, record.lease.until)
     return Reason("RUNNING", words.get(record.lease.kind, record.lease.kind), record.lease.until)
 
 
@@ -73,7 +84,11 @@ def _of_job(record: Record, now: int) -> list[Reason]:
         else:
             found.append(Reason("NOT_DUE", f"it is due in {wait} ms", record.next_attempt_at))
     if record.losses >= LOSSES_TOGETHER:
-        found.append(Reason("ALONE", f"{record.losses} hosts were lost while it ran: it starts when nothing else runs"))
+        if record.queue is None:
+            said = f"{record.losses} hosts were lost while it ran: it starts when nothing else runs"
+        else:
+            said = f"{record.losses} workers were lost while they had it: it goes to one that has nothing else"
+        found.append(Reason("ALONE", said))
     return found
 
 
@@ -102,18 +117,24 @@ def _of_host(facts: Facts) -> list[Reason]:
     found: list[Reason] = []
     if facts.stopping:
         found.append(Reason("HOST_STOPPING", "the host is stopping"))
+    if (trouble := facts.store_trouble) is not None:
+        found.append(Reason(_code(trouble), f"nothing new is started: {trouble}"))
+    if facts.alarm_failures:
+        found.append(Reason("ALARM_FAILING", f"the scheduler's alarm has failed {facts.alarm_failures} times in a row"))
+    return found
+
+
+def _of_callbacks(facts: Facts) -> list[Reason]:
+    """What holds up callbacks, and no work that is pulled."""
+    found: list[Reason] = []
     if facts.circuit_open:
         found.append(
             Reason("CIRCUIT_OPEN", "the origin cannot be reached: one callback every 5 s tries whether it is back")
         )
-    if (trouble := facts.store_trouble) is not None:
-        found.append(Reason(_code(trouble), f"nothing new is started: {trouble}"))
     if facts.lanes_in_flight >= facts.lanes_limit:
         found.append(Reason("LANES_FULL", f"all {facts.lanes_limit} lanes of this scheduler are in use"))
     if facts.in_flight >= facts.max_in_flight:
         found.append(Reason("HOST_FULL", f"all {facts.max_in_flight} callbacks this host may have in flight are"))
-    if facts.alarm_failures:
-        found.append(Reason("ALARM_FAILING", f"the scheduler's alarm has failed {facts.alarm_failures} times in a row"))
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.dispatch.receiver.outcomes import Accepted, Never, RetryLater
+from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import TocsinError
 
@@ -47,7 +47,7 @@ def later(how: RetryLater) -> Answer:
     return _answer(how.status, how.code, how.message, {"retry-after": str(how.delay_s)})
 
 
-def never(how: Never) -> Answer:
+def terminal(how: TerminalError) -> Answer:
     return _answer(how.status, how.code, how.message, {"tocsin-retry": "never"})
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.catalog.handlers import reader_of
-from tocsin.dispatch.receiver.outcomes import Never, RetryLater
+from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
 from tocsin.dispatch.receiver.received import Received
 from tocsin.errors import InvalidInputError, SettingsError
 
@@ -26,7 +26,9 @@ THREADS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Registered:
+class Registered:
+    """A handler and how it is called; `takes_job`: with a second argument."""
+
     handler: Handler
     is_async: bool
     takes_job: bool
@@ -40,7 +42,7 @@ class Handlers:
     def __init__(self, threads: int = THREADS) -> None:
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
             raise SettingsError(f"threads must be a positive number, not {threads!r}")
-        self._by_name: dict[tuple[str, str], _Registered] = {}
+        self._by_name: dict[tuple[str, str], Registered] = {}
         self._catalog: Catalog | None = None
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tocsin-handler")
 
@@ -52,18 +54,18 @@ class Handlers:
                 raise SettingsError(f"the {kind} of a handler must be named by a text, not {name!r}")
             if (kind, name) in self._by_name:
                 raise SettingsError(f"the {kind} {name!r} has a handler already: each has one")
-            new[kind, name] = _registered(name, handler)
+            new[kind, name] = registered(name, handler)
         self._by_name.update(new)
         self._catalog = None
 
-    def find(self, job: Received) -> _Registered | None:
+    def find(self, job: Received) -> Registered | None:
         if job.function_path is not None:
             return self._by_name.get((FUNCTION, job.function_path))
         return self._by_name.get((WORKFLOW, job.target))
 
-    async def call(self, found: _Registered, job: Received) -> Any:
+    async def call(self, found: Registered, job: Received) -> Any:
         """What it returned. A function in a thread that has begun is waited for, also when this task is cancelled."""
-        args = job.args if found.read is None else _declared(found.read, job)
+        args = job.args if found.read is None else declared(found.read, job.args, job.target)
         arguments = (args, job) if found.takes_job else (args,)
         if found.is_async:
             return await found.handler(*arguments)
@@ -112,22 +114,23 @@ def _ended(handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ende
         return None, error
 
 
-def _declared(read: Callable[[Any], Any], job: Received) -> Any:
-    """Another attempt would bring the same args."""
+def declared(read: Callable[[Any], Any], args: Any, target: str) -> Any:
+    """TerminalError if they do not fit: another attempt would bring the same args."""
     try:
-        return read(job.args)
+        return read(args)
     except InvalidInputError as error:
-        raise Never(f"{job.target} takes other args: {error.message}") from None
+        raise TerminalError(f"{target} takes other args: {error.message}") from None
 
 
-def _registered(name: str, handler: Handler) -> _Registered:
+def registered(name: str, handler: Handler) -> Registered:
+    """SettingsError if it is none, or takes other arguments than `(args)` or `(args, job)`."""
     if not callable(handler):
         raise SettingsError(f"the handler of {name!r} must be a function, not {type(handler).__name__}")
     called = handler if inspect.isroutine(handler) or inspect.isclass(handler) else type(handler).__call__
     if any(is_it(f) for f in (handler, called) for is_it in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
         raise SettingsError(f"the handler of {name!r} is a generator, which would never run: it must not yield")
     is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
-    return _Registered(handler, is_async, _takes_job(name, handler), reader_of(handler))
+    return Registered(handler, is_async, _takes_job(name, handler), reader_of(handler))
 
 
 def _takes_job(name: str, handler: Handler) -> bool:

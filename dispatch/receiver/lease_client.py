@@ -54,7 +54,7 @@ class LeaseClient:
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._base, self._token = _checked(base_url), None if token is None else _sendable(token)
+        self._base, self._token = base_url_of(base_url), None if token is None else sendable_token(token)
         self._dedup: Dedup = NoDedup() if dedup is None else dedup
         self._timeout_s, self._patience_s = timeout_s, patience_s
         self._transport, self._clock = transport, clock or SystemClock()
@@ -75,9 +75,10 @@ class LeaseClient:
     ) -> bool:
         """Settle the attempt: done, or with `ok=False` failed with `error`, to be retried (after `delay`, if given).
 
-        `retryable=False` makes a failed job dead. `result` (JSON of at most 2 KiB) is kept in the job's history. True
-        when it is settled. StaleLeaseError: the lease ended or the job was cancelled, and nothing was changed there;
-        what was done here is still on record, so another attempt is answered as done without being run.
+        `retryable=False` makes a failed job dead. `result` is JSON of at most 64 KiB, for what follows in a chain and
+        for `jobs.result`; 2 KiB stay in the history. True when it is settled. StaleLeaseError: the lease ended or the
+        job was cancelled, and nothing was changed there; what was done here is still on record, so another attempt is
+        answered as done without being run.
         Also UnreachableError, InvalidInputError.
         """
         said: dict[str, Any] = {"id": job.id, "lease": job.lease, "ok": ok}
@@ -149,13 +150,13 @@ class LeaseClient:
             except (httpx.TransportError, OSError) as error:
                 failure = UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}")
             else:
-                value = _json(answer)
+                value = json_object(answer)
                 if answer.is_success and value is not None:
                     return value
                 failure = refusal(answer.status_code, value, self._base)
                 if answer.status_code not in AGAIN:
                     raise failure
-                wait = max(wait, _retry_after_s(answer))
+                wait = max(wait, retry_after_s(answer))
             if loop.time() + wait > end:
                 raise failure
             await asyncio.sleep(wait)
@@ -174,7 +175,8 @@ class LeaseClient:
         return self._http
 
 
-def _checked(base_url: object) -> str:
+def base_url_of(base_url: object) -> str:
+    """Of a server, without a slash at its end. SettingsError does not show what may hold a password."""
     try:
         base = str(base_url).strip().rstrip("/")
         parts = urlsplit(base)
@@ -187,14 +189,15 @@ def _checked(base_url: object) -> str:
     return base
 
 
-def _sendable(token: str) -> str:
+def sendable_token(token: str) -> str:
     """Refused here, where it is not shown."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise SettingsError("token must be printable ASCII without spaces")
     return token
 
 
-def _json(answer: httpx.Response) -> dict[str, Any] | None:
+def json_object(answer: httpx.Response) -> dict[str, Any] | None:
+    """The body, if it is one."""
     try:
         value = msgspec.json.decode(answer.content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -202,6 +205,7 @@ def _json(answer: httpx.Response) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _retry_after_s(answer: httpx.Response) -> float:
+def retry_after_s(answer: httpx.Response) -> float:
+    """What it asks for; 0 if it does not."""
     text = answer.headers.get("retry-after", "").strip()
     return float(text[:9]) if text.isascii() and text.isdigit() else 0.0

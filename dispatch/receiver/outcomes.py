@@ -1,4 +1,4 @@
-"""What a handler may say besides being done: accepted, later, never."""
+"""What a handler may say besides being done: accepted, later, never again."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class RetryLater(TocsinError):
         super().__init__(str(why))
 
 
-class Never(TocsinError):
+class TerminalError(TocsinError):
     """Raise it in a handler that can never succeed: the job is dead at once. `why` is kept with the dead job."""
 
-    code = "NEVER"
+    code = "TERMINAL"
     status = 422
 
     def __init__(self, why: str) -> None:

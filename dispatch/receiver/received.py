@@ -79,10 +79,7 @@ class Received:
         they were claimed. Fences of two schedulers have no order, and after its store is restored from a backup
         a scheduler counts again from where the backup was.
         """
-        match = LEASE.fullmatch(self.lease)
-        if match is None:
-            raise InvalidInputError("lease must look like <epoch>.<seq>.<random> to have an order")
-        return int(match[1]), int(match[2])
+        return fence_of(self.lease)
 
     @property
     def leased(self) -> Leased:
@@ -96,3 +93,11 @@ class Received:
         here is not known, and not taken off, nor is the part of a second that timestamps leave out.
         """
         return None if self.timeout_s is None else self.timeout_s - (self.monotonic() - self.arrived)
+
+
+def fence_of(lease: str) -> tuple[int, int]:
+    """Epoch and sequence of a lease."""
+    match = LEASE.fullmatch(lease)
+    if match is None:
+        raise InvalidInputError("lease must look like <epoch>.<seq>.<random> to have an order")
+    return int(match[1]), int(match[2])

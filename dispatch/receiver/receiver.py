@@ -17,7 +17,7 @@ from tocsin.dispatch.receiver.asgi import serve
 from tocsin.dispatch.receiver.clock import Clock, SystemClock
 from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup
 from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handler, Handlers
-from tocsin.dispatch.receiver.outcomes import Accepted, Never, RetryLater
+from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
 from tocsin.dispatch.receiver.reading import Headers, Secrets, Signers, lower, read
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.transport import Answer
@@ -175,12 +175,12 @@ class Receiver:
             return await self._released(job, answers.unknown_target(kind, job.target))
         try:
             result = await self._handlers.call(found, job)
-            if isinstance(result, (RetryLater, Never)):
+            if isinstance(result, (RetryLater, TerminalError)):
                 raise result  # returned where it should have been raised, but clear enough
         except RetryLater as how:
             return await self._released(job, answers.later(how))
-        except Never as how:
-            return await self._released(job, answers.never(how))
+        except TerminalError as how:
+            return await self._released(job, answers.terminal(how))
         except asyncio.CancelledError as error:
             return await self._released(job, self._stopped() if _cancelled() else answers.failed(job.target, error))
         except (KeyboardInterrupt, GeneratorExit):

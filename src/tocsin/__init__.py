@@ -35,18 +35,25 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.recurring.records import ScheduleRecord as ScheduleRecord
     from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
     from tocsin.dispatch.catalog.catalog import Catalog as Catalog
+    from tocsin.dispatch.pulled import Claimed as Claimed
+    from tocsin.dispatch.pulled import WorkerSnapshot as WorkerSnapshot
     from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
     from tocsin.dispatch.receiver.lease_client import LeaseClient as LeaseClient
     from tocsin.dispatch.receiver.outcomes import Accepted as Accepted
-    from tocsin.dispatch.receiver.outcomes import Never as Never
     from tocsin.dispatch.receiver.outcomes import RetryLater as RetryLater
+    from tocsin.dispatch.receiver.outcomes import TerminalError as TerminalError
     from tocsin.dispatch.receiver.received import Leased as Leased
     from tocsin.dispatch.receiver.received import Received as Received
     from tocsin.dispatch.receiver.receiver import Receiver as Receiver
     from tocsin.dispatch.receiver.sqlite_dedup import SQLiteDedup as SQLiteDedup
     from tocsin.dispatch.retry import Retry as Retry
     from tocsin.dispatch.signing import Signer as Signer
+    from tocsin.dispatch.worker.context import Context as Context
+    from tocsin.dispatch.worker.handlers import Handlers as Handlers
+    from tocsin.dispatch.worker.lease import LeaseLostError as LeaseLostError
+    from tocsin.dispatch.worker.remote import RemoteScheduler as RemoteScheduler
+    from tocsin.dispatch.worker.worker import Worker as Worker
     from tocsin.errors import TocsinError as TocsinError
     from tocsin.storage.memory import MemoryProvider as MemoryProvider
     from tocsin.storage.sqlite import SQLiteProvider as SQLiteProvider
@@ -58,17 +65,20 @@ _HOMES = {
     "ActorHost": "tocsin.actors.actor_host",
     "Cancelled": "tocsin.actors.scheduler.records",
     "Catalog": "tocsin.dispatch.catalog.catalog",
+    "Claimed": "tocsin.dispatch.pulled",
+    "Context": "tocsin.dispatch.worker.context",
     "Cron": "tocsin.actors.cron.builder",
     "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
     "Firing": "tocsin.actors.scheduler.records",
+    "Handlers": "tocsin.dispatch.worker.handlers",
     "Initiator": "tocsin.actors.scheduler.records",
     "Job": "tocsin.actors.scheduler.handle",
     "LeaseClient": "tocsin.dispatch.receiver.lease_client",
+    "LeaseLostError": "tocsin.dispatch.worker.lease",
     "Leased": "tocsin.dispatch.receiver.received",
     "MemoryDedup": "tocsin.dispatch.receiver.dedup",
     "MemoryProvider": "tocsin.storage.memory",
-    "Never": "tocsin.dispatch.receiver.outcomes",
     "NoDedup": "tocsin.dispatch.receiver.dedup",
     "Occurrence": "tocsin.actors.scheduler.recurring.records",
     "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
@@ -77,6 +87,7 @@ _HOMES = {
     "Receiver": "tocsin.dispatch.receiver.receiver",
     "Record": "tocsin.actors.scheduler.records",
     "Registration": "tocsin.actors.scheduler.recurring.records",
+    "RemoteScheduler": "tocsin.dispatch.worker.remote",
     "Retry": "tocsin.dispatch.retry",
     "RetryLater": "tocsin.dispatch.receiver.outcomes",
     "SQLiteDedup": "tocsin.dispatch.receiver.sqlite_dedup",
@@ -91,8 +102,11 @@ _HOMES = {
     "Signer": "tocsin.dispatch.signing",
     "Status": "tocsin.actors.scheduler.records",
     "Stub": "tocsin.actors.actor_host",
+    "TerminalError": "tocsin.dispatch.receiver.outcomes",
     "TocsinError": "tocsin.errors",
     "TriggeredRun": "tocsin.actors.scheduler.recurring.records",
+    "Worker": "tocsin.dispatch.worker.worker",
+    "WorkerSnapshot": "tocsin.dispatch.pulled",
 }
 
 __all__ = [
@@ -102,17 +116,20 @@ __all__ = [
     "ActorHost",
     "Cancelled",
     "Catalog",
+    "Claimed",
+    "Context",
     "Cron",
     "CronPreview",
     "DeadRetried",
     "Firing",
+    "Handlers",
     "Initiator",
     "Job",
     "LeaseClient",
+    "LeaseLostError",
     "Leased",
     "MemoryDedup",
     "MemoryProvider",
-    "Never",
     "NoDedup",
     "Occurrence",
     "OccurrencePage",
@@ -121,6 +138,7 @@ __all__ = [
     "Receiver",
     "Record",
     "Registration",
+    "RemoteScheduler",
     "Retry",
     "RetryLater",
     "SQLiteDedup",
@@ -135,8 +153,11 @@ __all__ = [
     "Signer",
     "Status",
     "Stub",
+    "TerminalError",
     "TocsinError",
     "TriggeredRun",
+    "Worker",
+    "WorkerSnapshot",
 ]
 
 

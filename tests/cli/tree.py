@@ -10,6 +10,7 @@ from tocsin.cli import main
 
 LOCAL = {
     "serve",
+    "worker",
     "demo",
     "keys new",
     "keys sign",
@@ -20,7 +21,7 @@ LOCAL = {
     "completion",
     "next",
 }
-"""Those that talk to no server."""
+"""Those that talk to no server, or wait for one."""
 
 
 def commands(group: click.Group = main, words: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:

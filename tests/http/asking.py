@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 
 from tests.http.face import DUE
+from tocsin.actors.http.examples import EXAMPLES
 
 SCOPES = ("read", "schedule", "work", "operate", "admin")
 TOKENS = [f"{scope}er:{scope}:secret-{scope}" for scope in SCOPES]
@@ -38,6 +39,12 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/schedules/s/occurrences": ("GET", None, {"read"}),
     "/schedules/s?cancelPending=false": ("DELETE", None, {"schedule", "operate"}),
     "/cron/preview?expr=*+*+*+*+*": ("GET", None, {"read"}),
+    "/queues/q/claim": ("POST", {"waitMs": 0}, {"work"}),
+    "/workers": ("POST", EXAMPLES["announce"].request, {"work"}),
+    "/workers?limit=5": ("GET", None, {"read"}),
+    "/queues": ("GET", None, {"read"}),
+    "/pending?prefix=p": ("GET", None, {"read"}),
+    "/result?id=a": ("GET", None, {"read"}),
     "/catalog": ("GET", None, {"read"}),
     "/pool?name=p": ("GET", None, {"read"}),
     "/pool": ("PUT", {"name": "p", "paused": True}, {"operate"}),
@@ -49,7 +56,7 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
 BY_LEASE = {"/complete", "/extend"}
 ABSENT = {path for path, (method, *_) in REQUESTS.items() if path.startswith("/schedules/s") and method != "PUT"}
 """Asked for alone, there is no such schedule."""
-ANSWERED = {"/dead/redrives/x": 404}
+ANSWERED = {"/dead/redrives/x": 404, "/result?id=a": 404}
 """What is answered, if not 200."""
 
 

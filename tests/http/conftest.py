@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.http.face import Face, open_face
+from tocsin.actors.http import operations_queues
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that does not say how long to wait does not: requests that say nothing are sent to every route."""
+    monkeypatch.setattr(operations_queues, "CLAIM_WAIT_S", 0.0)
 
 
 @pytest.fixture

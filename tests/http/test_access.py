@@ -27,7 +27,14 @@ async def host() -> AsyncIterator[ActorHost]:
 
 def test_every_operation_is_asked_for_here() -> None:
     asked = [
-        (method, re.sub("/s(?=$|/)", "/{name}", re.sub("/[xy]$", "/{redriveId}", path.partition("?")[0])))
+        (
+            method,
+            re.sub(
+                "/s(?=$|/)",
+                "/{name}",
+                re.sub("/[xy]$", "/{redriveId}", path.partition("?")[0].replace("/q/", "/{queue}/")),
+            ),
+        )
         for path, (method, *_) in REQUESTS.items()
     ]
     assert sorted(asked) == sorted((one.method, one.path) for one in OPERATIONS if one.path not in BY_LEASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -46,11 +47,12 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
     async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
         headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
         redrive, name = more.pop("redrive", "none"), more.pop("name", "none")
+        queue = more.pop("queue", "none")
         value = None
         for place in more.pop("places", PLACES):
             if place + path not in DOCUMENT["paths"]:
                 continue
-            url = (place + path).format(instance=instance, redriveId=redrive, name=name)
+            url = (place + path).format(instance=instance, redriveId=redrive, name=name, queue=queue)
             answer = await client.request(method, url, json=json, headers=headers, **more)
             held.hold(method, place + path, answer)
             value = answer.json()
@@ -140,6 +142,43 @@ async def recurring_tour(ask: Ask) -> None:
     await ask("GET", "/cron/preview", params={"expr": "*/5 * * * *", "timezone": "Mars"})
 
 
+async def queue_tour(ask: Ask) -> None:
+    claim, chain = (
+        "/queues/{queue}/claim",
+        [{"functionPath": "q", "queue": "q", "delayMs": 5, "then": [{"workflow": "w"}]}],
+    )
+    await ask("POST", claim, queue="*")
+    pulled = {"scheduledFor": 10**12, "queue": "q", "expiresAt": None, "pool": "other", "keepResultMs": 60_000}
+    await ask("POST", "/schedule", {**WHOLE, **pulled, "id": "pulled", "then": chain})
+    await ask("GET", "/result", params={"id": "pulled"})
+    await ask("GET", "/queues")
+    await ask("GET", "/why", params={"id": "pulled"})
+    await ask("GET", "/list", params={"queue": "q"})
+    await ask("GET", "/pending")
+    await ask("GET", "/pending", params={"prefix": "q"})
+    await ask("GET", "/pending", params={"prefix": "p" * 600})
+    await ask("GET", "/result", params={"id": "nobody"})
+    for place in PLACES:
+        worker = {"id": "w", "name": "n", "hostname": "h", "pid": 5}
+        [one] = (await ask("POST", claim, {"worker": worker}, queue="a,q", places=[place]))["jobs"]
+        await ask("GET", "/get", params={"id": "pulled"}, places=[place])
+        await ask("GET", "/why", params={"id": "pulled"}, places=[place])
+        named = {"id": "pulled", "lease": one["lease"]}
+        await ask("POST", "/extend", {**named, "leaseMs": 5_000}, places=[place])
+        await ask("POST", "/complete", {**named, "ok": False, "charge": False, "delayMs": 0}, places=[place])
+        [one] = (await ask("POST", claim, {"max": 5}, queue="*", places=[place]))["jobs"]
+        await ask("POST", "/complete", {**named, "lease": one["lease"], "result": {"n": 1}}, places=[place])
+        [child] = (await ask("POST", claim, {"waitMs": 5_000}, queue="q", places=[place]))["jobs"]
+        await ask("GET", "/get", params={"id": child["id"]}, places=[place])
+        await ask("POST", "/complete", {"id": child["id"], "lease": child["lease"]}, places=[place])
+    await ask("GET", "/result", params={"id": "pulled", "waitMs": 5})
+    await ask("GET", "/history", params={"id": "pulled"})
+    await ask("POST", claim, {"max": 0}, queue="q")
+    await ask("POST", "/workers", EXAMPLES["announce"].request)
+    await ask("GET", "/workers")
+    await ask("POST", claim, queue="a b")
+
+
 async def bad_tour(ask: Ask) -> None:
     """The same bad requests to every route."""
     json = {"content-type": "application/json"}
@@ -156,13 +195,14 @@ async def bad_tour(ask: Ask) -> None:
             for body in (b"", b"{", b'{"colour": 1}'):
                 await ask(method, route, content=body, headers=json, places=[place])
             example = EXAMPLES[one["operationId"].removesuffix("_in_instance")].request
-            await ask(method, route, {**example, **({"id": "a b"} if "id" in example else {})}, places=[place])
+            changed = {name: value for name, value in (("id", "a b"), ("waitMs", 0)) if name in example}
+            await ask(method, route, {**example, **changed}, places=[place])
             await ask(method, route, content=b"{}", headers={"content-type": "text/plain"}, places=[place])
             await ask(method, route, content=b" " * (9 * 1024 * 1024), headers=json, places=[place])
 
 
 async def test_every_answer_is_one_that_the_document_has(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     held = Documented(DOCUMENT)
     async with open_face() as face, client_of(face.host.asgi(tokens=TOKENS)) as client:
@@ -170,6 +210,7 @@ async def test_every_answer_is_one_that_the_document_has(
         await good_tour(ask)
         await dead_tour(ask, face)
         await recurring_tour(ask)
+        await queue_tour(ask)
         await ask("POST", "/schedule", JOB, headers={"idempotency-key": "k"})  # 422
         for _ in range(2):
             await ask("POST", "/schedule", {**JOB, "id": "taken", "pool": "used"})
@@ -190,7 +231,7 @@ async def test_every_answer_is_one_that_the_document_has(
         with caplog.at_level(logging.CRITICAL, "tocsin.http"):
             await failing_tour(ask, monkeypatch)
     await accepted_tour(held)
-    await refused_tour(held)
+    await refused_tour(held, tmp_path)
 
     met = {(method, path, code) for method, path, code in held.seen}
     assert {(method, path, "200") for method, path, _ in operations(DOCUMENT)} <= met
@@ -257,7 +298,7 @@ async def accepted_again(face: Face, app: Accepting) -> None:
     await accepted(face, app, "a", pool="p")
 
 
-async def refused_tour(held: Documented) -> None:
+async def refused_tour(held: Documented, folder: Path) -> None:
     """A server that may hold no job more, one that knows no origin, and one that is closed."""
     async with open_face(max_jobs=1) as face:
         ask = asker(held, face.client)
@@ -265,7 +306,10 @@ async def refused_tour(held: Documented) -> None:
             await ask("POST", "/schedule", JOB)
         await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
         await ask("POST", "/schedules/{name}/trigger")
-    async with open_face(origin=None) as face:
+    store = f"sqlite:///{folder / 'jobs.db'}"
+    async with open_face(store) as face:
+        await asker(held, face.client)("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
+    async with open_face(store, origin=None) as face:
         ask = asker(held, face.client)
         await ask("POST", "/schedule", JOB)
         await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)

@@ -116,9 +116,9 @@ async def test_null_is_left_out_in_bulk_too(route: str, body: Any) -> None:
 
 async def test_a_wrong_result_is_named() -> None:
     async with open_face() as face:
-        body = {"id": "a", "lease": "1.2.3", "result": "x" * 3_000}
-        error = refused(await face.post("/complete", body), 413, "PAYLOAD_TOO_LARGE", "result", "2048")
-        assert error["limit"] == 2_048
+        body = {"id": "a", "lease": "1.2.3", "result": "x" * 70_000}
+        error = refused(await face.post("/complete", body), 413, "PAYLOAD_TOO_LARGE", "result", "65536")
+        assert error["limit"] == 65_536
         deep = json.loads("[" * 66 + "]" * 66)
         body = {"id": "a", "lease": "1.2.3", "result": deep}
         refused(await face.post("/complete", body), 400, "INVALID_INPUT", "result is nested deeper than 64 levels")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -16,15 +15,12 @@ from starlette.routing import Mount
 
 from tests.http.accepting import Accepting, accepted
 from tests.http.documented import checked_schema, operations
-from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
+from tests.http.face import Face, client_of, open_face, open_host, refused
 from tocsin.actors.http.app import build_app
 from tocsin.actors.http.codes import CODES
 from tocsin.actors.http.examples import EXAMPLES, LEASE
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.operations import OPERATIONS
-from tocsin.actors.http.parameters import KEY_MAX
-from tocsin.actors.http.shapes import NOT_BLANK
-from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.recurring.handle import Schedules
 from tocsin.dispatch.asgi_transport import AsgiTransport
@@ -98,7 +94,7 @@ async def test_query_parameters_are_those_that_routes_take(face: Face) -> None:
             assert known == []
             continue
         answer = await face.client.request(
-            method, path.format(instance="tenant-a", redriveId="a", name="a") + "?unknown=1"
+            method, path.format(instance="tenant-a", redriveId="a", name="a", queue="a") + "?unknown=1"
         )
         said = f"this route takes {', '.join(known) if known else 'none'}"
         assert said in refused(answer, 400, "INVALID_INPUT")["message"]
@@ -111,171 +107,6 @@ def test_every_answer_names_codes_of_its_status_and_shows_each() -> None:
         assert {CODES[code].status for code in codes} == {int(status)}
         assert list(media["examples"]) == codes
         assert ("Retry-After" in one.get("headers", {})) == (status in ("429", "503"))
-
-
-# ---- Limits --------------------------------------------------------------------------------------
-
-
-ELSEWHERE = {"instanceName", "retry", "jobs", "args", "result", "cron", "timezone"}
-"""Members whose limits no schema holds: other tests ask for them."""
-
-
-def fields() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for name, schema in SCHEMAS.items():
-        if name.endswith("Request"):
-            for member, one in schema["properties"].items():
-                if member not in ELSEWHERE:
-                    yield name, member, one
-
-
-BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "ScheduleRequest": ("POST", "/schedule", {"functionPath": "p", "scheduledFor": DUE}),
-    "RescheduleRequest": ("POST", "/reschedule", {"id": "a", "scheduledFor": DUE}),
-    "CancelAllRequest": ("POST", "/cancel-all", {"pool": "p"}),
-    "RetryAllRequest": ("POST", "/dead/retry-all", {"pool": "p"}),
-    "IdRequest": ("POST", "/cancel", {"id": "a"}),
-    "CompleteRequest": ("POST", "/complete", {"id": "a", "lease": "1.2.3"}),
-    "ExtendRequest": ("POST", "/extend", {"id": "a", "lease": "1.2.3", "leaseMs": 5_000}),
-    "DefinitionRequest": ("PUT", "/schedules/a", {"functionPath": "p", "cron": "0 9 * * *"}),
-    "RevisionRequest": ("POST", "/schedules/a/pause", {}),
-    "TriggerRequest": ("POST", "/schedules/a/trigger", {}),
-    "PoolRequest": ("PUT", "/pool", {"name": "p", "maxConcurrency": 1}),
-    "InstanceRequest": ("PUT", "/instance", {"paused": False}),
-}
-BESIDE: dict[tuple[str, str], dict[str, Any]] = {
-    ("ScheduleRequest", "delayMs"): {"scheduledFor": None},
-    ("ScheduleRequest", "workflow"): {"functionPath": None},
-    ("ScheduleRequest", "maxConcurrency"): {"pool": "p"},
-    ("DefinitionRequest", "everyMs"): {"cron": None},
-    ("DefinitionRequest", "at"): {"cron": None},
-    ("DefinitionRequest", "workflow"): {"functionPath": None},
-    ("DefinitionRequest", "maxConcurrency"): {"pool": "p"},
-    ("RescheduleRequest", "delayMs"): {"scheduledFor": None},
-    ("CancelAllRequest", "all"): {"pool": None},
-    ("RetryAllRequest", "all"): {"pool": None},
-}
-"""What else stands in the body while a member is tried."""
-
-
-def edges(schema: dict[str, Any]) -> Iterator[Any]:
-    """Values at the limits of a schema, just beyond them, and of other types."""
-    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if "minimum" in schema:
-        yield from (schema["minimum"], schema["minimum"] - 1, schema["maximum"], schema["maximum"] + 1, 1.5)
-    if "string" in kinds:
-        most = schema.get("maxLength", 300)
-        yield from (*(one for one in schema.get("enum", ()) if one), "x", "x" * most, "x" * (most + 1))
-        yield from ("", " ", "a b", "-a", "__a", "_a", ".a", "a:b", "é", "a\n", "a/b", "\u00a0", "\ufeff", "\x1c")
-    if "array" in kinds:
-        yield from (["x"] * schema["maxItems"], ["x"] * (schema["maxItems"] + 1), ["a b"], [], [5])
-    yield from (True, False, "true", 5, None, {}, [[]])
-
-
-@pytest.mark.parametrize(("name", "member", "schema"), list(fields()))
-async def test_each_member_is_taken_up_to_its_limit_and_no_further(
-    face: Face, name: str, member: str, schema: dict[str, Any]
-) -> None:
-    """The app takes what the document allows, and nothing else: no limit stands in two places."""
-    request = "ScheduleRequest" if name == "RetryRequest" else name
-    method, path, body = BODIES[request]
-    allows = checked_schema(DOCUMENT, {"$ref": f"#/components/schemas/{request}"}).is_valid
-    found = set()
-    for n, value in enumerate(edges(schema)):
-        sent = {**body, **BESIDE.get((request, member), {}), member: value}
-        if name == "RetryRequest":
-            sent = {**body, "retry": {member: value}}
-        answer = await face.client.request(method, f"/i/{n}{path}", json=sent)
-        # Nobody has that lease (409), no schedule is at that revision (409), or there is none (404).
-        assert answer.status_code in ((200, 404, 409) if allows(sent) else (400,)), (sent, answer.text)
-        found.add(allows(sent))
-    assert found == {True, False}
-
-
-def test_what_is_blank_to_the_check_is_blank_to_the_document() -> None:
-    blank = {chr(one) for one in range(0x110000) if chr(one).isspace()}
-    assert {chr(one) for one in range(0x110000) if not re.match(NOT_BLANK, chr(one))} == blank
-
-
-async def test_the_idempotency_key_has_the_documented_length(face: Face) -> None:
-    [schema] = [
-        parameter["schema"]
-        for parameter in DOCUMENT["paths"]["/schedule"]["post"]["parameters"]
-        if parameter["name"] == "Idempotency-Key"
-    ]
-    assert schema["maxLength"] == KEY_MAX
-    for size, status in ((1, 200), (KEY_MAX, 200), (KEY_MAX + 1, 400)):
-        body = {"functionPath": "p", "scheduledFor": DUE}
-        answer = await face.post("/schedule", body, headers={"idempotency-key": "k" * size})
-        assert answer.status_code == status
-
-
-async def test_query_parameters_have_the_documented_limits(face: Face) -> None:
-    await face.client.put("/schedules/daily-report", json=EXAMPLES["schedules_put"].request)
-    for method, path, one in operations(DOCUMENT):
-        if method != "GET" or path.startswith("/i/"):
-            continue
-        path = path.format(redriveId="a", name="daily-report")
-        required = {
-            parameter["name"]: parameter["example"]
-            for parameter in one.get("parameters", [])
-            if parameter["in"] == "query" and parameter.get("required")
-        }
-        for parameter in one.get("parameters", []):
-            if parameter["in"] != "query" or parameter["name"] in {"cursor", *ELSEWHERE, "expr"}:
-                continue
-            for value in map(str, edges(parameter["schema"])):
-                digits = value.isascii() and value.isdecimal() and "minimum" in parameter["schema"]
-                fits = jsonschema_rs.is_valid(parameter["schema"], int(value) if digits else value)
-                answer = await face.get(path, params={**required, parameter["name"]: value})
-                assert (answer.status_code == 200) == fits, (path, parameter["name"], value, answer.text)
-
-
-async def test_a_batch_has_the_documented_length(face: Face) -> None:
-    most = SCHEMAS["BatchRequest"]["properties"]["jobs"]["maxItems"]
-    assert most == arguments.MAX_BATCH
-    assert (await face.post("/schedule/batch", {"jobs": [{}] * most})).status_code == 200
-    refused(await face.post("/schedule/batch", {"jobs": [{}] * (most + 1)}), 400, "INVALID_INPUT")
-
-
-@pytest.mark.parametrize(
-    ("name", "body", "fits"),
-    [
-        ("ScheduleRequest", {"functionPath": "p", "delayMs": 1}, True),
-        ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "workflow": None, "scheduledFor": None}, True),
-        ("ScheduleRequest", {"functionPath": "p", "workflow": "w", "delayMs": 1}, False),
-        ("ScheduleRequest", {"delayMs": 1}, False),
-        ("ScheduleRequest", {"functionPath": "p"}, False),
-        ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "scheduledFor": DUE}, False),
-        ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "maxConcurrency": 1}, False),
-        ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "maxConcurrency": None}, True),
-        ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "retry": {"maxRetries": 1, "maxAttempts": 1}}, False),
-        ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "retry": {"maxRetries": 1, "maxAttempts": None}}, True),
-        ("ScheduleRequest", {"functionPath": "p", "delayMs": 1, "colour": 1}, False),
-        ("DefinitionRequest", {"functionPath": "p", "everyMs": 1_000, "cron": None}, True),
-        ("DefinitionRequest", {"functionPath": "p", "everyMs": 1_000, "cron": "* * * * *"}, False),
-        ("DefinitionRequest", {"functionPath": "p", "everyMs": 1_000, "at": DUE}, False),
-        ("DefinitionRequest", {"functionPath": "p"}, False),
-        ("DefinitionRequest", {"everyMs": 1_000}, False),
-        ("DefinitionRequest", {"workflow": "w", "at": DUE, "catchUpLimit": None, "misfire": "all"}, True),
-        ("DefinitionRequest", {"workflow": "w", "at": DUE, "maxConcurrency": 1}, False),
-        ("RescheduleRequest", {"id": "a"}, False),
-        ("RescheduleRequest", {"id": "a", "delayMs": 1, "scheduledFor": DUE}, False),
-        ("CancelAllRequest", {}, False),
-        ("CancelAllRequest", {"all": False}, False),
-        ("CancelAllRequest", {"all": True}, True),
-        ("CancelAllRequest", {"all": True, "pool": "p"}, False),
-        ("CancelAllRequest", {"all": False, "label": "p"}, True),
-        ("RetryAllRequest", {"all": True, "since": None}, True),
-        ("RetryAllRequest", {"all": True, "since": DUE}, False),
-        ("PoolRequest", {"name": "p"}, False),
-        ("PoolRequest", {"name": "p", "paused": None, "maxConcurrency": 0}, True),
-    ],
-)
-async def test_members_belong_together_as_documented(face: Face, name: str, body: Any, fits: bool) -> None:
-    method, path, _ = BODIES[name]
-    answer = await face.client.request(method, path, json=body)
-    assert (answer.status_code == 200) == fits, answer.text
-    assert checked_schema(DOCUMENT, {"$ref": f"#/components/schemas/{name}"}).is_valid(body) == fits
 
 
 # ---- Examples ------------------------------------------------------------------------------------
@@ -339,7 +170,7 @@ async def test_every_example_works(name: str) -> None:
         body = EXAMPLES[name].request
         if body is not None and body.get("lease") == LEASE:
             body = {**body, "lease": given["lease"]}
-        url = path.format(instance="tenant-a", redriveId=given.get("redriveId", ""), name="daily-report")
+        url = path.format(instance="tenant-a", redriveId=given.get("redriveId", ""), name="daily-report", queue="mail")
         answer = await face.client.request(method, url, params=query, json=body)
         assert answer.status_code == 200, answer.text
         assert shape_of(answer.json()) == shape_of(EXAMPLES[name].answer), answer.text
@@ -355,6 +186,23 @@ async def stand(face: Face, app: Accepting, name: str) -> dict[str, Any]:
     elif name == "history":
         await face.schedule(id="invoice-42", delayMs=0)
         await face.until("invoice-42", None)
+    elif name == "workers":
+        await face.post("/workers", EXAMPLES["announce"].request)
+    elif name in ("claim", "queues", "pending"):
+        due: dict[str, Any] = {
+            "id": "invoice-42",
+            "functionPath": "invoices:send",
+            "args": {"invoice": 42},
+            "delayMs": 0,
+        }
+        labels: dict[str, Any] = {"labels": ["tenant-7"], "then": [{"functionPath": "invoices:archive"}]}
+        await face.schedule(queue="mail", **due, **labels)
+        if name == "queues":
+            await asyncio.sleep(0.002)  # it is due for some time
+    elif name == "result":
+        await face.schedule(id="invoice-42", delayMs=0, queue="mail", keepResultMs=3_600_000)
+        [claimed] = (await face.post("/queues/mail/claim")).json()["jobs"]
+        await face.post("/complete", {"id": "invoice-42", "lease": claimed["lease"], "result": {"sent": True}})
     elif name == "delete_pool":
         await face.client.put("/pool", json={"name": "stripe", "maxConcurrency": 2})
     elif name.startswith("schedules_") and name not in ("schedules_put", "schedules_preview"):

@@ -33,7 +33,7 @@ async def test_complete_settles_by_lease_alone_and_says_so_again() -> None:
         lease = await accepted(face, app, "a")
         for _ in range(2):
             answer = await face.post("/complete", {"id": "a", "lease": lease, "result": {"rows": 3}})
-            assert answer.json() == {"settled": True}
+            assert answer.json() == {"settled": True, "state": "done"}
         history = (await face.get("/history?id=a")).json()
         assert [(one["outcome"], one["result"]) for one in history["attempts"]] == [("done", {"rows": 3})]
         assert (await face.get("/get?id=a")).json() == {}

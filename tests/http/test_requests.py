@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -26,6 +27,14 @@ ROUTES = [(one.method, re.sub(r"\{[a-zA-Z]+\}", "x", one.path)) for one in OPERA
 ALLOWED = {path: [method for method, other in ROUTES if other == path] for _, path in ROUTES}
 POSTS = [path for method, path in ROUTES if method == "POST"]
 WITHOUT_BODY = {re.sub(r"\{[a-zA-Z]+\}", "x", one.path) for one in OPERATIONS if one.about.body_optional}
+
+
+def said_nothing(path: str, answer: httpx.Response) -> None:
+    """Where a body may be left out: there is no job to claim, and no such schedule."""
+    if path == "/queues/x/claim":
+        assert (answer.status_code, answer.json()) == (200, {"jobs": []})
+    else:
+        refused(answer, 404, "NOT_FOUND")
 
 
 # ---- Paths, methods, instances -------------------------------------------------------------------
@@ -99,7 +108,7 @@ async def test_a_wrong_instance_name_is_refused(face: Face, name: str, method: s
 async def test_a_body_that_does_not_parse_is_invalid_json(face: Face, path: str, body: bytes, words: list[str]) -> None:
     answer = await face.client.post(path, content=body, headers=JSON)
     if path in WITHOUT_BODY and not body:
-        refused(answer, 404, "NOT_FOUND")
+        said_nothing(path, answer)
     else:
         refused(answer, 400, "INVALID_JSON", *words)
 
@@ -176,7 +185,10 @@ async def test_a_body_over_the_limit_is_413_before_it_is_read_whole(face: Face, 
 @pytest.mark.parametrize(("path", "limit"), LIMITS)
 async def test_a_body_at_the_limit_is_read(face: Face, path: str, limit: int) -> None:
     answer = await face.client.post(path, content=b"{}".ljust(limit), headers=JSON)
-    refused(answer, *((404, "NOT_FOUND") if path in WITHOUT_BODY else (400, "INVALID_INPUT")))
+    if path in WITHOUT_BODY:
+        said_nothing(path, answer)
+    else:
+        refused(answer, 400, "INVALID_INPUT")
 
 
 async def test_args_have_their_own_limit_alone_and_in_a_batch(face: Face) -> None:

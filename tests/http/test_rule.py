@@ -12,6 +12,7 @@ from tests.http.asking import ANSWERED, JOB, REQUESTS, TOKENS, ask
 from tests.http.face import DUE, client_of, open_host, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller
+from tocsin.actors.http.examples import EXAMPLES
 from tocsin.errors import UnauthenticatedError
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +67,12 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         ("schedules.occurrences", "t", "s"),
         ("schedules.delete", "t", "s"),
         ("schedules.preview", "t", None),
+        ("claim", "t", "q"),
+        ("announce", "t", EXAMPLES["announce"].request["id"]),
+        ("workers", "t", None),
+        ("queues", "t", None),
+        ("pending", "t", "p"),
+        ("result", "t", "a"),
         ("catalog", "t", None),
         ("pool", "t", "p"),
         ("set_pool", "t", "p"),

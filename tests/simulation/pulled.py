@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.followers import Follower, followers_of
 from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER
 from tocsin.actors.scheduler.rows import (
@@ -27,7 +28,6 @@ from tocsin.actors.scheduler.rows import (
     decode,
     job_key,
     lease_key,
-    parts_of,
     pool_key,
     split_lease_key,
     split_lines_key,

@@ -20,9 +20,10 @@ from tests.simulation.pullers import QUEUES, Puller, Watch
 from tests.simulation.schedules import WatchedDisk
 from tests.simulation.tally import COUNTER, Tally
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.handle_following import Job
-from tocsin.actors.scheduler.rows import JobRow, parts_of
+from tocsin.actors.scheduler.rows import JobRow
 from tocsin.actors.testing import Process, VirtualClock, Weather
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.signing import Signer

@@ -39,6 +39,7 @@ class Connection:
     token: str | None = field(default=None, repr=False)
     instance: str = "default"
     as_json: bool = False
+    timeout_s: float = TIMEOUT_S
 
     def __post_init__(self) -> None:
         if self.instance != "default":
@@ -67,6 +68,10 @@ class Connection:
         """The same connection, to another instance."""
         return dataclasses.replace(self, instance=instance)
 
+    def patient(self, timeout_s: float) -> Connection:
+        """The same connection, for a request that is answered late."""
+        return dataclasses.replace(self, timeout_s=timeout_s)
+
     def _send(self, method: str, route: str, body: Any) -> Any:
         import msgspec
 
@@ -88,11 +93,11 @@ class Connection:
             # Certificates are read only for a URL that has any: that takes longer than all else. Redirects are not
             # followed, so plain HTTP stays what it is.
             secure = base.startswith("https:")
-            with httpx.Client(timeout=TIMEOUT_S, trust_env=not _local(base), verify=secure) as client:
+            with httpx.Client(timeout=self.timeout_s, trust_env=not _local(base), verify=secure) as client:
                 response = client.request(method, base + prefix + route, headers=headers, **request)
         except httpx.TimeoutException:
             raise Unreachable(
-                f"{base} did not answer within {TIMEOUT_S:.0f} s"
+                f"{base} did not answer within {self.timeout_s:.0f} s"
                 + ("; it may have done what was asked" if method != "GET" else "")
             ) from None
         except UnicodeEncodeError:

@@ -20,11 +20,14 @@ from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
 from tocsin.cli.pools import pools
+from tocsin.cli.queues import pending, queues, result
 from tocsin.cli.schedules import schedules
 from tocsin.cli.serve import serve
 from tocsin.cli.status import status
 from tocsin.cli.upcoming import upcoming
 from tocsin.cli.why import history, why
+from tocsin.cli.worker import worker
+from tocsin.cli.workers import workers
 
 EPILOG = """\b
 Every option can be set in the environment: TOCSIN_<COMMAND>_<OPTION>, such as
@@ -83,10 +86,10 @@ def main() -> None:
 
 
 COMMANDS = (
-    *(serve, demo),
-    *(schedule, ls, get, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
+    *(serve, worker, demo),
+    *(schedule, ls, get, result, pending, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
     *(schedules, upcoming),
-    *(status, pools, instances, catalog),
+    *(status, queues, pools, workers, instances, catalog),
     *(check, backup),
     *(keys, config, completion),
 )

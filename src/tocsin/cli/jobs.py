@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -19,6 +19,27 @@ STATES: Final = ("pending", "waiting", "running")
 ORDERS: Final = ("due", "id")
 CONFLICTS: Final = ("error", "keep", "replace")
 PAGE: Final = 1_000
+
+
+F = TypeVar("F")
+
+
+def queue_options(function: F) -> F:
+    """Of what makes jobs: who runs them, and what comes after."""
+    for option in (
+        click.option("--then", metavar="JSON", help="Jobs to start when it is done; @FILE reads a file."),
+        click.option("--queue", metavar="NAME", help="A worker pulls it from there; no callback."),
+    ):
+        function = option(function)  # type: ignore[type-var]  # click gives back what it decorates
+    return function
+
+
+def then_of(given: str | None) -> Any:
+    """One job, or a list of them."""
+    if given is None:
+        return None
+    raw = json_of(given, "--then")
+    return [raw] if bytes(raw).lstrip()[:1] == b"{" else raw
 
 
 @click.command()
@@ -40,14 +61,19 @@ PAGE: Final = 1_000
 @click.option("--expires-at", metavar="INSTANT", help="Do not start after this.")
 @click.option("--label", "labels", envvar="TOCSIN_SCHEDULE_LABEL", multiple=True, help="May be repeated.")
 @click.option("--shard-key", help="Rides along to the receiver.")
+@queue_options
+@click.option("--keep-result", metavar="DURATION", help="Keep what it comes to: see tocsin result.")
 @click.option("--workflow", is_flag=True, help="PATH names a workflow, not a function.")
 @client_command
 def schedule(connection: Connection, /, path: str, **options: Any) -> None:
     """Have PATH called back, now or later. Prints the job's id.
 
+    With --queue nobody is called: a worker pulls it.
+
     \b
     tocsin schedule invoices:send --in 5m --args '{"invoice": 42}'
     tocsin schedule cleanup:run --at 2027-01-01T00:00:00Z --id cleanup-2027
+    tocsin schedule video:cut --queue video --then '{"functionPath": "mail:send"}'
     """
     answer = connection.post("/schedule", _request(path, options))
     if connection.as_json:
@@ -77,6 +103,9 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
         "expiresAt": None if options["expires_at"] is None else instant_of(options["expires_at"], "--expires-at"),
         "shardKey": options["shard_key"],
         "labels": list(options["labels"]) or None,
+        "queue": options["queue"],
+        "then": then_of(options["then"]),
+        "keepResultMs": optional_duration(options["keep_result"], "--keep-result"),
     }
     body.update({name: value for name, value in given.items() if value is not None})
     if options["args"] is not None:
@@ -122,6 +151,7 @@ def json_of(given: str, option: str = "--args") -> Any:
 @click.option("--state", type=click.Choice(STATES), help="Only these.")
 @click.option("--pool", help="Only this pool's.")
 @click.option("--label", help="Only those with this label.")
+@click.option("--queue", help="Only those of this queue.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
 def ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tocsin.cli.output import Column, instant, key_values, now_ms, print_rows, printable, relative, span, when
@@ -79,6 +79,8 @@ def print_record(record: Mapping[str, Any]) -> None:
             ("charged tries", record.get("attempts")),
             ("losses", record.get("losses") or None),
             ("schedule", _schedule(record.get("schedule"))),
+            ("follows", record.get("parent")),
+            ("queue", record.get("queue")),
             ("pool", record.get("pool") or None),
             ("priority", record.get("priority") or None),
             ("labels", ", ".join(record.get("labels") or ()) or None),
@@ -88,6 +90,9 @@ def print_record(record: Mapping[str, Any]) -> None:
             ("enqueued", when(record.get("enqueuedAt"), now)),
             ("expires", when(record.get("expiresAt"), now)),
             ("lease until", when(lease.get("until"), now)),
+            ("worker", lease.get("worker")),
+            ("keeps result", span(record["keepResultMs"]) if record.get("keepResultMs") else None),
+            ("then", "\n".join(then_lines(record.get("then") or ())) or None),
             ("parked", when(record.get("parkedAt"), now)),
             ("reason", record.get("reason")),
             ("last error", _error(error, now)),
@@ -95,6 +100,16 @@ def print_record(record: Mapping[str, Any]) -> None:
             ("args", msgspec.json.encode(record.get("args")).decode()),
         ]
     )
+
+
+def then_lines(then: Sequence[Mapping[str, Any]], depth: int = 0) -> Iterator[str]:
+    """What follows, one a line, what follows that below it."""
+    for one in then:
+        queue = f" (queue {one['queue']})" if one.get("queue") else ""
+        delay = f", {span(one['delayMs'])} later" if one.get("delayMs") else ""
+        name = f" {one['id']}" if one.get("id") else ""
+        yield f"{'  ' * depth}{target(one)}{queue}{delay}{name}"
+        yield from then_lines(one.get("then") or (), depth + 1)
 
 
 def _schedule(slot: Mapping[str, Any] | None) -> str | None:

@@ -8,7 +8,7 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
-from tocsin.cli.jobs import PAGE, json_of, pages, retry_of
+from tocsin.cli.jobs import PAGE, json_of, pages, queue_options, retry_of, then_of
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.names import schedule_in_path
 from tocsin.cli.output import emit, instant, now_ms, printable, relative, say
@@ -109,6 +109,7 @@ def schedules_occurrences(connection: Connection, /, name: str, every: bool, lim
 @click.option("--timeout", metavar="DURATION", help="Deadline of each callback, 1s to 1h (default: 60s).")
 @click.option("--label", "labels", envvar="TOCSIN_SCHEDULES_PUT_LABEL", multiple=True, help="May be repeated.")
 @click.option("--shard-key", help="Rides along to the receiver.")
+@queue_options
 @click.option("--workflow", is_flag=True, help="PATH names a workflow, not a function.")
 @click.option(
     "--paused/--running", "paused", envvar="TOCSIN_SCHEDULES_PUT_PAUSED", default=None, help="Hold it or not."
@@ -163,6 +164,8 @@ def _definition(path: str, options: dict[str, Any]) -> dict[str, Any]:
         "misfire": options["misfire"],
         "graceMs": optional_duration(options["grace"], "--grace"),
         "overlap": options["overlap"],
+        "queue": options["queue"],
+        "then": then_of(options["then"]),
         "jitterMs": optional_duration(options["jitter"], "--jitter"),
         "expiresAfterMs": optional_duration(options["expires_after"], "--expires-after"),
         "pool": options["pool"],

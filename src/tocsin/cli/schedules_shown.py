@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tocsin.cli.output import Column, instant, key_values, now_ms, plural, print_rows, printable, relative, span, when
+from tocsin.cli.records import then_lines
 
 SCHEDULES: Final = (Column("SCHEDULE", 28), Column("STATE", 9), Column("NEXT", 11), Column("RULE", whole=True))
 OCCURRENCES: Final = (Column("SLOT", 24), Column("STATE", 9), Column("LATE", 7, right=True), Column("", whole=True))
@@ -69,6 +70,8 @@ def print_schedule(one: Mapping[str, Any]) -> None:
             ("held back", None if one.get("heldBack") is None else f"the slot of {slot_time(one['heldBack'])}"),
             ("jitter", span(one["jitterMs"]) if one.get("jitterMs") else None),
             ("live", plural(one["live"], "occurrence")),
+            ("queue", one.get("queue")),
+            ("then", "\n".join(then_lines(one.get("then") or ())) or None),
             ("pool", one.get("pool")),
             ("priority", one.get("priority") or None),
             ("labels", ", ".join(one.get("labels") or ()) or None),

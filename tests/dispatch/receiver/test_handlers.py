@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.dispatch.receiver.calls import NOW_MS, SECRET, Kit, error
-from tocsin import Accepted, Never, Received, Receiver, RetryLater
+from tocsin import Accepted, Received, Receiver, RetryLater, TerminalError
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.outcome import classify
 from tocsin.errors import SettingsError
@@ -147,7 +147,7 @@ def test_a_delay_beyond_what_the_scheduler_waits_is_cut() -> None:
 
 async def test_a_reason_that_is_no_text_is_told_all_the_same() -> None:
     kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: Never(404)})  # type: ignore[arg-type]
+    kit.receiver.register({"invoices:send": lambda args: TerminalError(404)})  # type: ignore[arg-type]
 
     answer = await kit.send()
 

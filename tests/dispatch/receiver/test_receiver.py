@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.dispatch.receiver.calls import NOW_MS, OTHER, SECRET, Kit, Scheduler, error
-from tocsin import Accepted, Never, Received, RetryLater
+from tocsin import Accepted, Received, RetryLater, TerminalError
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.dispatcher import MAX_ANSWER, body_of
 from tocsin.dispatch.outcome import classify
@@ -66,7 +66,7 @@ async def test_what_is_left_of_the_deadline_does_not_depend_on_the_clocks_agreei
     [
         (RetryLater("90s", "not now"), 503, ("retry-after", "90"), Verdict.BUSY),
         (RetryLater(timedelta(milliseconds=1)), 503, ("retry-after", "1"), Verdict.BUSY),
-        (Never("no such invoice"), 422, ("tocsin-retry", "never"), Verdict.DEAD),
+        (TerminalError("no such invoice"), 422, ("tocsin-retry", "never"), Verdict.DEAD),
         (ValueError("password=hunter2"), 500, ("content-type", "application/json"), Verdict.FAILED),
         (SystemExit(3), 500, ("content-type", "application/json"), Verdict.FAILED),
         (BaseExceptionGroup("two", [SystemExit(1)]), 500, ("content-type", "application/json"), Verdict.FAILED),
@@ -114,13 +114,13 @@ async def test_why_a_handler_gave_up_is_told_even_if_it_is_not_utf_8() -> None:
 
     @kit.receiver.handler("invoices:send")
     async def send(args: Any) -> None:
-        raise Never("half \ud800 character")
+        raise TerminalError("half \ud800 character")
 
     assert error(await kit.send())["message"] == "half ? character"
 
 
-@pytest.mark.parametrize("returned", [RetryLater(5), Never("x")])
-async def test_returned_instead_of_raised_means_the_same(returned: RetryLater | Never) -> None:
+@pytest.mark.parametrize("returned", [RetryLater(5), TerminalError("x")])
+async def test_returned_instead_of_raised_means_the_same(returned: RetryLater | TerminalError) -> None:
     kit = Kit()
     kit.receiver.register({"invoices:send": lambda args: returned})
 
@@ -314,7 +314,7 @@ async def test_verify_alone_claims_and_runs_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("raised", "expected"),
-    [(Never("no: " + "\u00e9\0" * 50_000), Verdict.DEAD), (RetryLater(60, "x" * 100_000), Verdict.BUSY)],
+    [(TerminalError("no: " + "\u00e9\0" * 50_000), Verdict.DEAD), (RetryLater(60, "x" * 100_000), Verdict.BUSY)],
 )
 async def test_a_long_reason_is_cut_as_an_answer_that_is_too_long_says_nothing(
     raised: Exception, expected: Verdict

@@ -6,7 +6,7 @@ import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin import Job
-from tocsin.actors.scheduler.rows import fn_key
+from tocsin.actors.scheduler.paths import fn_key
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
@@ -118,6 +118,22 @@ async def test_many_parents_that_end_at_once_start_what_follows_in_several_turns
     await stage.sleep(30)
 
     assert sum(one.body["functionPath"] == "b:run" for one in stage.deliveries) == 60
+
+
+@staged()
+async def test_many_parents_with_many_small_followers_fit_their_commits(stage: Stage) -> None:
+    """A commit holds 10,000 rows: 200 jobs that start 20 each are settled in several."""
+    at = stage.now + 1_000
+    for _ in range(2):
+        await stage.jobs.submit_many([
+            Job(path="a:run", at=at, options={"then": [
+                Job(path=f"b:{n}", options={"queue": "q", "expires_at": at + 10**9}) for n in range(20)
+            ]})
+            for _ in range(100)
+        ])  # fmt: skip
+    await stage.sleep(20)
+
+    assert (await stage.jobs.pending("b:")).count == 4_000
 
 
 # ---- Not starting --------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from tests.actors.scheduler.stage import OK, Stage, staged
+from tests.actors.scheduler.stage import Stage, staged
 from tocsin.dispatch.pulled import Claimed, WorkerInfo
 from tocsin.dispatch.retry import Retry
-from tocsin.dispatch.transport import Answer
 from tocsin.errors import HostClosedError, InvalidInputError, StaleLeaseError
 
 
@@ -195,44 +194,6 @@ async def test_a_claim_whose_time_is_over_while_its_jobs_are_on_their_way_gets_t
         await stage.jobs.complete(got[0].id, got[0].lease)
 
 
-# ---- Pools, pauses -------------------------------------------------------------------------------
-
-
-@staged()
-async def test_pools_hold_across_queues_and_callbacks(stage: Stage) -> None:
-    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    stage.reply = lambda delivery: answer
-    await stage.jobs.run_after(0, "work:run", id="called", pool="p", max_concurrency=2)
-    for name in ("a", "b"):
-        await stage.jobs.run_after(0, "work:run", id=name, pool="p", queue=name, max_concurrency=2)
-    await stage.sleep(1)
-    [one] = await stage.jobs.claim(max=10, wait=0)
-    waiting = asyncio.create_task(stage.jobs.claim(max=10, wait=100))
-    await stage.sleep(5)
-    assert not waiting.done() and (await stage.jobs.pool("p")).in_flight == 2
-    answer.set_result(OK)
-    [other] = await waiting
-
-    assert {one.id, other.id} == {"a", "b"}
-    for each in (one, other):
-        await stage.jobs.complete(each.id, each.lease)
-
-
-@staged()
-async def test_a_paused_pool_or_instance_gives_nothing(stage: Stage) -> None:
-    await stage.jobs.run_after(0, "work:run", id="x", pool="p", queue="q")
-    await stage.jobs.set_pool("p", paused=True)
-    assert await stage.jobs.claim(wait=1) == []
-    await stage.jobs.set_pool("p", paused=False)
-    await stage.jobs.pause(True)
-    waiting = asyncio.create_task(stage.jobs.claim(wait=100))
-    await stage.sleep(10)
-    assert not waiting.done()
-    await stage.jobs.pause(False)
-
-    assert ids(await waiting) == ["x"]
-
-
 # ---- Leases --------------------------------------------------------------------------------------
 
 
@@ -387,3 +348,18 @@ async def test_what_cannot_be_claimed_is_refused_by_name(stage: Stage) -> None:
         with pytest.raises(InvalidInputError, match=words):
             await stage.jobs.claim(**bad)
     assert not stage.host._service.pulls("t").busy
+
+
+@staged()
+async def test_a_claim_that_comes_in_the_middle_of_a_turn_is_served_by_it_or_by_the_next(stage: Stage) -> None:
+    """Claims stand in line without a turn of their own, so one may come while a turn reads what callbacks are due."""
+    for steps in range(40):
+        due = stage.now + 100
+        await stage.jobs.run_at(due, "work:run", queue="q")
+        await stage.jobs.run_at(due, "work:called")
+        await stage.sleep(0.1)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            [one] = await stage.jobs.claim("q", wait=5)
+        await stage.jobs.complete(one.id, one.lease)

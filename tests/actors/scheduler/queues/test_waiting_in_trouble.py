@@ -12,7 +12,7 @@ from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.scheduler import pull
 from tocsin.actors.scheduler.handle_following import Job
 from tocsin.dispatch.pulled import Claimed
-from tocsin.errors import JobFailedError, NotFoundError, StoreUnavailable
+from tocsin.errors import NotFoundError, StoreUnavailable
 from tocsin.storage.combiner import ActorWrites
 
 

@@ -1,0 +1,340 @@
+"""One attempt from its claim to its settlement: run the handler, keep the lease, say how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Any, Final
+
+from tocsin.dispatch.pulled import Claimed, Settlement
+from tocsin.dispatch.receiver.clock import Clock
+from tocsin.dispatch.receiver.outcomes import Accepted
+from tocsin.dispatch.worker import ending as endings
+from tocsin.dispatch.worker.context import Context
+from tocsin.dispatch.worker.ending import Ending
+from tocsin.dispatch.worker.handlers import Handlers, Handling
+from tocsin.dispatch.worker.lease import RENEWALS, Lease, Over
+from tocsin.dispatch.worker.settling import Settling
+from tocsin.dispatch.worker.source import Source
+from tocsin.dispatch.worker.trouble import Pauses, may_pass
+from tocsin.errors import StaleLeaseError
+
+log = logging.getLogger("tocsin.worker")
+
+GRACE_S: Final = 5.0
+"""How long a cancelled coroutine may take to clean up before it counts as one that does not stop."""
+THREAD_GRACE_S: Final = 0.1
+"""The same where a thread is concerned: it may not have begun, or be through."""
+
+
+class Why(Enum):
+    """Why a handler is interrupted."""
+
+    LOST = "its lease is over"
+    CANCELLED = "its job was cancelled"
+    TIMED_OUT = "its time is over"
+    SHUTDOWN = "its worker stops"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What all attempts of a worker work with."""
+
+    source: Source
+    handlers: Handlers
+    threads: ThreadPoolExecutor
+    clock: Clock
+    random: Random
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an attempt ended for the worker. Without a settlement the host has not heard of it, or did not listen."""
+
+    ending: Ending | None = None
+    settlement: Settlement | None = None
+    lost: bool = False
+
+
+class Attempt:
+    """Made when a job was claimed; `run` is its life, in a task of its own, whose cancellation is a shutdown."""
+
+    def __init__(self, job: Claimed, asked_at: float, bench: Bench) -> None:
+        self.job, self.started_at = job, bench.clock.now_ms()
+        self.lease = Lease(job.lease, job.lease_ms, asked_at, bench.clock.monotonic)
+        self.timeout_s: float | None = None
+        self.args: Any = None
+        self._bench = bench
+        self._handling: Handling | None = None
+        self._began = bench.clock.monotonic()
+        self._why: Why | None = None
+        self._interrupted = asyncio.Event()
+        self._abandoned = asyncio.Event()
+        self._work: asyncio.Task[tuple[Any, BaseException | None]] | None = None
+        self._extending = asyncio.Lock()
+        self._settling = Settling(bench, job, self.lease)
+        self.reported = asyncio.Event()
+        """Set when the host has heard what it will hear; a thread may go on."""
+
+    # ---- Asked by the context --------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self._bench.clock.now_ms()
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.lease.over is Over.CANCELLED
+
+    def remaining_s(self) -> float | None:
+        return None if self.timeout_s is None else self.timeout_s - (self._bench.clock.monotonic() - self._began)
+
+    async def extend(self, lease_ms: int | None) -> int:
+        """One request; what it answers counts for the handler too."""
+        async with self._extending:
+            self.lease.check(self.job.id)
+            asked, length = self._bench.clock.monotonic(), lease_ms or self.lease.length_ms
+            try:
+                until = await self._bench.source.extend(self.job.id, self.lease.token, length)
+            except StaleLeaseError as error:
+                self._refused(error)
+                self.lease.check(self.job.id)
+                raise
+            self.lease.granted(asked, length)
+            return until
+
+    # ---- The attempt -----------------------------------------------------------------------------
+
+    async def run(self) -> Report:
+        """Until nothing of it runs any more. Raises nothing."""
+        if self.lease.left_s < self.lease.length_ms / 1000 / RENEWALS:
+            await self._patiently(asyncio.create_task(self._make_sure()))
+        keeper = asyncio.create_task(self._keep())
+        try:
+            report = await self._run()
+            self.lease.end(Over.SETTLED)
+            self.reported.set()
+            await self._left_behind()
+            return report
+        finally:
+            self.reported.set()
+            keeper.cancel()
+            await asyncio.wait([keeper])
+
+    def interrupt(self, why: Why) -> None:
+        """Cancel the handler, for the first reason that there is; a function in a thread goes on."""
+        if why is Why.SHUTDOWN:
+            self._abandoned.set()
+        if self._why is None:
+            self._why = why
+            self._interrupted.set()
+            if self._work is not None:
+                self._work.cancel()
+
+    async def _run(self) -> Report:
+        if not self.lease.held:
+            return self._lost()
+        if self._why is Why.SHUTDOWN:
+            return await self._settled(endings.interrupted())
+        self._handling = self._bench.handlers.find(self.job)
+        if self._handling is None:
+            ending = endings.unknown(self.job)
+            log.warning("job %s goes back to its queue for %g s: %s", self.job.id, ending.delay_s, ending.error)
+            return await self._settled(ending)
+        return await self._ended(self._handling)
+
+    async def _ended(self, handling: Handling) -> Report:
+        times = [ms for ms in (handling.timeout_ms, self.job.timeout_ms) if ms is not None]
+        self.timeout_s = min(times) / 1000 if times else None
+        self._work = work = asyncio.create_task(self._handled(handling))
+        await self._until_done_or_interrupted(work)
+        if self._why is not None and not work.done():
+            await self._stopping(work, handling)
+        if not work.done():
+            return await self._does_not_stop(handling)
+        result, error = work.result()
+        if error is None and (isinstance(result, Accepted) or result is Accepted):
+            return await self._accepted(result if isinstance(result, Accepted) else Accepted())
+        if error is None or self._why is None:
+            if error is not None:
+                log.warning("job %s: the handler of %s failed", self.job.id, self._target, exc_info=error)
+            return await self._settled(endings.done(result) if error is None else endings.failed(error))
+        return await self._settled_interrupted(error)
+
+    async def _handled(self, handling: Handling) -> tuple[Any, BaseException | None]:
+        """What the handler returned or raised, as values: its end must not be the worker's."""
+        try:
+            self.args = self.job.args
+            result = await handling(Context(self), self._bench.threads)
+            if isinstance(result, Exception):
+                return None, result  # returned where it should have been raised, as in the receiver kit
+            return result, None
+        except (KeyboardInterrupt, GeneratorExit):
+            raise  # the process ends here, and the lease after it
+        except BaseException as error:  # SystemExit and groups too
+            return None, error
+
+    async def _until_done_or_interrupted(self, work: asyncio.Task[Any]) -> None:
+        if not await self._done_or(work, self._interrupted, self.timeout_s):
+            log.warning("timed_out: job %s: %s is not done after %g s", self.job.id, self._target, self.timeout_s)
+            self.interrupt(Why.TIMED_OUT)
+
+    async def _stopping(self, work: asyncio.Task[Any], handling: Handling) -> None:
+        """Give a cancelled handler the time to clean up. Once the lease is over there is nothing to hurry for."""
+        if self._why in (Why.LOST, Why.CANCELLED):
+            await self._done_or(work, self._abandoned, None)
+        await self._first_of({work}, GRACE_S if handling.is_async else THREAD_GRACE_S)
+
+    async def _does_not_stop(self, handling: Handling) -> Report:
+        """Its thread, or its coroutine, goes on: what is true of the job is said all the same."""
+        goes_on = "; it did not stop and goes on" if handling.is_async else "; its thread cannot be stopped and goes on"
+        if self._why is Why.LOST:
+            return Report(lost=True)
+        if self._why is Why.CANCELLED:
+            return await self._settled(endings.cancelled())
+        if self._why is Why.TIMED_OUT:
+            return await self._settled(endings.timed_out(self.timeout_s or 0, goes_on=goes_on))
+        # Not before the lease would have ended: until then the thread may be through.
+        return await self._settled(endings.interrupted(delay_s=max(self.lease.left_s, 0), goes_on=goes_on))
+
+    async def _settled_interrupted(self, error: BaseException) -> Report:
+        """It was interrupted and has raised: that it was cancelled, mostly."""
+        if self._why is Why.LOST:
+            return Report(lost=True)
+        if self._why is Why.CANCELLED:
+            return await self._settled(endings.cancelled())
+        said = endings.failed(error)
+        if not said.retryable or not said.charge:
+            return await self._settled(said)  # it said what is to become of the job
+        if self._why is Why.TIMED_OUT:
+            return await self._settled(endings.timed_out(self.timeout_s or 0))
+        return await self._settled(endings.interrupted())
+
+    async def _left_behind(self) -> None:
+        """What goes on holds its place in the worker; what it comes to is told to the log only."""
+        work = self._work
+        if work is None or work.done():
+            return
+        await self._done_or(work, self._abandoned, None)
+        if work.done():
+            log.warning("job %s: %s ended after its time; that changes nothing", self.job.id, self._target)
+        else:
+            log.warning("job %s: %s still goes on, and nobody waits for it", self.job.id, self._target)
+
+    # ---- Settling --------------------------------------------------------------------------------
+
+    async def _settled(self, ending: Ending) -> Report:
+        task = asyncio.create_task(self._settling.settle(ending))
+        await self._patiently(task)
+        if task.cancelled():  # the event loop ends: nobody hears of it, and the lease ends by itself
+            return Report(ending, lost=True)
+        settlement, ending = task.result()
+        return Report(ending, settlement, lost=settlement is None)
+
+    async def _accepted(self, how: Accepted) -> Report:
+        """Work goes on elsewhere: the lease is held for it, and whoever has it settles."""
+        self.lease.length_ms = how.held_ms
+        task = asyncio.create_task(self._renew())
+        await self._patiently(task)
+        return Report(lost=task.cancelled() or not task.result())
+
+    def _lost(self) -> Report:
+        self._lease_over("it was over before anything began")
+        return Report(lost=True)
+
+    # ---- The lease -------------------------------------------------------------------------------
+
+    async def _make_sure(self) -> None:
+        """The claim has waited at the host for longer than most of a lease, so only the host knows when that began."""
+        arrived, length = self._bench.clock.monotonic(), self.lease.length_ms
+        self.lease.granted(arrived, length)  # for so long it may be asked, if it is not over before
+        if await self._renew():
+            return
+        self.lease.end(Over.LOST)
+
+    async def _keep(self) -> None:
+        """Renew when a third is gone, until the attempt ends."""
+        while self.lease.over is None:
+            self.lease.changed.clear()
+            try:
+                async with asyncio.timeout(max(self.lease.renew_at - self._bench.clock.monotonic(), 0)):
+                    await self.lease.changed.wait()
+            except TimeoutError:
+                if not await self._renew():
+                    return
+
+    async def _renew(self) -> bool:
+        """Until it is answered or the lease is over; whether it is held."""
+        pauses = Pauses(self._bench.random)
+        while True:
+            if self.lease.over is not None:
+                return False
+            if (left := self.lease.left_s) <= 0:
+                self._lease_over("it could not be renewed in time")
+                return False
+            try:
+                async with asyncio.timeout(left):
+                    await self.extend(self.lease.length_ms)
+                return True
+            except StaleLeaseError:
+                if self._settling.asked:
+                    return False
+                continue
+            except TimeoutError:
+                continue
+            except Exception as error:  # a source may fail in any way, and while the lease lives it may recover
+                log.log(
+                    logging.INFO if may_pass(error) else logging.ERROR,
+                    "job %s: its lease could not be renewed yet: %s", self.job.id, endings.described(error),
+                )  # fmt: skip
+            await asyncio.sleep(pauses.next(within=self.lease.left_s))
+
+    def _refused(self, error: StaleLeaseError) -> None:
+        if self._settling.asked:
+            return  # the host answers the settlement first, and this question after it
+        if error.details.get("cancelled"):
+            if self.lease.end(Over.CANCELLED):
+                log.info("job %s was cancelled while it ran here", self.job.id)
+                self.interrupt(Why.CANCELLED)
+        else:
+            self._lease_over("the host says so")
+
+    def _lease_over(self, how: str) -> None:
+        if self.lease.end(Over.LOST):
+            log.warning(
+                "lease_lost: job %s, attempt %d of %s: %s; another attempt may run",
+                self.job.id, self.job.attempt, self._target, how,
+            )  # fmt: skip
+            self.interrupt(Why.LOST)
+
+    # ---- Waiting ---------------------------------------------------------------------------------
+
+    @property
+    def _target(self) -> str:
+        return (self.job.function_path or self.job.workflow or "")[:200]
+
+    async def _done_or(self, work: asyncio.Task[Any], event: asyncio.Event, timeout_s: float | None) -> bool:
+        """Whether one of both came in time."""
+        waiting = asyncio.create_task(event.wait())
+        try:
+            return await self._first_of({work, waiting}, timeout_s)
+        finally:
+            waiting.cancel()
+
+    async def _first_of(self, tasks: set[asyncio.Task[Any]], timeout_s: float | None) -> bool:
+        """Whether one was done in time. To be cancelled means that the process stops."""
+        clock = self._bench.clock.monotonic
+        end = None if timeout_s is None else clock() + timeout_s
+        while True:
+            try:
+                left = None if end is None else max(end - clock(), 0)
+                done, _ = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                return bool(done)
+            except asyncio.CancelledError:
+                self.interrupt(Why.SHUTDOWN)
+
+    async def _patiently(self, task: asyncio.Task[Any]) -> None:
+        await self._first_of({task}, None)

@@ -1,0 +1,86 @@
+"""What the end of a handler means: how the attempt is settled, and in which words."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tocsin.dispatch.pulled import Claimed
+from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
+from tocsin.errors import NotFoundError
+
+UNKNOWN_AGAIN_S: Final = 30.0
+"""When a job comes again that no handler was found for."""
+MAX_ERROR: Final = 2_000
+"""Characters of an error: what a scheduler keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """The members of a settlement. `cause` is for hooks; without one they are not called."""
+
+    ok: bool = False
+    error: str | None = None
+    retryable: bool = True
+    charge: bool = True
+    delay_s: float | None = None
+    result: Any = None
+    cause: BaseException | None = None
+
+
+def done(result: Any) -> Ending:
+    return Ending(ok=True, result=result)
+
+
+def failed(error: BaseException) -> Ending:
+    """What an error of the handler means."""
+    if isinstance(error, TerminalError):
+        return Ending(error=written(error.message), retryable=False, cause=error)
+    if isinstance(error, RetryLater):
+        return Ending(error=written(error.message), charge=False, delay_s=error.delay_s, cause=error)
+    if isinstance(error, CancelledError):
+        return Ending(error="the handler was cancelled, and not by its worker", cause=error)
+    return Ending(error=described(error), cause=error)
+
+
+def timed_out(timeout_s: float, *, goes_on: str = "") -> Ending:
+    words = f"timed out after {timeout_s:g} s{goes_on}"
+    return Ending(error=words, cause=TimeoutError(words))
+
+
+def interrupted(*, delay_s: float = 0, goes_on: str = "") -> Ending:
+    """The worker stopped: nobody's fault."""
+    return Ending(error=f"interrupted by shutdown{goes_on}", charge=False, delay_s=delay_s)
+
+
+def cancelled() -> Ending:
+    """Frees the slot of a job that was cancelled while it ran."""
+    return Ending(error="cancelled", charge=False, delay_s=0)
+
+
+def unknown(job: Claimed) -> Ending:
+    """While a new version is rolled out another worker may know it: given back, not charged."""
+    kind, name = ("function path", job.function_path) if job.workflow is None else ("workflow", job.workflow)
+    error = NotFoundError(f"this worker has no handler for the {kind} {str(name)[:200]!r}")
+    return Ending(error=error.message, charge=False, delay_s=UNKNOWN_AGAIN_S, cause=error)
+
+
+def unstorable(error: BaseException) -> Ending:
+    """The work is done and would be done again by every retry, to the same end: dead, for somebody to look at."""
+    words = f"the handler succeeded, but what it returned cannot be kept: {described(error)}"
+    return Ending(error=written(words), retryable=False, cause=error)
+
+
+def described(error: BaseException) -> str:
+    """Its kind and its text."""
+    try:
+        text = str(error)
+    except Exception:  # a stranger's own
+        text = "(its text cannot be had)"
+    return written(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def written(text: str) -> str:
+    """As it can be sent: bounded, and without half characters."""
+    return text[:MAX_ERROR].encode("utf-8", "replace").decode()

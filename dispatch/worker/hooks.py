@@ -1,0 +1,81 @@
+"""What becomes known when a settlement is on disk: counts, and the hooks of whoever wants to hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tocsin.dispatch.pulled import Claimed
+from tocsin.dispatch.worker.attempt import Report
+
+log = logging.getLogger("tocsin.worker")
+
+PATIENCE_S: Final = 30.0
+ENDS: Final = ("done", "retrying", "dead", "cancelled", "expired")
+
+OnRetry = Callable[[Claimed, BaseException, int | None], Any]
+"""`on_retry(job, error, next_attempt_at)`; epoch ms by the host's clock."""
+OnFinalFailure = Callable[[Claimed, BaseException, str | None], Any]
+"""`on_final_failure(job, error, reason)`: why it is dead."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Attempts of a worker by how they ended. `lost`: somebody else's by then, or nobody could be told."""
+
+    claimed: int = 0
+    done: int = 0
+    retrying: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    expired: int = 0
+    lost: int = 0
+    hook_failures: int = 0
+
+
+class Hooks:
+    """Runs hooks in tasks of their own: they hold up no job, make none, and what they raise is logged and counted."""
+
+    def __init__(self, tally: Tally, on_retry: OnRetry | None, on_final_failure: OnFinalFailure | None) -> None:
+        self._tally, self._on_retry, self._on_final_failure = tally, on_retry, on_final_failure
+        self._running: set[asyncio.Task[None]] = set()
+
+    def heard(self, job: Claimed, report: Report) -> None:
+        """The host has answered."""
+        settlement = report.settlement
+        if settlement is None:
+            self._tally.lost += report.lost
+            return
+        if settlement.state in ENDS:
+            setattr(self._tally, settlement.state, getattr(self._tally, settlement.state) + 1)
+        error = None if report.ending is None else report.ending.cause
+        if error is None:
+            return
+        if settlement.state == "retrying" and self._on_retry is not None:
+            self._start("on_retry", job, self._on_retry, error, settlement.next_attempt_at)
+        elif settlement.state == "dead" and self._on_final_failure is not None:
+            self._start("on_final_failure", job, self._on_final_failure, error, settlement.reason)
+
+    async def ended(self) -> None:
+        """When all have ended; each has 30 s."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    def _start(self, name: str, job: Claimed, hook: Callable[..., Any], *said: Any) -> None:
+        task = asyncio.create_task(self._run(name, job, hook, *said))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, name: str, job: Claimed, hook: Callable[..., Any], *said: Any) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                ran = hook(job, *said)
+                if inspect.isawaitable(ran):
+                    await ran
+        except Exception as error:  # a hook may fail in any way: what it hears of has happened
+            self._tally.hook_failures += 1
+            log.error("job %s: the hook %s failed", job.id, name, exc_info=error)

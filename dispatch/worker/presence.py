@@ -1,0 +1,82 @@
+"""Telling the host, and whoever listens here, how a worker is; whatever comes of that never disturbs a job."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tocsin.dispatch.pulled import WorkerSnapshot
+from tocsin.dispatch.worker.ending import described
+
+log = logging.getLogger("tocsin.worker")
+
+EVERY_S: Final = 10.0
+LEAST_S: Final = 0.1
+"""Between two snapshots: of changes that come faster the last one is told."""
+PATIENCE_S: Final = 5.0
+
+Listener = Callable[[WorkerSnapshot], Any]
+
+
+class Presence:
+    """A snapshot at each change and every ten seconds, in a task of its own."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], WorkerSnapshot],
+        announce: Callable[[WorkerSnapshot], Awaitable[None]],
+        listener: Listener | None,
+    ) -> None:
+        self._snapshot, self._announce = snapshot, announce
+        self.listeners = [] if listener is None else [listener]
+        self._changed = asyncio.Event()
+        self._failing: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._tell_on())
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    async def stop(self) -> None:
+        """One last snapshot, then silence."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+            await self._tell()
+
+    async def _tell_on(self) -> None:
+        while True:
+            self._changed.clear()
+            await self._tell()
+            await asyncio.sleep(LEAST_S)
+            try:
+                async with asyncio.timeout(EVERY_S - LEAST_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _tell(self) -> None:
+        snapshot = self._snapshot()
+        # The host first, and both whatever the other does.
+        await self._try("the host", lambda: self._announce(snapshot))
+        for listener in self.listeners:
+            await self._try("on_heartbeat", lambda listener=listener: listener(snapshot))  # type: ignore[misc]
+
+    async def _try(self, whom: str, tell: Callable[[], Any]) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                told = tell()
+                if inspect.isawaitable(told):
+                    await told
+        except Exception as error:  # an observer may fail in any way, and jobs go on
+            if whom not in self._failing:
+                self._failing.add(whom)
+                log.warning("a snapshot of this worker could not be given to %s: %s", whom, described(error))
+        else:
+            self._failing.discard(whom)

@@ -1,0 +1,346 @@
+"""`RemoteScheduler`: a scheduler of another process, over HTTP, with the methods that a worker and an app need."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from tocsin.dispatch import values
+from tocsin.dispatch.durations import Duration, duration_ms
+from tocsin.dispatch.pulled import MAX_RESULT, Claimed, Parent, Settlement, WorkerInfo, WorkerSnapshot, raw_member
+from tocsin.dispatch.receiver.lease_client import (
+    AGAIN,
+    DEFAULT_URL,
+    MAX_ERROR,
+    PATIENCE_S,
+    TIMEOUT_S,
+    base_url_of,
+    json_object,
+    retry_after_s,
+    sendable_token,
+)
+from tocsin.dispatch.receiver.refusals import refusal
+from tocsin.dispatch.worker.ending import described
+from tocsin.dispatch.worker.options import ALL, NAME
+from tocsin.dispatch.worker.specs import Cancelled, Scheduled, body_of
+from tocsin.dispatch.worker.trouble import Pauses, may_pass
+from tocsin.errors import (
+    JobFailedError,
+    NotYetError,
+    PayloadTooLargeError,
+    SettingsError,
+    TocsinError,
+    UnreachableError,
+)
+
+log = logging.getLogger("tocsin.worker")
+
+RESULT_WAIT_MS: Final = 60_000
+"""For how long one question for a result waits at the server; then it is asked again."""
+GIVE_BACK_S: Final = 5.0
+
+T = TypeVar("T")
+
+
+NOTHING: Final = msgspec.Raw(b"null")
+"""msgspec reads no member that is `Raw | None`, so what may be absent is this here."""
+
+
+class _Parent(msgspec.Struct):
+    id: str
+    result: msgspec.Raw = NOTHING
+
+
+class _Claimed(Claimed, frozen=True, kw_only=True, rename=raw_member):
+    parent: _Parent | None = None  # type: ignore[assignment]  # as it is read; `claimed` makes it what it is
+
+    def claimed(self) -> Claimed:
+        members = {name: getattr(self, name) for name in Claimed.__struct_fields__}
+        if (read := self.parent) is not None:
+            members["parent"] = Parent(id=read.id, raw_result=None if bytes(read.result) == b"null" else read.result)
+        return Claimed(**members)
+
+
+class _Jobs(msgspec.Struct):
+    jobs: list[_Claimed]
+
+
+class _Held(msgspec.Struct, rename="camel"):
+    lease_until: int
+
+
+class _Found(msgspec.Struct):
+    """Each member as it came: args are read by their own rules."""
+
+    record: dict[str, msgspec.Raw] | None = None
+
+
+class _Outcome(msgspec.Struct):
+    state: str
+    result: msgspec.Raw = NOTHING
+    error: str | None = None
+
+
+class _Results(msgspec.Struct):
+    results: list[dict[str, Any]]
+
+
+class RemoteScheduler:
+    """One scheduler of a server: claims and settles for a `Worker`, and schedules for apps without a host of their own.
+
+    `url` is the server's, or where a host's app is mounted; `token` one with the scopes that are needed (`work` to
+    claim, `schedule`, `read`). `transport`, an httpx one, reaches an app in this process. Use it in one event loop and
+    close it. Errors are those of a `Scheduler`, and UnreachableError when nobody answers. Proxies of the environment
+    are not used. The token is in no log and no repr.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        token: str | None = None,
+        instance: str = "default",
+        transport: httpx.AsyncBaseTransport | None = None,
+        timeout_s: float = TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
+        random: Random | None = None,
+    ) -> None:
+        self._base, self._token = base_url_of(url), None if token is None else sendable_token(token)
+        if not isinstance(instance, str) or not NAME.fullmatch(instance) or instance[0] in ".:-":
+            raise SettingsError(f"instance must be the name of a scheduler, not {instance!r:.100}")
+        self.name = instance
+        self._timeout_s, self._patience_s = timeout_s, patience_s
+        self._transport, self._random = transport, random or SystemRandom()
+        self._http: httpx.AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"RemoteScheduler({self._base!r}, instance={self.name!r})"
+
+    # ---- For workers -----------------------------------------------------------------------------
+
+    async def claim(
+        self,
+        queue: str | Sequence[str] = ALL,
+        *,
+        max: int = 1,
+        lease_ms: int = 60_000,
+        wait: Duration = 20,
+        worker: WorkerInfo | None = None,
+        exclude: Sequence[str] = (),
+    ) -> list[Claimed]:
+        """As `Scheduler.claim`. Cancelled, it hangs up, and the server gives the job to somebody else."""
+        wait_ms = duration_ms(wait, "wait")
+        said: dict[str, Any] = {"max": max, "leaseMs": lease_ms, "waitMs": wait_ms}
+        if worker is not None:
+            said["worker"] = worker
+        if exclude:
+            said["exclude"] = list(exclude)
+        names = [queue] if isinstance(queue, str) else list(queue)
+        route = f"queues/{quote(','.join(map(str, names)), safe='*,:')}/claim"
+        asked = asyncio.ensure_future(self._ask("POST", route, _Jobs, said, timeout_s=wait_ms / 1000 + self._timeout_s))
+        try:
+            await asyncio.wait([asked])
+        except asyncio.CancelledError:
+            await self._hung_up(asked)
+            raise
+        return [job.claimed() for job in asked.result().jobs]
+
+    async def settle(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool = True,
+        error: str | None = None,
+        retryable: bool = True,
+        delay: Duration | None = None,
+        charge: bool = True,
+        result: Any = None,
+    ) -> Settlement:
+        """As `Scheduler.settle`. Safe to repeat for ten minutes."""
+        said: dict[str, Any] = {"id": id, "lease": lease, "ok": ok}
+        if error is not None:
+            said["error"] = error[:MAX_ERROR].encode("utf-8", "replace").decode()
+        if not ok:
+            said |= {"retryable": retryable, "charge": charge}
+        if delay is not None:
+            said["delayMs"] = duration_ms(delay, "delay")
+        if result is not None:
+            said["result"] = _result(result)
+        return await self._ask("POST", "complete", Settlement, said)
+
+    async def complete(self, id: str, lease: str, **how: Any) -> bool:
+        """`settle` without what becomes of the job."""
+        return (await self.settle(id, lease, **how)).settled
+
+    async def extend(self, id: str, lease: str, lease_ms: int) -> int:
+        """Hold the lease until `lease_ms` from now; epoch ms of the server's clock. StaleLeaseError if it is over."""
+        said = {"id": id, "lease": lease, "leaseMs": lease_ms}
+        return (await self._ask("POST", "extend", _Held, said)).lease_until
+
+    async def announce(self, snapshot: WorkerSnapshot) -> None:
+        """Say how a worker is."""
+        await self._ask("POST", "workers", dict, snapshot)
+
+    # ---- For apps --------------------------------------------------------------------------------
+
+    async def run_at(self, at: datetime | int, path: str | None, args: Any = None, **options: Any) -> str:
+        """As `Scheduler.run_at`: the id of a job that is on disk.
+
+        Where the network or the server fails for a moment it is sent again, with a key under which it happens once.
+        """
+        return (await self._schedule({"path": path, "args": args, "at": at}, options)).id
+
+    async def run_after(self, delay: Duration, path: str | None, args: Any = None, **options: Any) -> str:
+        """As `run_at`, after a delay: timedelta, seconds, or text like "90s", "5m"."""
+        return (await self._schedule({"path": path, "args": args, "after": delay}, options)).id
+
+    async def submit_many(self, jobs: Sequence[Any]) -> list[Scheduled | TocsinError]:
+        """Up to 1,000 jobs in one atomic commit: each a `Job`, or a mapping with `path` (or `workflow`), `args`, `at`
+        or `after`, and `options`. One answer each, in order: accepted, or why not."""
+        bodies = [body_of(job) for job in jobs]
+        answer = await self._once("schedule/batch", _Results, {"jobs": bodies})
+        return [
+            refusal(400, one, self._base) if "error" in one else msgspec.convert(one, Scheduled)
+            for one in answer.results
+        ]
+
+    async def cancel(self, id: str) -> Cancelled:
+        """Remove a live job. Not sent again by itself: a second answer would say that there was none."""
+        return await self._ask("POST", "cancel", Cancelled, {"id": id})
+
+    async def get(self, id: str) -> dict[str, Any] | None:
+        """The record as `GET /get` has it, `args` as Python values; None if there is no such job."""
+        found = (await self._ask("GET", "get", _Found, query={"id": id})).record
+        if found is None:
+            return None
+        return {
+            name: values.decode(bytes(raw)) if name == "args" else msgspec.json.decode(raw)
+            for name, raw in found.items()
+        }
+
+    async def result(self, id: str, timeout: Duration | None = None) -> Any:
+        """As `Scheduler.result`: JobFailedError, NotYetError, NotFoundError."""
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + duration_ms(timeout, "timeout") / 1000
+        while True:
+            left_ms = RESULT_WAIT_MS if end is None else min(max(int((end - loop.time()) * 1000), 0), RESULT_WAIT_MS)
+            query = {"id": id, "waitMs": left_ms}
+            wait_s = left_ms / 1000 + self._timeout_s
+            found = await self._ask("GET", "result", _Outcome, query=query, timeout_s=wait_s)
+            state = found.state
+            if state == "done":
+                return values.decode(bytes(found.result), "result")
+            if state in ("dead", "cancelled", "expired"):
+                said = f": {found.error}" if found.error else ""
+                raise JobFailedError(f"job {id!r} is {state}{said}", id=id, state=state)
+            if end is not None and loop.time() >= end:
+                raise NotYetError(f"job {id!r} is {state}: it has not ended in time", id=id, state=state)
+
+    # ---- Life ------------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ---- Inside ----------------------------------------------------------------------------------
+
+    async def _hung_up(self, asked: asyncio.Future[_Jobs]) -> None:
+        """A claim is over. What the server had answered in this instant is given back."""
+        asked.cancel()
+        await asyncio.wait([asked])
+        if asked.cancelled() or asked.exception() is not None:
+            return
+        for job in asked.result().jobs:
+            try:
+                async with asyncio.timeout(GIVE_BACK_S):
+                    await self.settle(job.id, job.lease, ok=False, error="not begun", charge=False, delay=0)
+            except Exception as error:  # whatever it is, the lease ends by itself
+                log.warning("job %s could not be given back, and comes again: %s", job.id, described(error))
+
+    async def _schedule(self, parts: Mapping[str, Any], options: dict[str, Any]) -> Scheduled:
+        spec = {**parts, "workflow": options.pop("workflow", None), "options": options}
+        return await self._once("schedule", Scheduled, body_of(spec))
+
+    async def _once(self, route: str, kind: type[T], said: Any) -> T:
+        """The answer to what has its effect once, however often it is sent."""
+        key = f"{self._random.getrandbits(128):032x}"
+        loop = asyncio.get_running_loop()
+        end, pauses = loop.time() + self._patience_s, Pauses(self._random)
+        while True:
+            try:
+                return await self._ask("POST", route, kind, said, key=key)
+            except TocsinError as error:
+                wait = max(pauses.next(), error.details.get("retry_after_s", 0))
+                if not may_pass(error) or loop.time() + wait > end:
+                    raise
+            await asyncio.sleep(wait)
+
+    async def _ask(
+        self,
+        method: str,
+        route: str,
+        kind: type[T],
+        said: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+        key: str | None = None,
+    ) -> T:
+        url = f"{self._base}/i/{quote(self.name, safe=':')}/{route}"
+        headers = {} if key is None else {"idempotency-key": key}
+        try:
+            answer = await self._client().request(
+                method, url, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
+                content=None if said is None else msgspec.json.encode(said),
+            )  # fmt: skip
+        except (httpx.TransportError, OSError) as error:
+            raise UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}") from None
+        if answer.is_success:
+            try:
+                return msgspec.json.decode(answer.content, type=kind)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise UnreachableError(f"what {self._base} answers cannot be read: {error}") from None
+        failure = refusal(answer.status_code, json_object(answer), self._base)
+        if answer.status_code in AGAIN and (wait := retry_after_s(answer)):
+            failure.details["retry_after_s"] = wait
+        raise failure
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._http is None:
+            headers = {"content-type": "application/json", "accept": "application/json"}
+            if self._token is not None:
+                headers["authorization"] = f"Bearer {self._token}"
+            # The system's certificates, as for callbacks; httpx would read its own bundle.
+            verify = ssl.create_default_context() if self._base.startswith("https:") else False
+            self._http = httpx.AsyncClient(
+                headers=headers, timeout=self._timeout_s, trust_env=False, verify=verify, transport=self._transport
+            )
+        return self._http
+
+
+def _result(result: Any) -> msgspec.Raw:
+    raw = values.encode(result, "result")
+    if len(raw) > MAX_RESULT:
+        raise PayloadTooLargeError(f"result: {len(raw)} bytes of JSON, the limit is {MAX_RESULT}", limit=MAX_RESULT)
+    return msgspec.Raw(raw)

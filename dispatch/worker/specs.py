@@ -1,0 +1,104 @@
+"""Jobs as Python callers write them down, turned into what the HTTP API takes; the server checks the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.dispatch import values
+from tocsin.dispatch.durations import duration_ms
+from tocsin.errors import InvalidInputError
+
+PARTS: Final = ("path", "args", "at", "after", "workflow", "options")
+OPTIONS: Final = {
+    "id": "id",
+    "on_conflict": "onConflict",
+    "queue": "queue",
+    "pool": "pool",
+    "max_concurrency": "maxConcurrency",
+    "priority": "priority",
+    "retry": "retry",
+    "timeout_ms": "timeoutMs",
+    "expires_at": "expiresAt",
+    "shard_key": "shardKey",
+    "labels": "labels",
+    "keep_result": "keepResultMs",
+    "then": "then",
+}
+"""What an option is called in JSON."""
+
+
+class Scheduled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An accepted job. `created` is False if `on_conflict="keep"` found the id taken; then `identical` says whether
+    that job is what was asked for, and `state` how it stands."""
+
+    id: str
+    scheduled_for: int
+    created: bool = True
+    identical: bool | None = None
+    state: str | None = None
+
+
+class Cancelled(msgspec.Struct, frozen=True, rename="camel"):
+    """`was_running`: an attempt is under way; its slot is held until it ends, nothing else remains."""
+
+    cancelled: bool
+    was_running: bool
+
+
+def body_of(spec: object, place: str = "") -> dict[str, Any]:
+    """The JSON members of one job: a `Job`, or a mapping with its parts."""
+    parts = _parts(spec, place)
+    body: dict[str, Any] = {"args": msgspec.Raw(values.encode(parts["args"], f"{place}args"))}
+    if parts["path"] is not None:
+        body["functionPath"] = parts["path"]
+    if parts["workflow"] is not None:
+        body["workflow"] = parts["workflow"]
+    if (parts["at"] is None) == (parts["after"] is None):
+        if not place or parts["at"] is not None:
+            raise InvalidInputError(f"{place}: give exactly one of at and after".lstrip(": "))
+    elif parts["at"] is not None:
+        body["scheduledFor"] = instant_ms(parts["at"], f"{place}at")
+    else:
+        body["delayMs"] = duration_ms(parts["after"], f"{place}after")
+    for name, value in (parts["options"] or {}).items():
+        if name not in OPTIONS:
+            raise InvalidInputError(f"{place}options: there is no {name!r} over HTTP; there are {', '.join(OPTIONS)}")
+        if value is not None:
+            body[OPTIONS[name]] = _option(name, value, place)
+    return body
+
+
+def instant_ms(value: object, name: str) -> Any:
+    """An aware `datetime` in epoch ms, rounded up; everything else as it is, for the server to judge."""
+    if not isinstance(value, datetime):
+        return value
+    if value.utcoffset() is None:
+        raise InvalidInputError(f"{name} must be an aware datetime (with a time zone), not {value!r}")
+    return math.ceil((value.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
+
+
+def _parts(spec: object, place: str) -> dict[str, Any]:
+    if isinstance(spec, Mapping):
+        if unknown := spec.keys() - set(PARTS):
+            raise InvalidInputError(f"{place}unknown part {min(map(str, unknown))!r}: a job has {', '.join(PARTS)}")
+        return {name: spec.get(name) for name in PARTS}
+    if not all(hasattr(spec, name) for name in PARTS):
+        raise InvalidInputError(f"{place}a job must be a Job or a mapping, not {type(spec).__name__}")
+    return {name: getattr(spec, name) for name in PARTS}
+
+
+def _option(name: str, value: Any, place: str) -> Any:
+    if name == "expires_at":
+        return instant_ms(value, f"{place}expires_at")
+    if name == "keep_result":
+        return duration_ms(value, f"{place}keep_result")
+    if name == "then":
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            raise InvalidInputError(f"{place}then must be a list of jobs, not {type(value).__name__}")
+        return [body_of(one, f"{place}then[{n}].") for n, one in enumerate(value)]
+    return value

@@ -1,0 +1,52 @@
+"""Which errors of a host may pass by themselves, and how long to wait for that."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from tocsin.errors import (
+    ActorError,
+    HostClosedError,
+    QuotaExceededError,
+    RequestError,
+    SettingsError,
+    StoreError,
+    TurnError,
+    UnreachableError,
+)
+
+FIRST_S: Final = 0.1
+LONGEST_S: Final = 5.0
+LEAST_S: Final = 0.05
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same call may succeed in a while, without anyone acting here."""
+    if isinstance(error, (HostClosedError, TurnError)):
+        return False  # the host in this process was closed before its worker
+    return isinstance(error, (UnreachableError, TimeoutError, ActorError, StoreError, QuotaExceededError))
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the request itself is at fault: a wrong token, a wrong name."""
+    return isinstance(error, (RequestError, SettingsError)) and not isinstance(error, QuotaExceededError)
+
+
+class Pauses:
+    """0.1 s, doubling up to 5 s, each with up to half of it more by chance: those that failed together come apart."""
+
+    def __init__(self, random: Random) -> None:
+        self._random, self._next_s = random, FIRST_S
+        self.going = False
+        """Whether there was one since the last reset."""
+
+    def next(self, within: float | None = None) -> float:
+        """How long to wait now. Of the time there is `within`, a quarter at most: there are tries until it is over."""
+        self.going = True
+        pause, self._next_s = self._next_s, min(self._next_s * 2, LONGEST_S)
+        pause = min(pause * (1 + self._random.random() / 2), LONGEST_S)
+        return pause if within is None else min(pause, max(within / 4, LEAST_S))
+
+    def reset(self) -> None:
+        self._next_s, self.going = FIRST_S, False

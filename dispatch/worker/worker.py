@@ -1,0 +1,299 @@
+"""`Worker`: claims as many jobs as it has room for, runs each in a task of its own, and stops without losing one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tocsin.dispatch.durations import Duration, duration_ms
+from tocsin.dispatch.pulled import Claimed, WorkerInfo, WorkerJob, WorkerSnapshot
+from tocsin.dispatch.receiver.clock import Clock, SystemClock
+from tocsin.dispatch.receiver.handlers import Handler
+from tocsin.dispatch.worker import options
+from tocsin.dispatch.worker.attempt import Attempt, Bench, Why
+from tocsin.dispatch.worker.ending import described
+from tocsin.dispatch.worker.handlers import Handlers
+from tocsin.dispatch.worker.hooks import Hooks, OnFinalFailure, OnRetry, Tally
+from tocsin.dispatch.worker.presence import Listener, Presence
+from tocsin.dispatch.worker.source import Source
+from tocsin.dispatch.worker.trouble import Pauses, is_refusal
+from tocsin.errors import SettingsError
+
+log = logging.getLogger("tocsin.worker")
+
+MAX_CLAIM: Final = 100
+SOON_S: Final = 0.5
+"""A claim that is answered with nothing sooner than this did not wait: the next one is not asked at once."""
+
+
+class Worker:
+    """Serves queues. `jobs` is a `Scheduler` of a host in this process, or a `RemoteScheduler`.
+
+    `handlers` is a `Handlers`, or a mapping from function paths to functions: `(args)` or `(args, context)`,
+    `async def` in the event loop or `def` in a thread. `queues` is "*" (all but `exclude`), a name, or names; at most
+    `concurrency` jobs (1 to 1,000) run at once. Each is held by a lease of `lease_ms` (1 s to 1 h), renewed while it
+    runs; `wait` (1 s to 5 min) is how long a claim waits at the host. `on_retry(job, error, next_attempt_at)` and
+    `on_final_failure(job, error, reason)` run when that is on disk at the host, `on_heartbeat(snapshot)` every ten
+    seconds and at each change; sync or async, and what they raise goes to the log. Raises SettingsError.
+
+    `async with worker:` runs it beside other work and stops it at the end, where jobs have `drain` (25 s; None: as
+    long as they need) before they are interrupted; `await worker.run()` is done when it was stopped.
+    """
+
+    def __init__(
+        self,
+        jobs: Source,
+        handlers: Handlers | Mapping[str, Handler],
+        queues: str | Sequence[str] = options.ALL,
+        exclude: Sequence[str] = (),
+        concurrency: int = 8,
+        *,
+        lease_ms: int = 60_000,
+        wait: Duration = 20,
+        drain: Duration | None = 25,
+        name: str | None = None,
+        on_retry: OnRetry | None = None,
+        on_final_failure: OnFinalFailure | None = None,
+        on_heartbeat: Listener | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._options = options.checked(queues, exclude, concurrency, lease_ms, wait, drain, name)
+        self._clock, self._random = clock or SystemClock(), random or SystemRandom()
+        self.handlers = options.handlers_of(handlers)
+        self._source = jobs
+        self.tally = Tally()
+        self._hooks = Hooks(self.tally, on_retry, on_final_failure)
+        hostname = socket.gethostname()
+        self.info = WorkerInfo(
+            # Never the name or the pid of another process, so nobody's jobs are taken for this one's (and no fork's).
+            id=f"{os.getpid()}-{self._random.getrandbits(80):020x}",
+            name=self._options.name or hostname,
+            hostname=hostname,
+            pid=os.getpid(),
+        )
+        self._presence = Presence(self.snapshot, jobs.announce, on_heartbeat)
+        self._attempts: dict[Attempt, asyncio.Task[None]] = {}
+        self._room = asyncio.Event()
+        self._started_at = 0
+        self._stopping = self._ending = False
+        self._claiming: asyncio.Task[None] | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._refusal: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"Worker({self.info.id!r}, {self.status})"
+
+    # ---- Life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to claim, in this event loop. A worker starts once: its id is that of one run."""
+        if self._life is not None:
+            raise SettingsError("this worker was started already: make another one")
+        threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="tocsin-worker")
+        bench = Bench(
+            source=self._source, handlers=self.handlers, threads=threads, clock=self._clock, random=self._random
+        )
+        self._started_at = self._clock.now_ms()
+        self._room.set()
+        self._presence.start()
+        self._claiming = asyncio.create_task(self._claim_on(bench))
+        self._life = asyncio.create_task(self._live(self._claiming, threads))
+        if self._stopping:
+            self._claiming.cancel()
+
+    async def run(self) -> None:
+        """Start, if that was not done, and be done when it was stopped and its jobs have ended.
+
+        Cancelled, it interrupts what runs, gives that back uncharged, and ends. Raises what the host says to the
+        first claim if it can never be served: UnauthenticatedError, ForbiddenError, InvalidInputError.
+        """
+        if self._life is None:
+            self.start()
+        assert self._life is not None
+        try:
+            await asyncio.shield(self._life)
+        except asyncio.CancelledError:
+            await self._end_now()
+            raise
+        if self._refusal is not None:
+            raise self._refusal
+
+    def stop(self) -> Awaitable[None]:
+        """Claim nothing more: a claim that waits ends. Jobs that run go on. May be awaited until claiming has ended."""
+        if not self._stopping:
+            self._stopping = True
+            self._presence.changed()
+            if self._claiming is not None:
+                self._claiming.cancel()
+        return _Ended(self._claiming)
+
+    async def stop_and_drain(self, timeout: Duration | None = None) -> int:
+        """Stop, and wait until all jobs have ended. How many had to be interrupted.
+
+        After `timeout` coroutines are cancelled, and what does not end by itself goes back to its queue, uncharged,
+        with the words "interrupted by shutdown". Functions in threads cannot be stopped: their jobs are given back for
+        when their leases would have ended. Cancelled, it does that at once.
+        """
+        left_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
+        stopped = self.stop()
+        if self._life is None:
+            return 0
+        try:
+            await stopped
+            await asyncio.wait([self._life], timeout=left_s)
+        except asyncio.CancelledError:
+            await self._end_now()
+            raise
+        return 0 if self._life.done() else await self._end_now()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop_and_drain(self._options.drain_s)
+
+    async def _end_now(self) -> int:
+        """Interrupt what runs and wait for that; the wait may be cancelled, what it waits for goes on."""
+        self.stop()
+        self._ending = True
+        interrupted = list(self._attempts)
+        for attempt in interrupted:
+            attempt.interrupt(Why.SHUTDOWN)
+        if self._life is not None:
+            await asyncio.wait([self._life])
+        return len(interrupted)
+
+    async def _live(self, claiming: asyncio.Task[None], threads: ThreadPoolExecutor) -> None:
+        """In this order: claims end, jobs end and are settled, hooks end, the last word is said."""
+        await asyncio.wait([claiming])
+        self._stopping = True
+        while self._attempts:
+            self._presence.changed()
+            await asyncio.wait(self._attempts.values(), return_when=asyncio.FIRST_COMPLETED)
+        await self._hooks.ended()
+        threads.shutdown(wait=False)
+        await self._presence.stop()
+        if not claiming.cancelled() and (error := claiming.exception()) is not None:
+            log.error("this worker has stopped: it can claim nothing: %s", described(error))
+            self._refusal = error
+
+    # ---- Claiming --------------------------------------------------------------------------------
+
+    async def _claim_on(self, bench: Bench) -> None:
+        pauses, served = Pauses(self._random), False
+        while True:
+            await self._room.wait()
+            asked = self._clock.monotonic()
+            try:
+                jobs = await self._claim()
+            except Exception as error:  # a source may fail in any way, and comes back
+                if not served and is_refusal(error):
+                    raise
+                if not pauses.going:
+                    log.warning("no jobs can be claimed; trying again: %s", described(error))
+                await asyncio.sleep(pauses.next())
+                continue
+            if pauses.going and jobs:
+                log.warning("jobs can be claimed again")
+            served = True
+            for job in jobs:
+                self._begin(job, asked, bench)
+            if jobs or self._clock.monotonic() - asked >= SOON_S:
+                pauses.reset()
+            else:
+                await asyncio.sleep(pauses.next())
+
+    async def _claim(self) -> list[Claimed]:
+        return await self._source.claim(
+            self._options.selection,
+            max=min(self._options.concurrency - len(self._attempts), MAX_CLAIM),
+            lease_ms=self._options.lease_ms,
+            wait=self._options.wait_ms / 1000,
+            worker=self.info,
+            exclude=self._options.exclude,
+        )
+
+    def _begin(self, job: Claimed, asked_at: float, bench: Bench) -> None:
+        attempt = Attempt(job, asked_at, bench)
+        self.tally.claimed += 1
+        self._attempts[attempt] = asyncio.create_task(self._attempted(attempt))
+        if self._ending:  # what a claim brought in the instant it was cancelled goes back
+            attempt.interrupt(Why.SHUTDOWN)
+        self._changed()
+
+    async def _attempted(self, attempt: Attempt) -> None:
+        try:
+            report = await attempt.run()
+            self._hooks.heard(attempt.job, report)
+        except Exception as error:  # a fault of ours: the lease ends by itself, and other jobs go on
+            log.error("job %s: its attempt failed here, not in its handler", attempt.job.id, exc_info=error)
+        finally:
+            del self._attempts[attempt]
+            self._changed()
+
+    def _changed(self) -> None:
+        if len(self._attempts) < self._options.concurrency:
+            self._room.set()
+        else:
+            self._room.clear()
+        self._presence.changed()
+
+    # ---- Presence --------------------------------------------------------------------------------
+
+    def listen(self, listener: Listener) -> None:
+        """Give snapshots to one more listener."""
+        self._presence.listeners.append(listener)
+
+    @property
+    def status(self) -> str:
+        """What `GET /workers` shows of it."""
+        if self._stopping:
+            at_work = self._attempts or (self._claiming is not None and not self._claiming.done())
+            return "stopping" if at_work else "stopped"
+        return "busy" if self._attempts else "idle"
+
+    def snapshot(self) -> WorkerSnapshot:
+        """How it is now."""
+        jobs = [
+            WorkerJob(
+                id=one.job.id,
+                function_path=one.job.function_path,
+                workflow=one.job.workflow,
+                attempt=one.job.attempt,
+                started_at=one.started_at,
+            )
+            for one in self._attempts
+        ]
+        info: dict[str, Any] = {name: getattr(self.info, name) for name in ("id", "name", "hostname", "pid")}
+        return WorkerSnapshot(
+            **info,
+            queues=self._options.selection,
+            exclude=self._options.exclude,
+            concurrency=self._options.concurrency,
+            status=self.status,
+            jobs=jobs[:MAX_CLAIM],
+            started_at=self._started_at,
+            heartbeat_at=self._clock.now_ms(),
+        )
+
+
+class _Ended:
+    """Awaited, it waits for a task; left alone, it is nothing."""
+
+    def __init__(self, task: asyncio.Task[None] | None) -> None:
+        self._task = task
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._task is not None:
+            yield from asyncio.wait([self._task]).__await__()

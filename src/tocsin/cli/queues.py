@@ -1,0 +1,108 @@
+"""Commands about work that is pulled: `queues`, `pending`, `result`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from tocsin.cli.client import TIMEOUT_S, Connection, client_command
+from tocsin.cli.failure import Refused
+from tocsin.cli.output import Column, emit, instant, now_ms, plural, print_rows, printable, relative, say, span
+from tocsin.cli.times import duration
+
+QUEUES: Final = (
+    Column("QUEUE", 30),
+    Column("WAITING", 9, right=True),
+    Column("DUE", 7, right=True),
+    Column("OLDEST", 8, right=True),
+    Column("IN FLIGHT", 9, right=True),
+    Column("CLAIMS", 8, right=True),
+)
+MARGIN_MS: Final = 10_000
+"""A wait that is over is answered well before the connection gives up."""
+ENDED: Final = ("done", "dead", "cancelled", "expired")
+
+
+@click.command()
+@client_command
+def queues(connection: Connection, /) -> None:
+    """List the queues that hold jobs.
+
+    OLDEST: for how long the first due one waits. CLAIMS: how many workers wait
+    for a job of it.
+    """
+    found = connection.get("/queues")["queues"]
+    if connection.as_json:
+        for one in found:
+            emit(one)
+    elif found:
+        print_rows(QUEUES, [_line(one) for one in found])
+    else:
+        say(f"no queues in {connection.instance}")
+
+
+def _line(queue: Mapping[str, Any]) -> tuple[str, ...]:
+    oldest = queue.get("oldestDueMs")
+    return (
+        printable(queue["name"]),
+        f"{queue['waiting']:,}",
+        f"{queue['due']:,}" + ("+" if queue["due"] >= 10_000 else ""),
+        "" if oldest is None else span(oldest),
+        f"{queue['inFlight']:,}",
+        f"{queue['workersWaiting']:,}",
+    )
+
+
+@click.command()
+@click.argument("prefix", default="")
+@client_command
+def pending(connection: Connection, /, prefix: str) -> None:
+    """Ask whether anything still pends whose path starts so.
+
+    Live jobs count, and those that follow them. Exit code 0 if there are any,
+    1 if there are none. Without PREFIX: any job at all.
+    """
+    found = connection.get("/pending", prefix=prefix)
+    what = f" of {printable(prefix)}" if prefix else ""
+    if connection.as_json:
+        emit(found)
+    if not found["pending"]:
+        raise Refused(f"nothing{what} pends in {connection.instance}")
+    if not connection.as_json:
+        say(f"{plural(found['count'], 'job')}{what} {'pends' if found['count'] == 1 else 'pend'}")
+
+
+@click.command()
+@click.argument("id")
+@click.option("--wait", metavar="DURATION", help="Wait so long for its end, 5m at most.")
+@client_command
+def result(connection: Connection, /, id: str, wait: str | None) -> None:
+    """Print what a job came to, as JSON.
+
+    It must have been scheduled with --keep-result. Exit code 1 if it is dead,
+    was cancelled or expired, or has not ended within --wait.
+    """
+    wait_ms = None if wait is None else duration(wait, "--wait")
+    patient = connection.patient(TIMEOUT_S + ((wait_ms or 0) + MARGIN_MS) / 1_000)
+    found = patient.get("/result", id=id, waitMs=wait_ms)
+    if connection.as_json:
+        emit(found)
+    state = found["state"]
+    if state == "done":
+        if not connection.as_json:
+            _print(found)
+        return
+    if state in ENDED:
+        error = f": {printable(found['error'])}" if found.get("error") else ""
+        raise Refused(f"job {id!r} is {state}{error}")
+    raise Refused(f"job {id!r} has not ended: it is {state}" + ("" if wait else "; --wait 30s waits for it"))
+
+
+def _print(found: Mapping[str, Any]) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.encode(found.get("result")).decode())
+    if (until := found.get("keptUntil")) is not None:
+        say(f"kept until {instant(until)} ({relative(until, now_ms())})")

@@ -1,0 +1,333 @@
+"""The same worker on a real host, in its process and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+from tocsin import ActorHost, Context, Job, RemoteScheduler, Retry, Scheduler, TerminalError, Worker
+from tocsin.errors import (
+    DuplicateScheduleIdError,
+    ForbiddenError,
+    InvalidInputError,
+    JobFailedError,
+    NotFoundError,
+    NotYetError,
+    SettingsError,
+    UnauthenticatedError,
+    UnreachableError,
+)
+
+pytestmark = pytest.mark.anyio
+TOKENS = ["ops:admin:secret-ops", "worker:work:secret-work", "app:schedule+read:secret-app"]
+
+
+@dataclass
+class World:
+    """A host, its scheduler, and what workers of this test claim from: the same, or a client."""
+
+    jobs: Scheduler
+    source: Any
+    app: Any
+
+    def remote(self, token: str | None = "secret-ops", **options: Any) -> RemoteScheduler:
+        transport = httpx.ASGITransport(self.app)
+        return RemoteScheduler("http://tocsin.example", token=token, instance="t", transport=transport, **options)
+
+
+@asynccontextmanager
+async def world(kind: str) -> AsyncIterator[World]:
+    async with ActorHost.open("memory:") as host, asyncio.timeout(30):
+        app = host.asgi(tokens=TOKENS)
+        found = World(host.scheduler("t"), host.scheduler("t"), app)
+        if kind == "remote":
+            found.source = found.remote()
+        yield found
+        if kind == "remote":
+            await found.source.aclose()
+
+
+async def until(is_so: Callable[[], Any]) -> None:
+    """At most ten seconds."""
+    for _ in range(1_000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never was so")
+
+
+both = pytest.mark.parametrize("kind", ["embedded", "remote"])
+
+
+@both
+async def test_a_chain_is_run_link_by_link_and_each_has_the_result_of_the_one_before(kind: str) -> None:
+    when = datetime(2027, 1, 1, tzinfo=UTC)
+
+    async def first(args: Any) -> Any:
+        return {"n": args["n"] + 1, "when": when}
+
+    def second(args: Any, context: Context) -> Any:
+        assert context.parent is not None
+        return [context.parent.id, context.parent.result, args]
+
+    async with world(kind) as w:
+        id = await w.jobs.run_after(
+            0, "first", {"n": 1}, queue="mail",
+            then=[Job(path="second", args=Decimal("0.1"), options={"queue": "mail", "keep_result": "1h"})],
+        )  # fmt: skip
+        async with Worker(w.source, {"first": first, "second": second}) as worker:
+            await until(lambda: worker.tally.done == 2)
+        history = await w.jobs.history(id)
+
+    assert [one.outcome for one in history] == ["done"]
+    assert worker.tally.claimed == worker.tally.done == 2
+
+
+@both
+async def test_failures_climb_the_ladder_die_and_are_told_to_hooks(kind: str) -> None:
+    heard: list[Any] = []
+
+    def on_retry(job: Any, error: BaseException, at: int | None) -> None:
+        heard.append((job.id, type(error), at is not None))
+
+    def on_final_failure(job: Any, error: BaseException, reason: str | None) -> None:
+        heard.append((job.id, type(error), reason))
+
+    async def fails(args: Any) -> None:
+        raise args_error[args]("no")
+
+    args_error: dict[str, type[Exception]] = {"later": ValueError, "never": TerminalError}
+    async with world(kind) as w:
+        await w.jobs.run_after(0, "work", "later", id="a", queue="q", retry=Retry(max_retries=1, base_ms=0))
+        await w.jobs.run_after(0, "work", "never", id="b", queue="q", keep_result="1h")
+        async with Worker(w.source, {"work": fails}, on_retry=on_retry, on_final_failure=on_final_failure):
+            await until(lambda: len(heard) == 3)
+        [a, b] = sorted((await w.jobs.dead()).records, key=lambda one: one.id)
+        with pytest.raises(JobFailedError, match="dead"):
+            await w.source.result("b", 1)
+
+    assert sorted(heard, key=str) == [
+        ("a", ValueError, "exhausted"),
+        ("a", ValueError, True),
+        ("b", TerminalError, "refused"),
+    ]
+    assert (a.attempts, a.attempt) == (2, 2)
+    assert a.last_error is not None and a.last_error.message == "ValueError: no"
+    assert b.reason == "refused"
+
+
+@both
+async def test_a_cancelled_job_s_handler_is_cancelled_and_its_slot_is_free(kind: str) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def work(args: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ended.set()
+
+    async with world(kind) as w, Worker(w.source, {"work": work}, lease_ms=1_000) as worker:
+        await w.jobs.run_after(0, "work", id="a", queue="q", pool="p")
+        await begun.wait()
+        assert (await w.source.cancel("a")).was_running
+        await ended.wait()
+        await until(lambda: worker.tally.cancelled)
+        assert (await w.jobs.pool("p")).in_flight == 0
+
+
+@both
+async def test_a_drain_that_is_over_gives_jobs_back_uncharged_at_once(kind: str) -> None:
+    begun = asyncio.Event()
+
+    async def work(args: Any) -> None:
+        begun.set()
+        await asyncio.sleep(100)
+
+    async with world(kind) as w:
+        worker = Worker(w.source, {"work": work})
+        worker.start()
+        await w.jobs.run_after(0, "work", id="a", queue="q")
+        await begun.wait()
+        assert await worker.stop_and_drain(0) == 1
+        record = await w.jobs.get("a")
+        assert record is not None
+        assert (record.state, record.attempts) == ("waiting", 0)
+        assert record.last_error is not None and record.last_error.message == "interrupted by shutdown"
+        [again] = await w.source.claim("q", wait=5)
+        assert again.attempt == 2
+
+
+@both
+async def test_workers_are_shown_by_the_host(kind: str) -> None:
+    async with world(kind) as w:
+        heard: list[Any] = []
+        async with Worker(w.source, {}, queues=["mail"], name="mailer", on_heartbeat=heard.append) as worker:
+            await until(lambda: heard)
+            page = await w.jobs.workers()
+        [shown] = page.workers
+        [after] = (await w.jobs.workers()).workers
+
+    assert (shown.id, shown.name, shown.queues, shown.status) == (worker.info.id, "mailer", ["mail"], "idle")
+    assert (after.status, after.lost) == ("stopped", False)
+
+
+@both
+async def test_claims_stop_within_an_instant_though_they_wait(kind: str) -> None:
+    async with world(kind) as w:
+        worker = Worker(w.source, {"work": lambda args: None}, wait="5m")
+        worker.start()
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(worker.stop_and_drain(), 5)
+        await w.jobs.run_after(0, "work", id="a", queue="q")
+        [job] = await w.jobs.claim("q", wait=1)
+        assert job.attempt == 1, "nobody else was given it"
+
+
+# ---- The client of apps ---------------------------------------------------------------------------
+
+
+async def test_an_app_without_a_host_schedules_looks_waits_and_cancels() -> None:
+    async with world("remote") as w, w.remote("secret-app") as jobs:
+        when = datetime(2030, 1, 1, tzinfo=UTC)
+        assert await jobs.run_at(when, "p", {"d": timedelta(1)}, id="a", queue="q", retry=Retry(max_retries=1)) == "a"
+        record = await jobs.get("a")
+        assert record is not None
+        assert record["args"] == {"d": timedelta(1)}
+        assert record["scheduledFor"] == int(when.timestamp() * 1000)
+        assert record["retry"] == {"maxRetries": 1}
+        with pytest.raises(DuplicateScheduleIdError) as refused:
+            await jobs.run_after("5m", "p", id="a", queue="q")
+        assert refused.value.details["state"] == "pending"
+        cancelled = await jobs.cancel("a")
+        assert (cancelled.cancelled, cancelled.was_running) == (True, False)
+        assert await jobs.get("a") is None
+
+        good, taken, bad = await jobs.submit_many(
+            [
+                Job(
+                    path="p",
+                    after=0,
+                    options={
+                        "id": "b",
+                        "queue": "q",
+                        "keep_result": "1h",
+                        "then": [Job(path="x", options={"queue": "never"})],
+                    },
+                ),
+                {"path": "p", "at": when, "options": {"id": "b", "queue": "q"}},
+                {"workflow": "w", "after": 5, "options": {"pool": "a b", "queue": "q"}},
+            ]
+        )
+        assert not isinstance(good, Exception) and good.id == "b" and good.created
+        assert isinstance(taken, DuplicateScheduleIdError)
+        assert isinstance(bad, InvalidInputError) and "pool" in bad.message
+
+        with pytest.raises(NotYetError, match="waiting"):
+            await jobs.result("b", 0.05)
+        [job] = await w.jobs.claim("q", wait=5)
+        waiting = asyncio.create_task(jobs.result("b", "1m"))
+        await asyncio.sleep(0.05)
+        await w.jobs.settle(job.id, job.lease, result={"x": Decimal("1.50"), "big": 2**70})
+        assert await waiting == {"x": Decimal("1.50"), "big": 2**70}
+        with pytest.raises(NotFoundError):
+            await jobs.result("nobody", 0)
+
+
+async def test_refusals_come_back_as_the_errors_they_were_and_tokens_are_never_shown() -> None:
+    async with world("remote") as w:
+        async with w.remote("secret-app") as app, w.remote("wrong-secret") as wrong, w.remote(None) as none:
+            with pytest.raises(ForbiddenError):
+                await app.claim()
+            for client in (wrong, none):
+                with pytest.raises(UnauthenticatedError) as refused:
+                    await client.claim("q")
+                assert "wrong-secret" not in f"{refused.value!r} {client!r}"
+            with pytest.raises(UnauthenticatedError):
+                await Worker(wrong, {}).run()
+        with pytest.raises(InvalidInputError, match="leaseMs must be"):
+            await w.source.claim("q", lease_ms=5)
+        with pytest.raises(InvalidInputError, match="no 'initiator' over HTTP"):
+            await w.source.run_after(0, "p", initiator="alice")
+        with pytest.raises(InvalidInputError, match="time zone"):
+            await w.source.run_at(datetime(2027, 1, 1), "p")
+        with pytest.raises(InvalidInputError, match=r"args\.x is"):
+            await w.source.run_after(0, "p", {"x": object()})
+        with pytest.raises(InvalidInputError, match="unknown part 'pth'"):
+            await w.source.submit_many([{"pth": "p"}])
+    wrong_options: list[dict[str, Any]] = [
+        {"token": "a b"},
+        {"instance": "a/b"},
+        {"instance": ".."},
+        {"url": "ftp://x"},
+    ]
+    for options in wrong_options:
+        with pytest.raises(SettingsError):
+            RemoteScheduler(**options)
+
+
+async def test_what_was_lost_on_its_way_back_is_scheduled_once() -> None:
+    """The answer of the first request is lost; the same key makes the second one the same job."""
+    async with world("remote") as w:
+        lost = Losing(httpx.ASGITransport(w.app))
+        async with RemoteScheduler("http://t", token="secret-app", instance="t", transport=lost) as jobs:
+            id = await jobs.run_after("5m", "p", queue="q")
+            [record] = (await w.jobs.list()).records
+            assert record.id == id
+            assert lost.asked == 2
+            lost.left = 1
+            with pytest.raises(UnreachableError):
+                await jobs.cancel(id)
+
+
+class Losing(httpx.AsyncBaseTransport):
+    """Loses as many answers as are `left` to lose."""
+
+    def __init__(self, inner: httpx.ASGITransport) -> None:
+        self.inner, self.left, self.asked = inner, 1, 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        answer = await self.inner.handle_async_request(request)
+        if self.left:
+            self.left -= 1
+            raise httpx.ReadError("the line is cut")
+        return answer
+
+
+async def test_a_claim_answered_in_the_instant_it_is_cancelled_is_given_back() -> None:
+    async with world("remote") as w:
+        await w.jobs.run_after(0, "p", id="a", queue="q")
+        held = Holding(httpx.ASGITransport(w.app))
+        async with RemoteScheduler("http://t", token="secret-ops", instance="t", transport=held) as jobs:
+            claiming = asyncio.create_task(jobs.claim("q"))
+            await held.answered.wait()
+            held.deaf = True
+            claiming.cancel()
+            await asyncio.gather(claiming, return_exceptions=True)
+            assert claiming.cancelled()
+        record = await w.jobs.get("a")
+        assert record is not None and (record.state, record.attempts) == ("waiting", 0)
+
+
+class Holding(httpx.AsyncBaseTransport):
+    """Has the answer of a claim, and gives it although it is cancelled: it was read already."""
+
+    def __init__(self, inner: httpx.ASGITransport) -> None:
+        self.inner, self.answered, self.deaf = inner, asyncio.Event(), False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await self.inner.handle_async_request(request)
+        if request.url.path.endswith("/claim"):
+            self.answered.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+        return answer

@@ -1,0 +1,306 @@
+"""Leases: renewed while the handler runs, known to be lost when they are, and never used for another's attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.dispatch.worker.queue import World, queued, threaded
+from tocsin import Accepted, Context, LeaseLostError
+from tocsin.errors import HostClosedError, InvalidInputError, StoreUnavailable, UnreachableError
+
+
+async def sleeps(args: Any) -> None:
+    await asyncio.sleep(args)
+
+
+@queued
+async def test_a_lease_is_renewed_at_each_third_while_the_handler_runs(world: World) -> None:
+    async with world.worker({"work": sleeps}, lease_ms=60_000):
+        world.queue.put("work", 110)
+        [settled] = await world.queue.all_settled()
+
+    assert settled.said["ok"]
+    assert [round(at) for _, at, _ in world.queue.extended] == [20, 40, 60, 80, 100]
+
+
+@queued
+async def test_renewals_that_fail_for_less_than_the_lease_are_tried_again(world: World) -> None:
+    async with world.worker({"work": sleeps}, lease_ms=60_000) as worker:
+        world.queue.put("work", 100)
+        await asyncio.sleep(10)
+        world.queue.down = StoreUnavailable("busy")
+        await asyncio.sleep(48)
+        world.queue.down = None
+        [settled] = await world.queue.all_settled()
+
+    assert settled.said["ok"]
+    assert worker.tally.lost == 0
+
+
+@queued
+async def test_cut_off_for_longer_than_the_lease_the_handler_is_cancelled_and_nothing_is_said(world: World) -> None:
+    ended: list[tuple[str, float]] = []
+
+    async def work(args: Any, context: Context) -> None:
+        try:
+            await asyncio.sleep(1_000)
+        except asyncio.CancelledError:
+            with pytest.raises(LeaseLostError):
+                context.assert_ownership()
+            assert context.will_retry(ValueError())
+            ended.append(("cancelled", world.now))
+            raise
+
+    async with world.worker({"work": work}, lease_ms=60_000) as worker:
+        world.queue.put("work")
+        await asyncio.sleep(1)
+        world.queue.cut()
+        await world.until(lambda: not worker.snapshot().jobs)
+        assert [(how, round(at, 1)) for how, at in ended] == [("cancelled", 59.4)]
+        world.queue.down = None
+        await asyncio.sleep(30)
+
+    assert world.queue.settled == []
+    assert world.queue.refused == []
+    assert worker.tally.lost == 1
+
+
+def test_a_loop_that_was_blocked_past_the_lease_knows_that_it_lost_its_job(caplog: pytest.LogCaptureFixture) -> None:
+    """Scenario L03: nothing is settled as failed, nothing starts twice here, and the worker goes on."""
+    owned: list[bool] = []
+
+    @threaded
+    async def test(world: World) -> None:
+        world.queue.redelivers = False
+
+        async def work(args: Any, context: Context) -> None:
+            if args == "block":
+                time.sleep(1.2)  # noqa: ASYNC251 -- what must not be done
+                try:
+                    context.assert_ownership()
+                except LeaseLostError:
+                    owned.append(False)
+                    raise
+
+        async with world.worker({"work": work}, lease_ms=1_000) as worker:
+            world.queue.put("work", "block")
+            await world.until(lambda: worker.tally.lost)
+            world.queue.put("work", "fine")
+            [settled] = await world.queue.all_settled()
+            assert (settled.id, settled.said["ok"]) == ("job-2", True)
+
+    with caplog.at_level(logging.WARNING):
+        test()
+    assert owned == [False]
+    assert caplog.text.count("lease_lost") == 1
+
+
+def test_a_success_that_comes_late_is_offered_and_refused_if_the_job_ran_elsewhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @threaded
+    async def test(world: World) -> None:
+        world.queue.redelivers = True
+
+        async def work(args: Any, context: Context) -> None:
+            if context.attempt == 1:
+                time.sleep(1.2)  # noqa: ASYNC251
+
+        async with world.worker({"work": work}, lease_ms=1_000, concurrency=1) as worker:
+            world.queue.put("work")
+            world.queue.put("work")
+            await world.queue.all_settled(2)
+            assert worker.tally.lost == 2
+
+    with caplog.at_level(logging.WARNING):
+        test()
+    assert caplog.text.count("stale_settle_rejected") == 2
+
+
+@queued
+async def test_a_job_cancelled_at_the_host_has_its_handler_cancelled_and_frees_its_slot(world: World) -> None:
+    seen: list[Any] = []
+
+    async def work(args: Any, context: Context) -> None:
+        try:
+            await asyncio.sleep(1_000)
+        except asyncio.CancelledError:
+            seen.append(context.will_retry(ValueError()))
+            with pytest.raises(LeaseLostError, match="was cancelled"):
+                context.assert_ownership()
+            raise
+
+    async with world.worker({"work": work}) as worker:
+        world.queue.put("work")
+        await asyncio.sleep(1)
+        world.queue.cancelled.add("job-1")
+        [settled] = await world.queue.all_settled()
+
+    assert settled.at == pytest.approx(20, abs=0.1)
+    assert settled.said == {"ok": False, "error": "cancelled", "retryable": True, "delay": 0, "charge": False}
+    assert seen == [False]
+    assert worker.tally.cancelled == 1
+
+
+@queued
+async def test_a_handler_asks_for_a_longer_lease_and_a_shorter_one_and_both_are_renewed_in_time(world: World) -> None:
+    async def work(args: Any, context: Context) -> None:
+        assert await context.extend(600_000) == world.queue.clock.now_ms() + 600_000
+        await asyncio.sleep(250)
+        await context.extend(3_000)
+        await asyncio.sleep(10)
+        context.assert_ownership()
+        with pytest.raises(InvalidInputError, match=r"1000\.\.3600000"):
+            await context.extend(5)
+        with pytest.raises(InvalidInputError, match="await extend"):
+            context.extend_from_thread(1_000)
+
+    async with world.worker({"work": work}):
+        world.queue.put("work")
+        [settled] = await world.queue.all_settled()
+
+    assert settled.said["ok"]
+    assert [length for _, _, length in world.queue.extended][:3] == [600_000, 600_000, 3_000]
+    assert len(world.queue.extended) > 10
+
+
+@queued
+async def test_a_job_that_came_after_a_long_wait_is_renewed_before_it_runs(world: World) -> None:
+    """The lease is counted from before the claim was sent, however long that waited at the host."""
+    async with world.worker({"work": sleeps}, lease_ms=10_000, wait="5m"):
+        await asyncio.sleep(100)
+        world.queue.put("work", 1)
+        [settled] = await world.queue.all_settled()
+
+    assert settled.said["ok"]
+    assert [round(at) for _, at, _ in world.queue.extended] == [100]
+
+
+@queued
+async def test_an_end_is_said_again_until_it_is_heard_while_the_lease_lives(world: World) -> None:
+    async def fails(args: Any) -> None:
+        await asyncio.sleep(1)
+        raise ValueError("x")
+
+    async with world.worker({"work": fails}) as worker:
+        world.queue.put("work")
+        await asyncio.sleep(0.5)
+        world.queue.cut()
+        await asyncio.sleep(50)
+        world.queue.down = None
+        [settled] = await world.queue.all_settled()
+        assert settled.said["error"] == "ValueError: x"
+        assert worker.tally.retrying == 0 or worker.tally.retrying == 1
+    assert worker.tally.retrying == 1
+
+
+@queued
+async def test_when_the_host_of_this_process_is_closed_an_end_is_not_said_for_ever(world: World) -> None:
+    worker = world.worker({"work": sleeps})
+    worker.start()
+    world.queue.put("work", 1)
+    await asyncio.sleep(0.5)
+    world.queue.down = HostClosedError("the host is not open")
+    await asyncio.sleep(1)
+
+    await worker.stop_and_drain()
+    assert world.now < 5
+
+
+@queued
+async def test_accepted_work_is_held_for_whoever_completes_it_elsewhere(world: World) -> None:
+    leased: list[Any] = []
+
+    async def work(args: Any, context: Context) -> Accepted:
+        leased.append(context.leased)
+        return Accepted(120_000)
+
+    async with world.worker({"work": work}) as worker:
+        world.queue.put("work")
+        await world.until(lambda: world.queue.extended)
+        await world.until(lambda: not worker.snapshot().jobs)
+        await asyncio.sleep(100)
+
+    assert [length for _, _, length in world.queue.extended] == [120_000]
+    await world.queue.settle(leased[0].id, leased[0].lease)
+
+
+# ---- Functions in threads ------------------------------------------------------------------------
+
+
+@threaded
+async def test_a_function_in_a_thread_may_ask_for_its_lease(world: World) -> None:
+    def work(args: Any, context: Context) -> str:
+        until = context.extend_from_thread(30_000)
+        context.assert_ownership()
+        return f"{until - world.queue.clock.now_ms() > 29_000} {threading.current_thread().name[:13]}"
+
+    async with world.worker({"work": work}):
+        world.queue.put("work")
+        [settled] = await world.queue.all_settled()
+
+    assert settled.said == {"ok": True, "result": "True tocsin-worker"}
+
+
+@threaded
+async def test_a_thread_that_takes_too_long_has_failed_goes_on_and_keeps_its_place(world: World) -> None:
+    let_go = threading.Event()
+    lost: list[bool] = []
+
+    def work(args: Any, context: Context) -> None:
+        let_go.wait(10)
+        try:
+            context.assert_ownership()
+        except LeaseLostError:
+            lost.append(True)
+
+    async with world.worker({"work": work}, concurrency=1) as worker:
+        world.queue.put("work", timeout_ms=50)
+        [settled] = await world.queue.all_settled()
+        assert settled.said["error"] == "timed out after 0.05 s; its thread cannot be stopped and goes on"
+        assert settled.said["charge"]
+        assert len(worker.snapshot().jobs) == 1
+        world.queue.put("work")
+        await asyncio.sleep(0.05)
+        assert len(world.queue.waiting) == 1
+        let_go.set()
+        await world.queue.all_settled(2)
+
+    assert lost == [True]
+
+
+@threaded
+async def test_a_thread_that_outlives_the_drain_is_given_back_for_when_its_lease_would_have_ended(world: World) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def work(args: Any) -> None:
+        begun.set()
+        let_go.wait(10)
+
+    worker = world.worker({"work": work})
+    worker.start()
+    world.queue.put("work")
+    await asyncio.to_thread(begun.wait, 5)
+
+    assert await worker.stop_and_drain(0.05) == 1
+    [settled] = world.queue.settled
+    let_go.set()
+    assert settled.said["error"] == "interrupted by shutdown; its thread cannot be stopped and goes on"
+    assert not settled.said["charge"]
+    assert 55 < settled.said["delay"] < 60
+
+
+def test_what_may_pass_is_told_from_what_does_not() -> None:
+    from tocsin.dispatch.worker.trouble import is_refusal, may_pass
+    from tocsin.errors import OverloadedError, SettingsError, UnauthenticatedError
+
+    assert [may_pass(error("x")) for error in (UnreachableError, OverloadedError, StoreUnavailable)] == [True] * 3
+    assert [may_pass(error("x")) for error in (HostClosedError, UnauthenticatedError, InvalidInputError)] == [False] * 3
+    assert [is_refusal(error("x")) for error in (UnauthenticatedError, InvalidInputError, SettingsError)] == [True] * 3
+    assert not is_refusal(UnreachableError("x"))

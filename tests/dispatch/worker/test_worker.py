@@ -1,0 +1,314 @@
+"""Claiming, stopping, presence, hooks, options."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.dispatch.worker.queue import FakeQueue, World, queued
+from tocsin import Worker, WorkerSnapshot
+from tocsin.errors import SettingsError, UnauthenticatedError, UnreachableError
+
+
+async def sleeps(args: Any) -> None:
+    await asyncio.sleep(args)
+
+
+# ---- Claiming ------------------------------------------------------------------------------------
+
+
+@queued
+async def test_it_claims_as_many_as_it_has_room_for_and_waits_at_the_host_otherwise(world: World) -> None:
+    for _ in range(5):
+        world.queue.put("work", 10)
+    async with world.worker({"work": sleeps}, concurrency=3, queues=["mail", "sms"]) as worker:
+        await asyncio.sleep(5)
+        assert len(worker.snapshot().jobs) == 3
+        assert [claim["max"] for claim in world.queue.claims] == [3]
+        await world.queue.all_settled(5)
+        await asyncio.sleep(60)
+
+    assert len(world.queue.claims) <= 12, "an idle worker asks once in 20 s"
+    assert world.queue.claims[0]["queue"] == ["mail", "sms"]
+    assert world.queue.claims[0]["worker"].id == worker.info.id
+
+
+@queued
+async def test_every_queue_but_some(world: World) -> None:
+    async with world.worker({"work": sleeps}, exclude=["slow"]):
+        await asyncio.sleep(1)
+
+    assert (world.queue.claims[0]["queue"], world.queue.claims[0]["exclude"]) == ("*", ["slow"])
+
+
+@queued
+async def test_claims_that_fail_back_off_up_to_five_seconds_and_go_on_when_the_host_is_back(world: World) -> None:
+    world.queue.down = UnreachableError("nobody")
+    async with world.worker({"work": sleeps}):
+        await asyncio.sleep(60)
+        assert 12 <= len(world.queue.claims) <= 24
+        world.queue.down = None
+        world.queue.put("work", 0)
+        began = world.now
+        await world.queue.all_settled()
+        assert world.now - began <= 5.1
+
+
+@queued
+async def test_a_host_that_answers_nothing_at_once_is_not_asked_in_a_tight_loop(world: World) -> None:
+    async def nothing(*_: Any, **__: Any) -> list[Any]:
+        world.queue.claims.append({})
+        return []
+
+    world.queue.claim = nothing  # type: ignore[method-assign]
+    async with world.worker({"work": sleeps}):
+        await asyncio.sleep(60)
+
+    assert len(world.queue.claims) <= 24
+
+
+@queued
+async def test_what_can_never_be_claimed_ends_the_run_but_only_at_the_start(world: World) -> None:
+    world.queue.down = UnauthenticatedError("no such token")
+    with pytest.raises(UnauthenticatedError):
+        await world.worker({"work": sleeps}).run()
+
+    world.queue.down = None
+    world.queue.put("work", 0)
+    async with world.worker({"work": sleeps}):
+        await world.queue.all_settled()
+        world.queue.down = UnauthenticatedError("tokens are being rotated")
+        await asyncio.sleep(30)
+        world.queue.down = None
+        world.queue.put("work", 0)
+        await world.queue.all_settled(2)
+
+
+def test_two_workers_of_one_process_and_of_one_name_are_told_apart() -> None:
+    """Scenario L06."""
+    queue: Any = None
+
+    async def main() -> set[str]:
+        from tocsin.actors.testing import VirtualClock
+
+        nonlocal queue
+        queue = FakeQueue(VirtualClock())
+        return {Worker(queue, {}, name="same").info.id for _ in range(10)}
+
+    ids = asyncio.run(main())
+    assert len(ids) == 10
+    assert all(one.startswith(f"{os.getpid()}-") for one in ids)
+
+
+# ---- Stopping ------------------------------------------------------------------------------------
+
+
+@queued
+async def test_stop_ends_claiming_at_once_and_lets_jobs_end(world: World) -> None:
+    worker = world.worker({"work": sleeps}, wait="5m")
+    running = asyncio.create_task(worker.run())
+    world.queue.put("work", 10)
+    await asyncio.sleep(1)
+    worker.stop()
+    world.queue.put("work", 0)
+    await worker.stop()
+    assert world.now == pytest.approx(1)
+    assert worker.status == "stopping"
+
+    await running
+    assert world.now == pytest.approx(10, abs=0.1)
+    assert worker.status == "stopped"
+    assert [one.id for one in world.queue.settled] == ["job-1"]
+    assert len(world.queue.waiting) == 1
+
+
+@queued
+async def test_a_drain_waits_for_all_that_run(world: World) -> None:
+    """Scenario Q01: no new claims from that instant, all settle, done when the last one is."""
+    worker = world.worker({"work": sleeps})
+    worker.start()
+    for _ in range(3):
+        world.queue.put("work", 4)
+    await asyncio.sleep(0.1)
+    world.queue.put("work", 0)
+    world.queue.waiting.clear()
+
+    assert await worker.stop_and_drain("20s") == 0
+    assert world.now == pytest.approx(4, abs=0.2)
+    assert [one.said["ok"] for one in world.queue.settled][:3] == [True] * 3
+
+
+@queued
+async def test_what_is_left_after_the_drain_is_cancelled_and_given_back_uncharged(world: World) -> None:
+    cleaned: list[str] = []
+
+    async def work(args: Any) -> None:
+        try:
+            await asyncio.sleep(1_000)
+        finally:
+            cleaned.append("up")
+
+    worker = world.worker({"work": work})
+    worker.start()
+    world.queue.put("work")
+    await asyncio.sleep(1)
+
+    assert await worker.stop_and_drain(5) == 1
+    [settled] = world.queue.settled
+    assert settled.said == {
+        "ok": False, "error": "interrupted by shutdown", "retryable": True, "delay": 0, "charge": False,
+    }  # fmt: skip
+    assert cleaned == ["up"]
+    assert world.now == pytest.approx(6, abs=0.1)
+
+
+@queued
+async def test_a_second_shorter_drain_overtakes_a_longer_one(world: World) -> None:
+    worker = world.worker({"work": sleeps})
+    worker.start()
+    world.queue.put("work", 1_000)
+    await asyncio.sleep(1)
+    patient = asyncio.create_task(worker.stop_and_drain())
+    await asyncio.sleep(1)
+
+    assert await worker.stop_and_drain(0) == 1
+    assert await patient == 0
+    assert world.now < 3
+
+
+@pytest.mark.parametrize("after", [0.0, 0.05, 1.0, 1.01, 1.02])
+def test_a_run_that_is_cancelled_twice_leaves_no_lease_without_owner(after: float) -> None:
+    """Scenario Q03."""
+
+    @queued
+    async def test(world: World) -> None:
+        worker = world.worker({"work": sleeps})
+        running = asyncio.create_task(worker.run())
+        world.queue.put("work", 1)
+        world.queue.put("work", 1_000)
+        world.queue.slow_s = 0.5
+        await asyncio.sleep(after)
+        running.cancel()
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await world.until(lambda: worker.status in ("stopped", "idle"))
+        await asyncio.sleep(1)
+        assert world.queue.leases == {}
+        assert world.now < 10
+
+    test()
+
+
+@queued
+async def test_a_worker_stopped_before_it_started_claims_nothing(world: World) -> None:
+    worker = world.worker({"work": sleeps})
+    worker.stop()
+    await worker.run()
+    assert world.queue.claims == []
+    with pytest.raises(SettingsError, match="started already"):
+        worker.start()
+
+
+# ---- Presence and hooks --------------------------------------------------------------------------
+
+
+@queued
+async def test_presence_is_told_every_ten_seconds_and_at_each_change(world: World) -> None:
+    heard: list[WorkerSnapshot] = []
+    async with world.worker({"work": sleeps}, name="mailer", on_heartbeat=heard.append):
+        await asyncio.sleep(25)
+        assert [snapshot.status for snapshot in heard] == ["idle"] * 3
+        world.queue.put("work", 5)
+        await asyncio.sleep(10)
+        assert [(one.status, [job.id for job in one.jobs]) for one in heard[3:]] == [("busy", ["job-1"]), ("idle", [])]
+
+    assert heard[-1].status == "stopped"
+    assert heard == world.queue.snapshots
+    assert (heard[0].name, heard[0].pid, heard[0].concurrency, heard[0].queues) == ("mailer", os.getpid(), 8, "*")
+
+
+@queued
+async def test_an_observer_that_fails_or_hangs_disturbs_no_job(world: World) -> None:
+    calls: list[str] = []
+
+    async def hangs(snapshot: WorkerSnapshot) -> None:
+        calls.append(snapshot.status)
+        if len(calls) % 2:
+            raise OSError("no disk")
+        await asyncio.sleep(10_000)
+
+    async def deaf(snapshot: WorkerSnapshot) -> None:
+        raise RuntimeError("no presence here")
+
+    world.queue.announce = deaf  # type: ignore[method-assign]
+    async with world.worker({"work": sleeps}, on_heartbeat=hangs):
+        for n in range(3):
+            world.queue.put("work", 1)
+            began = world.now
+            await world.queue.all_settled(n + 1)
+            assert world.now - began < 1.1
+            await asyncio.sleep(20)
+
+    assert len(calls) > 5
+
+
+@queued
+async def test_hooks_hear_of_what_is_booked_and_what_they_raise_changes_nothing(world: World) -> None:
+    heard: list[Any] = []
+
+    async def on_retry(job: Any, error: BaseException, next_attempt_at: int | None) -> None:
+        assert len(world.queue.settled) > len(heard)
+        heard.append((job.id, str(error), next_attempt_at))
+        raise RuntimeError("a hook of no good")
+
+    def on_final_failure(job: Any, error: BaseException, reason: str | None) -> None:
+        heard.append((job.id, str(error), reason))
+        raise RuntimeError("another")
+
+    async def fails(args: Any) -> None:
+        raise ValueError(args)
+
+    worker = world.worker({"work": fails}, on_retry=on_retry, on_final_failure=on_final_failure, concurrency=1)
+    async with worker:
+        world.queue.put("work", "first")
+        world.queue.put("work", "last", attempts=5)
+        world.queue.put("other")
+        await world.queue.all_settled(3)
+
+    first, last, unknown = heard
+    assert (first[:2], last) == (("job-1", "first"), ("job-2", "last", "exhausted"))
+    assert first[2] > world.queue.clock.now_ms()
+    assert "no handler" in unknown[1]
+    assert (worker.tally.retrying, worker.tally.dead, worker.tally.hook_failures) == (2, 1, 3)
+
+
+# ---- Options -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"concurrency": 0}, "concurrency must be 1..1000, not 0"),
+        ({"concurrency": True}, "concurrency must be a whole number"),
+        ({"lease_ms": 5}, "lease_ms must be 1000..3600000, not 5"),
+        ({"wait": 0}, "wait must be 1000..300000 ms, not 0 ms"),
+        ({"wait": "10m"}, "wait must be"),
+        ({"drain": "soon"}, "drain must look like"),
+        ({"queues": []}, "queues must be a name"),
+        ({"queues": ["a b"]}, "queues: a name must match"),
+        ({"queues": 5}, "queues must be"),
+        ({"queues": ["a"], "exclude": ["b"]}, 'exclude is for queues="\\*"'),
+        ({"name": "my worker"}, "name must match"),
+        ({"handlers": 5}, "handlers must be a Handlers or a mapping"),
+        ({"handlers": {"p": 5}}, "must be a function"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused_by_name(options: dict[str, Any], why: str) -> None:
+    queue: Any = type("Source", (), {"announce": None})()
+    with pytest.raises(SettingsError, match=why):
+        Worker(queue, options.pop("handlers", {}), random=Random(1), **options)

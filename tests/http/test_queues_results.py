@@ -1,0 +1,158 @@
+"""What pulled work comes to, over HTTP: settlements, chains, results, counts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.http.face import Face, refused
+from tests.http.test_queues import SOON_MS, claim, pulled, waiting_for
+
+pytestmark = pytest.mark.anyio
+
+# ---- Settling ------------------------------------------------------------------------------------
+
+
+async def test_a_settlement_says_what_became_of_the_job(face: Face) -> None:
+    await pulled(face, "a", retry={"maxRetries": 1, "baseMs": 0})
+    [one] = await claim(face)
+    back = await face.post(
+        "/complete", {"id": "a", "lease": one["lease"], "ok": False, "charge": False, "delayMs": 0, "error": "stopped"}
+    )
+    [two] = await claim(face)
+    failed = await face.post("/complete", {"id": "a", "lease": two["lease"], "ok": False})
+    [three] = await claim(face, waitMs=SOON_MS)
+    dead = await face.post("/complete", {"id": "a", "lease": three["lease"], "ok": False, "error": "no"})
+    again = await face.post("/complete", {"id": "a", "lease": three["lease"], "ok": False, "error": "no"})
+    late = await face.post("/extend", {"id": "a", "lease": three["lease"], "leaseMs": 5_000})
+
+    assert (back.json()["state"], two["attempts"], three["attempts"]) == ("retrying", 0, 1)
+    assert back.json()["nextAttemptAt"] <= failed.json()["nextAttemptAt"]
+    assert dead.json() == again.json() == {"settled": True, "state": "dead", "reason": "exhausted"}
+    refused(late, 409, "STALE_LEASE")
+
+
+async def test_who_extends_hears_of_a_cancel(face: Face) -> None:
+    await pulled(face, "a")
+    [one] = await claim(face)
+    await face.post("/cancel", {"id": "a"})
+    error = refused(
+        await face.post("/extend", {"id": "a", "lease": one["lease"], "leaseMs": 5_000}),
+        409,
+        "STALE_LEASE",
+        "cancelled",
+    )
+
+    assert error["cancelled"] is True
+    settled = await face.post("/complete", {"id": "a", "lease": one["lease"]})
+    assert settled.json() == {"settled": True, "state": "cancelled"}
+
+
+# ---- Chains and results --------------------------------------------------------------------------
+
+
+async def test_a_chain_runs_link_by_link_and_each_is_given_the_result_before(stored: Face) -> None:
+    last = {"functionPath": "c", "queue": "q"}
+    middle = {"workflow": "b", "queue": "r", "args": {"n": 2}, "keepResultMs": 60_000, "then": [last]}
+    await pulled(stored, "a", then=[middle, {"functionPath": "side"}])
+    [one] = await claim(stored)
+    assert (await stored.get("/pending?prefix=c")).json() == {"pending": True, "count": 1}
+    await stored.post("/complete", {"id": "a", "lease": one["lease"], "result": {"sum": 7}})
+    [two] = await claim(stored)
+    assert (two["workflow"], two["args"], two["parent"]) == ("b", {"n": 2}, {"id": "a", "result": {"sum": 7}})
+    await stored.post("/complete", {"id": two["id"], "lease": two["lease"]})
+    [three] = await claim(stored)
+    await stored.post("/complete", {"id": three["id"], "lease": three["lease"]})
+
+    assert (three["functionPath"], three["parent"]) == ("c", {"id": two["id"]})
+    await stored.until(one["id"], None)
+    assert (await stored.get("/pending?prefix=c")).json() == {"pending": False, "count": 0}
+    [side] = [body for body in stored.receiver.bodies if body["functionPath"] == "side"]
+    assert side["parent"] == {"id": "a", "result": {"sum": 7}}
+    assert (await stored.get("/result", params={"id": two["id"]})).json()["state"] == "done"
+
+
+async def test_who_asks_for_a_result_may_wait_for_it(face: Face) -> None:
+    await pulled(face, "a", keepResultMs=60_000)
+    [one] = await claim(face)
+    waiting = asyncio.create_task(face.get("/result", params={"id": "a", "waitMs": SOON_MS}))
+    early = await face.get("/result", params={"id": "a", "waitMs": 1})
+    await face.post("/complete", {"id": "a", "lease": one["lease"], "result": [1, {"n": None}]})
+    answer = (await asyncio.wait_for(waiting, 5)).json()
+
+    assert early.json() == {"id": "a", "state": "running"}
+    assert (answer["state"], answer["result"]) == ("done", [1, {"n": None}])
+    assert answer["keptUntil"] == answer["endedAt"] + 60_000
+    await pulled(face, "b")
+    for id, words in (("b", "keepResultMs"), ("nobody", "nothing is known")):
+        refused(await face.get("/result", params={"id": id}), 404, "NOT_FOUND", words)
+    for query, words in ((("id", "a b"), "id must match"), (("waitMs", "-1"), "waitMs"), (("waitMs", "x"), "waitMs")):
+        answer_ = await face.get("/result", params={"id": "a", query[0]: query[1]})
+        assert (answer_.status_code, words in answer_.text) == (400, True)
+
+
+async def test_a_dead_job_tells_why_where_its_result_is_asked_for(face: Face) -> None:
+    await pulled(face, "a", keepResultMs=60_000)
+    [one] = await claim(face)
+    await face.post("/complete", {"id": "a", "lease": one["lease"], "ok": False, "retryable": False, "error": "no"})
+    answer = (await face.get("/result?id=a")).json()
+
+    assert (answer["state"], answer["error"]) == ("dead", "refused: no")
+
+
+# ---- Reading -------------------------------------------------------------------------------------
+
+
+async def test_queues_are_counted(face: Face) -> None:
+    for n in range(3):
+        await pulled(face, f"a{n}", "a")
+    await face.schedule(id="later", queue="a")
+    await face.schedule(id="b", queue="b")
+    await claim(face, "a")
+    waiting = asyncio.create_task(claim(face, "b", waitMs=SOON_MS))
+    await waiting_for(face, "b", 1)
+    first, second = (await face.get("/queues")).json()["queues"]
+
+    assert {**first, "oldestDueMs": 0} == {
+        "name": "a", "waiting": 3, "due": 2, "inFlight": 1, "workersWaiting": 0, "oldestDueMs": 0,
+    }  # fmt: skip
+    assert second == {"name": "b", "waiting": 1, "due": 0, "inFlight": 0, "workersWaiting": 1}
+    waiting.cancel()
+
+
+async def test_a_list_may_be_of_one_queue(face: Face) -> None:
+    for n in range(3):
+        await face.schedule(id=f"m{n}", queue="mail")
+        await face.schedule(id=f"c{n}")
+    await face.schedule(id="other", queue="mai")
+
+    for order in ("due", "id"):
+        found = (await face.get("/list", params={"queue": "mail", "order": order, "limit": 2})).json()
+        more = (
+            await face.get("/list", params={"queue": "mail", "order": order, "limit": 2, "cursor": found["cursor"]})
+        ).json()
+        assert [one["id"] for one in (*found["records"], *more["records"])] == ["m0", "m1", "m2"]
+        assert not more["truncated"]
+    refused(await face.get("/list?queue=a,b"), 400, "INVALID_INPUT", "queue must be")
+
+
+async def test_pending_counts_by_prefix(face: Face) -> None:
+    await face.schedule(id="a", functionPath="mail:send", queue="q", then=[{"functionPath": "mail:note"}])
+    await face.schedule(id="b", functionPath=None, workflow="mailbox")
+    await face.bury("dead")
+
+    for prefix, count in (("mail", 3), ("mail:", 2), ("mail:note", 1), ("mail:x", 0), ("answer:", 0), ("", 3)):
+        found = (await face.get("/pending", params={"prefix": prefix})).json()
+        assert found == {"pending": count > 0, "count": count}, prefix
+    refused(await face.get("/pending", params={"prefix": "x" * 513}), 400, "INVALID_INPUT", "prefix")
+
+
+async def test_why_names_who_has_it_and_who_is_missing(face: Face) -> None:
+    await pulled(face, "a")
+    [missing] = (await face.get("/why?id=a")).json()["reasons"]
+    await claim(face, worker={"id": "w1"})
+    [running] = (await face.get("/why?id=a")).json()["reasons"]
+
+    assert missing["code"] == "NO_WORKER" and "queue q" in missing["message"]
+    assert running["code"] == "RUNNING" and "worker w1" in running["message"]

@@ -1,0 +1,133 @@
+"""Real worker processes: stopped by signals, frozen past their lease."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.cli.processes import COMMAND, environment, serving
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 20.0
+TOKEN = "a-token-for-this-test"
+
+
+@contextmanager
+def working(url: str, *words: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """`tocsin worker`; killed at the end if it still runs."""
+    process = subprocess.Popen(
+        [*COMMAND, "worker", "tests.processes.working:handlers", "--json", *words],
+        cwd=cwd,
+        env=environment(TOCSIN_URL=url, TOCSIN_TOKEN=TOKEN, PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def ask(url: str, route: str, body: Any = None) -> Any:
+    request = urllib.request.Request(
+        f"{url}{route}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def until(is_so: Callable[[], Any]) -> Any:
+    """Polled: it is another process. Fails at the deadline."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := is_so()):
+        assert time.monotonic() < deadline, "it never was so"
+        time.sleep(0.02)
+    return found
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    with serving("--store", "memory:", cwd=folder, TOCSIN_TOKENS=f"test:admin:{TOKEN}") as server:
+        yield server.url()
+
+
+def test_sigterm_drains_and_a_second_one_gives_back_what_runs(tmp_path: Path) -> None:
+    """Scenario Q01: no claims from that instant, what runs settles, exit code 0."""
+    with served(tmp_path) as url, working(url, cwd=tmp_path) as first:
+        for n in (1, 2, 3):
+            ask(url, "/schedule", {"functionPath": "sleep", "args": {"n": n, "s": 0.7}, "delayMs": 0, "queue": "q"})
+        until(lambda: all((tmp_path / f"began-{n}").exists() for n in (1, 2, 3)))
+        began = time.monotonic()
+        first.send_signal(signal.SIGTERM)
+        until(lambda: "stopping" in [one["status"] for one in ask(url, "/workers")["workers"]])
+        ask(
+            url,
+            "/schedule",
+            {"functionPath": "sleep", "args": {"n": 4, "s": 60}, "delayMs": 0, "queue": "q", "id": "d"},
+        )
+        out, said = first.communicate(timeout=PATIENCE_S)
+        assert first.returncode == 0, said
+        assert time.monotonic() - began < 3
+        assert not (tmp_path / "began-4").exists()
+        statuses = [json.loads(line)["status"] for line in out.splitlines()]
+        assert statuses[0] == "idle" and statuses[-1] == "stopped"
+        assert ask(url, "/status")["backlog"] == 1
+
+        with working(url, cwd=tmp_path) as second:
+            until((tmp_path / "began-4").exists)
+            second.send_signal(signal.SIGTERM)
+            until(lambda: "stopping" in [one["status"] for one in ask(url, "/workers")["workers"]])
+            second.send_signal(signal.SIGTERM)
+            _, said = second.communicate(timeout=PATIENCE_S)
+        assert second.returncode == 130, said
+        assert "1 job had to be interrupted" in said
+        record = ask(url, "/get?id=d")["record"]
+        assert (record["state"], record["attempts"], record["lastError"]["message"]) == (
+            "waiting", 0, "interrupted by shutdown",
+        )  # fmt: skip
+
+
+def test_a_worker_frozen_past_its_lease_says_nothing_that_counts(tmp_path: Path) -> None:
+    """Scenario L04: its late settlement is refused, the job ran elsewhere, and its pool had one holder at a time."""
+    with (
+        served(tmp_path) as url,
+        working(url, "--lease", "1s", cwd=tmp_path) as a,
+        working(url, "--lease", "1s", cwd=tmp_path) as b,
+    ):
+        until(lambda: len(ask(url, "/workers")["workers"]) == 2)
+        job = {"functionPath": "thread", "args": {"s": 0.5}, "delayMs": 0, "queue": "q", "pool": "p", "id": "frozen"}
+        ask(url, "/schedule", {**job, "keepResultMs": 60_000})
+        holder = int(until(lambda: (tmp_path / "attempt-1").exists() and (tmp_path / "attempt-1").read_text()))
+        frozen, other = (a, b) if a.pid == holder else (b, a)
+        frozen.send_signal(signal.SIGSTOP)
+        try:
+            pools: list[int] = []
+
+            def ran_elsewhere() -> bool:
+                pools.append(ask(url, "/pool?name=p")["inFlight"])
+                return (tmp_path / "attempt-2").exists()
+
+            until(ran_elsewhere)
+            result = until(lambda: ask(url, "/result?id=frozen").get("result"))
+        finally:
+            frozen.send_signal(signal.SIGCONT)
+        assert result == f"by {other.pid}"
+        assert max(pools) <= 1
+        frozen.send_signal(signal.SIGTERM)
+        _, said = frozen.communicate(timeout=PATIENCE_S)
+        assert frozen.returncode == 0, said
+        assert said.count("lease_lost: job frozen") == 1
+        assert said.count("stale_settle_rejected: job frozen") == 1
+        assert ask(url, "/pool?name=p")["inFlight"] == 0
+        assert [one["outcome"] for one in ask(url, "/history?id=frozen")["attempts"]] == ["lost", "done"]
