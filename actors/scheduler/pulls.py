@@ -160,6 +160,8 @@ class Pulls:
 
     def deliver(self, given: Sequence[tuple[PullClaim, list[Claim]]]) -> None:
         """The leases are durable: the workers may have them."""
+        if not given:
+            return
         if self._check is None:
             for claim, jobs in given:
                 self._answer(claim, jobs)

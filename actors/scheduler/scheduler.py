@@ -310,11 +310,10 @@ class SchedulerActor(Actor):
         self._set_alarm(turn.now)
 
     def _given(self) -> Given:
-        """What this turn gives to claims that wait, noted as it goes."""
+        """What this turn gives to claims that wait, noted as it goes. Claims come at any time, also while it reads."""
         given: Given = []
-        if self._pulls.waiting:
-            self.ctx.if_lost(self._lose, given)
-            self.ctx.after_commit(self._pulls.deliver, given)
+        self.ctx.if_lost(self._lose, given)
+        self.ctx.after_commit(self._pulls.deliver, given)
         return given
 
     async def _pull(self, turn: Turn, given: Given, *, in_order: bool = False) -> None:

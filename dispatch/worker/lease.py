@@ -9,6 +9,8 @@ from typing import Final
 
 from tocsin.errors import StaleLeaseError
 
+KEPT_BACK: Final = 1 / 100
+"""Of a lease: the host counts in whole milliseconds, and no two clocks run at the same rate."""
 RENEWALS: Final = 3
 """A lease is renewed when a third of it is gone, so two renewals may fail."""
 
@@ -26,7 +28,8 @@ class Over(Enum):
 
 
 class Lease:
-    """Held until `deadline`, counted from before the request that gave it was sent: never longer than the host says.
+    """Held until `deadline`, counted from before the request that gave it was sent, and a hundredth less: never longer
+    than the host says.
 
     `held` may be asked in any thread, also of one whose event loop has been blocked: it looks at the clock.
     """
@@ -41,7 +44,7 @@ class Lease:
     def granted(self, asked_at: float, length_ms: int) -> None:
         """The host said yes to a request sent at `asked_at`."""
         self.length_ms = length_ms
-        self.deadline = asked_at + length_ms / 1000
+        self.deadline = asked_at + length_ms / 1000 * (1 - KEPT_BACK)
         self.renew_at = asked_at + length_ms / 1000 / RENEWALS
         self.changed.set()
 

@@ -13,6 +13,7 @@ from tocsin.cli.demo_plan import PLAIN, POOL, POOLED, plan
 from tocsin.cli.demo_receiver import Delivery, Receiver
 from tocsin.cli.demo_report import Outcome, percentile
 from tocsin.cli.demo_screen import Picture, screen
+from tocsin.cli.demo_worker import Pulled
 from tocsin.cli.keys import new_secret
 from tocsin.dispatch.signing import Signer
 
@@ -31,6 +32,7 @@ def test_demo_keeps_its_promises(demonstrated: tuple[str, str, int]) -> None:
     outcome = json.loads(out)
     assert outcome["ok"]
     assert (outcome["delivered"], outcome["dead"], outcome["retried"]) == (51, 1, 4)
+    assert outcome["pulled"] == 8
     assert outcome["dead_job"] == "exports:broken"
     assert outcome["lateness_p99_ms"] is not None
     assert outcome["elapsed_ms"] > 1_000, "so the first slot came; a fast run ends just before the second"
@@ -45,7 +47,7 @@ def test_demo_prints_lines_where_there_is_no_terminal(demonstrated: tuple[str, s
     _, words, _ = demonstrated
     assert "\x1b" not in words
     assert "demo.db, deleted at the end" in words
-    assert "delivered 51/52" in words
+    assert "delivered 51  pulled 8  dead 1  of 60" in words
 
 
 def test_demo_ends_with_what_happened_and_what_to_try(tmp_path: Path) -> None:
@@ -53,6 +55,7 @@ def test_demo_ends_with_what_happened_and_what_to_try(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for words in (
         "51 jobs delivered",
+        "8 jobs pulled by a worker",
         "lateness p50",
         "1 dead, as planned: exports:broken",
         "slots of a schedule",
@@ -94,8 +97,8 @@ def delivery(
 
 
 def picture(**more: int) -> Picture:
-    counts = {"waiting": 0, "in_flight": 0, "delivered": 51, "retried": 4, "dead": 1, "slots": 3, **more}
-    return Picture(elapsed_ms=8_000, total=52, pool_in_flight=0, pool_queued=0, recent=(), **counts)
+    counts = {"waiting": 0, "in_flight": 0, "delivered": 51, "retried": 4, "dead": 1, "slots": 3, "pulled": 8, **more}
+    return Picture(elapsed_ms=8_000, total=60, pool_in_flight=0, pool_queued=0, recent=(), **counts)
 
 
 def good() -> Receiver:
@@ -108,10 +111,17 @@ def good() -> Receiver:
     return receiver
 
 
-def broken(receiver: Receiver, last: Picture, dead: int = 1, slots: Sequence[tuple[int, str]] = FIRED) -> list[str]:
+def broken(
+    receiver: Receiver,
+    last: Picture,
+    dead: int = 1,
+    slots: Sequence[tuple[int, str]] = FIRED,
+    pulled: Pulled | None = None,
+) -> list[str]:
+    pulled = pulled or Pulled([f"link{n}" for n in range(8)])
     letters = [{"functionPath": "exports:broken", "reason": "exhausted", "attempts": 3}] * dead
     ended = [{"slot": slot, "state": state} for slot, state in slots]
-    return list(Outcome.of(plan(0, 8_000), receiver, last, letters, ended, Path("/tmp/x")).broken)
+    return list(Outcome.of(plan(0, 8_000), receiver, pulled, last, letters, ended, Path("/tmp/x")).broken)
 
 
 def test_nothing_is_wrong_with_a_good_run() -> None:
@@ -124,6 +134,12 @@ def test_every_broken_promise_is_noticed() -> None:
     twice.deliveries.append(delivery("0"))
     forged.unverified = 1
     crowded.pool_peak = 3
+    links = [f"link{n}" for n in range(8)]
+    assert broken(good(), picture(), pulled=Pulled(links[1:])) == ["pulled 7 jobs, not 8"]
+    assert broken(good(), picture(), pulled=Pulled([*links, "link0"])) == ["a pulled job ran twice"]
+    assert broken(good(), picture(), pulled=Pulled(links, 1)) == [
+        "1 links of chains were not told what came before them"
+    ]
     assert broken(lost, picture()) == ["delivered 50 jobs, not 51"]
     assert broken(twice, picture()) == ["1 jobs were delivered again after they succeeded"]
     assert broken(forged, picture()) == ["1 signatures did not verify"]

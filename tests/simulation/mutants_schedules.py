@@ -89,6 +89,7 @@ SCHEDULES = (
         FOLDER + "change.py",
         "skip_to=turn.now if turn.now > cursor.last else None)\n",
         "last=max(turn.now, cursor.last))\n",
+        seeds=300,
     ),
     Mutant(
         "schedules: one that is made again begins anew",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def demo(seconds: float, as_json: bool) -> None:
     """See it work, in 10 seconds.
 
-    A server, a receiver, 52 jobs and a schedule in one process, shown live. Needs
+    A server, a receiver, a worker, 60 jobs and a schedule in one process, shown live. Needs
     nothing, leaves nothing behind, and exits 0 only if every promise it checks
     was kept.
     """

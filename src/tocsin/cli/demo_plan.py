@@ -1,5 +1,5 @@
-"""What the demo schedules, and what must come of it: a spread of plain jobs, a pool that lets two run at
-once, a job that fails twice before it succeeds, one that never does, and a schedule that runs meanwhile."""
+"""What the demo schedules, and what must come of it: a spread of plain jobs, a pool that lets two run at once, a job
+that fails twice before it succeeds, one that never does, chains that a worker pulls, and a schedule."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ POOL_CAP: Final = 2
 FLAKY_FAILS: Final = 2
 DOOMED_RETRIES: Final = 2
 DOOMED_PATH: Final = "exports:broken"
+QUEUE: Final = "reports"
+CHAINS: Final = 4
+CHAIN_BUILD: Final = "reports:render"
+CHAIN_MAIL: Final = "reports:mail"
 BEAT: Final = "heartbeat"
 BEAT_MS: Final = 1_000
 BEAT_DEFINITION: Final[Mapping[str, Any]] = {
@@ -37,10 +41,13 @@ class Plan:
     delivered: int = PLAIN + POOLED + 1
     retried: int = FLAKY_FAILS + DOOMED_RETRIES
     dead: int = 1
+    pulled: int = 2 * CHAINS
+    """Each chain has two links."""
 
     @property
     def total(self) -> int:
-        return len(self.jobs)
+        """Those that follow others, too."""
+        return len(self.jobs) + CHAINS
 
 
 def plan(now: int, spread_ms: int) -> Plan:
@@ -52,6 +59,7 @@ def plan(now: int, spread_ms: int) -> Plan:
             *(_pooled(n, start + spread_ms // 4) for n in range(POOLED)),
             _flaky(start + spread_ms // 10),
             _doomed(start + spread_ms // 5),
+            *(_chain(n, start + n * spread_ms // CHAINS) for n in range(CHAINS)),
         ]
     )
 
@@ -68,6 +76,17 @@ def _pooled(n: int, due: int) -> dict[str, Any]:
         "args": {"n": n, "takeMs": 200},
         "pool": POOL,
         "maxConcurrency": POOL_CAP,
+    }
+
+
+def _chain(n: int, due: int) -> dict[str, Any]:
+    mail = {"functionPath": CHAIN_MAIL, "queue": QUEUE, "args": {"n": n}}
+    return {
+        "functionPath": CHAIN_BUILD,
+        "scheduledFor": due,
+        "args": {"n": n, "takeMs": 50},
+        "queue": QUEUE,
+        "then": [mail],
     }
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tocsin.cli.demo_plan import BEAT, BEAT_MS, DOOMED_PATH, POOL, POOL_CAP, Plan
+from tocsin.cli.demo_plan import BEAT, BEAT_MS, CHAINS, DOOMED_PATH, POOL, POOL_CAP, Plan
 from tocsin.cli.output import console, emit, printable, show
 
 if TYPE_CHECKING:
     from tocsin.cli.demo_receiver import Receiver
     from tocsin.cli.demo_screen import Picture
+    from tocsin.cli.demo_worker import Pulled
 
 NEXT: Final = """\
   # a server that calls your app on port 8000 back, unsigned
@@ -30,6 +31,11 @@ NEXT: Final = """\
   # one that recurs, and what its rule comes to
   tocsin schedules put report reports:send --cron "0 9 * * mon-fri"
   tocsin next "30 2 * * *" --tz America/New_York
+
+  # work that is pulled: handlers = {"reports:render": render} in work.py
+  curl http://127.0.0.1:8321/schedule -H 'content-type: application/json' \\
+       -d '{"functionPath": "reports:render", "queue": "reports", "delayMs": 0}'
+  tocsin worker work:handlers
 
   # signed, as everywhere but on your own machine
   export TOCSIN_SECRETS=$(tocsin keys new)
@@ -47,6 +53,7 @@ class Outcome:
     unverified: int
     pool_peak: int
     slots: int
+    pulled: int
     dead: int
     dead_job: str | None
     dead_reason: str | None
@@ -63,6 +70,7 @@ class Outcome:
         cls,
         jobs: Plan,
         receiver: Receiver,
+        pulled: Pulled,
         last: Picture,
         dead: Sequence[Mapping[str, Any]],
         slots: Sequence[Mapping[str, Any]],
@@ -78,6 +86,7 @@ class Outcome:
             unverified=receiver.unverified,
             pool_peak=receiver.pool_peak,
             slots=len(receiver.slots),
+            pulled=len(pulled.done),
             dead=len(dead),
             dead_job=letter.get("functionPath"),
             dead_reason=letter.get("reason"),
@@ -87,7 +96,7 @@ class Outcome:
             lateness_p99_ms=percentile(late, 99),
             elapsed_ms=last.elapsed_ms,
             directory=str(directory),
-            broken=tuple(_broken(jobs, receiver, last, dead, slots)),
+            broken=(*_broken(jobs, receiver, last, dead, slots), *_unpulled(jobs, pulled)),
         )
 
 
@@ -115,6 +124,15 @@ def _broken(
         (fired != receiver.slots, f"{len(fired)} slots of {BEAT} fired, {len(receiver.slots)} were delivered"),
         (_gap(fired) > BEAT_MS, f"slots of {BEAT} are {_gap(fired)} ms apart, not {BEAT_MS}"),
         (any(each.get("functionPath") != DOOMED_PATH for each in dead), f"a job other than {DOOMED_PATH} is dead"),
+    ]
+    return [words for wrong, words in doubts if wrong]
+
+
+def _unpulled(jobs: Plan, pulled: Pulled) -> list[str]:
+    doubts = [
+        (len(set(pulled.done)) != jobs.pulled, f"pulled {len(set(pulled.done))} jobs, not {jobs.pulled}"),
+        (len(pulled.done) != len(set(pulled.done)), "a pulled job ran twice"),
+        (pulled.unlinked > 0, f"{pulled.unlinked} links of chains were not told what came before them"),
     ]
     return [words for wrong, words in doubts if wrong]
 
@@ -162,6 +180,8 @@ def _facts(outcome: Outcome) -> list[str]:
     ]
     if outcome.slots:
         facts.append(f"{outcome.slots} slots of a schedule that fires every second, each of them once")
+    if outcome.pulled:
+        facts.append(f"{outcome.pulled} jobs pulled by a worker: {CHAINS} chains of two, each told of the last")
     if outcome.lateness_p50_ms is not None:
         facts.append(
             f"lateness p50 {outcome.lateness_p50_ms} ms, p99 {outcome.lateness_p99_ms} ms "

@@ -37,12 +37,18 @@ class Picture:
     dead: int
     slots: int
     """Of the schedule, delivered so far."""
+    pulled: int
+    """Done by the worker."""
     recent: Sequence[Delivery]
 
     @property
     def settled(self) -> bool:
         """Nothing waits, nothing runs: whatever became of the jobs, it is over."""
         return self.waiting == 0 and self.in_flight == 0
+
+    @property
+    def done(self) -> int:
+        return self.delivered + self.pulled + self.dead
 
 
 class Screen(Protocol):
@@ -59,15 +65,15 @@ class PlainScreen:
         self._over = False
 
     def show(self, picture: Picture) -> None:
-        over = picture.delivered + picture.dead >= picture.total
+        over = picture.done >= picture.total
         if self._over or (picture.elapsed_ms - self._shown_ms < 1_000 and not over):
             return
         self._over = over
         self._shown_ms = picture.elapsed_ms
         say(
             f"{picture.elapsed_ms / 1000:5.1f} s  waiting {picture.waiting:2}  in flight {picture.in_flight:2}  "
-            f"delivered {picture.delivered:2}/{picture.total}  retried {picture.retried}  dead {picture.dead}  "
-            f"slots {picture.slots}"
+            f"delivered {picture.delivered:2}  pulled {picture.pulled}  dead {picture.dead}  of {picture.total}  "
+            f"retried {picture.retried}  slots {picture.slots}"
         )
 
 
@@ -125,6 +131,7 @@ def _counts(picture: Picture) -> RenderableType:
         ("waiting", picture.waiting, "yellow", ""),
         ("in flight", picture.in_flight, "cyan", ""),
         ("delivered", picture.delivered, "green", ""),
+        ("pulled", picture.pulled, "green", ""),
         ("retried", picture.retried, "magenta", ""),
         ("dead", picture.dead, "red", ""),
         ("slots", picture.slots, "green", ""),
@@ -148,13 +155,12 @@ def _progress(picture: Picture) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    done = picture.delivered + picture.dead
     grid = Table.grid(expand=True, padding=(0, 2, 0, 0))
     grid.add_column(ratio=1)
     grid.add_column(justify="right", no_wrap=True, width=22)
     grid.add_row(
-        ProgressBar(total=picture.total, completed=done, complete_style="green", finished_style="green"),
-        Text(f"{done}/{picture.total} settled  {picture.elapsed_ms / 1000:4.1f} s", style="dim"),
+        ProgressBar(total=picture.total, completed=picture.done, complete_style="green", finished_style="green"),
+        Text(f"{picture.done}/{picture.total} settled  {picture.elapsed_ms / 1000:4.1f} s", style="dim"),
     )
     return grid
 

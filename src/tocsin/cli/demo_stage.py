@@ -1,5 +1,5 @@
-"""The demo's two ends in one process, talking over loopback sockets with signed callbacks: a receiver, and a
-host with its HTTP face. Everything the demo does, it does over HTTP, as a user would."""
+"""The demo's ends in one process, talking over loopback sockets: a receiver of signed callbacks, a worker that pulls,
+and a host with its HTTP face. Everything the demo does, it does over HTTP, as a user would."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tocsin.cli.demo_plan import BEAT, BEAT_DEFINITION, POOL, Plan, plan
 from tocsin.cli.demo_receiver import Receiver
 from tocsin.cli.demo_report import Outcome
 from tocsin.cli.demo_screen import Picture, Screen, screen
+from tocsin.cli.demo_worker import Pulled
 from tocsin.cli.failure import Refused
 from tocsin.cli.keys import new_secret
 from tocsin.cli.listening import bind, serving
@@ -38,6 +39,7 @@ class Stage:
 
     client: httpx.AsyncClient
     receiver: Receiver
+    pulled: Pulled
     origin: str
 
 
@@ -59,7 +61,7 @@ async def perform(directory: Path, spread_ms: int, console: Console) -> Outcome:
             picture = await _watch(stage, jobs, PATIENCE_S, shown, since_ms=picture.elapsed_ms)  # for the last slot
         dead = (await _ask(stage.client, "/dead"))["records"]
         slots = (await _ask(stage.client, f"/schedules/{BEAT}/occurrences?limit=1000"))["occurrences"]
-        return Outcome.of(jobs, stage.receiver, picture, dead, slots, directory)
+        return Outcome.of(jobs, stage.receiver, stage.pulled, picture, dead, slots, directory)
 
 
 def _cancelled_by_signals() -> None:
@@ -86,7 +88,9 @@ async def _set_up(stack: AsyncExitStack, directory: Path) -> Stage:
     client = await stack.enter_async_context(
         httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=5.0, trust_env=False)
     )
-    return Stage(client, receiver, origin)
+    pulled = Pulled()
+    await stack.enter_async_context(pulled.worker(url, token))
+    return Stage(client, receiver, pulled, origin)
 
 
 async def _schedule(client: httpx.AsyncClient, jobs: Plan) -> None:
@@ -113,14 +117,15 @@ async def _watch(stage: Stage, jobs: Plan, patience_s: float, shown: Screen, *, 
     began = clock.time() - since_ms / 1000
     deadline = clock.time() + patience_s
     while True:
-        picture = _picture(stage.receiver, jobs, await _ask(stage.client, "/status"), clock.time() - began)
+        picture = _picture(stage, jobs, await _ask(stage.client, "/status"), clock.time() - began)
         shown.show(picture)
         if picture.settled or clock.time() > deadline:
             return picture
         await asyncio.sleep(LOOK_EVERY_S)
 
 
-def _picture(receiver: Receiver, jobs: Plan, status: Any, elapsed_s: float) -> Picture:
+def _picture(stage: Stage, jobs: Plan, status: Any, elapsed_s: float) -> Picture:
+    receiver = stage.receiver
     pool: dict[str, int] = next((each for each in status["pools"] if each["name"] == POOL), {})
     return Picture(
         elapsed_ms=round(elapsed_s * 1000),
@@ -132,6 +137,7 @@ def _picture(receiver: Receiver, jobs: Plan, status: Any, elapsed_s: float) -> P
         delivered=receiver.delivered,
         retried=receiver.retried,
         dead=status["dead"],
+        pulled=len(stage.pulled.done),
         slots=len(receiver.slots),
         recent=tuple(receiver.deliveries),
     )

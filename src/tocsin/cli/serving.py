@@ -109,7 +109,7 @@ def _stopped_by_signals() -> Iterator[_Stop]:
 async def _announce(server: Server, settings: Settings, listener: socket.socket) -> None:
     await server.ready.wait()
     if settings.origin_url is None:
-        origin = "no origin, so jobs are refused until TOCSIN_ORIGIN_URL (--origin-url) is set"
+        origin = "no origin, so only jobs with a queue are taken until TOCSIN_ORIGIN_URL (--origin-url) is set"
     else:
         signed = "signed" if settings.secrets else "UNSIGNED"
         origin = f"{signed} callbacks to {settings.origin_url}{settings.callback_path}"

@@ -348,3 +348,18 @@ async def test_what_cannot_be_claimed_is_refused_by_name(stage: Stage) -> None:
         with pytest.raises(InvalidInputError, match=words):
             await stage.jobs.claim(**bad)
     assert not stage.host._service.pulls("t").busy
+
+
+@staged()
+async def test_a_claim_that_comes_in_the_middle_of_a_turn_is_served_by_it_or_by_the_next(stage: Stage) -> None:
+    """Claims stand in line without a turn of their own, so one may come while a turn reads what callbacks are due."""
+    for steps in range(40):
+        due = stage.now + 100
+        await stage.jobs.run_at(due, "work:run", queue="q")
+        await stage.jobs.run_at(due, "work:called")
+        await stage.sleep(0.1)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            [one] = await stage.jobs.claim("q", wait=5)
+        await stage.jobs.complete(one.id, one.lease)
