@@ -1,4 +1,4 @@
-"""Part of `python -m bench queues`: how soon a waiting worker begins, what waiting costs, a long queue beside others."""
+"""`python -m bench queues`: how soon a waiting worker begins, what waiting costs, a long queue beside others."""
 
 from __future__ import annotations
 

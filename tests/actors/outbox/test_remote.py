@@ -71,7 +71,7 @@ async def test_rows_come_to_the_instances_of_a_server_and_refusals_back(tmp_path
         with opened(tmp_path / "app.db") as db:
             db.execute("INSERT INTO tocsin_outbox (id, instance, job, created_at) VALUES ('~', 'b', '{', 0)")
         assert await draining(tmp_path, client).run_once() == 2
-        errors = [(tries, error.partition(": ")[::2]) for tries, error in left(tmp_path, "tries, error")]
+        errors = sorted((tries, error.partition(": ")[::2]) for tries, error in left(tmp_path, "tries, error"))
         assert [(tries, code) for tries, (code, _) in errors] == [
             (1, "DUPLICATE_SCHEDULE_ID"),
             (1, "INVALID_INPUT"),
