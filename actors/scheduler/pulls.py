@@ -148,7 +148,7 @@ class Pulls:
             self._on_their_way.discard(claim)
             claim.on_its_way = False
             claim.wanted = claim.most
-            if claim.late and not claim.answer.done():
+            if (claim.late or self.stopping) and not claim.answer.done():
                 claim.answer.set_result([])
             elif not claim.answer.done():
                 self._stand(claim, first=True)
