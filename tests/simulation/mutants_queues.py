@@ -46,12 +46,6 @@ QUEUES = (
         "and said.ok:",
     ),
     Mutant(
-        "queues: late success is refused and forgotten",
-        FOLDER + "settle.py",
-        '    return msgspec.structs.replace(at, last_error=error_of(turn, outcome), last_token="")\n',
-        "    return msgspec.structs.replace(at, last_error=error_of(turn, outcome))\n",
-    ),
-    Mutant(
         "queues: a lost worker is not counted",
         FOLDER + "passing.py",
         "losses=at.losses + 1, last_error",
@@ -89,13 +83,6 @@ QUEUES = (
         "        self._remember(job_id, token, lease)\n        self.lines.hold(lease.pool)\n",
         "        self._remember(job_id, token, lease)\n        if lease.kind != PULLED:\n"
         "            self.lines.hold(lease.pool)\n",
-    ),
-    Mutant(
-        "queues: a lost batch wakes nobody who waits",
-        FOLDER + "pulls.py",
-        "        self.back([claim for claim, _ in given])\n        self.poke()\n",
-        "        self.back([claim for claim, _ in given])\n",
-        seeds=300,
     ),
     Mutant(
         "queues: who got nothing after all is forgotten",

@@ -239,8 +239,10 @@ class Pulled:
         self.must(lease.at.next_at <= lease.started, f"{job_id} was given {lease.at.next_at - lease.started} ms early")
         if lease.pool:
             held = sum(one.pool == lease.pool for one in self.leases.values())
-            now = rows[pool_key(lease.pool)] if pool_key(lease.pool) in rows else before.get(pool_key(lease.pool))
-            cap = max(cap_of(before.get(pool_key(lease.pool))), cap_of(now))
+            old, new = before.get(pool_key(lease.pool)), rows.get(pool_key(lease.pool))
+            cap = cap_of(old)
+            if pool_key(lease.pool) in rows:  # it may have been paused behind this
+                cap = max(cap, 1 if new is None else decode(PoolRow, b"", new).cap)
             self.must(held <= cap, f"{held} slots of {lease.pool} are held, its cap is {cap}")
         known = self.jobs.get(job_id)
         losses = self.losses[lease.incarnation]
