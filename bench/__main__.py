@@ -9,6 +9,8 @@ import click
 
 from bench.lease import measure
 from bench.pool import measure as measure_pool
+from bench.queues import measure as measure_queues
+from bench.queues_peers import measure as measure_peers
 from bench.schedules import measure as measure_schedules
 
 
@@ -56,6 +58,36 @@ def pool(waiters: int, folder: str | None, as_json: bool) -> None:
 def schedules(count: int, due_count: int, folder: str | None, as_json: bool) -> None:
     """Many schedules in one scheduler: defined, started with, idle, due at once."""
     figures = measure_schedules(count, due_count, folder)
+    if as_json:
+        json.dump(figures, sys.stdout, indent=2)
+        print()
+
+
+@main.command()
+@click.option("--jobs", default=3_000, show_default=True, help="Jobs per measurement.")
+@click.option("--long", default=100_000, show_default=True, help="Jobs of the long queue beside nine others.")
+@click.option("--loop", type=click.Choice(["asyncio", "uvloop"]), default="asyncio", show_default=True)
+@click.option("--peers", is_flag=True, help="Measure other queues on the same job too, those that are installed.")
+@click.option("--only-peers", is_flag=True, help="And nothing else.")
+@click.option("--rounds", default=2, show_default=True, help="Runs of each peer, in turn.")
+@click.option("--python", default=sys.executable, help="Of an environment that has the peers.  [default: this one]")
+@click.option("--folder", help="Where the stores lie: a folder on the disk to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON at the end.")
+def queues(
+    jobs: int,
+    long: int,
+    loop: str,
+    peers: bool,
+    only_peers: bool,
+    rounds: int,
+    python: str,
+    folder: str | None,
+    as_json: bool,
+) -> None:
+    """Claims, jobs worked off, latency, what waiting costs, queues side by side, chains."""
+    figures = {} if only_peers else measure_queues(jobs, long, folder, loop)
+    if peers or only_peers:
+        figures |= measure_peers(jobs, rounds, folder, python)
     if as_json:
         json.dump(figures, sys.stdout, indent=2)
         print()

@@ -65,7 +65,7 @@ class Handlers:
 
     async def call(self, found: Registered, job: Received) -> Any:
         """What it returned. A function in a thread that has begun is waited for, also when this task is cancelled."""
-        args = job.args if found.read is None else declared(found.read, job.args, job.target)
+        args = job.args if found.read is None else _declared(found.read, job)
         arguments = (args, job) if found.takes_job else (args,)
         if found.is_async:
             return await found.handler(*arguments)
@@ -114,12 +114,12 @@ def _ended(handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ende
         return None, error
 
 
-def declared(read: Callable[[Any], Any], args: Any, target: str) -> Any:
-    """TerminalError if they do not fit: another attempt would bring the same args."""
+def _declared(read: Callable[[Any], Any], job: Received) -> Any:
+    """Another attempt would bring the same args."""
     try:
-        return read(args)
+        return read(job.args)
     except InvalidInputError as error:
-        raise TerminalError(f"{target} takes other args: {error.message}") from None
+        raise TerminalError(f"{job.target} takes other args: {error.message}") from None
 
 
 def registered(name: str, handler: Handler) -> Registered:

@@ -77,8 +77,6 @@ class Attempt:
         self._work: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._extending = asyncio.Lock()
         self._settling = Settling(bench, job, self.lease)
-        self.reported = asyncio.Event()
-        """Set when the host has heard what it will hear; a thread may go on."""
 
     # ---- Asked by the context --------------------------------------------------------------------
 
@@ -116,13 +114,15 @@ class Attempt:
         try:
             report = await self._run()
             self.lease.end(Over.SETTLED)
-            self.reported.set()
             await self._left_behind()
             return report
         finally:
-            self.reported.set()
             keeper.cancel()
             await asyncio.wait([keeper])
+
+    def is_running_in(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether that task is its handler's."""
+        return task is not None and task is self._work
 
     def interrupt(self, why: Why) -> None:
         """Cancel the handler, for the first reason that there is; a function in a thread goes on."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tocsin.dispatch.pulled import Claimed
 from tocsin.dispatch.worker.attempt import Report
+from tocsin.dispatch.worker.trouble import stops
 
 log = logging.getLogger("tocsin.worker")
 
@@ -76,6 +77,8 @@ class Hooks:
                 ran = hook(job, *said)
                 if inspect.isawaitable(ran):
                     await ran
-        except Exception as error:  # a hook may fail in any way: what it hears of has happened
+        except (Exception, asyncio.CancelledError) as error:  # it may fail in any way: what it hears of has happened
+            if stops(error):
+                raise
             self._tally.hook_failures += 1
             log.error("job %s: the hook %s failed", job.id, name, exc_info=error)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tocsin.dispatch.pulled import WorkerSnapshot
 from tocsin.dispatch.worker.ending import described
+from tocsin.dispatch.worker.trouble import stops
 
 log = logging.getLogger("tocsin.worker")
 
@@ -74,7 +75,9 @@ class Presence:
                 told = tell()
                 if inspect.isawaitable(told):
                     await told
-        except Exception as error:  # an observer may fail in any way, and jobs go on
+        except (Exception, asyncio.CancelledError) as error:  # an observer may fail in any way, and jobs go on
+            if stops(error):
+                raise
             if whom not in self._failing:
                 self._failing.add(whom)
                 log.warning("a snapshot of this worker could not be given to %s: %s", whom, described(error))

@@ -334,7 +334,12 @@ class RemoteScheduler:
             # The system's certificates, as for callbacks; httpx would read its own bundle.
             verify = ssl.create_default_context() if self._base.startswith("https:") else False
             self._http = httpx.AsyncClient(
-                headers=headers, timeout=self._timeout_s, trust_env=False, verify=verify, transport=self._transport
+                headers=headers,
+                timeout=self._timeout_s,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # waiting holds up nobody
+                trust_env=False,
+                verify=verify,
+                transport=self._transport,
             )
         return self._http
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import Final
 
@@ -33,20 +34,23 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, (RequestError, SettingsError)) and not isinstance(error, QuotaExceededError)
 
 
+def stops(error: BaseException) -> bool:
+    """Whether this task was cancelled, and not something inside it that lets that show."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
 class Pauses:
     """0.1 s, doubling up to 5 s, each with up to half of it more by chance: those that failed together come apart."""
 
     def __init__(self, random: Random) -> None:
         self._random, self._next_s = random, FIRST_S
-        self.going = False
-        """Whether there was one since the last reset."""
 
     def next(self, within: float | None = None) -> float:
         """How long to wait now. Of the time there is `within`, a quarter at most: there are tries until it is over."""
-        self.going = True
         pause, self._next_s = self._next_s, min(self._next_s * 2, LONGEST_S)
         pause = min(pause * (1 + self._random.random() / 2), LONGEST_S)
         return pause if within is None else min(pause, max(within / 4, LEAST_S))
 
     def reset(self) -> None:
-        self._next_s, self.going = FIRST_S, False
+        self._next_s = FIRST_S

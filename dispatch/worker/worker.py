@@ -71,14 +71,7 @@ class Worker:
         self._source = jobs
         self.tally = Tally()
         self._hooks = Hooks(self.tally, on_retry, on_final_failure)
-        hostname = socket.gethostname()
-        self.info = WorkerInfo(
-            # Never the name or the pid of another process, so nobody's jobs are taken for this one's (and no fork's).
-            id=f"{os.getpid()}-{self._random.getrandbits(80):020x}",
-            name=self._options.name or hostname,
-            hostname=hostname,
-            pid=os.getpid(),
-        )
+        self.info = self._new_info()
         self._presence = Presence(self.snapshot, jobs.announce, on_heartbeat)
         self._attempts: dict[Attempt, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
@@ -91,12 +84,20 @@ class Worker:
     def __repr__(self) -> str:
         return f"Worker({self.info.id!r}, {self.status})"
 
+    def _new_info(self) -> WorkerInfo:
+        """Its id is never that of another start, whose pid and hostname may come again."""
+        pid, hostname = os.getpid(), socket.gethostname()
+        id = f"{pid}-{self._random.getrandbits(80):020x}"
+        return WorkerInfo(id=id, name=self._options.name or hostname, hostname=hostname, pid=pid)
+
     # ---- Life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to claim, in this event loop. A worker starts once: its id is that of one run."""
         if self._life is not None:
             raise SettingsError("this worker was started already: make another one")
+        if self.info.pid != os.getpid():  # made before a fork
+            self.info = self._new_info()
         threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="tocsin-worker")
         bench = Bench(
             source=self._source, handlers=self.handlers, threads=threads, clock=self._clock, random=self._random
@@ -143,6 +144,8 @@ class Worker:
         when their leases would have ended. Cancelled, it does that at once.
         """
         left_s = None if timeout is None else duration_ms(timeout, "timeout") / 1000
+        if any(one.is_running_in(asyncio.current_task()) for one in self._attempts):
+            raise SettingsError("a handler that waits for its own worker would wait for ever: call stop()")
         stopped = self.stop()
         if self._life is None:
             return 0
@@ -191,7 +194,7 @@ class Worker:
     # ---- Claiming --------------------------------------------------------------------------------
 
     async def _claim_on(self, bench: Bench) -> None:
-        pauses, served = Pauses(self._random), False
+        pauses, served, failing = Pauses(self._random), False, False
         while True:
             await self._room.wait()
             asked = self._clock.monotonic()
@@ -200,13 +203,14 @@ class Worker:
             except Exception as error:  # a source may fail in any way, and comes back
                 if not served and is_refusal(error):
                     raise
-                if not pauses.going:
+                if not failing:
                     log.warning("no jobs can be claimed; trying again: %s", described(error))
+                failing = True
                 await asyncio.sleep(pauses.next())
                 continue
-            if pauses.going and jobs:
+            if failing:
                 log.warning("jobs can be claimed again")
-            served = True
+            served, failing = True, False
             for job in jobs:
                 self._begin(job, asked, bench)
             if jobs or self._clock.monotonic() - asked >= SOON_S:

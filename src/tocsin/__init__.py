@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from tocsin.actors.actor_host import ActorHost as ActorHost
     from tocsin.actors.actor_host import Stub as Stub
     from tocsin.actors.cron.builder import Cron as Cron
+    from tocsin.actors.outbox.databases import AsyncpgDatabase as AsyncpgDatabase
+    from tocsin.actors.outbox.databases import SQLAlchemyDatabase as SQLAlchemyDatabase
+    from tocsin.actors.outbox.databases import SQLiteDatabase as SQLiteDatabase
+    from tocsin.actors.outbox.drain import Drain as Drain
+    from tocsin.actors.outbox.entry import Outbox as Outbox
+    from tocsin.actors.outbox.entry import OutboxEntry as OutboxEntry
+    from tocsin.actors.outbox.remote import OutboxClient as OutboxClient
+    from tocsin.actors.outbox.table import ParkedRow as ParkedRow
+    from tocsin.actors.scheduler.deferred import Deferred as Deferred
     from tocsin.actors.scheduler.handle import Job as Job
     from tocsin.actors.scheduler.handle import Scheduler as Scheduler
     from tocsin.actors.scheduler.records import Cancelled as Cancelled
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.records import Firing as Firing
     from tocsin.actors.scheduler.records import Initiator as Initiator
     from tocsin.actors.scheduler.records import Page as Page
+    from tocsin.actors.scheduler.records import Pending as Pending
+    from tocsin.actors.scheduler.records import Queue as Queue
     from tocsin.actors.scheduler.records import Record as Record
     from tocsin.actors.scheduler.records import Scheduled as Scheduled
     from tocsin.actors.scheduler.records import ScheduleSlot as ScheduleSlot
@@ -36,6 +47,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
     from tocsin.dispatch.catalog.catalog import Catalog as Catalog
     from tocsin.dispatch.pulled import Claimed as Claimed
+    from tocsin.dispatch.pulled import Settlement as Settlement
+    from tocsin.dispatch.pulled import WorkerInfo as WorkerInfo
     from tocsin.dispatch.pulled import WorkerSnapshot as WorkerSnapshot
     from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
@@ -54,6 +67,8 @@ if TYPE_CHECKING:
     from tocsin.dispatch.worker.lease import LeaseLostError as LeaseLostError
     from tocsin.dispatch.worker.remote import RemoteScheduler as RemoteScheduler
     from tocsin.dispatch.worker.worker import Worker as Worker
+    from tocsin.errors import JobFailedError as JobFailedError
+    from tocsin.errors import NotYetError as NotYetError
     from tocsin.errors import TocsinError as TocsinError
     from tocsin.storage.memory import MemoryProvider as MemoryProvider
     from tocsin.storage.sqlite import SQLiteProvider as SQLiteProvider
@@ -63,6 +78,7 @@ _HOMES = {
     "Actor": "tocsin.actors.actor",
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
+    "AsyncpgDatabase": "tocsin.actors.outbox.databases",
     "Cancelled": "tocsin.actors.scheduler.records",
     "Catalog": "tocsin.dispatch.catalog.catalog",
     "Claimed": "tocsin.dispatch.pulled",
@@ -70,19 +86,29 @@ _HOMES = {
     "Cron": "tocsin.actors.cron.builder",
     "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
+    "Deferred": "tocsin.actors.scheduler.deferred",
+    "Drain": "tocsin.actors.outbox.drain",
     "Firing": "tocsin.actors.scheduler.records",
     "Handlers": "tocsin.dispatch.worker.handlers",
     "Initiator": "tocsin.actors.scheduler.records",
     "Job": "tocsin.actors.scheduler.handle",
+    "JobFailedError": "tocsin.errors",
     "LeaseClient": "tocsin.dispatch.receiver.lease_client",
     "LeaseLostError": "tocsin.dispatch.worker.lease",
     "Leased": "tocsin.dispatch.receiver.received",
     "MemoryDedup": "tocsin.dispatch.receiver.dedup",
     "MemoryProvider": "tocsin.storage.memory",
     "NoDedup": "tocsin.dispatch.receiver.dedup",
+    "NotYetError": "tocsin.errors",
     "Occurrence": "tocsin.actors.scheduler.recurring.records",
     "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
+    "Outbox": "tocsin.actors.outbox.entry",
+    "OutboxClient": "tocsin.actors.outbox.remote",
+    "OutboxEntry": "tocsin.actors.outbox.entry",
     "Page": "tocsin.actors.scheduler.records",
+    "ParkedRow": "tocsin.actors.outbox.table",
+    "Pending": "tocsin.actors.scheduler.records",
+    "Queue": "tocsin.actors.scheduler.records",
     "Received": "tocsin.dispatch.receiver.received",
     "Receiver": "tocsin.dispatch.receiver.receiver",
     "Record": "tocsin.actors.scheduler.records",
@@ -90,6 +116,8 @@ _HOMES = {
     "RemoteScheduler": "tocsin.dispatch.worker.remote",
     "Retry": "tocsin.dispatch.retry",
     "RetryLater": "tocsin.dispatch.receiver.outcomes",
+    "SQLAlchemyDatabase": "tocsin.actors.outbox.databases",
+    "SQLiteDatabase": "tocsin.actors.outbox.databases",
     "SQLiteDedup": "tocsin.dispatch.receiver.sqlite_dedup",
     "SQLiteProvider": "tocsin.storage.sqlite",
     "SchedulePage": "tocsin.actors.scheduler.recurring.records",
@@ -99,6 +127,7 @@ _HOMES = {
     "Scheduled": "tocsin.actors.scheduler.records",
     "Scheduler": "tocsin.actors.scheduler.handle",
     "Schedules": "tocsin.actors.scheduler.recurring.handle",
+    "Settlement": "tocsin.dispatch.pulled",
     "Signer": "tocsin.dispatch.signing",
     "Status": "tocsin.actors.scheduler.records",
     "Stub": "tocsin.actors.actor_host",
@@ -106,6 +135,7 @@ _HOMES = {
     "TocsinError": "tocsin.errors",
     "TriggeredRun": "tocsin.actors.scheduler.recurring.records",
     "Worker": "tocsin.dispatch.worker.worker",
+    "WorkerInfo": "tocsin.dispatch.pulled",
     "WorkerSnapshot": "tocsin.dispatch.pulled",
 }
 
@@ -114,6 +144,7 @@ __all__ = [
     "Actor",
     "ActorContext",
     "ActorHost",
+    "AsyncpgDatabase",
     "Cancelled",
     "Catalog",
     "Claimed",
@@ -121,19 +152,29 @@ __all__ = [
     "Cron",
     "CronPreview",
     "DeadRetried",
+    "Deferred",
+    "Drain",
     "Firing",
     "Handlers",
     "Initiator",
     "Job",
+    "JobFailedError",
     "LeaseClient",
     "LeaseLostError",
     "Leased",
     "MemoryDedup",
     "MemoryProvider",
     "NoDedup",
+    "NotYetError",
     "Occurrence",
     "OccurrencePage",
+    "Outbox",
+    "OutboxClient",
+    "OutboxEntry",
     "Page",
+    "ParkedRow",
+    "Pending",
+    "Queue",
     "Received",
     "Receiver",
     "Record",
@@ -141,6 +182,8 @@ __all__ = [
     "RemoteScheduler",
     "Retry",
     "RetryLater",
+    "SQLAlchemyDatabase",
+    "SQLiteDatabase",
     "SQLiteDedup",
     "SQLiteProvider",
     "SchedulePage",
@@ -150,6 +193,7 @@ __all__ = [
     "Scheduled",
     "Scheduler",
     "Schedules",
+    "Settlement",
     "Signer",
     "Status",
     "Stub",
@@ -157,6 +201,7 @@ __all__ = [
     "TocsinError",
     "TriggeredRun",
     "Worker",
+    "WorkerInfo",
     "WorkerSnapshot",
 ]
 

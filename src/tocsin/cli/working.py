@@ -27,12 +27,20 @@ def run(connection: Connection, make: Make, drain_s: float) -> None:
     """Until a signal, or until the server can never be served. Raises Refused, Interrupted."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         interrupted = runner.run(_work(connection, make, drain_s))
-        if any(one.name.startswith("tocsin-worker") for one in threading.enumerate() if one.is_alive()) and interrupted:
+        if interrupted and _a_thread_goes_on():
             say("tocsin: stopped; a thread went on, and its job comes again when its lease would have ended")
             os._exit(Interrupted.exit_code)  # the interpreter would wait for it
     if interrupted:
         raise Interrupted(f"{plural(interrupted, 'job')} had to be interrupted, and went back")
     say("tocsin: stopped")
+
+
+def _a_thread_goes_on() -> bool:
+    """Whether one of the worker's has something to do yet; idle ones end at once."""
+    threads = [one for one in threading.enumerate() if one.name.startswith("tocsin-worker")]
+    for one in threads:
+        one.join(0.2)
+    return any(one.is_alive() for one in threads)
 
 
 async def _work(connection: Connection, make: Make, drain_s: float) -> int:

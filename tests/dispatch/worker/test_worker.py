@@ -214,6 +214,19 @@ async def test_a_worker_stopped_before_it_started_claims_nothing(world: World) -
         worker.start()
 
 
+@queued
+async def test_a_handler_stops_its_worker_but_may_not_wait_for_it(world: World) -> None:
+    async def work(args: Any) -> None:
+        with pytest.raises(SettingsError, match="own worker"):
+            await worker.stop_and_drain()
+        worker.stop()
+
+    worker = world.worker({"work": work})
+    world.queue.put("work")
+    await worker.run()
+    assert [one.said["ok"] for one in world.queue.settled] == [True]
+
+
 # ---- Presence and hooks --------------------------------------------------------------------------
 
 
@@ -238,8 +251,10 @@ async def test_an_observer_that_fails_or_hangs_disturbs_no_job(world: World) -> 
 
     async def hangs(snapshot: WorkerSnapshot) -> None:
         calls.append(snapshot.status)
-        if len(calls) % 2:
+        if len(calls) % 3 == 1:
             raise OSError("no disk")
+        if len(calls) % 3 == 2:
+            raise asyncio.CancelledError
         await asyncio.sleep(10_000)
 
     async def deaf(snapshot: WorkerSnapshot) -> None:
