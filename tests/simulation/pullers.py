@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 QUEUES = ("q1", "q2", "q3")
-LOOK_S = 1.0
+LOOK_S = 0.5
 LOOK_MAX_S = 15.0
-LOOKS = 4
-LOOKS_OF_STORMS = 20
-LOOKS_OF_STEPS = 70
+LOOKS = 3
+LOOKS_OF_STORMS = 40
+LOOKS_OF_STEPS = 140
 """A clock that jumps ahead is noticed within a minute."""
 T = TypeVar("T")
 
