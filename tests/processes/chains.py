@@ -111,7 +111,7 @@ class Chains:
             self.set_pool(paused=False)
             for kill in range(self.kills):
                 enough = self.count * LINKS * (kill + self.random.uniform(0.3, 0.9)) / (self.kills + 1)
-                until(lambda enough=enough: self.lines() / 2 >= enough, 60)
+                self.wait_for_lines(2 * enough)
                 if not self.mid_callback:
                     self.set_pool(paused=True)
                     until(lambda: ask(self.url, f"/pool?name={POOL}")["inFlight"] == 0, 30)
@@ -138,8 +138,8 @@ class Chains:
     def set_pool(self, *, paused: bool) -> None:
         ask(self.url, "/pool", {"name": POOL, "maxConcurrency": 32, "paused": paused}, "PUT")
 
-    def lines(self) -> int:
-        return self.log.read_bytes().count(b"\n")
+    def wait_for_lines(self, count: float) -> None:
+        until(lambda: self.log.read_bytes().count(b"\n") >= count, 60)
 
     def leases(self) -> int:
         """Attempts that were alive when the host died, read without it."""
