@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin.actors.http.body import reading_args
-from tocsin.actors.http.call import Call
 from tocsin.actors.http.wire import FollowingRequest, whole
 from tocsin.actors.scheduler.arguments import naming, raw_args
 from tocsin.actors.scheduler.followers import Follower
+from tocsin.actors.scheduler.handle_following import Following
 
 
-def followers(call: Call, then: Sequence[FollowingRequest] | None) -> list[Follower] | None:
+def followers(scheduler: Following, then: Sequence[FollowingRequest] | None) -> list[Follower] | None:
     """None if nothing follows. Refusals say where: `then[0]: ...`."""
     if not then:
         return None
-    return [_follower(call, one, f"then[{n}]") for n, one in enumerate(then)]
+    return [_follower(scheduler, one, f"then[{n}]") for n, one in enumerate(then)]
 
 
-def _follower(call: Call, request: FollowingRequest, place: str) -> Follower:
+def _follower(scheduler: Following, request: FollowingRequest, place: str) -> Follower:
     with naming(place), reading_args():
-        return call.scheduler.follower(
+        return scheduler.follower(
             function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
             workflow=request.workflow,  # type: ignore[arg-type]
             args=raw_args(bytes(request.args)),
             delay_ms=whole(0 if request.delay_ms is None else request.delay_ms),  # type: ignore[arg-type]
-            options={**request.options(), "then": followers(call, request.then)},
+            options={**request.options(), "then": followers(scheduler, request.then)},
         )

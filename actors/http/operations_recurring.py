@@ -29,7 +29,7 @@ async def put(call: Call) -> SchedulePut:
     name = await _admitted_name(call)
     for target in (request.target, *(target for one in request.then or () for target in one.targets())):
         await call.admit(target, action="schedule")
-    then = followers(call, request.then)
+    then = followers(call.scheduler, request.then)
     with reading_args():
         new = call.scheduler.schedules.new_schedule(
             name,

@@ -138,7 +138,7 @@ class _BatchCheck:
 
 
 def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
-    options = {**request.options(), "then": followers(call, request.then)}
+    options = {**request.options(), "then": followers(call.scheduler, request.then)}
     with reading_args():
         return call.scheduler.new_job(
             function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value

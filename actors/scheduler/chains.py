@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.actors.scheduler.arguments import mint_id
 from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.followers import Follower, followers_of, with_blob
-from tocsin.actors.scheduler.rows import LARGEST_MS, BadRow, JobRow
+from tocsin.actors.scheduler.rows import LARGEST_MS, BadRow, JobRow, job_key
 from tocsin.actors.scheduler.submit import accept
 from tocsin.actors.scheduler.turn import Turn
+
+log = logging.getLogger("tocsin.scheduler")
 
 LEAST_SIZE = 2_000
 """As so many bytes a small job counts: a commit holds only so many rows, too."""
@@ -29,7 +33,24 @@ async def load_followers(turn: Turn, jobs: Sequence[JobRow]) -> dict[str, tuple[
         except BadRow as error:
             # Nobody could run it any more. It is kept, and the job is settled as what it is: done.
             turn.book.set_aside(error.key, parts_of(job, whole[job.id]).then, str(error))
-    return found
+    return await _with_free_ids(turn, found)
+
+
+async def _with_free_ids(turn: Turn, found: dict[str, tuple[Follower, ...]]) -> dict[str, tuple[Follower, ...]]:
+    """Ids are known since the chain was submitted: where somebody has taken one meanwhile, its job gets another."""
+    keys = [job_key(one.job.id) for followers in found.values() for one in followers]
+    taken = await turn.book.storage.get_many(keys) if keys else {}
+    if not taken:
+        return found
+
+    def free(one: Follower) -> Follower:
+        if job_key(one.job.id) not in taken:
+            return one
+        other = mint_id(turn.now, turn.random.getrandbits(80))
+        log.warning("id %r is taken: the job that was to follow with it is now %r", one.job.id, other)
+        return msgspec.structs.replace(one, job=msgspec.structs.replace(one.job, id=other))
+
+    return {parent: tuple(free(one) for one in followers) for parent, followers in found.items()}
 
 
 def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: bytes | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tocsin.actors.scheduler.deferred import Deferred
 from tocsin.actors.scheduler.handle_changes import Changing
 from tocsin.actors.scheduler.handle_following import Job
 from tocsin.actors.scheduler.handle_jobs import Scheduling
@@ -24,6 +25,13 @@ class Scheduler(Scheduling, Changing, Queues, Workers, Reading, Operating):
     def schedules(self) -> Schedules:
         """Recurring definitions, whose occurrences become jobs of this instance."""
         return Schedules(self._service, self.name, self._initiator)
+
+    def deferred(self) -> Deferred:
+        """Jobs that are submitted together at the end of a block, and not at all if it fails; their ids at once.
+
+        `async with jobs.deferred() as later: job_id = later.run_after("5m", ...)`. See `Deferred`.
+        """
+        return Deferred(self._checked, self.submit_checked)
 
     def for_initiator(self, identity: tuple[str, str]) -> Scheduler:
         """The same instance, for jobs that this caller (token, user) wants; for the HTTP face."""

@@ -11,6 +11,7 @@ import msgspec
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.followers import Follower
 from tocsin.actors.scheduler.handle_base import Handle
+from tocsin.actors.scheduler.rows import JobRow
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError
 
 
@@ -70,8 +71,11 @@ class Following(Handle):
             function_path=function_path, workflow=workflow, args=args, delay_ms=delay_ms,
             minted=self._mint(self._now()), options=options,
         )  # fmt: skip
-        self._service.catalog_check.check(made.job, args)
+        self._check_catalog(made.job, args)
         return made
+
+    def _check_catalog(self, job: JobRow, args: bytes) -> None:
+        self._service.catalog_check.check(job, args)
 
     def _mint(self, now: int) -> str:
         return arguments.mint_id(now, self._service.random.getrandbits(80))

@@ -25,7 +25,9 @@ class Heads:
     def __init__(self, may_start: Callable[[Line], bool], room: Callable[[str], int | None]) -> None:
         self._may_start, self._room = may_start, room
         self._future: list[Entry] = []
-        self._ready: dict[str, list[Entry]] = {}  # by queue; the order of its keys is whose turn it is
+        self._ready: dict[str, list[Entry]] = {}  # by queue
+        self._turns: dict[str, int] = {}  # by queue: when it had its last one, or came
+        self._turn = count(1)
         self._serial = count(1)
         self._compact_at = 1_000
 
@@ -46,12 +48,15 @@ class Heads:
     def ready_queues(self, now: int) -> list[str]:
         """Queues with a due job that may start, the one whose turn it is first."""
         self._ripen(now)
-        return [queue for queue in list(self._ready) if self._is_ready(queue)]
+        return sorted((queue for queue in list(self._ready) if self._is_ready(queue)), key=self._turns.__getitem__)
 
     def had_turn(self, queue: str) -> None:
         """The others come first now."""
-        if (heap := self._ready.pop(queue, None)) is not None:
-            self._ready[queue] = heap
+        self._turns[queue] = next(self._turn)
+
+    def forget(self, queue: str) -> None:
+        """Nothing waits in it: it comes as a new one, behind the others."""
+        self._turns.pop(queue, None)
 
     def next_due(self, now: int) -> int | None:
         """When the first future head that may start is due."""
@@ -102,7 +107,10 @@ class Heads:
         while self._future and self._future[0][0] <= now:
             _, serial, stream = heapq.heappop(self._future)
             if serial == stream.serial and stream.count:
-                heapq.heappush(self._ready.setdefault(stream.line.queue, []), (stream.order, serial, stream))
+                queue = stream.line.queue
+                heapq.heappush(self._ready.setdefault(queue, []), (stream.order, serial, stream))
+                if queue not in self._turns:
+                    self._turns[queue] = next(self._turn)
 
     def _peek(self, heap: list[Entry]) -> Stream | None:
         while heap:

@@ -70,8 +70,8 @@ class Lines:
         self.in_queue: Counter[str] = Counter()
         """How many jobs wait in each queue, those of the future too."""
         self._lines: dict[LineName, Line] = {}
-        self._of_pool: dict[str, set[LineName]] = {}
-        self._alone_lines: set[LineName] = set()
+        self._of_pool: dict[str, dict[LineName, None]] = {}
+        self._alone_lines: dict[LineName, None] = {}
         self._called = Heads(self.may_start, self.room)
         self.pulled = Heads(self.may_start, self.room)
 
@@ -107,6 +107,7 @@ class Lines:
         self.in_queue[queue] -= 1
         if not self.in_queue[queue]:
             del self.in_queue[queue]
+            self.pulled.forget(queue)
         self.touched.add((pool, queue))
         return stream if stream.count and due == stream.first_due else None
 
@@ -123,9 +124,9 @@ class Lines:
                 yield name, line.row()
             else:
                 del self._lines[name]
-                self._alone_lines.discard(name)
+                self._alone_lines.pop(name, None)
                 names = self._of_pool[line.pool]
-                names.discard(name)
+                names.pop(name, None)
                 if not names:
                     del self._of_pool[line.pool]
                 yield name, None
@@ -135,8 +136,8 @@ class Lines:
         if line is None:
             line = self._lines[name] = Line(*name)
             if line.queue == ALONE:
-                self._alone_lines.add(name)
-            self._of_pool.setdefault(line.pool, set()).add(name)
+                self._alone_lines[name] = None
+            self._of_pool.setdefault(line.pool, {})[name] = None
         return line
 
     # ---- What may start --------------------------------------------------------------------------

@@ -50,8 +50,9 @@ Live = Callable[[str], bool]
 # ---- Leases --------------------------------------------------------------------------------------
 
 
-async def end_leases(turn: Turn, live: Live) -> None:
-    """Renew the leases of attempts that live on this host; end the others that are over."""
+async def end_leases(turn: Turn, live: Live, undelivered: Live = lambda token: False) -> None:
+    """Renew the leases of attempts that live on this host; end the others that are over. Where no worker had the job
+    yet (`undelivered`), none was lost."""
     over: list[str] = []
     for token in turn.book.ended(turn.now + RENEW_BEFORE_MS):
         _, lease = turn.book.leases[token]
@@ -62,10 +63,10 @@ async def end_leases(turn: Turn, live: Live) -> None:
         else:
             turn.book.remember_end(token)
     if over:
-        await _end(turn, over)
+        await _end(turn, over, undelivered)
 
 
-async def _end(turn: Turn, tokens: Sequence[str]) -> None:
+async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
     ids = {turn.book.leases[token][0] for token in tokens if not turn.book.leases[token][1].orphan}
     known = await turn.jobs(sorted(ids))
     for token in tokens:
@@ -73,6 +74,10 @@ async def _end(turn: Turn, tokens: Sequence[str]) -> None:
         if lease.orphan or job_id not in known:
             continue
         job = known[job_id].job
+        if undelivered(token):  # nobody had it
+            note_end(turn, job, token, lease, "unsent", None)
+            enter(turn, job, msgspec.structs.replace(lease.at, last_token=""))
+            continue
         if lease.kind in LOST:
             note_end(turn, job, token, lease, "lost", None)
             _lost(turn, job, lease.at, LOST[lease.kind])

@@ -36,6 +36,8 @@ async def pull(turn: Turn, pulls: Pulls, given: Given, *, in_order: bool = False
     """
     jobs, size = 0, 0
     for _ in range(ROUNDS):
+        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN:
+            break
         shares = _share_out(turn, pulls, JOBS_PER_TURN - jobs)
         asks = _asks(turn, shares, in_order)
         got: dict[PullClaim, list[Claim]] = {claim: [] for claims in shares.values() for claim in claims}
@@ -51,14 +53,12 @@ async def pull(turn: Turn, pulls: Pulls, given: Given, *, in_order: bool = False
         pulls.back([claim for claim, found in got.items() if not found])
         if not asks:
             return False
-        if size >= BYTES_PER_TURN:
-            break
     return True
 
 
 def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]]:
     """Which claims may take a job of which queue, one after the other, each queue in its turn."""
-    if not pulls.waiting or most <= 0:
+    if not pulls.waiting:
         return {}
     book = turn.book
     left = deque(_ready_queues(turn, pulls))

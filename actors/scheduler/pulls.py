@@ -9,9 +9,11 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
+from tocsin.actors.clock import Clock
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.errors import HostClosedError, NotFoundError
@@ -50,6 +52,8 @@ class PullClaim:
 
 
 Line = OrderedDict[PullClaim, None]
+Given = Sequence[tuple[PullClaim, list[Claim]]]
+"""Who gets what."""
 
 
 class Pulls:
@@ -61,14 +65,16 @@ class Pulls:
         post: Callable[..., asyncio.Future[Any]],
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         check: Check | None,
+        clock: Clock,
     ) -> None:
         self.instance = instance
         self.stopping = False
-        self._post, self._start_soon, self._check = post, start_soon, check
+        self._post, self._start_soon, self._check, self._clock = post, start_soon, check, clock
         self._of_queue: dict[str, Line] = {}
         self._of_all: dict[frozenset[str], Line] = {}  # by what they leave out
         self._places = count(1)
         self._on_their_way: set[PullClaim] = set()
+        self._undelivered: set[str] = set()  # leases of jobs that no worker has yet
         self._poking = False
 
     # ---- For those who claim ---------------------------------------------------------------------
@@ -148,56 +154,73 @@ class Pulls:
             self._on_their_way.discard(claim)
             claim.on_its_way = False
             claim.wanted = claim.most
-            if claim.late and not claim.answer.done():
+            if (claim.late or self.stopping) and not claim.answer.done():
                 claim.answer.set_result([])
             elif not claim.answer.done():
                 self._stand(claim, first=True)
 
-    def lost(self, claims: Sequence[PullClaim]) -> None:
-        """The turn or its batch failed: nothing was leased to them."""
-        self.back(claims)
+    def sealed(self, given: Given) -> None:
+        """They are leased to those claims, and no worker has them yet."""
+        self._undelivered.update(job.token for _, jobs in given for job in jobs)
+
+    def undelivered(self, token: str) -> bool:
+        """Whether no worker can have lost this job: none has it."""
+        return token in self._undelivered
+
+    def lost(self, given: Given) -> None:
+        """The turn or its batch failed: nothing was leased to them. Or it may not be theirs."""
+        self._undelivered.difference_update(job.token for _, jobs in given for job in jobs)
+        self.back([claim for claim, _ in given])
         self.poke()
 
-    def deliver(self, given: Sequence[tuple[PullClaim, list[Claim]]]) -> None:
-        """The leases are durable: the workers may have them."""
+    def deliver(self, given: Given, leased: float) -> None:
+        """The leases, made at `leased`, are durable: the workers may have them."""
         if not given:
             return
         if self._check is None:
             for claim, jobs in given:
-                self._answer(claim, jobs)
+                self._answer(claim, jobs, jobs, leased)
         else:
-            self._start_soon(self._deliver_checked(given))
+            self._start_soon(self._deliver_checked(given, leased))
 
-    async def _deliver_checked(self, given: Sequence[tuple[PullClaim, list[Claim]]]) -> None:
-        await asyncio.gather(*(self._checked(claim, jobs) for claim, jobs in given))
+    async def _deliver_checked(self, given: Given, leased: float) -> None:
+        await asyncio.gather(*(self._checked(claim, jobs, leased) for claim, jobs in given))
 
-    async def _checked(self, claim: PullClaim, jobs: Sequence[Claim]) -> None:
+    async def _checked(self, claim: PullClaim, jobs: list[Claim], leased: float) -> None:
         assert self._check is not None
         passed = await asyncio.gather(*(self._check(job, self.instance) for job in jobs))
-        allowed = [job for job, may in zip(jobs, passed, strict=True) if may]
-        if allowed:
-            self._answer(claim, allowed)
-        else:
-            self.lost([claim])
+        self._answer(claim, jobs, [job for job, may in zip(jobs, passed, strict=True) if may], leased)
 
-    def _answer(self, claim: PullClaim, jobs: list[Claim]) -> None:
+    def _answer(self, claim: PullClaim, jobs: list[Claim], allowed: list[Claim], leased: float) -> None:
+        late = self._is_over(claim, jobs, leased)
+        if late or claim.answer.done():
+            self.give_back([job.token for job in allowed])
+        if late or not allowed:
+            self.lost([(claim, jobs)])
+            return
+        self._undelivered.difference_update(job.token for job in jobs)
         self._on_their_way.discard(claim)
         claim.on_its_way = False
-        if claim.answer.done():
-            self.give_back([job.token for job in jobs])
-        else:
-            claim.answer.set_result(jobs)
+        if not claim.answer.done():
+            claim.answer.set_result(allowed)
+
+    def _is_over(self, claim: PullClaim, jobs: Sequence[Claim], leased: float) -> bool:
+        """The store, or the app's rule, took longer than the lease; or the clock has jumped."""
+        passed_ms = (self._clock.monotonic() - leased) * 1000
+        now = self._clock.now_ms()
+        return passed_ms >= claim.lease_ms or any(job.lease.until <= now for job in jobs)
 
     def give_back(self, tokens: Sequence[str]) -> None:
         """The worker went away before it had these jobs: back in line, uncharged."""
         if tokens:
-            self._post("give_back", tokens).add_done_callback(self._given_back)
+            self._post("give_back", tokens).add_done_callback(partial(self._given_back, tokens))
 
-    def _given_back(self, done: asyncio.Future[Any]) -> None:
-        if not done.cancelled() and (error := done.exception()) is not None:
-            log.warning(
-                "jobs of %s whose worker went away stay leased until their leases end: %r", self.instance, error
-            )
+    def _given_back(self, tokens: Sequence[str], done: asyncio.Future[Any]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or isinstance(error, (HostClosedError, NotFoundError)):
+            log.warning("jobs of %s whose worker went away stay leased until their leases end", self.instance)
+        elif error is not None:
+            asyncio.get_running_loop().call_later(POKE_AGAIN_S, self.give_back, tokens)
 
     # ---- Waking and stopping ---------------------------------------------------------------------
 
@@ -217,8 +240,8 @@ class Pulls:
     def stop(self) -> None:
         """Everybody who waits gets nothing; nobody waits from now on."""
         self.stopping = True
-        waiting = {claim for lines in (self._of_queue, self._of_all) for line in lines.values() for claim in line}
-        for claim in waiting:
+        lines = [*self._of_queue.values(), *self._of_all.values()]
+        for claim in dict.fromkeys(claim for line in lines for claim in line):
             self.leave(claim)
             if not claim.answer.done():
                 claim.answer.set_result([])

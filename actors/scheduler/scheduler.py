@@ -216,6 +216,7 @@ class SchedulerActor(Actor):
         """Part of a removal: begins it, or goes on with one that a crash interrupted."""
         turn = self._turn()
         erased = await erase_page(turn)
+        self.ctx.after_commit(self._watches.tell_all)
         self._book = self._new_book()
         if erased.more:
             self._book.instance = turn.book.instance
@@ -227,7 +228,7 @@ class SchedulerActor(Actor):
     async def complete(self, said: Completion) -> Settlement | StaleLeaseError:
         """A refusal is answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
         turn = self._turn()
-        await end_leases(turn, self._lanes.is_live)  # one that is over settles nothing, also if no alarm has come yet
+        await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
         answer: Settlement | StaleLeaseError
         try:
             answer = await complete(turn, said)
@@ -238,7 +239,7 @@ class SchedulerActor(Actor):
 
     async def extend(self, job_id: str, token: str, lease_ms: int) -> int | StaleLeaseError:
         turn = self._turn()
-        await end_leases(turn, self._lanes.is_live)
+        await self._end_leases(turn)
         until: int | StaleLeaseError
         try:
             until = await extend(turn, job_id, token, lease_ms)
@@ -275,7 +276,7 @@ class SchedulerActor(Actor):
                 self.ctx.set_alarm(self.ctx.now_ms())
             return
         turn = self._turn()
-        await end_leases(turn, self._lanes.is_live)
+        await self._end_leases(turn)
         self._book.occurrences.tick.rest = False
         await run_timers(turn, full=self._full())
         await self._finish(turn)
@@ -309,11 +310,15 @@ class SchedulerActor(Actor):
             self.ctx.after_commit(self._watches.tell, ended)
         self._set_alarm(turn.now)
 
+    async def _end_leases(self, turn: Turn) -> None:
+        await end_leases(turn, self._lanes.is_live, self._pulls.undelivered)
+
     def _given(self) -> Given:
-        """What this turn gives to claims that wait, noted as it goes. Claims come at any time, also while it reads."""
+        """What this turn gives to claims that wait, noted as it goes. Claims come at any time, also while it reads.
+        Where nothing is given, too: a turn that left no trace has woken nobody."""
         given: Given = []
-        self.ctx.if_lost(self._lose, given)
-        self.ctx.after_commit(self._pulls.deliver, given)
+        self.ctx.if_lost(self._pulls.lost, given)
+        self.ctx.after_commit(self._pulls.deliver, given, self._began)
         return given
 
     async def _pull(self, turn: Turn, given: Given, *, in_order: bool = False) -> None:
@@ -321,10 +326,7 @@ class SchedulerActor(Actor):
         self._more_to_pull = False
         if self._pulls.waiting and not self._full():
             self._more_to_pull = await pull(turn, self._pulls, given, in_order=in_order)
-
-    def _lose(self, given: Given) -> None:
-        """Also where nothing was given: who waits must not depend on a turn that left no trace."""
-        self._pulls.lost([claim for claim, _ in given])
+            self._pulls.sealed(given)
 
     async def _claim(self, turn: Turn) -> None:
         lines = self._book.lines

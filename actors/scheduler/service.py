@@ -145,7 +145,7 @@ class SchedulerService:
                 return self.host.start_soon(self.host.call(actor, event, *args, create=False))
 
             check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
-            pulls = Pulls(name, post, self.host.start_soon, check)
+            pulls = Pulls(name, post, self.host.start_soon, check, self.clock)
             if self._stopping:
                 pulls.stop()
             self._pulls[name] = pulls

@@ -75,6 +75,7 @@ async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answe
         return Scheduled(holder.job.id, holder.job.scheduled_for, False, identical, state)
     turn.book.leave_line(holder.job, holder.at)
     turn.book.erase_job(holder.job)
+    turn.book.note_end(holder.job)  # who waits for it waits for another job now
     turn.book.occurrences.note(holder.job, "cancelled")
     return None
 

@@ -11,19 +11,19 @@ class Watches:
     """Of one scheduler on this host."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._waiting: dict[str, dict[asyncio.Event, None]] = {}
         self.stopping = False
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[asyncio.Event]:
         """Set when the job has ended."""
         event = asyncio.Event()
-        self._waiting.setdefault(job_id, set()).add(event)
+        self._waiting.setdefault(job_id, {})[event] = None
         try:
             yield event
         finally:
             events = self._waiting[job_id]
-            events.discard(event)
+            del events[event]
             if not events:
                 del self._waiting[job_id]
 
@@ -32,7 +32,11 @@ class Watches:
             for event in self._waiting.get(job_id, ()):
                 event.set()
 
+    def tell_all(self) -> None:
+        """Whoever waits is to look again: jobs were removed, not ended."""
+        self.tell(list(self._waiting))
+
     def stop(self) -> None:
         """The host stops: nobody waits for what nobody tells."""
         self.stopping = True
-        self.tell(list(self._waiting))
+        self.tell_all()

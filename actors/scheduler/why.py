@@ -69,8 +69,7 @@ def _running(record: Record) -> Reason:
     }
     if record.lease.kind == PULLED:
         who = "a worker" if record.lease.worker is None else f"worker {record.lease.worker}"
-        said = f"it is running: {who} has it, and settles it or extends its lease before that ends"
-        return Reason("RUNNING", said, record.lease.until)
+        return Reason("RUNNING", f"it is running: {who} has it", record.lease.until)
     return Reason("RUNNING", words.get(record.lease.kind, record.lease.kind), record.lease.until)
 
 

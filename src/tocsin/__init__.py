@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from tocsin.actors.actor_host import ActorHost as ActorHost
     from tocsin.actors.actor_host import Stub as Stub
     from tocsin.actors.cron.builder import Cron as Cron
+    from tocsin.actors.outbox.databases import AsyncpgDatabase as AsyncpgDatabase
+    from tocsin.actors.outbox.databases import SQLAlchemyDatabase as SQLAlchemyDatabase
+    from tocsin.actors.outbox.databases import SQLiteDatabase as SQLiteDatabase
+    from tocsin.actors.outbox.drain import Drain as Drain
+    from tocsin.actors.outbox.entry import Outbox as Outbox
+    from tocsin.actors.outbox.entry import OutboxEntry as OutboxEntry
+    from tocsin.actors.outbox.remote import OutboxClient as OutboxClient
+    from tocsin.actors.outbox.table import ParkedRow as ParkedRow
+    from tocsin.actors.scheduler.deferred import Deferred as Deferred
     from tocsin.actors.scheduler.handle import Job as Job
     from tocsin.actors.scheduler.handle import Scheduler as Scheduler
     from tocsin.actors.scheduler.records import Cancelled as Cancelled
@@ -63,6 +72,7 @@ _HOMES = {
     "Actor": "tocsin.actors.actor",
     "ActorContext": "tocsin.actors.actor",
     "ActorHost": "tocsin.actors.actor_host",
+    "AsyncpgDatabase": "tocsin.actors.outbox.databases",
     "Cancelled": "tocsin.actors.scheduler.records",
     "Catalog": "tocsin.dispatch.catalog.catalog",
     "Claimed": "tocsin.dispatch.pulled",
@@ -70,6 +80,8 @@ _HOMES = {
     "Cron": "tocsin.actors.cron.builder",
     "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
+    "Deferred": "tocsin.actors.scheduler.deferred",
+    "Drain": "tocsin.actors.outbox.drain",
     "Firing": "tocsin.actors.scheduler.records",
     "Handlers": "tocsin.dispatch.worker.handlers",
     "Initiator": "tocsin.actors.scheduler.records",
@@ -82,7 +94,11 @@ _HOMES = {
     "NoDedup": "tocsin.dispatch.receiver.dedup",
     "Occurrence": "tocsin.actors.scheduler.recurring.records",
     "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
+    "Outbox": "tocsin.actors.outbox.entry",
+    "OutboxClient": "tocsin.actors.outbox.remote",
+    "OutboxEntry": "tocsin.actors.outbox.entry",
     "Page": "tocsin.actors.scheduler.records",
+    "ParkedRow": "tocsin.actors.outbox.table",
     "Received": "tocsin.dispatch.receiver.received",
     "Receiver": "tocsin.dispatch.receiver.receiver",
     "Record": "tocsin.actors.scheduler.records",
@@ -90,6 +106,8 @@ _HOMES = {
     "RemoteScheduler": "tocsin.dispatch.worker.remote",
     "Retry": "tocsin.dispatch.retry",
     "RetryLater": "tocsin.dispatch.receiver.outcomes",
+    "SQLAlchemyDatabase": "tocsin.actors.outbox.databases",
+    "SQLiteDatabase": "tocsin.actors.outbox.databases",
     "SQLiteDedup": "tocsin.dispatch.receiver.sqlite_dedup",
     "SQLiteProvider": "tocsin.storage.sqlite",
     "SchedulePage": "tocsin.actors.scheduler.recurring.records",
@@ -114,6 +132,7 @@ __all__ = [
     "Actor",
     "ActorContext",
     "ActorHost",
+    "AsyncpgDatabase",
     "Cancelled",
     "Catalog",
     "Claimed",
@@ -121,6 +140,8 @@ __all__ = [
     "Cron",
     "CronPreview",
     "DeadRetried",
+    "Deferred",
+    "Drain",
     "Firing",
     "Handlers",
     "Initiator",
@@ -133,7 +154,11 @@ __all__ = [
     "NoDedup",
     "Occurrence",
     "OccurrencePage",
+    "Outbox",
+    "OutboxClient",
+    "OutboxEntry",
     "Page",
+    "ParkedRow",
     "Received",
     "Receiver",
     "Record",
@@ -141,6 +166,8 @@ __all__ = [
     "RemoteScheduler",
     "Retry",
     "RetryLater",
+    "SQLAlchemyDatabase",
+    "SQLiteDatabase",
     "SQLiteDedup",
     "SQLiteProvider",
     "SchedulePage",

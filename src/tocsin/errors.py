@@ -20,12 +20,17 @@ TocsinError
     JobFailedError        it is dead, was cancelled, or expired
     NotYetError           it has not ended in the time that was given
   UnreachableError        no server answered; it may have done what was asked
+  NotAllAcceptedError     of jobs submitted together some were refused, the others stay
   SettingsError           the configuration is at fault
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
+
+REFUSED_SHOWN = 3
+"""Of many refusals, so many are spelt out in a message."""
 
 
 class TocsinError(Exception):
@@ -271,6 +276,22 @@ class UnreachableError(TocsinError):
 
     Raised by clients only: no server answers with it, so it has no code of its own.
     """
+
+
+class NotAllAcceptedError(TocsinError):
+    """Of jobs submitted together some were refused. `accepted`: the ids of the others, which stay; `refused`: the id of
+    each that was not accepted, and why, in the order in which they were given.
+
+    Raised by `Scheduler.deferred` only: over HTTP each job of a batch has its own answer, so it has no code of its own.
+    """
+
+    def __init__(self, accepted: Sequence[str], refused: Sequence[tuple[str, TocsinError]]) -> None:
+        total = len(accepted) + len(refused)
+        shown = "; ".join(f"{job_id!r}: {error.message}" for job_id, error in refused[:REFUSED_SHOWN])
+        more = f"; and {len(refused) - REFUSED_SHOWN} more" if len(refused) > REFUSED_SHOWN else ""
+        stay = f"the other {len(accepted)} stay" if accepted else "none was accepted"
+        super().__init__(f"{len(refused)} of {total} jobs were refused, {stay}: {shown}{more}")
+        self.accepted, self.refused = tuple(accepted), tuple(refused)
 
 
 class SettingsError(TocsinError, ValueError):

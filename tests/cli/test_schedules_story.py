@@ -6,18 +6,15 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from .conftest import Canned
-from .processes import DEADLINE_S, environment, serving
+from .processes import serving
+from .story import run_step, steps_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text("utf-8")
-BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
-STEP = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<answer>.*)\n", re.MULTILINE)
-STEPS = [(match["command"], match["answer"]) for block in BLOCK.findall(PAGE) for match in STEP.finditer(block)]
+STEPS = steps_of("schedules.md")
 CHANGING = re.compile(r"\b1[0-9]{12}\b|\brun-[0-9a-z]+-[0-9a-z]+")
 """Instants and ids: other ones each time."""
 
@@ -39,7 +36,7 @@ def test_every_line_of_the_story_answers_what_it_shows(tmp_path: Path, canned: C
     canned.answer({})
     with serving("--insecure", "--origin-url", canned.url, cwd=tmp_path) as server:
         url = server.url()
-        answers = [_run(command.replace("http://127.0.0.1:8321", url), tmp_path) for command, _ in STEPS]
+        answers = [run_step(command, url, tmp_path) for command, _ in STEPS]
         assert [alike(answer) for answer in answers] == [alike(shown) for _, shown in STEPS]
         triggered, again = (json.loads(answers[n]) for n, (command, _) in enumerate(STEPS) if "/trigger" in command)
         assert (again["id"], again["slot"]) == (triggered["id"], triggered["slot"])
@@ -48,11 +45,3 @@ def test_every_line_of_the_story_answers_what_it_shows(tmp_path: Path, canned: C
     assert (callback.body["id"], callback.body["schedule"]) == (
         triggered["id"], {"name": "report", "slot": triggered["slot"]},
     )  # fmt: skip
-
-
-def _run(command: str, folder: Path) -> str:
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=folder, env=environment(), capture_output=True, text=True, timeout=DEADLINE_S
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()

@@ -191,6 +191,7 @@ class Promises:
             b"/retire/",
             b"/cron/",
             b"/cronforget/",
+            b"/result/",
         )  # of what has ended; the invariants know whom they serve
         assert all(any(kind in key for kind in kept) for key, _ in timers), f"left over: {timers}"
         jobs = await view.scan(b"job/", after(b"job/"), limit=10_000)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.pulled import Pulled
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, SlotRow, cursor_key, definition_key
 from tocsin.actors.scheduler.rows import JobRow, R, dead_key, decode
@@ -27,12 +28,13 @@ LATE_MS = 2_000
 
 
 class WatchedDisk(MemoryDisk):
-    """Shows each commit to the promises of schedules, before and after."""
+    """Shows each commit to the promises of schedules and queues, before and after."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
         self.schedules = Schedules(self)
+        self.pulled = Pulled(self.maps, name)
 
     def apply(self, writes: Sequence[ActorWrites]) -> None:
         mine = [one for one in writes if one.name == self.name]
@@ -40,6 +42,8 @@ class WatchedDisk(MemoryDisk):
             key.split(b"/")[1].decode() for one in mine for key in one.rows if key.startswith((b"cron/", b"cronat/"))
         }
         before = {name: self.schedule(name) for name in sorted(names)}
+        for one in mine:
+            self.pulled.commit(one.rows)
         super().apply(writes)
         for name, old in before.items():
             self.schedules.moved(name, *old, *self.schedule(name))

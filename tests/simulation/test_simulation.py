@@ -7,6 +7,7 @@ import functools
 import pytest
 
 from tests.simulation.world import run
+from tocsin.actors.scheduler import pull
 from tocsin.actors.scheduler.recurring import allowance
 from tocsin.actors.testing import simulate
 
@@ -22,6 +23,8 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Backlogs take many turns, so that everything comes in between."""
     monkeypatch.setattr(allowance, "STEPS", 60)
     monkeypatch.setattr(allowance, "LEAST_STEPS", 5)
+    monkeypatch.setattr(pull, "JOBS_PER_TURN", 3)
+    monkeypatch.setattr(pull, "ROUNDS", 2)
 
 
 def test_promises_hold_in_a_storm(seed: int) -> None:

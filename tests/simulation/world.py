@@ -6,34 +6,44 @@ A run is a function of its seed. `storm` runs have faults, crashes and clock ste
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import msgspec
 
+from tests.simulation.origin import Origin, WatchedNetwork
 from tests.simulation.planner import Planner
-from tests.simulation.promises import NAME, Promises, Run, Wish
+from tests.simulation.promises import NAME, Promises, Wish
+from tests.simulation.pullers import QUEUES, Puller, Watch
 from tests.simulation.schedules import WatchedDisk
 from tests.simulation.tally import COUNTER, Tally
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.handle_following import Job
+from tocsin.actors.scheduler.rows import JobRow
 from tocsin.actors.testing import Process, VirtualClock, Weather
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.signing import Signer
-from tocsin.dispatch.testing import SimNetwork
-from tocsin.dispatch.transport import Answer, NeverConnected
-from tocsin.errors import ActorError, DuplicateScheduleIdError, StaleLeaseError, StoreError
+from tocsin.errors import (
+    ActorError,
+    DuplicateScheduleIdError,
+    JobFailedError,
+    NotFoundError,
+    NotYetError,
+    StoreError,
+)
 from tocsin.storage.testing import FaultyProvider
 
 SECRET = "whsec_" + "c2ltdWxhdGVkIHNlY3JldCBvZiAzMiBieXRlcw=="
 TIMEOUT_MS = 8_000
-ACCEPTED_MS = 30_000
 FAR_MS = 4_000_000
 CALM_S = 130
 """So long schedules go on in good weather before they are stopped."""
 UNHEARD = (ActorError, StoreError)
+decode = msgspec.json.decode
 
 
 @dataclass
@@ -54,6 +64,9 @@ class World:
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of schedules, as asked for last."""
     down: bool = False
+    over: bool = False
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    """Who waits for results, in this life of the host."""
     pausing: bool = False
     """Somebody stops pool a just now: two would not know of each other."""
 
@@ -66,108 +79,21 @@ class World:
         """Users who keep schedules."""
         self.far = self.random.random() < 0.5
         """If the clock steps, it may be by a day."""
+        self.pullers = self.random.choice((0, 0, 1, 2, 4))
+        """Workers; without any there are no queues."""
+        self.pullers_made = 0
+        self.origin = Origin(self)
+        pulled = self.disk.pulled
+        pulled.calm, pulled.on_start, pulled.on_done = not self.storm, self.starts, self.is_done
 
     def note(self, what: str) -> None:
         self.trace.append(f"{self.clock.now_ms()} {what}")
 
-    # ---- The receiver ----------------------------------------------------------------------------
-
-    async def receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        """Another process: it goes on when the caller is gone."""
-        task = asyncio.ensure_future(self._receive(headers, body))
-        self.receiving.add(task)
-        task.add_done_callback(self.receiving.discard)
-        return await asyncio.shield(task)
-
-    async def _receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        # Signed with the host's clock; after a step of it the receiver would rightly refuse, so it follows.
-        self.signer.verify(headers, body, now_s=int(headers["webhook-timestamp"]))
-        with self.promises.watching():
-            run = self.promises.arrived(headers, body)
-        try:
-            answer = await self._work(headers, body, run)
-            run.answered = True
-            return answer
-        finally:
-            run.running -= 1
-
-    def _accept(self, headers: Mapping[str, str], wish: Wish, run: Run) -> Answer:
-        """Work goes on after the answer; it is completed later, twice, before its answer is there, or never."""
-        run.running += 1
-        run.accepted = True
-        run.ends = self.clock.now_ms() + ACCEPTED_MS
-        worker = asyncio.ensure_future(self._complete_later(headers["tocsin-lease"], wish, run))
-        self.receiving.add(worker)
-        worker.add_done_callback(self.receiving.discard)
-        return Answer(202, {"tocsin-accepted": "1", "tocsin-lease-ms": str(ACCEPTED_MS)}, b"")
-
-    async def _complete_later(self, lease: str, wish: Wish, run: Run) -> None:
-        try:
-            await asyncio.sleep(self.random.choice((0, 0, 0.5, 5, 15)))
-            if self.storm_now and self.random.random() < 0.3:
-                return  # silent: the lease lapses
-            for _ in range(self.random.choice((1, 1, 2))):
-                await self._complete(lease, wish)
-        finally:
-            run.running -= 1
-
-    async def _complete(self, lease: str, wish: Wish) -> None:
-        for _ in range(5):
-            try:
-                await self.current.scheduler("sim").complete(wish.id, lease)
-            except StaleLeaseError:
-                with self.promises.watching():
-                    assert self.storm, f"good weather, and the lease of {wish.n} was lost"
-                return
-            except UNHEARD:
-                await asyncio.sleep(1)
-            else:
-                if lease not in self.completed:
-                    self.completed.add(lease)
-                    self.promises.delivered[wish.n] += 1
-                    self.note(f"completed {wish.n}")
-                return
+    # ---- The weather -----------------------------------------------------------------------------
 
     @property
     def storm_now(self) -> bool:
         return self.weather.fault > 0
-
-    async def _work(self, headers: Mapping[str, str], body: bytes, run: Run) -> Answer:
-        content = msgspec.json.decode(body)
-        if "schedule" in content:
-            return await self._work_planned(content)
-        n = int(body.partition(b'"n":')[2].partition(b"}")[0])
-        wish = self.promises.wishes[n]
-        dice = self.random.random() if self.weather.fault else 1.0
-        if dice < 0.06:
-            await asyncio.sleep(self.random.choice((2, 8, 40)))  # beyond the deadline, even beyond the lease
-        if dice < 0.12:
-            return Answer(500, {}, b"broken")
-        if dice < 0.16:
-            return Answer(409, {"tocsin-declined": "1"}, b"")
-        if dice < 0.20:
-            return Answer(429, {"retry-after": "7"}, b"")
-        if dice < 0.24 and wish.mortal:
-            return Answer(410, {}, b"gone")
-        if self.random.random() < 0.25:
-            return self._accept(headers, wish, run)
-        await asyncio.sleep(self.random.choice((0, 0.05, 1)))
-        self.promises.delivered[n] += 1
-        self.note(f"delivered {n} attempt {headers['tocsin-attempt']}")
-        return Answer(200, {}, b"ok")
-
-    async def _work_planned(self, content: Mapping[str, Any]) -> Answer:
-        dice = self.random.random() if self.weather.fault else 1.0
-        if dice < 0.05:
-            await asyncio.sleep(self.random.choice((2, 8, 40)))
-        if dice < 0.10:
-            return Answer(500, {}, b"broken")
-        if dice < 0.13:
-            return Answer(410, {}, b"gone")
-        await asyncio.sleep(self.random.choice((0, 0.05, 1, 5)))
-        self.disk.schedules.delivered(content)
-        self.note(f"came {content['schedule']['name']} {content['schedule']['slot']}")
-        return Answer(200, {}, b"ok")
 
     def stall(self, seconds: float) -> None:
         """Everything stands still for so long; the clocks go on."""
@@ -177,7 +103,7 @@ class World:
 
     def host(self, process: Process) -> ActorHost:
         provider = FaultyProvider(self.disk, self.random, alive=process.is_alive, fault=self.weather.now)
-        network = _WatchedNetwork(self, process)
+        network = WatchedNetwork(self, process)
         return ActorHost.open(
             provider,
             origin="https://receiver.example",
@@ -204,6 +130,7 @@ class World:
             jobs = host.scheduler("sim")
             users = [asyncio.ensure_future(self.user(jobs, host)) for _ in range(0 if quiet else 4)]
             users += [asyncio.ensure_future(Planner(self, jobs).live()) for _ in range(0 if quiet else self.planners)]
+            self.pull(jobs, others=life == 0)
             if last:
                 await self.end_well(host, users)
             else:
@@ -223,6 +150,7 @@ class World:
         host.runtime.alarms.stop()
         host.runtime._open = False  # nothing of it goes on
         await end_tasks(self.receiving)
+        self.waiters = []
         await self.promises.rows_are_sound()
 
     async def end_well(self, host: ActorHost, users: Sequence[asyncio.Future[None]]) -> None:
@@ -231,6 +159,8 @@ class World:
         self.weather.fault, self.down = 0.0, False
         self.promises.paused_since = None
         await host.scheduler("sim").set_pool("a", paused=False)
+        if self.pullers:
+            self.spare(Puller(self, 0, None, sweeps=True).live())
         if self.planners:
             await asyncio.sleep(CALM_S)
             self.disk.schedules.are_on_time(self.clock.now_ms())
@@ -241,7 +171,52 @@ class World:
             self.clock.step(left)
             left = 0
         await asyncio.sleep(left / 1000 + 2_000)
+        assert all(one.done() for one in self.waiters), "somebody waits for the end of a job, and all have ended"
+        self.over = True
         await host.stop()
+
+    # ---- Workers ---------------------------------------------------------------------------------
+
+    def pull(self, jobs: Scheduler, *, others: bool) -> None:
+        """Workers in the process of the host, and once the others."""
+        if not self.pullers:
+            return
+        if others:
+            self.spare(Watch(self).live())
+        for n in range(self.pullers):
+            inside = n % 2 == 1
+            if inside or others:
+                task = asyncio.ensure_future(self.workers(jobs if inside else None))
+                if not inside:
+                    self.spare(task)
+
+    async def workers(self, jobs: Scheduler | None) -> None:
+        """One after the other."""
+        while not self.over:
+            self.pullers_made += 1
+            await Puller(self, self.pullers_made, jobs).live()
+            await asyncio.sleep(self.random.choice((0.1, 3)))
+
+    def spare(self, work: Coroutine[Any, Any, None] | asyncio.Future[None]) -> None:
+        """Another process: it goes on when the host is gone."""
+        task = asyncio.ensure_future(work)
+        self.receiving.add(task)
+        task.add_done_callback(self.receiving.discard)
+
+    def wish_of(self, job: JobRow) -> Wish | None:
+        return None if job.schedule else self.promises.wishes[decode(parts_of(job, job.args).args)["n"]]
+
+    def starts(self, job: JobRow) -> None:
+        """Its parent is done."""
+        if (wish := self.wish_of(job)) is not None:
+            wish.id, wish.accepted = job.id, True
+            self.note(f"started {wish.n} after {job.parent}")
+
+    def is_done(self, job: JobRow) -> None:
+        wish = self.wish_of(job)
+        if wish is not None and job.queue:
+            self.promises.delivered[wish.n] += 1
+            self.note(f"done {wish.n}")
 
     # ---- Users -----------------------------------------------------------------------------------
 
@@ -283,32 +258,68 @@ class World:
         except UNHEARD:
             assert self.storm, "nothing failed, yet a caller heard an error"
 
-    async def schedule(self, jobs: Scheduler, id: str | None = None) -> Wish:
+    def wish(self, id: str = "") -> tuple[Wish, dict[str, Any]]:
+        """Something to be done, and its options."""
         self.numbers += 1
         now = self.clock.now_ms()
         mortal = self.random.random() < 0.2
         wish = Wish(
             n=self.numbers,
-            id=id or f"job{self.numbers}",
+            id=id,
             due=now + self.random.choice((-5, 0, 10, 900, 4000)),
             pool=self.random.choice((None, None, "a", "b")),
             expires=self.random.choice((None, None, None, now + 6_000)),
             mortal=mortal,
         )
         self.promises.wishes[wish.n] = wish
-        try:
-            await jobs.run_at(
-                wish.due,
-                "sim:run",
-                {"n": wish.n},
-                id=wish.id,
-                pool=wish.pool,
-                max_concurrency=2 if wish.pool == "b" else None,
-                priority=self.random.choice((None, None, 9, -9)),
-                expires_at=wish.expires,
-                timeout_ms=TIMEOUT_MS,
-                retry=Retry(max_retries=1 if mortal else 60, base_ms=500, max_ms=20_000, jitter=0.2),
+        options = {
+            "pool": wish.pool,
+            "max_concurrency": 2 if wish.pool == "b" else None,
+            "priority": self.random.choice((None, None, 9, -9)),
+            "expires_at": wish.expires,
+            "timeout_ms": TIMEOUT_MS,
+            "retry": Retry(max_retries=1 if mortal else 60, base_ms=500, max_ms=20_000, jitter=0.2),
+        }
+        if self.pullers:
+            options["queue"] = self.random.choice((None, *QUEUES, *QUEUES))
+            options["keep_result"] = self.random.choice((None, None, 7_200))
+        return wish, options
+
+    def following(self, levels: int) -> list[Job]:
+        """What a `then` may hold."""
+        jobs: list[Job] = []
+        for _ in range(self.random.choice((0, 1, 1, 2)) if levels else 0):
+            wish, options = self.wish()
+            options["then"] = self.following(levels - 1)
+            jobs.append(
+                Job(path="sim:run", args={"n": wish.n}, after=self.random.choice((None, 0.5, 5)), options=options)
             )
+        return jobs
+
+    async def wait_for(self, jobs: Scheduler, wish: Wish) -> None:
+        """Somebody wants the result."""
+        timeout = self.random.choice((None, 0, 2, 60))
+        try:
+            result = await jobs.result(wish.id, timeout)
+        except JobFailedError as error:
+            must, ends = error.details["state"], [how for how, _ in self.disk.pulled.came_to.get(wish.id, [])]
+            self.disk.pulled.must(must == "dead" or must in ends, f"{wish.id} is said to be {must}, it is {ends}")
+        except NotYetError:
+            self.disk.pulled.must(timeout is not None, f"{wish.id} is not awaited for ever")
+        except NotFoundError:
+            self.disk.pulled.must(wish.mortal or self.promises.steps, f"nothing is known of {wish.id}")
+        except UNHEARD:
+            self.disk.pulled.must(self.storm, "nothing failed, yet a caller heard an error")
+        else:
+            ends = [decode(told) for how, told in self.disk.pulled.came_to.get(wish.id, []) if how == "done"]
+            self.disk.pulled.must(result in ends, f"{wish.id} is said to have come to {result!r}, it came to {ends}")
+
+    async def schedule(self, jobs: Scheduler, id: str | None = None) -> Wish:
+        wish, options = self.wish(id or f"job{self.numbers + 1}")
+        if self.pullers and self.random.random() < 0.4:
+            options["then"] = self.following(3)
+        try:
+            await jobs.run_at(wish.due, "sim:run", {"n": wish.n}, id=wish.id, **options)
         except DuplicateScheduleIdError:
             wish.unsure = True
         except UNHEARD:
@@ -317,6 +328,8 @@ class World:
         else:
             self.note(f"accepted {wish.n}")
             self.promises.accepted(wish)
+            if options.get("keep_result") and self.random.random() < 0.7:
+                self.waiters.append(asyncio.ensure_future(self.wait_for(jobs, wish)))
         return wish
 
     async def cancel(self, jobs: Scheduler, wish: Wish) -> None:
@@ -347,6 +360,7 @@ class World:
     async def check(self) -> None:
         await self.promises.hold(calm=not self.storm)
         self.disk.schedules.hold()
+        self.disk.pulled.hold()
         assert len(self.counted) == len(set(self.counted)), "an update was lost"
         stored = self.disk.maps.get(str(COUNTER))
         if not self.storm and stored is not None:
@@ -359,22 +373,6 @@ async def end_tasks(spared: Collection[asyncio.Future[Any]] = ()) -> None:
         for task in others:
             task.cancel()
         await asyncio.wait(others)
-
-
-class _WatchedNetwork(SimNetwork):
-    """Shows every callback to the promises before it leaves."""
-
-    def __init__(self, world: World, process: Process) -> None:
-        super().__init__(world.receive, world.random, alive=process.is_alive, fault=world.weather.now)
-        self._world, self._process = world, process
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, **bounds: Any) -> Answer:
-        if self._process.alive:
-            with self._world.promises.watching():
-                self._world.promises.sent(headers, body)
-        if self._world.down:
-            raise NeverConnected("the origin is away, as the simulation wanted")
-        return await super().post(url, headers, body, **bounds)
 
 
 async def run(random: Random, *, storm: bool) -> list[str]:

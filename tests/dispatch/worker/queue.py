@@ -40,6 +40,7 @@ class FakeQueue:
     refused: list[str] = field(default_factory=list)
     snapshots: list[WorkerSnapshot] = field(default_factory=list)
     extended: list[tuple[str, float, int]] = field(default_factory=list)
+    leased: list[Claimed] = field(default_factory=list)
     cancelled: set[str] = field(default_factory=set)
     leases: dict[str, tuple[Claimed, float]] = field(default_factory=dict)
     answer: Callable[[dict[str, Any]], Settlement] | None = None
@@ -96,6 +97,7 @@ class FakeQueue:
         job = msgspec.structs.replace(
             job, attempt=job.attempt + 1, lease=token, lease_ms=lease_ms, lease_until=self.clock.now_ms() + lease_ms
         )
+        self.leased.append(job)
         self.leases[token] = (job, until)
         if self.redelivers:
             asyncio.get_running_loop().call_at(until, self._lapse, token)

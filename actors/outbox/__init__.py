@@ -1,0 +1,1 @@
+"""The transactional outbox: jobs written in a user's own transaction, and brought from there into a scheduler."""

@@ -1,0 +1,135 @@
+"""`Outbox`: what an app writes into its own transaction. Checks at the call what the scheduler would check."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Any, Unpack
+
+from tocsin.actors.clock import Clock, SystemClock
+from tocsin.actors.outbox import statements
+from tocsin.actors.outbox.job_text import JobWriter
+from tocsin.actors.outbox.statements import Dialect, Statement
+from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
+from tocsin.actors.scheduler.deferred import JobOptions
+from tocsin.dispatch.durations import Duration
+
+if TYPE_CHECKING:
+    from sqlalchemy import Insert
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A row to be written: execute one of its forms in your transaction. `id` is the job's."""
+
+    id: str
+    statement: Statement
+    table: str
+
+    @property
+    def qmark(self) -> tuple[str, tuple[Any, ...]]:
+        """For sqlite3 and aiosqlite: `connection.execute(*entry.qmark)`."""
+        return self.statement.qmark
+
+    @property
+    def dollar(self) -> tuple[Any, ...]:
+        """For asyncpg: `await connection.execute(*entry.dollar)`."""
+        return self.statement.dollar
+
+    @property
+    def named(self) -> tuple[str, dict[str, Any]]:
+        """`:name` and a dict, for drivers that take those."""
+        return self.statement.named
+
+    @property
+    def pyformat(self) -> tuple[str, dict[str, Any]]:
+        """For psycopg: `cursor.execute(*entry.pyformat)`."""
+        return self.statement.pyformat
+
+    @property
+    def insert(self) -> Insert:
+        """For SQLAlchemy: `session.execute(entry.insert)`."""
+        import sqlalchemy  # the user's own; nothing else needs it
+
+        schema, _, name = self.table.rpartition(".")
+        kinds = {"created_at": sqlalchemy.BigInteger}
+        columns = [sqlalchemy.column(name, kinds.get(name, sqlalchemy.Text)) for name in statements.ENTRY]
+        table = sqlalchemy.table(name, *columns, schema=schema or None)
+        return sqlalchemy.insert(table).values(**self.statement.values)
+
+
+class Outbox:
+    """Makes the rows of a table in your database, `tocsin_outbox`, for the scheduler named `instance`.
+
+    Touches no database itself, and may be used from any thread. A `Drain` brings to the scheduler what was committed.
+    With the host's `catalog`, what is not in it is an error here, and not a row that is refused later.
+    """
+
+    def __init__(
+        self,
+        instance: str = "default",
+        *,
+        table: str = statements.TABLE,
+        catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self.instance, self.table = arguments.instance_name(instance), statements.table_name(table)
+        self._clock, self._random = clock or SystemClock(), random or SystemRandom()
+        self._writer = JobWriter(self.instance, CatalogCheck(catalog, self._clock.monotonic), self._random)
+        self._minting, self._last = threading.Lock(), 0
+
+    def schema(self, dialect: Dialect, *, announce: bool = False) -> list[str]:
+        """The statements that make the table, for your migrations; they change nothing where it is there.
+
+        `announce` (PostgreSQL only) adds a trigger that wakes drains when a transaction with rows commits.
+        """
+        return statements.schema(dialect, self.table, announce=announce)
+
+    def run_at(
+        self,
+        at: datetime | int,
+        path: str | None,
+        args: Any = None,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> OutboxEntry:
+        """A job due at an instant (aware datetime or epoch ms). Arguments and errors are those of `Scheduler.run_at`.
+
+        An `id` of your own that is taken when the row comes to the scheduler is a refusal, unless `on_conflict` is
+        "keep" or "replace"; see docs/outbox.md.
+        """
+        return self._entry(arguments.instant_ms(at, "at"), path, workflow, args, options)
+
+    def run_after(
+        self,
+        delay: Duration,
+        path: str | None,
+        args: Any = None,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> OutboxEntry:
+        """A job due after a delay, counted from now, not from the commit. The rest as `run_at`."""
+        due = arguments.delayed(self._clock.now_ms(), arguments.duration_ms(delay, "delay"), "delay")
+        return self._entry(due, path, workflow, args, options)
+
+    def _entry(self, due: int, path: str | None, workflow: str | None, args: Any, options: JobOptions) -> OutboxEntry:
+        now = self._clock.now_ms()
+        row = self._mint(now)
+        job, text = self._writer.write(path, workflow, arguments.encode_args(args), due, now, row, {**options})
+        values = {"id": row, "instance": self.instance, "job": text, "created_at": now}
+        return OutboxEntry(job, statements.insert(self.table, values), self.table)
+
+    def _mint(self, now: int) -> str:
+        """Ever growing: rows of one transaction are brought to the scheduler in the order in which they were made."""
+        with self._minting:
+            # By chance: a process that was forked would make the same steps.
+            next_one = self._last + 1 + self._random.getrandbits(64)
+            self._last = max((now << 80) | self._random.getrandbits(80), next_one)
+            return arguments.mint_id(self._last >> 80, self._last & ((1 << 80) - 1))

@@ -1,0 +1,128 @@
+"""Where a drain brings jobs: a scheduler of this process, or whatever has the same two methods.
+
+The answer to a batch is committed with its effect and given again for 24 hours, so a batch is submitted as often as it
+takes. For older ones a scheduler still knows most of what became of their jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
+
+from tocsin.actors.outbox.job_text import new_job
+from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.replay import Kept, Once
+from tocsin.actors.scheduler.submit import Answer
+from tocsin.actors.scheduler.turn import NewJob
+from tocsin.errors import QuotaExceededError, RequestError, TocsinError
+
+CHECKED_AT_ONCE: Final = 64 * 1024
+"""Bytes of a batch between two looks at what else waits."""
+REASON_MAX: Final = 300
+"""Characters kept of why a job was refused: the answers of a batch must fit one row of the store."""
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True):
+    """Why a job was not accepted. `final`: the job itself is at fault, so a try is counted; otherwise it is the
+    scheduler (its quota is used up, it has no origin), and the job waits until that has changed."""
+
+    code: str
+    message: str
+    final: bool
+
+    @classmethod
+    def by(cls, error: TocsinError) -> Refused:
+        final = isinstance(error, RequestError) and error.status < 500 and not isinstance(error, QuotaExceededError)
+        code = error.details.get("code", error.code)  # as a server said it that knows more of them
+        # As a column of text can hold it, whoever's words they are.
+        message = error.message[:REASON_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
+        return cls(str(code), message, final)
+
+
+Answers = Mapping[str, Refused | None]
+"""By row: why its job was refused, or None: it is accepted. A row that is missing was not answered."""
+
+
+class Target(Protocol):
+    """One instance, as a drain needs it."""
+
+    name: str
+
+    async def submit_batch(self, jobs: Sequence[tuple[str, str]], key: str) -> Answers:
+        """Submit these jobs (row id and text) in one commit, once: the same `key` gets the first answer again for 24
+        hours. Raises whatever is not the fault of one of them: then nothing was done, or the next call tells."""
+        ...
+
+    async def knows(self, job_id: str, since: int | None) -> bool:
+        """Whether it has a job of that id, or remembers how one ended; `since`: only one made or ended at that instant
+        (epoch ms) or later."""
+        ...
+
+
+@runtime_checkable
+class Targets(Protocol):
+    """An `ActorHost`, or an `OutboxClient`: has a scheduler for every instance."""
+
+    def scheduler(self, name: str = ...) -> Scheduler | Target: ...
+
+
+class SchedulerTarget:
+    """A `Scheduler` handle as a target."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.name, self._scheduler = scheduler.name, scheduler
+
+    async def submit_batch(self, jobs: Sequence[tuple[str, str]], key: str) -> Answers:
+        answers: dict[str, Refused | None] = {}
+        good: list[tuple[str, NewJob]] = []
+        size = 0
+        for row, text in jobs:
+            size += len(text)
+            if size >= CHECKED_AT_ONCE:
+                size = 0
+                await asyncio.sleep(0)
+            try:
+                good.append((row, new_job(self._scheduler, text)))
+            except TocsinError as error:
+                answers[row] = Refused.by(error)
+            except Exception as error:  # a fault of ours in reading one of them must not keep the others back
+                answers[row] = Refused(TocsinError.code, f"it cannot be read: {type(error).__name__}", True)
+        if good:
+            once = Once(_digest(f"outbox {key}"), _digest(key), _Writer([row for row, _ in good]))
+            _, kept = await self._scheduler.submit_once([job for _, job in good], once)
+            # By row: at the first time more of them, or fewer, may have passed the checks.
+            answers.update(_answers.decode(zlib.decompress(kept)))
+        return answers
+
+    async def knows(self, job_id: str, since: int | None) -> bool:
+        record = await self._scheduler.get(job_id)
+        if record is not None and (since is None or record.enqueued_at >= since):
+            return True
+        attempts = await self._scheduler.history(job_id)  # after the look at the job: it may end in between
+        return any(since is None or attempt.ended >= since for attempt in attempts)
+
+
+_answers: Final = msgspec.json.Decoder(dict[str, Refused | None])
+
+
+class _Writer:
+    """Writes the answer that is kept."""
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        self._rows = rows
+
+    def __call__(self, answers: Sequence[Answer]) -> Kept:
+        said = {
+            row: Refused.by(answer) if isinstance(answer, TocsinError) else None
+            for row, answer in zip(self._rows, answers, strict=True)
+        }
+        return 200, zlib.compress(msgspec.json.encode(said))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

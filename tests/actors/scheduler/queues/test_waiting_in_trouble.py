@@ -1,0 +1,159 @@
+"""Claims and waiters when something goes wrong: turns that give only so much, stores that fail, hosts that stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.scheduler import pull
+from tocsin.actors.scheduler.handle_following import Job
+from tocsin.dispatch.pulled import Claimed
+from tocsin.errors import NotFoundError, StoreUnavailable
+from tocsin.storage.combiner import ActorWrites
+
+
+def ids(claimed: list[Claimed]) -> list[str]:
+    return [one.id for one in claimed]
+
+
+class Commits:
+    """The commits of the stage's host, from now on: they may fail, or wait."""
+
+    def __init__(self, stage: Stage) -> None:
+        provider: Any = stage.host.runtime.provider
+        self._write = provider.combiner._write
+        self.failing = False
+        self.slow_s = 0.0
+        provider.combiner._write = self.write
+
+    async def write(self, writes: Sequence[ActorWrites]) -> None:
+        await asyncio.sleep(self.slow_s)
+        if self.failing:
+            raise StoreUnavailable("as the test wanted")
+        await self._write(writes)
+
+
+def test_a_turn_that_gave_all_it_may_goes_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "JOBS_PER_TURN", 5)
+
+    @staged()
+    async def many_wait(stage: Stage) -> None:
+        waiting = [asyncio.create_task(stage.jobs.claim("q", wait=100)) for _ in range(17)]
+        await stage.sleep(1)
+        await stage.jobs.submit_many([Job(path="w:r", after=0, options={"queue": "q"}) for _ in range(17)])
+        began = stage.now
+        got = [await one for one in waiting]
+
+        assert all(len(jobs) == 1 for jobs in got) and stage.now - began < 100
+
+    many_wait()
+
+
+@staged()
+async def test_queues_have_turns_in_a_pool_that_is_full(stage: Stage) -> None:
+    """The one with the older backlog does not get each slot that frees."""
+    for n in range(30):
+        await stage.jobs.run_after(0, "w:r", id=f"big{n}", queue="big", pool="p", max_concurrency=1)
+    await stage.sleep(5)
+    for name in ("a", "b"):
+        await stage.jobs.run_after(0, "w:r", id=name, queue=name, pool="p", max_concurrency=1)
+    took = []
+    [held] = await stage.jobs.claim(wait=10)
+    for _ in range(6):
+        waiting = asyncio.create_task(stage.jobs.claim(wait=10))
+        await stage.sleep(0.1)
+        await stage.jobs.complete(held.id, held.lease)
+        [held] = await waiting
+        took.append(held.id)
+
+    assert {"a", "b"} <= set(took)
+
+
+@staged()
+async def test_what_nobody_waits_for_goes_back_also_when_the_store_fails_meanwhile(stage: Stage) -> None:
+    """No worker had the job: it is not gone until its lease ends."""
+    waiting = asyncio.create_task(stage.jobs.claim("q", wait=100, lease_ms=3_600_000))
+    await stage.sleep(1)
+    commits = Commits(stage)
+    await stage.jobs.run_after(0, "w:r", id="x", queue="q")
+    commits.failing = True
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await stage.sleep(3)
+    commits.failing = False
+
+    assert ids(await stage.jobs.claim("q", wait=10)) == ["x"]
+
+
+@staged()
+async def test_a_lease_that_is_over_before_it_is_on_disk_is_given_to_nobody(stage: Stage) -> None:
+    """The store takes longer than the lease: nobody had the job, so nobody has lost it."""
+    commits = Commits(stage)
+    waiting = asyncio.create_task(stage.jobs.claim("q", wait=100, lease_ms=1_000))
+    await stage.jobs.run_after(1, "w:r", id="x", queue="q")
+    await stage.sleep(0.5)
+    commits.slow_s = 1.5
+    await stage.sleep(4)
+    commits.slow_s = 0.0
+    [one] = await waiting
+    record = await stage.jobs.get("x")
+
+    assert one.lease_until > stage.now and one.attempt > 1
+    assert record is not None and record.losses == 0
+    assert {row.outcome for row in await stage.jobs.history("x")} == {"unsent"}
+
+
+@staged()
+async def test_a_claim_whose_batch_is_lost_ends_with_its_host(stage: Stage) -> None:
+    commits = Commits(stage)
+    waiting = asyncio.create_task(stage.jobs.claim("q", wait=300))
+    await stage.jobs.run_after(1, "w:r", id="x", queue="q")
+    await stage.sleep(0.5)
+    commits.slow_s, commits.failing = 1.0, True
+    await stage.sleep(1)
+    began = stage.now
+    await stage.close()
+    got = await waiting
+
+    assert got == [] and stage.now - began < 5_000
+    await stage.open()
+
+
+@staged()
+async def test_a_job_that_follows_takes_nobodys_id(stage: Stage) -> None:
+    """Its id is known beforehand, so somebody may have taken it meanwhile."""
+    await stage.jobs.run_after(0, "w:r", id="a", queue="q", then=[Job(path="w:then", options={"queue": "q"})])
+    record = await stage.jobs.get("a")
+    assert record is not None
+    taken = record.then[0].id
+    await stage.jobs.run_after(60, "w:other", id=taken, queue="q")
+    [one] = await stage.jobs.claim("q")
+    await stage.jobs.complete("a", one.lease, result=1)
+    [next_one] = await stage.jobs.claim("q")
+
+    assert next_one.function_path == "w:then" and next_one.id != taken
+    assert next_one.parent is not None and (next_one.parent.id, next_one.parent.result) == ("a", 1)
+    other = await stage.jobs.get(taken)
+    assert other is not None and other.function_path == "w:other"
+    assert await stage.faults() == []
+
+
+@staged()
+async def test_who_waits_for_a_job_hears_that_it_is_gone(stage: Stage) -> None:
+    """Replaced by one that keeps no result, or removed with its instance."""
+    for name in ("replaced", "removed"):
+        await stage.jobs.run_after(60, "w:r", id=name, queue="q", keep_result=60)
+    waiting = [asyncio.create_task(stage.jobs.result(name)) for name in ("replaced", "removed")]
+    await stage.sleep(1)
+    await stage.jobs.run_after(60, "w:r", id="replaced", queue="q", on_conflict="replace")
+    await stage.sleep(1)
+    assert waiting[0].done() and not waiting[1].done()
+    await stage.jobs.remove()
+    await stage.sleep(1)
+
+    assert [type(one.exception()) for one in waiting] == [NotFoundError, NotFoundError]

@@ -1,0 +1,137 @@
+"""Runs an example in forks of one process; each dies at another step, and is then run to its end.
+
+    python -m tests.examples.crashing EXAMPLE FOLDER DATABASE FORKS
+
+Fork n works in FOLDER/n and with DATABASE_URL=DATABASE, where {n} stands for its number. It dies at its n-th step
+without a word, as by SIGKILL; what it was about to do is in FOLDER/n/died. Steps are those of the drain, and the app's
+own insert.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from tocsin.actors.outbox.databases import AsyncpgDatabase, SQLAlchemyDatabase
+from tocsin.actors.outbox.drain import Drain
+from tocsin.actors.outbox.entry import OutboxEntry
+from tocsin.actors.outbox.statements import Statement
+from tocsin.actors.outbox.target import SchedulerTarget
+
+DIED: Final = 9
+
+
+class Steps:
+    """Dies at the step of that number; 0: at none."""
+
+    def __init__(self, fatal: int) -> None:
+        self._fatal, self._count = fatal, 0
+
+    def step(self, name: str) -> None:
+        self._count += 1
+        if self._count == self._fatal:
+            Path("died").write_text(name)
+            os._exit(DIED)
+
+
+class Stepwise(list[Statement]):
+    """Statements of a transaction; each is a step when its turn comes."""
+
+    steps: Steps
+
+    def __iter__(self) -> Iterator[Statement]:
+        for one in super().__iter__():
+            self.steps.step(f"before {one.sql.split()[0]}")
+            yield one
+        self.steps.step("before COMMIT")
+
+
+def watch(steps: Steps) -> None:
+    """Make steps of whatever changes something."""
+    submit = SchedulerTarget.submit_batch
+    Stepwise.steps = steps
+
+    async def submit_in_steps(self: SchedulerTarget, jobs: Any, key: str) -> Any:
+        steps.step("before the submission")
+        answers = await submit(self, jobs, key)
+        steps.step("after the submission")
+        return answers
+
+    SchedulerTarget.submit_batch = submit_in_steps  # type: ignore[method-assign]
+    for database in (AsyncpgDatabase, SQLAlchemyDatabase):
+        _watch_database(database, steps)
+    for form in ("insert", "dollar"):
+        _watch_entry(form, steps)
+
+
+def _watch_database(database: Any, steps: Steps) -> None:
+    run = database.run
+
+    async def run_in_steps(self: Any, statements: Sequence[Statement]) -> Any:
+        if statements[0].sql.startswith("SELECT"):
+            return await run(self, statements)
+        rows = await run(self, Stepwise(statements))
+        steps.step("after COMMIT")
+        return rows
+
+    database.run = run_in_steps
+
+
+def _watch_entry(form: str, steps: Steps) -> None:
+    given = getattr(OutboxEntry, form)
+
+    def stepped(self: OutboxEntry) -> Any:
+        steps.step("before the app's INSERT")
+        return given.fget(self)
+
+    setattr(OutboxEntry, form, property(stepped))
+
+
+def loaded(example: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("example", example)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def forked(example: str, folder: Path, database: str, fatal: int) -> int:
+    """The process; it ends with DIED at that step, or with 0."""
+    if pid := os.fork():
+        return pid
+    try:
+        os.chdir(folder)
+        os.environ["DATABASE_URL"] = database
+        watch(Steps(fatal))
+        asyncio.run(loaded(example).main())
+        os._exit(0)
+    except BaseException:  # a fork must not go on as its parent
+        traceback.print_exc()
+        os._exit(1)
+
+
+def main(example: str, folder: str, database: str, forks: str) -> None:
+    os.chdir(folder)
+    loaded(example)  # forks have imported all it needs
+    assert Drain.__init__.__kwdefaults__ is not None
+    Drain.__init__.__kwdefaults__["hold"] = 0.5  # or each fork would wait for some seconds
+    for died in (True, False):
+        processes = []
+        for n in range(1, int(forks) + 1):
+            mine = Path(folder, str(n))
+            mine.mkdir(exist_ok=True)
+            processes.append(forked(example, mine, database.replace("{n}", str(n)), n if died else 0))
+        for process in processes:
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            assert code in ((0, DIED) if died else (0,)), f"a fork ended with {code}"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

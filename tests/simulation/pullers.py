@@ -1,0 +1,254 @@
+"""Workers of the simulation: they claim, work, extend, stall, die, answer twice or late, and change their minds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tests.simulation.pulled import Hold
+from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.lines import ALONE
+from tocsin.actors.scheduler.pulls import PullClaim
+from tocsin.dispatch.pulled import Claimed, WorkerInfo
+from tocsin.errors import ActorError, StaleLeaseError, StoreError
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+QUEUES = ("q1", "q2", "q3")
+LOOK_S = 1.0
+LOOKS = 4
+LOOKS_OF_STEPS = 70
+"""A clock that jumps ahead is noticed within a minute."""
+T = TypeVar("T")
+
+
+class Unheard(Exception):
+    """Nobody knows what became of the call: its host is gone."""
+
+
+UNHEARD = (ActorError, StoreError, Unheard)
+
+
+class Puller:
+    """One worker. With `jobs` it lives in the process of the host; without it is another process, and goes on."""
+
+    def __init__(self, world: World, n: int, jobs: Scheduler | None, *, sweeps: bool = False) -> None:
+        self.world, self.random, self.promises = world, world.random, world.disk.pulled
+        self.id = f"w{n}"
+        self._jobs = jobs
+        self._running = True
+        self._work: dict[asyncio.Task[None], None] = {}
+        self._sweeps = sweeps
+        draws = self.random
+        everything = sweeps or draws.random() < 0.6
+        self.exclude = [] if sweeps or draws.random() < 0.6 else [draws.choice(QUEUES)]
+        self.queues: str | list[str] = "*" if everything else draws.sample(QUEUES, draws.choice((1, 1, 2)))
+        self.slots = draws.choice((1, 2, 5))
+        self.lease_ms = draws.choice((1_000, 2_000, 5_000, 20_000))
+        self.info = WorkerInfo(id=self.id) if sweeps or draws.random() < 0.8 else None
+        if everything and self.info:
+            self.promises.takes[self.id] = self.takes
+
+    def takes(self, queue: str) -> bool:
+        return queue not in self.exclude
+
+    @property
+    def jobs(self) -> Scheduler:
+        return self._jobs or self.world.current.scheduler("sim")
+
+    async def live(self) -> None:
+        while self._running and not self.world.over:
+            free = self.slots - len(self._work)
+            if free <= 0:
+                await asyncio.wait(self._work, return_when=asyncio.FIRST_COMPLETED)
+                continue
+            try:
+                got = await self.claim(self.random.randint(1, free))
+            except UNHEARD:
+                await asyncio.sleep(1)
+                continue
+            for job in got:
+                self.start(job)
+
+    def start(self, job: Claimed) -> None:
+        with_id = self.id if self.info else ""
+        hold = self.promises.gives(job, with_id, self.world.clock.now_ms(), steps=self.world.promises.steps)
+        self.world.note(f"{self.id} has {job.id} attempt {job.attempt}")
+        if job.schedule is not None:
+            content = {"id": job.id, "schedule": {"name": job.schedule.name, "slot": job.schedule.slot}}
+            self.world.disk.schedules.sent(content, job.webhook_id)
+        else:
+            wish = self.world.promises.wishes[job.args["n"]]
+            self.promises.must(not wish.cancelled, f"job {wish.n} was given after its cancel was answered")
+        task = asyncio.ensure_future(self.work(job, hold))
+        self._work[task] = None
+        task.add_done_callback(self._worked)
+        if self._jobs is None:
+            self.world.spare(task)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._work.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.promises.broken.append(f"a worker failed: {error!r}")
+
+    async def claim(self, most: int) -> list[Claimed]:
+        wait = 120 if self._sweeps else self.random.choice((0, 0.5, 5, 5, 60, 300))
+        patience = self.random.choice((0, 0.001, 0.05, 0.3, 3, 8)) if self.random.random() < 0.15 else None
+        got = await self.call(
+            self.jobs.claim(
+                self.queues, max=most, lease_ms=self.lease_ms, wait=wait, worker=self.info, exclude=self.exclude
+            ),
+            None if self._sweeps else patience,
+        )
+        if not got and not wait:
+            await asyncio.sleep(self.random.choice((0.05, 0.5, 2)))
+        return got or []
+
+    async def call(self, call: Coroutine[Any, Any, T], patience: float | None = None) -> T | None:
+        """None: it took too long, and was called off."""
+        task = asyncio.ensure_future(call)
+        done, _ = await asyncio.wait([task], timeout=patience)
+        if not done:
+            task.cancel()
+            await asyncio.wait([task])
+            return None if task.cancelled() else task.result()
+        if task.cancelled():
+            raise Unheard
+        return task.result()
+
+    def die(self) -> None:
+        """With all that it holds."""
+        self.world.note(f"{self.id} dies")
+        self._running = False
+        for task in self._work:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    # ---- The work --------------------------------------------------------------------------------
+
+    async def work(self, job: Claimed, hold: Hold) -> None:
+        dice = self.random.random() if self.world.storm_now else 1.0
+        if dice < 0.04:
+            self.die()
+            return
+        if dice < 0.08:
+            return  # it forgets the job
+        if dice < 0.14:
+            await asyncio.sleep(self.lease_ms / 1000 + self.random.choice((-0.05, 0, 0.05, 1, 10)))  # it stalls
+        elif not await self.take_time(job, hold):
+            return
+        if job.schedule is not None:
+            content = {"id": job.id, "schedule": {"name": job.schedule.name, "slot": job.schedule.slot}}
+            self.world.disk.schedules.delivered(content)
+        await self.say(job, hold)
+
+    async def take_time(self, job: Claimed, hold: Hold) -> bool:
+        """Renew the lease meanwhile; False if it is lost."""
+        left = self.random.choice((0, 0, 0, 0.05, 0.5, 3))
+        while left > 0:
+            step = min(left, self.lease_ms * 0.4 / 1000)
+            await asyncio.sleep(step)
+            left -= step
+            if left > 0 and not await self.extend(job, hold):
+                return False
+        return True
+
+    async def extend(self, job: Claimed, hold: Hold) -> bool:
+        asked = self.world.clock.now_ms()
+        hold.until = min(hold.until, asked + self.lease_ms)  # an answer that is lost may have been done
+        try:
+            until = await self.call(self.jobs.extend(job.id, job.lease, self.lease_ms))
+        except StaleLeaseError as error:
+            if not error.details.get("cancelled"):
+                self.promises.refused(hold, self.world.clock.now_ms(), steps=self.world.promises.steps)
+            return False
+        except UNHEARD:
+            return True
+        hold.until = until or hold.until
+        return True
+
+    async def say(self, job: Claimed, hold: Hold) -> None:
+        dice = self.random.random() if self.world.storm_now else 1.0
+        mortal = job.schedule is None and self.world.promises.wishes[job.args["n"]].mortal
+        if dice < 0.05:
+            await self.settle(job, hold, ok=False, error="broken")
+        elif dice < 0.10:
+            await self.settle(job, hold, ok=False, charge=False, delay=self.random.choice((None, 0, 0.5, 5)))
+        elif dice < 0.13:
+            await self.settle(job, hold, ok=False, delay=self.random.choice((0, 2)))
+        elif dice < 0.16 and mortal:
+            await self.settle(job, hold, ok=False, retryable=False, error="never")
+        else:
+            times = 2 if self.random.random() < 0.15 else 1
+            for n in range(times):
+                result = self.random.choice((None, {"of": job.id, "attempt": job.attempt, "time": n}, [n], "x" * 3_000))
+                await self.settle(job, hold, ok=True, result=result)
+                if self.random.random() < 0.3:
+                    await asyncio.sleep(self.random.choice((0.1, 4)))
+        if self.random.random() < 0.05:
+            await self.meddle(job)
+
+    async def settle(self, job: Claimed, hold: Hold, *, ok: bool, result: Any = None, **how: Any) -> None:
+        hold.over = True
+        self.promises.says(job.lease, ok, result)
+        for _ in range(5):
+            try:
+                answer = await self.call(self.jobs.settle(job.id, job.lease, ok=ok, result=result, **how))
+            except StaleLeaseError:
+                self.promises.refused(hold, self.world.clock.now_ms(), steps=self.world.promises.steps)
+                return
+            except UNHEARD:
+                await asyncio.sleep(self.random.choice((0.1, 1, 3)))
+            else:
+                self.promises.settled(hold, ok, answer)
+                return
+
+    async def meddle(self, job: Claimed) -> None:
+        """A lease that never was, and one of another job, settle nothing."""
+        other = self.random.choice([wish for wish in self.world.promises.wishes.values() if wish.id])
+        for id, lease in ((job.id, job.lease[:-1] + "x"), (other.id, job.lease)):
+            if id == job.id and lease == job.lease:
+                continue
+            try:
+                await self.call(self.jobs.settle(id, lease, ok=True))
+            except (StaleLeaseError, *UNHEARD):
+                continue
+            self.promises.must(False, f"a lease that is not of {id} settled it")
+
+
+class Watch:
+    """Nobody waits in vain: a claim and a job that fit may stay apart for an instant only."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._apart: dict[tuple[PullClaim, bytes], int] = {}
+
+    async def live(self) -> None:
+        while not self.world.over:
+            await asyncio.sleep(LOOK_S)
+            if not self.world.storm_now:
+                self.look()
+
+    def look(self) -> None:
+        pulls = self.world.current._service._pulls.get("sim")
+        if pulls is None or not pulls.waiting:
+            self._apart = {}
+            return
+        promises = self.world.disk.pulled
+        lines = [*pulls._of_queue.values(), *pulls._of_all.values()]
+        claims = list(dict.fromkeys(claim for line in lines for claim in line))
+        startable = list(promises.may_start(self.world.clock.now_ms() - 500))
+        apart: dict[tuple[PullClaim, bytes], int] = {}
+        for claim in claims:
+            held = [lease for lease in promises.leases.values() if claim.worker and lease.host == claim.worker]
+            alone = any(lease.at.losses >= 2 for lease in held)
+            for queue, key in startable:
+                fits = not alone and not (queue.startswith(ALONE) and held)
+                if fits and claim.takes(queue.removeprefix(ALONE)):
+                    apart[claim, key] = self._apart.get((claim, key), 0) + 1
+        self._apart = apart
+        for (claim, key), times in apart.items():
+            if times >= (LOOKS_OF_STEPS if self.world.promises.steps else LOOKS):
+                promises.broken.append(f"a claim of {claim.worker or '?'} waits, and {key!r} may start")
