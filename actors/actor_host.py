@@ -198,6 +198,14 @@ class ActorHost:
             self._stopped = asyncio.get_running_loop().create_task(self._stop())
         await asyncio.shield(self._stopped)
 
+    def stop_waiting(self) -> None:
+        """Answer all who wait for jobs of queues, or for a job's end, and let nobody wait any more.
+
+        `stop` does that first. A server that lets requests end before it stops the host says it at once: a claim
+        would hold it up for as long as it waits.
+        """
+        self._service.stop_waiting()
+
     async def _stop(self) -> None:
         began = self.runtime.clock.monotonic()
         if self._heartbeat is not None:

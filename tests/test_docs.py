@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tocsin import ActorHost
 from tocsin.settings import Settings
 from tocsin.testing import simulate
 
@@ -70,6 +71,20 @@ def test_the_app_of_the_readme_takes_secrets_by_comma(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+@pytest.mark.anyio
+async def test_the_queue_of_the_readme_is_worked_off(capsys: pytest.CaptureFixture[str]) -> None:
+    [example] = [block for block in blocks(ROOT / "README.md") if "Worker(jobs" in block]
+    names: dict[str, Any] = {}
+    async with ActorHost.open("memory:") as host:
+        names["jobs"] = jobs = host.scheduler("reminders")
+        exec(example, names)
+        await names["example"]()
+        [mail] = await jobs.claim("mail")
+
+    assert capsys.readouterr().out == "{'seconds': 5}\n"
+    assert (mail.function_path, mail.parent and mail.parent.result) == ("mail:send", {"seconds": 5})
 
 
 def test_the_example_of_a_simulation_holds() -> None:

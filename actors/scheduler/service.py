@@ -77,9 +77,10 @@ class SchedulerService:
         self._watches: WeakValueDictionary[str, Watches] = WeakValueDictionary()
         self._host: Host | None = None
         self._stopping = False
+        self._nobody_waits = False
 
     def start(self) -> None:
-        self._stopping = False
+        self._stopping = self._nobody_waits = False
         if self._ticks is not None:
             self._ticks.start()
 
@@ -148,7 +149,7 @@ class SchedulerService:
 
             check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
             pulls = Pulls(name, post, self.host.start_soon, check, self.clock)
-            if self._stopping:
+            if self._nobody_waits:
                 pulls.stop()
             self._pulls[name] = pulls
         return pulls
@@ -169,7 +170,7 @@ class SchedulerService:
         watches = self._watches.get(name)
         if watches is None:
             watches = self._watches[name] = Watches()
-            watches.stopping = self._stopping
+            watches.stopping = self._nobody_waits
         return watches
 
     async def _may_be_pulled(self, claim: Claim, instance: str) -> bool:
@@ -219,15 +220,20 @@ class SchedulerService:
 
     # ---- Stopping --------------------------------------------------------------------------------
 
+    def stop_waiting(self) -> None:
+        """Who waits for jobs, or for the end of one, is answered; nobody waits from now on."""
+        self._nobody_waits = True
+        for pulls in list(self._pulls.values()):
+            pulls.stop()
+        for watches in list(self._watches.values()):
+            watches.stop()
+
     async def drain(self, seconds: float) -> None:
         """Claim nothing more; let attempts end, for at most `seconds`; then end them, uncharged."""
         self._stopping = True
         if self._ticks is not None:
             self._ticks.stop()
-        for pulls in list(self._pulls.values()):
-            pulls.stop()
-        for watches in list(self._watches.values()):
-            watches.stop()
+        self.stop_waiting()
         used = list(self._lanes.values())
         for lanes in used:
             lanes.stop_claiming()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.records import Firing as Firing
     from tocsin.actors.scheduler.records import Initiator as Initiator
     from tocsin.actors.scheduler.records import Page as Page
+    from tocsin.actors.scheduler.records import Pending as Pending
+    from tocsin.actors.scheduler.records import Queue as Queue
     from tocsin.actors.scheduler.records import Record as Record
     from tocsin.actors.scheduler.records import Scheduled as Scheduled
     from tocsin.actors.scheduler.records import ScheduleSlot as ScheduleSlot
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
     from tocsin.dispatch.catalog.catalog import Catalog as Catalog
     from tocsin.dispatch.pulled import Claimed as Claimed
+    from tocsin.dispatch.pulled import Settlement as Settlement
+    from tocsin.dispatch.pulled import WorkerInfo as WorkerInfo
     from tocsin.dispatch.pulled import WorkerSnapshot as WorkerSnapshot
     from tocsin.dispatch.receiver.dedup import MemoryDedup as MemoryDedup
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
@@ -63,6 +67,8 @@ if TYPE_CHECKING:
     from tocsin.dispatch.worker.lease import LeaseLostError as LeaseLostError
     from tocsin.dispatch.worker.remote import RemoteScheduler as RemoteScheduler
     from tocsin.dispatch.worker.worker import Worker as Worker
+    from tocsin.errors import JobFailedError as JobFailedError
+    from tocsin.errors import NotYetError as NotYetError
     from tocsin.errors import TocsinError as TocsinError
     from tocsin.storage.memory import MemoryProvider as MemoryProvider
     from tocsin.storage.sqlite import SQLiteProvider as SQLiteProvider
@@ -86,12 +92,14 @@ _HOMES = {
     "Handlers": "tocsin.dispatch.worker.handlers",
     "Initiator": "tocsin.actors.scheduler.records",
     "Job": "tocsin.actors.scheduler.handle",
+    "JobFailedError": "tocsin.errors",
     "LeaseClient": "tocsin.dispatch.receiver.lease_client",
     "LeaseLostError": "tocsin.dispatch.worker.lease",
     "Leased": "tocsin.dispatch.receiver.received",
     "MemoryDedup": "tocsin.dispatch.receiver.dedup",
     "MemoryProvider": "tocsin.storage.memory",
     "NoDedup": "tocsin.dispatch.receiver.dedup",
+    "NotYetError": "tocsin.errors",
     "Occurrence": "tocsin.actors.scheduler.recurring.records",
     "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
     "Outbox": "tocsin.actors.outbox.entry",
@@ -99,6 +107,8 @@ _HOMES = {
     "OutboxEntry": "tocsin.actors.outbox.entry",
     "Page": "tocsin.actors.scheduler.records",
     "ParkedRow": "tocsin.actors.outbox.table",
+    "Pending": "tocsin.actors.scheduler.records",
+    "Queue": "tocsin.actors.scheduler.records",
     "Received": "tocsin.dispatch.receiver.received",
     "Receiver": "tocsin.dispatch.receiver.receiver",
     "Record": "tocsin.actors.scheduler.records",
@@ -117,6 +127,7 @@ _HOMES = {
     "Scheduled": "tocsin.actors.scheduler.records",
     "Scheduler": "tocsin.actors.scheduler.handle",
     "Schedules": "tocsin.actors.scheduler.recurring.handle",
+    "Settlement": "tocsin.dispatch.pulled",
     "Signer": "tocsin.dispatch.signing",
     "Status": "tocsin.actors.scheduler.records",
     "Stub": "tocsin.actors.actor_host",
@@ -124,6 +135,7 @@ _HOMES = {
     "TocsinError": "tocsin.errors",
     "TriggeredRun": "tocsin.actors.scheduler.recurring.records",
     "Worker": "tocsin.dispatch.worker.worker",
+    "WorkerInfo": "tocsin.dispatch.pulled",
     "WorkerSnapshot": "tocsin.dispatch.pulled",
 }
 
@@ -146,12 +158,14 @@ __all__ = [
     "Handlers",
     "Initiator",
     "Job",
+    "JobFailedError",
     "LeaseClient",
     "LeaseLostError",
     "Leased",
     "MemoryDedup",
     "MemoryProvider",
     "NoDedup",
+    "NotYetError",
     "Occurrence",
     "OccurrencePage",
     "Outbox",
@@ -159,6 +173,8 @@ __all__ = [
     "OutboxEntry",
     "Page",
     "ParkedRow",
+    "Pending",
+    "Queue",
     "Received",
     "Receiver",
     "Record",
@@ -177,6 +193,7 @@ __all__ = [
     "Scheduled",
     "Scheduler",
     "Schedules",
+    "Settlement",
     "Signer",
     "Status",
     "Stub",
@@ -184,6 +201,7 @@ __all__ = [
     "TocsinError",
     "TriggeredRun",
     "Worker",
+    "WorkerInfo",
     "WorkerSnapshot",
 ]
 

@@ -26,6 +26,7 @@ from tocsin.actors.scheduler.rows import (
     ParkedRow,
     PoolRow,
     RedriveRow,
+    ResultRow,
     Row,
     decode,
     encode,
@@ -147,6 +148,10 @@ def a_redrive_without_timer(rows: Rows) -> None:
     rows.put(b"redrive/r1", encode(RedriveRow(before=0, rate=1, matched=0, next_at=1_900_000_000_000)))
 
 
+def a_result_without_timer(rows: Rows) -> None:
+    rows.put(b"result/gone", encode(ResultRow("1-1", "done", 1_900_000_000_000, 1_900_000_060_000, b"1")))
+
+
 def lose_a_schedule(rows: Rows) -> None:
     rows.delete(b"cron/rare")
     rows.delete(b"cronat/rare")
@@ -157,7 +162,7 @@ BREAKS: dict[str, Break] = {
     "a line row is gone": Break(lambda r: r.delete(line_of(r, b"plain")), {"NO_PLACE", "LINES", "COUNTER"}),
     "a line row of a pool is gone": Break(lambda r: r.delete(line_of(r, b"pooled")), {"NO_PLACE", "LINES", "COUNTER"}),
     "a lease is gone": Break(drop(b"lease/held/"), {"NO_PLACE", "COUNTER"}),
-    "a letter is gone": Break(drop(b"dead/dead"), {"NO_PLACE", "COUNTER", "PARKED", "TIMER_IDLE"}),
+    "a letter is gone": Break(drop(b"dead/dead"), {"NO_PLACE", "COUNTER", "PARKED", "PATHS", "TIMER_IDLE"}),
     "a job stands in line twice": Break(a_second_line, {"TWO_PLACES", "LINES", "COUNTER"}, aside=1),
     "a running job stands in line beside its lease": Break(
         a_line_beside_a_lease, {"TWO_PLACES", "LINES", "COUNTER"}, aside=1
@@ -165,7 +170,7 @@ BREAKS: dict[str, Break] = {
     "a dead job stands in line": Break(
         a_line_beside_a_letter, {"TWO_PLACES", "LINES", "COUNTER", "LEFTOVER", "WAKE"}, more={"dead"}, aside=1
     ),
-    "a waiting job is dead, too": Break(a_letter_beside_a_line, {"TWO_PLACES", "COUNTER"}, aside=1),
+    "a waiting job is dead, too": Break(a_letter_beside_a_line, {"TWO_PLACES", "COUNTER", "PATHS"}, aside=1),
     "a job has two leases": Break(a_second_lease, {"TWO_PLACES", "COUNTER"}),
     "a job stands at another instant than it says": Break(
         lambda r: move(r, line_of(r, b"retried"), b"line///09/001900000000000/retried"), {"WRONG_PLACE"}
@@ -185,7 +190,7 @@ BREAKS: dict[str, Break] = {
     "a letter of nobody": Break(lambda r: r.put(b"dead/nobody", r.get(b"dead/dead")), {"NO_JOB", "COUNTER"}, aside=1),
     "a place of nobody": Break(lambda r: r.put(b"at/nobody", encode(AtRow(5))), {"NO_JOB"}, aside=1),
     "a place of a dead job": Break(lambda r: r.put(b"at/dead", encode(AtRow(5))), {"LEFTOVER"}, aside=1),
-    "a job is gone": Break(lambda r: r.delete(b"job/plain"), {"NO_JOB"}, lost={"plain"}, aside=1),
+    "a job is gone": Break(lambda r: r.delete(b"job/plain"), {"NO_JOB", "PATHS"}, lost={"plain"}, aside=1),
     "a dead job is gone": Break(lambda r: r.delete(b"job/dead"), {"NO_JOB", "PARKED", "TIMER_IDLE"}, aside=1),
     # Args
     "a piece of args of nobody": Break(lambda r: r.put(b"args/nobody/00", b"x"), {"ARGS_EXTRA"}, aside=1),
@@ -202,6 +207,9 @@ BREAKS: dict[str, Break] = {
         lambda r: change(r, b"meta/counters", Counters, waiting=99, leased=98, orphaned=97, dead=96), {"COUNTER"}
     ),
     "the counters are gone": Break(drop(b"meta/counters"), {"COUNTER"}),
+    "a count of a path is wrong": Break(lambda r: r.put(b"fn/work:run", b"5"), {"PATHS"}),
+    "a count of a path is gone": Break(drop(b"fn/work:run"), {"PATHS"}),
+    "a count of a path that nothing runs": Break(lambda r: r.put(b"fn/work:other", b"1"), {"PATHS"}),
     "an entry of parked is gone": Break(drop(b"parked/"), {"PARKED"}),
     "an entry of parked is of nobody": Break(
         lambda r: r.put(b"parked/001700000000000/nobody", encode(ParkedRow("x", "", "y"))), {"PARKED"}
@@ -215,6 +223,7 @@ BREAKS: dict[str, Break] = {
     "a day of history has no timer": Break(drop(b"timer/", b"/history/"), {"TIMER_MISSING"}),
     "answers have no timer": Break(answers_without_timer, {"TIMER_MISSING"}),
     "a redrive has no timer": Break(a_redrive_without_timer, {"TIMER_MISSING"}),
+    "a result has no timer": Break(a_result_without_timer, {"TIMER_MISSING"}),
     "a timer at another instant": Break(
         lambda r: move(r, r.one(b"timer/", b"/expire/"), b"timer/001900000000000/expire/expiring"),
         {"TIMER_MISSING", "TIMER_IDLE"},
@@ -226,14 +235,16 @@ BREAKS: dict[str, Break] = {
     "nobody is to be woken": Break(lambda r: r.wake(None), {"WAKE"}),
     "to be woken too late": Break(lambda r: r.wake(1_950_000_000_000), {"WAKE"}),
     # What cannot be read
-    "a job is garbage": Break(garbage(b"job/plain"), {"UNREADABLE", "NO_JOB"}, lost={"plain"}, aside=2),
+    "a job is garbage": Break(garbage(b"job/plain"), {"UNREADABLE", "NO_JOB", "PATHS"}, lost={"plain"}, aside=2),
     "a job with pieces of args is garbage": Break(
-        garbage(b"job/big"), {"UNREADABLE", "NO_JOB", "ARGS_EXTRA"}, lost={"big"}, aside=5
+        garbage(b"job/big"), {"UNREADABLE", "NO_JOB", "ARGS_EXTRA", "PATHS"}, lost={"big"}, aside=5
     ),
     "a job says it is another": Break(a_job_that_is_another, {"UNREADABLE"}, aside=1),
     "a place is garbage": Break(garbage(b"at/retried"), {"UNREADABLE", "WRONG_PLACE"}, aside=1),
     "a lease is garbage": Break(garbage(b"lease/held/"), {"UNREADABLE", "NO_PLACE", "COUNTER"}, aside=1),
-    "a letter is garbage": Break(garbage(b"dead/dead"), {"UNREADABLE", "NO_PLACE", "PARKED", "TIMER_IDLE"}, aside=1),
+    "a letter is garbage": Break(
+        garbage(b"dead/dead"), {"UNREADABLE", "NO_PLACE", "PARKED", "PATHS", "TIMER_IDLE"}, aside=1
+    ),
     "an entry of parked is garbage": Break(garbage(b"parked/"), {"UNREADABLE", "PARKED"}, aside=1),
     "a summary is garbage": Break(garbage(b"lines/p/"), {"UNREADABLE", "LINES"}, aside=1),
     "the counters are garbage": Break(garbage(b"meta/counters"), {"UNREADABLE", "COUNTER"}, aside=1),
@@ -258,6 +269,8 @@ BREAKS: dict[str, Break] = {
     "a schedule has lost both": Break(lose_a_schedule, {"SCHEDULE"}),
     "a definition is garbage": Break(garbage(b"cron/rare"), {"UNREADABLE", "SCHEDULE"}, aside=1),
     "a cursor is garbage": Break(garbage(b"cronat/rare"), {"UNREADABLE", "SCHEDULE"}, aside=1),
+    "a result is garbage": Break(lambda r: r.put(b"result/gone", b"\xc1"), {"UNREADABLE"}, aside=1),
+    "a count of a path is garbage": Break(lambda r: r.put(b"fn/work:run", b"many"), {"PATHS", "UNREADABLE"}, aside=1),
     "a slot is garbage": Break(garbage(b"slot/rare/"), {"UNREADABLE"}, aside=1),
     # What is not known
     "a row of no known kind": Break(lambda r: r.put(b"sched/x", b"y"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}),

@@ -6,7 +6,9 @@ import json
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import httpx
 import pytest
 
 from tocsin.cli.keys import new_secret
+from tocsin.cli.listening import GRACE_S
 from tocsin.dispatch.signing import Signer
 
 from .processes import DEADLINE_S, serving, tocsin
@@ -207,6 +210,27 @@ def test_a_stop_waits_for_the_callback_under_way_and_settles_it(tmp_path: Path, 
         answer = json.loads(done.stdout)
         assert (answer["backlog"], answer["inFlight"], answer["dead"]) == (0, 0, 0)
     assert len(receiver.callbacks) == 1
+
+
+def test_a_stop_answers_claims_that_wait(tmp_path: Path) -> None:
+    with serving("--insecure", cwd=tmp_path) as server, ThreadPoolExecutor() as pool:
+        url = server.url()
+        job = {"functionPath": "p", "queue": "q", "delayMs": 3_600_000}
+        assert httpx.post(f"{url}/schedule", json=job).status_code == 200
+
+        def waiting() -> int:
+            (queue,) = httpx.get(f"{url}/queues").json()["queues"]
+            return int(queue["workersWaiting"])
+
+        claim = pool.submit(httpx.post, f"{url}/queues/q/claim", json={"waitMs": 60_000}, timeout=DEADLINE_S)
+        deadline = time.monotonic() + DEADLINE_S
+        while not waiting() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert claim.result().json() == {"jobs": []}
+        assert time.monotonic() - began < GRACE_S
+        assert not any("Traceback" in line for line in server.lines)
 
 
 def test_a_second_signal_ends_the_waiting(tmp_path: Path, receiver: Receiver) -> None:

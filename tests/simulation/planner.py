@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.handle_following import Job
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import ActorError, ConflictError, NotFoundError, StoreError
 
@@ -65,7 +66,11 @@ class Planner:
             {"cron": "*/2 * * * *", "timezone": "Asia/Kolkata"}, {"at": now - 5_000}, {"at": now + 15_000},
         ))  # fmt: skip
         overlap = self.random.choice(("skip", "skip", "queue", "allow"))
+        queues = (None, None, "q1", "q2") if self.world.pullers else (None,)
+        then = [Job(path="sim:run", args={"n": 0}, options={"queue": self.random.choice(queues)})]
         return {
+            "queue": self.random.choice(queues),
+            "then": then if self.world.pullers and self.random.random() < 0.2 else None,
             **rule,
             "path": "sim:planned",
             "args": {"v": self.random.randrange(1000)},

@@ -115,7 +115,7 @@ class Pulled:
         if not row.token:
             return
         held = before.get(lease_key(job_id, row.token)) is not None
-        live = [key for key, lease in self.leases.items() if split_lease_key(key)[0] == job_id and not lease.orphan]
+        live = self._live(job_id)
         at = before.get(at_key(job_id))
         late = not live and at is not None and decode(AtRow, b"", at).last_token == row.token
         late = late and before.get(b"dead/" + job_id.encode()) is None and job_id in self.jobs
@@ -167,12 +167,9 @@ class Pulled:
         """A job that is gone has ended, or its attempt is left to end alone."""
         if any(row.outcome in ENDS for row in ends) or old.schedule is not None:
             return
+        prefix = b"lease/%b/" % old.id.encode()
         for key, value in rows.items():
-            if (
-                value is not None
-                and key.startswith(b"lease/%b/" % old.id.encode())
-                and decode(LeaseRow, key, value).orphan
-            ):
+            if key.startswith(prefix) and (decode(LeaseRow, key, value).orphan if value else key in self.leases):
                 self.came_to.setdefault(old.id, []).append(("cancelled", b"null"))
                 return
         self.must(False, f"{old.id} is gone, and nothing says why")
@@ -207,6 +204,10 @@ class Pulled:
         )
         self.on_start(job)
 
+    def _live(self, job_id: str) -> list[bytes]:
+        prefix = b"lease/%b/" % job_id.encode()
+        return [key for key, lease in self.leases.items() if key.startswith(prefix) and not lease.orphan]
+
     # ---- Leases ----------------------------------------------------------------------------------
 
     def _leases(self, before: SortedMap, rows: Rows, written: list[tuple[bytes, bytes | None]]) -> None:
@@ -226,7 +227,7 @@ class Pulled:
             self._count_turns(before, [lease for _, lease in new if lease.kind == PULLED])
 
     def _begins(self, before: SortedMap, rows: Rows, job_id: str, lease: LeaseRow) -> None:
-        live = [key for key, one in self.leases.items() if split_lease_key(key)[0] == job_id and not one.orphan]
+        live = self._live(job_id)
         self.must(len(live) <= 1, f"{job_id} has {len(live)} live leases")
         self.must(lease.at.next_at <= lease.started, f"{job_id} was given {lease.at.next_at - lease.started} ms early")
         if lease.pool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 QUEUES = ("q1", "q2", "q3")
 LOOK_S = 1.0
+LOOK_MAX_S = 15.0
 LOOKS = 4
 LOOKS_OF_STEPS = 70
 """A clock that jumps ahead is noticed within a minute."""
@@ -226,10 +227,12 @@ class Watch:
         self._apart: dict[tuple[PullClaim, bytes], int] = {}
 
     async def live(self) -> None:
+        pause = LOOK_S
         while not self.world.over:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(pause)
             if not self.world.storm_now:
                 self.look()
+            pause = LOOK_S if self._apart else min(pause * 1.3, LOOK_MAX_S)
 
     def look(self) -> None:
         pulls = self.world.current._service._pulls.get("sim")

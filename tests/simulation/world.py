@@ -83,6 +83,7 @@ class World:
         """Workers; without any there are no queues."""
         self.pullers_made = 0
         self.origin = Origin(self)
+        self.promises.wishes[0] = Wish(0, "", 0, None, None, mortal=True)  # what follows occurrences
         pulled = self.disk.pulled
         pulled.calm, pulled.on_start, pulled.on_done = not self.storm, self.starts, self.is_done
 
@@ -170,7 +171,11 @@ class World:
         if left > FAR_MS:  # a clock that was ahead has left it behind; nobody wants to sleep through that
             self.clock.step(left)
             left = 0
-        await asyncio.sleep(left / 1000 + 2_000)
+        await asyncio.sleep(left / 1000)
+        for _ in range(20):  # that long it may take; most have ended much earlier
+            await asyncio.sleep(100)
+            if not any(True for _ in self.promises.instants_ahead()):
+                break
         assert all(one.done() for one in self.waiters), "somebody waits for the end of a job, and all have ended"
         self.over = True
         await host.stop()
@@ -204,7 +209,8 @@ class World:
         task.add_done_callback(self.receiving.discard)
 
     def wish_of(self, job: JobRow) -> Wish | None:
-        return None if job.schedule else self.promises.wishes[decode(parts_of(job, job.args).args)["n"]]
+        n = None if job.schedule else decode(parts_of(job, job.args).args)["n"]
+        return self.promises.wishes[n] if n else None
 
     def starts(self, job: JobRow) -> None:
         """Its parent is done."""

@@ -38,7 +38,7 @@ async def serve_until_stopped(reload: Reload, listener: socket.socket, *, access
         async with _open_host(settings, reload) as host:
             app = host.asgi(tokens=reload.tokens, insecure=not settings.tokens)
             server = Server(app, access_log=access_log)
-            if stop.attach(server):
+            if stop.attach(server, host):
                 announced = asyncio.create_task(_announce(server, settings, listener))
                 watched = asyncio.create_task(reload.watch(host.runtime.clock))
                 try:
@@ -71,10 +71,11 @@ class _Stop:
     def __init__(self) -> None:
         self._asked = False
         self._server: Server | None = None
+        self._host: ActorHost | None = None
 
-    def attach(self, server: Server) -> bool:
+    def attach(self, server: Server, host: ActorHost) -> bool:
         """From now on a stop is the server's; False if it was asked for before."""
-        self._server = server
+        self._server, self._host = server, host
         return not self._asked
 
     def ask(self) -> None:
@@ -84,6 +85,8 @@ class _Stop:
         self._asked = True
         if self._server is not None:
             self._server.should_exit = True
+        if self._host is not None:
+            self._host.stop_waiting()  # the server lets requests end, and a claim may wait for minutes
         with contextlib.suppress(OSError):  # the terminal may be gone
             say("tocsin: stopping; callbacks under way may finish (again: stop at once)")
 

@@ -30,6 +30,7 @@ class Stage:
         self.down = False
         self.refused = 0
         self.had_one = False
+        self.claimed_lease = ""
         self.reply: Callable[[Delivery], Reply] = lambda delivery: OK
         self.receiver = FakeReceiver([SECRET], now_ms=self.clock.now_ms, answer=lambda one: self.reply(one))
         self.arrivals: list[tuple[int, str]] = []

@@ -16,7 +16,7 @@ from tocsin.dispatch.transport import Answer
 from tocsin.errors import DuplicateScheduleIdError, StaleLeaseError
 
 TABLE = Path(__file__).parents[3] / "docs" / "states.md"
-STATES = ("pending", "waiting", "running", "accepted", "unknown", "dead", "gone")
+STATES = ("pending", "waiting", "running", "accepted", "unknown", "pulled", "dead", "gone")
 ACCEPTED = Answer(202, {"tocsin-accepted": "1"}, b"")
 
 
@@ -49,6 +49,10 @@ async def bring_about(stage: Stage, state: str) -> None:
     elif state == "waiting":
         await stage.jobs.set_pool("p", paused=True)
         await stage.jobs.submit_many([Job(path="work:run", after=0, options=options)])
+    elif state == "pulled":
+        await stage.jobs.submit_many([Job(path="work:run", after=0, options={**options, "queue": "q"})])
+        [claimed] = await stage.jobs.claim("q")
+        stage.claimed_lease = claimed.lease
     elif state != "gone":
         answers: dict[str, Callable[[Delivery], Answer | Awaitable[Answer]]] = {
             "running": lambda one: hang(),
@@ -102,9 +106,13 @@ async def dead_cancel(stage: Stage) -> str:
     return "removed" if await stage.jobs.dead_cancel("x") else "no"
 
 
+def lease_of(stage: Stage) -> str:
+    return stage.claimed_lease or (stage.deliveries[-1].lease if stage.deliveries else "1.1.none")
+
+
 async def complete(stage: Stage) -> str:
     try:
-        await stage.jobs.complete("x", stage.deliveries[-1].lease if stage.deliveries else "1.1.none")
+        await stage.jobs.complete("x", lease_of(stage))
     except StaleLeaseError:
         return "409 stale"
     assert await stage.jobs.get("x") is None
@@ -113,7 +121,7 @@ async def complete(stage: Stage) -> str:
 
 async def extend(stage: Stage) -> str:
     try:
-        await stage.jobs.extend("x", stage.deliveries[-1].lease if stage.deliveries else "1.1.none", 120_000)
+        await stage.jobs.extend("x", lease_of(stage), 120_000)
     except StaleLeaseError:
         return "409 stale"
     return "extended"

@@ -1,0 +1,74 @@
+"""`why` of a job with a queue: who has it, who is missing, and nothing of what only callbacks wait for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.actors.scheduler.stage import Stage, staged
+from tocsin.dispatch.pulled import WorkerInfo
+from tocsin.dispatch.transport import Answer
+
+
+async def codes(stage: Stage, job: str) -> list[str]:
+    return [one.code for one in await stage.jobs.why(job)]
+
+
+@staged()
+async def test_a_due_job_that_nobody_waits_for_says_so(stage: Stage) -> None:
+    await stage.jobs.run_after(10, "work:run", id="x", queue="q")
+    assert await codes(stage, "x") == ["NOT_DUE"]  # whoever waits now may be gone by then
+    await stage.sleep(11)
+    waiting = asyncio.create_task(stage.jobs.claim("another", wait=100))
+    await stage.sleep(1)
+    [reason] = await stage.jobs.why("x")
+
+    assert (reason.code, reason.message) == ("NO_WORKER", "no claim waits for queue q on this host")
+    waiting.cancel()
+
+
+@staged()
+async def test_a_job_that_a_worker_has_names_it(stage: Stage) -> None:
+    for name, said in (("w1", "worker w1 has it"), ("", "a worker has it")):
+        await stage.jobs.run_after(0, "work:run", id="x", queue="q")
+        [one] = await stage.jobs.claim("q", worker=WorkerInfo(id=name) if name else None)
+        [reason] = await stage.jobs.why("x")
+        assert (reason.code, reason.at) == ("RUNNING", one.lease_until) and said in reason.message
+        await stage.jobs.complete("x", one.lease)
+
+
+@staged()
+async def test_what_holds_up_a_job_although_workers_wait_is_told_without_them(stage: Stage) -> None:
+    await stage.jobs.set_pool("p", paused=True)
+    await stage.jobs.run_after(0, "work:run", id="x", queue="q", pool="p")
+    waiting = asyncio.create_task(stage.jobs.claim("q", wait=100))
+    await stage.sleep(1)
+
+    assert await codes(stage, "x") == ["POOL_PAUSED"]
+    await stage.jobs.set_pool("p", paused=False)
+    assert [one.id for one in await waiting] == ["x"]
+
+
+@staged()
+async def test_a_job_that_lost_two_workers_waits_for_an_idle_one(stage: Stage) -> None:
+    await stage.jobs.run_after(0, "work:run", id="x", queue="q")
+    for n in range(2):
+        await stage.jobs.claim("q", lease_ms=1_000, wait=100, worker=WorkerInfo(id=f"w{n}"))
+    await stage.sleep(1.5)
+    alone, missing = await stage.jobs.why("x")
+
+    assert (alone.code, missing.code) == ("ALONE", "NO_WORKER")
+    assert alone.message == "2 workers were lost while they had it: it goes to one that has nothing else"
+
+
+@staged(lanes=1)
+async def test_lanes_and_the_circuit_hold_up_callbacks_only(stage: Stage) -> None:
+    never: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    stage.reply = lambda delivery: never
+    for name in ("called", "next"):
+        await stage.jobs.run_after(0, "work:run", id=name)
+    await stage.jobs.run_after(0, "work:run", id="pulled", queue="q")
+    await stage.sleep(1)
+
+    assert "LANES_FULL" in await codes(stage, "next")
+    assert await codes(stage, "pulled") == ["NO_WORKER"]
+    never.set_result(Answer(200, {}, b""))
