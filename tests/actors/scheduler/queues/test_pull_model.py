@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.pull import Given, give_back, pull
 from tocsin.actors.scheduler.pulls import PullClaim, Pulls
 from tocsin.actors.scheduler.rows import PoolRow
 from tocsin.actors.scheduler.submit import cancel, submit
+from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import StaleLeaseError
 from tocsin.storage.memory import MemoryProvider
 
@@ -191,7 +192,8 @@ class Model:
         ok = self.random.random() < 0.7
         result = msgspec.json.encode({"of": job_id}) if self.random.random() < 0.5 else None
         said = Completion(job_id, token, ok, "why", charge=self.random.random() < 0.5, delay_ms=1_000, result=result)
-        settled = await self.desk.turn(lambda turn: complete(turn, said))
+        [settled] = await self.desk.turn(lambda turn: complete(turn, [said]))
+        assert isinstance(settled, Settlement)
         if one.orphan:
             assert settled.state == "cancelled"
             return
@@ -213,8 +215,8 @@ class Model:
     async def refused(self, job_id: str, token: str) -> None:
         """A wrong lease changes nothing."""
         before = await self.desk.view.scan(b"", b"\xff", limit=10_000)
-        with pytest.raises(StaleLeaseError):
-            await self.desk.turn(lambda turn: complete(turn, Completion(job_id, token[:-1] + "x")))
+        [answer] = await self.desk.turn(lambda turn: complete(turn, [Completion(job_id, token[:-1] + "x")]))
+        assert isinstance(answer, StaleLeaseError)
         assert await self.desk.view.scan(b"", b"\xff", limit=10_000) == before
 
     async def dead(self) -> set[str]:
