@@ -20,6 +20,8 @@ LOOK_S = 0.5
 LOOK_MAX_S = 15.0
 LOOKS = 3
 LOOKS_OF_STORMS = 40
+LOOKS_AFTER = 12
+"""A commit that the storm has slowed down may still be under way."""
 LOOKS_OF_STEPS = 140
 """A clock that jumps ahead is noticed within a minute."""
 T = TypeVar("T")
@@ -231,6 +233,7 @@ class Watch:
     def __init__(self, world: World) -> None:
         self.world = world
         self._apart: dict[tuple[int, bytes], int] = {}
+        self._most = 0
 
     async def live(self) -> None:
         pause = LOOK_S
@@ -242,7 +245,11 @@ class Watch:
     def look(self) -> None:
         world, promises = self.world, self.world.disk.pulled
         startable = list(promises.may_start(world.clock.now_ms() - 500)) if world.claims else []
-        most = LOOKS_OF_STEPS if world.promises.steps else LOOKS_OF_STORMS if world.storm_now else LOOKS
+        most = LOOKS
+        if world.storm:
+            most = LOOKS_OF_STEPS if world.promises.steps else LOOKS_OF_STORMS if world.storm_now else LOOKS_AFTER
+        if most != self._most:  # the weather has changed
+            self._most, self._apart = most, {}
         apart: dict[tuple[int, bytes], int] = {}
         for n, worker in world.claims.items():
             held = [lease for lease in promises.leases.values() if worker.info and lease.host == worker.id]
