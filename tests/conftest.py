@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -25,3 +26,17 @@ def postgres() -> Iterator[Postgres]:
     """A server for all tests of a run, each in a database of its own."""
     with serving() as server:
         yield server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Reports go from one process to another; what a test has logged may hold halves of characters."""
+    return _sendable((yield))
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(one) for key, one in value.items()}
+    return type(value)(map(_sendable, value)) if isinstance(value, (list, tuple)) else value
