@@ -158,6 +158,6 @@ QUEUES = (
         FOLDER + "book.py",
         "        self.count(dead=1)\n        self.note_end(job)\n",
         "        self.count(dead=1)\n",
-        seeds=200,
+        seeds=300,
     ),
 )
