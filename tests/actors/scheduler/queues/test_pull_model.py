@@ -69,7 +69,8 @@ class Model:
     links: int = 0
 
     def __post_init__(self) -> None:
-        self.pulls = Pulls("desk", self._post, asyncio.ensure_future, None, self)
+        clock: Any = self  # its instant is the desk's
+        self.pulls = Pulls("desk", self._post, asyncio.ensure_future, None, clock)
 
     def _post(self, *event: object) -> asyncio.Future[Any]:
         raise AssertionError(f"nobody goes away here: {event}")
@@ -79,9 +80,6 @@ class Model:
 
     def monotonic(self) -> float:
         return 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError("nobody sleeps here")
 
     def rooms(self) -> dict[str, int | None]:
         held = Counter(one.claim.job.pool for one in self.held.values())
@@ -107,7 +105,12 @@ class Model:
             self.desk.now + self.random.randrange(-40_000, 40_000),
             tuple(self.following(2)),
         )
-        options = {"queue": job.queue, "pool": job.pool or None, "priority": job.priority, "then": job.then}
+        options: dict[str, Any] = {
+            "queue": job.queue,
+            "pool": job.pool or None,
+            "priority": job.priority,
+            "then": job.then,
+        }
         new = self.desk.job(job_id, delay=job.due - self.desk.now, **options)
         await self.desk.turn(lambda turn: submit(turn, [new]))
         self.jobs[job_id] = job
