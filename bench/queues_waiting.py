@@ -1,4 +1,4 @@
-"""`python -m bench queues`: how soon a waiting worker begins, what waiting costs, a long queue beside others."""
+"""Part of `python -m bench queues`: how soon a waiting worker begins, what waiting costs, a long queue beside them."""
 
 from __future__ import annotations
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler.chains import load_followers
 from tocsin.actors.scheduler.rows import DeadRow, HistRow, JobRow, LeaseRow, dead_key, hist_key
 from tocsin.actors.scheduler.settle import (
+    STARTED_PER_TURN,
     charge,
     climb,
     drop_orphan,
@@ -44,24 +46,42 @@ class Completion:
     """False: no failure of the job, until it is a day past due."""
 
 
-async def complete(turn: Turn, said: Completion) -> Settlement:
-    """Settle the attempt, whether its answer has come or not. StaleLeaseError if the lease is not alive."""
+async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | StaleLeaseError]:
+    """Settle each attempt, whether its answer has come or not. StaleLeaseError if the lease is not alive.
+
+    Answers to the first of them, or to all: a turn starts no more of what follows them than one commit holds.
+    """
+    held = [one for one in said if _is_held(turn, one)]
+    known = await turn.jobs(sorted({one.id for one in held}))
+    followers = await load_followers(turn, [known[one.id].job for one in held if one.ok and one.id in known])
+    answers: list[Settlement | StaleLeaseError] = []
+    started = 0
+    for one in said:
+        if started >= STARTED_PER_TURN:
+            break
+        if not _is_held(turn, one):
+            answer, size = await _complete_late(turn, one)
+            answers.append(answer)
+            started += size
+            continue
+        lease, found = turn.book.leases[one.lease][1], known.get(one.id)
+        if lease.orphan or found is None:
+            drop_orphan(turn, _ghost(one, lease), one.lease)
+            answers.append(Settlement(settled=True, state="cancelled"))
+        elif one.ok:
+            _, _, lease = turn.book.drop_lease(one.lease)
+            note_end(turn, found.job, one.lease, lease, "done", None, one.result)
+            started += finish(turn, found.job, followers.get(one.id, ()), one.result)
+            answers.append(Settlement(settled=True, state="done"))
+        else:
+            _complete_failed(turn, one, found.job)
+            answers.append(await _stands(turn, one.id))
+    return answers
+
+
+def _is_held(turn: Turn, said: Completion) -> bool:
     held = turn.book.leases.get(said.lease)
-    if held is None or held[0] != said.id:
-        return await _complete_late(turn, said)
-    lease = held[1]
-    found = (await turn.jobs([said.id])).get(said.id)
-    if lease.orphan or found is None:
-        drop_orphan(turn, _ghost(said, lease), said.lease)
-        return Settlement(settled=True, state="cancelled")
-    if said.ok:
-        followers = (await load_followers(turn, [found.job])).get(said.id, ())
-        _, _, lease = turn.book.drop_lease(said.lease)
-        note_end(turn, found.job, said.lease, lease, "done", None, said.result)
-        finish(turn, found.job, followers, said.result)
-        return Settlement(settled=True, state="done")
-    _complete_failed(turn, said, found.job)
-    return await _stands(turn, said.id)
+    return held is not None and held[0] == said.id
 
 
 def _complete_failed(turn: Turn, said: Completion, job: JobRow) -> None:
@@ -100,22 +120,22 @@ def _ghost(said: Completion, lease: LeaseRow) -> JobRow:
     return JobRow(said.id, lease.incarnation, 0, 0, b"")
 
 
-async def _complete_late(turn: Turn, said: Completion) -> Settlement:
-    """Said before (answer the same), or success after the lease ended while the job still waits."""
+async def _complete_late(turn: Turn, said: Completion) -> tuple[Settlement | StaleLeaseError, int]:
+    """Said before (answer the same), or success after the lease ended while the job still waits. And about how many
+    bytes of what follows it has started."""
     before = await _said_before(turn, said)
-    if before == "done":
-        return Settlement(settled=True, state="done")
-    if before == "cancelled":
-        return Settlement(settled=True, state="cancelled")
+    if before in ("done", "cancelled"):
+        return Settlement(settled=True, state=before), 0
     if before is not None:
-        return await _stands(turn, said.id)
+        return await _stands(turn, said.id), 0
     found = (await turn.jobs([said.id])).get(said.id)
     waits = found is not None and turn.book.lease_of(said.id) is None and not await turn.dead([said.id])
     if found is not None and waits and said.ok and found.at.last_token == said.lease:
         followers = (await load_followers(turn, [found.job])).get(said.id, ())
-        finish_late(turn, found, said.lease, followers, said.result)
-        return Settlement(settled=True, state="done")
-    raise StaleLeaseError(f"lease {said.lease!r} does not, or no longer, settle job {said.id!r}", id=said.id)
+        size = finish_late(turn, found, said.lease, followers, said.result)
+        return Settlement(settled=True, state="done"), size
+    refusal = StaleLeaseError(f"lease {said.lease!r} does not, or no longer, settle job {said.id!r}", id=said.id)
+    return refusal, 0
 
 
 async def _said_before(turn: Turn, said: Completion) -> str | None:

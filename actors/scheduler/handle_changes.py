@@ -142,9 +142,7 @@ class Changing(Handle):
             retryable, delay_ms, result, charge,
         )  # fmt: skip
         try:
-            answer: Settlement | StaleLeaseError = await self._service.host.call(
-                self._id, "complete", said, create=False
-            )
+            answer = await self._service.completions(self.name).say(said)
         except NotFoundError:
             raise stale(id) from None
         if isinstance(answer, StaleLeaseError):

@@ -13,7 +13,8 @@ from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler import redrive
 from tocsin.actors.scheduler.book import Book
 from tocsin.actors.scheduler.claim import claim, claim_alone
-from tocsin.actors.scheduler.complete import Completion, complete, extend
+from tocsin.actors.scheduler.complete import complete, extend
+from tocsin.actors.scheduler.completions import Batch
 from tocsin.actors.scheduler.grants import Grant
 from tocsin.actors.scheduler.lanes import Lanes
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Tick
@@ -225,17 +226,13 @@ class SchedulerActor(Actor):
             self.ctx.set_alarm(None)
         return erased
 
-    async def complete(self, said: Completion) -> Settlement | StaleLeaseError:
-        """A refusal is answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
+    async def complete(self, batch: Batch) -> Sequence[Settlement | StaleLeaseError]:
+        """Refusals are answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
         turn = self._turn()
         await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
-        answer: Settlement | StaleLeaseError
-        try:
-            answer = await complete(turn, said)
-        except StaleLeaseError as refusal:  # raised before anything was changed
-            answer = refusal
+        answers = await complete(turn, batch.begin())
         await self._finish(turn)
-        return answer
+        return answers
 
     async def extend(self, job_id: str, token: str, lease_ms: int) -> int | StaleLeaseError:
         turn = self._turn()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -18,6 +18,7 @@ from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.claim import Claim
+from tocsin.actors.scheduler.completions import Answer, Batch, Completions
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.permits import Circuit, Permits
@@ -71,6 +72,7 @@ class SchedulerService:
         # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
         self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
         self._pulls: WeakValueDictionary[str, Pulls] = WeakValueDictionary()
+        self._completions: WeakValueDictionary[str, Completions] = WeakValueDictionary()
         self.presence = Presence(lambda: self.clock.monotonic())
         self._watches: WeakValueDictionary[str, Watches] = WeakValueDictionary()
         self._host: Host | None = None
@@ -151,6 +153,18 @@ class SchedulerService:
                 pulls.stop()
             self._pulls[name] = pulls
         return pulls
+
+    def completions(self, name: str) -> Completions:
+        """They live as long as somebody waits for an answer."""
+        found = self._completions.get(name)
+        if found is None:
+            actor = ActorId(KIND, name)
+
+            def deliver(batch: Batch) -> Awaitable[Sequence[Answer]]:
+                return self.host.call(actor, "complete", batch, create=False)
+
+            found = self._completions[name] = Completions(deliver, self.host.start_soon)
+        return found
 
     def watches(self, name: str) -> Watches:
         watches = self._watches.get(name)

@@ -162,12 +162,12 @@ def finish(turn: Turn, job: JobRow, followers: Sequence[Follower], result: bytes
     return start(turn, job, followers, kept)
 
 
-def finish_late(turn: Turn, known: Known, token: str, followers: Sequence[Follower], result: bytes | None) -> None:
+def finish_late(turn: Turn, known: Known, token: str, followers: Sequence[Follower], result: bytes | None) -> int:
     """Done after its lease had ended: out of the line it had gone back to."""
     job, at = known.job, known.at
     turn.book.leave_line(job, at)
     turn.book.note(job, HistRow("done", at.attempt, turn.now, turn.now, at.next_at, token, result=_short(result)))
-    finish(turn, job, followers, result)
+    return finish(turn, job, followers, result)
 
 
 def _as_json(result: bytes | None) -> bytes | None:

@@ -37,11 +37,12 @@ def working(url: str, *words: str, cwd: Path) -> Iterator[subprocess.Popen[str]]
         process.communicate()
 
 
-def ask(url: str, route: str, body: Any = None) -> Any:
+def ask(url: str, route: str, body: Any = None, method: str | None = None) -> Any:
     request = urllib.request.Request(
         f"{url}{route}",
         data=None if body is None else json.dumps(body).encode(),
         headers={"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
+        method=method,
     )
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.load(answer)

@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.pull import Given, give_back, pull
 from tocsin.actors.scheduler.pulls import PullClaim, Pulls
 from tocsin.actors.scheduler.rows import PoolRow
 from tocsin.actors.scheduler.submit import cancel, submit
+from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import StaleLeaseError
 from tocsin.storage.memory import MemoryProvider
 
@@ -67,10 +68,10 @@ class Model:
     held: dict[str, Holding] = field(default_factory=dict)
     made: int = 0
     links: int = 0
+    look_again_s: float = 60.0
 
     def __post_init__(self) -> None:
-        clock: Any = self  # its instant is the desk's
-        self.pulls = Pulls("desk", self._post, asyncio.ensure_future, None, clock)
+        self.pulls = Pulls("desk", self._post, asyncio.ensure_future, None, self)
 
     def _post(self, *event: object) -> asyncio.Future[Any]:
         raise AssertionError(f"nobody goes away here: {event}")
@@ -80,6 +81,9 @@ class Model:
 
     def monotonic(self) -> float:
         return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody sleeps here")
 
     def rooms(self) -> dict[str, int | None]:
         held = Counter(one.claim.job.pool for one in self.held.values())
@@ -120,7 +124,7 @@ class Model:
         for _ in range(self.random.choice((0, 0, 1, 2)) if levels else 0):
             self.made += 1
             minted = f"t{self.made}"
-            options = {"queue": self.random.choice(QUEUES), "then": self.following(levels - 1)}
+            options: dict[str, Any] = {"queue": self.random.choice(QUEUES), "then": self.following(levels - 1)}
             delay = self.random.choice((0, 20_000))
             found.append(
                 follower(
@@ -194,7 +198,8 @@ class Model:
         ok = self.random.random() < 0.7
         result = msgspec.json.encode({"of": job_id}) if self.random.random() < 0.5 else None
         said = Completion(job_id, token, ok, "why", charge=self.random.random() < 0.5, delay_ms=1_000, result=result)
-        settled = await self.desk.turn(lambda turn: complete(turn, said))
+        [settled] = await self.desk.turn(lambda turn: complete(turn, [said]))
+        assert isinstance(settled, Settlement)
         if one.orphan:
             assert settled.state == "cancelled"
             return
@@ -216,8 +221,8 @@ class Model:
     async def refused(self, job_id: str, token: str) -> None:
         """A wrong lease changes nothing."""
         before = await self.desk.view.scan(b"", b"\xff", limit=10_000)
-        with pytest.raises(StaleLeaseError):
-            await self.desk.turn(lambda turn: complete(turn, Completion(job_id, token[:-1] + "x")))
+        [answer] = await self.desk.turn(lambda turn: complete(turn, [Completion(job_id, token[:-1] + "x")]))
+        assert isinstance(answer, StaleLeaseError)
         assert await self.desk.view.scan(b"", b"\xff", limit=10_000) == before
 
     async def dead(self) -> set[str]:
