@@ -152,8 +152,8 @@ MUTANTS = (
     Mutant(
         "a completion leaves the lease",
         "actors/scheduler/complete.py",
-        "        _, _, lease = turn.book.drop_lease(said.lease)\n        note_end",
-        "        note_end",
+        "            _, _, lease = turn.book.drop_lease(one.lease)\n            note_end",
+        "            note_end",
     ),
     Mutant(
         "an accepted lease that lapses takes its job along",

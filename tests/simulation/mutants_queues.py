@@ -28,16 +28,10 @@ QUEUES = (
     Mutant(
         "queues: any lease settles a job that runs",
         FOLDER + "complete.py",
-        "    held = turn.book.leases.get(said.lease)\n    if held is None or held[0] != said.id:\n        return await",
-        "    said = replace(said, lease=turn.book.lease_of(said.id) or said.lease)\n"
-        "    held = turn.book.leases.get(said.lease)\n    if held is None or held[0] != said.id:\n        return await",
-        also=(
-            (
-                FOLDER + "complete.py",
-                "from dataclasses import dataclass\n",
-                "from dataclasses import dataclass, replace\n",
-            ),
-        ),
+        "    held = [one for one in said if _is_held(turn, one)]\n",
+        "    said = [replace(one, lease=turn.book.lease_of(one.id) or one.lease) for one in said]\n"
+        "    held = [one for one in said if _is_held(turn, one)]\n",
+        also=((FOLDER + "complete.py", "import dataclass\n", "import dataclass, replace\n"),),
     ),
     Mutant(
         "queues: any lease settles a job that waits",
@@ -113,14 +107,14 @@ QUEUES = (
     Mutant(
         "chains: a failure starts what follows a success",
         FOLDER + "complete.py",
-        "    if said.ok:\n        followers",
-        "    if said.ok or said.error:\n        followers",
+        "        elif one.ok:\n",
+        "        elif one.ok or one.error:\n",
     ),
     Mutant(
         "chains: late success forgets what follows",
         FOLDER + "settle.py",
-        "    finish(turn, job, followers, result)\n\n\ndef _as_json",
-        "    finish(turn, job, (), result)\n\n\ndef _as_json",
+        "    return finish(turn, job, followers, result)\n",
+        "    return finish(turn, job, (), result)\n",
         seeds=200,
     ),
     Mutant(
@@ -158,6 +152,6 @@ QUEUES = (
         FOLDER + "book.py",
         "        self.count(dead=1)\n        self.note_end(job)\n",
         "        self.count(dead=1)\n",
-        seeds=200,
+        seeds=300,
     ),
 )

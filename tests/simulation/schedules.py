@@ -119,7 +119,7 @@ class Schedules:
         if new.last < start:
             if old is not None and new.fire_to is not None and old.missed_from is not None:
                 return  # they were counted, and the newest of them are to fire
-            if old_row is None or start - new.last <= AHEAD_MS:
+            if old is None or start - new.last <= AHEAD_MS:
                 self.broken.append(f"{name} went back from {start} to {new.last}")
             ledger.went_back = True
             ledger.due = {slot for slot in ledger.due if slot <= new.last or self._job_of(name, slot)}

@@ -291,7 +291,7 @@ class World:
         }
         if self.pullers:
             options["queue"] = self.random.choice((None, *QUEUES, *QUEUES))
-            options["keep_result"] = self.random.choice((None, None, 7_200))
+            options["keep_result"] = self.random.choice((None, 7_200))
         return wish, options
 
     def following(self, levels: int) -> list[Job]:
@@ -307,7 +307,7 @@ class World:
 
     async def wait_for(self, jobs: Scheduler, wish: Wish) -> None:
         """Somebody wants the result."""
-        timeout = self.random.choice((None, 0, 2, 60))
+        timeout = self.random.choice((None, None, None, 0, 2, 60))
         try:
             result = await jobs.result(wish.id, timeout)
         except JobFailedError as error:
@@ -337,7 +337,7 @@ class World:
         else:
             self.note(f"accepted {wish.n}")
             self.promises.accepted(wish)
-            if options.get("keep_result") and self.random.random() < 0.7:
+            if options.get("keep_result") and (wish.mortal or self.random.random() < 0.6):
                 self.waiters.append(asyncio.ensure_future(self.wait_for(jobs, wish)))
         return wish
 

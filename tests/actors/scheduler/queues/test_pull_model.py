@@ -109,7 +109,12 @@ class Model:
             self.desk.now + self.random.randrange(-40_000, 40_000),
             tuple(self.following(2)),
         )
-        options: dict[str, Any] = {"queue": job.queue, "pool": job.pool or None, "priority": job.priority, "then": job.then}
+        options: dict[str, Any] = {
+            "queue": job.queue,
+            "pool": job.pool or None,
+            "priority": job.priority,
+            "then": job.then,
+        }
         new = self.desk.job(job_id, delay=job.due - self.desk.now, **options)
         await self.desk.turn(lambda turn: submit(turn, [new]))
         self.jobs[job_id] = job
