@@ -4,7 +4,7 @@ older system are taken where they mean the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.scheduler.arguments import MAX_BATCH
+from tocsin.actors.scheduler.followers import check_chain
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError
 
@@ -146,8 +147,7 @@ class FollowingRequest(Request, frozen=True, kw_only=True):
 
     def check_instance(self, addressed: str) -> None:
         super().check_instance(addressed)
-        for one in self.then or ():
-            one.check_instance(addressed)
+        check_following(self.then, addressed)
 
     def options(self) -> dict[str, Any]:
         """For `Scheduler.new_job`, but for what follows."""
@@ -163,6 +163,13 @@ class FollowingRequest(Request, frozen=True, kw_only=True):
             "labels": self.labels,
             "keep_result_ms": whole(self.keep_result_ms),
         }
+
+
+def check_following(then: Sequence[FollowingRequest] | None, addressed: str) -> None:
+    """How many and how deep first: what comes later goes down one call a level."""
+    check_chain(then or ())
+    for one in then or ():
+        one.check_instance(addressed)
 
 
 class ScheduleRequest(FollowingRequest, frozen=True, kw_only=True):

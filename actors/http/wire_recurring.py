@@ -8,7 +8,7 @@ import msgspec
 
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema, shape
-from tocsin.actors.http.wire import NO_ARGS, FollowingRequest, Request, RetryRequest, Scalar, whole
+from tocsin.actors.http.wire import NO_ARGS, FollowingRequest, Request, RetryRequest, Scalar, check_following, whole
 
 
 class DefinitionRequest(Request, frozen=True, kw_only=True):
@@ -80,6 +80,10 @@ class DefinitionRequest(Request, frozen=True, kw_only=True):
         """The function path or workflow; None where it is no text (the handle refuses that)."""
         named = self.function_path if self.function_path is not None else self.workflow
         return named if isinstance(named, str) else None
+
+    def check_instance(self, addressed: str) -> None:
+        super().check_instance(addressed)
+        check_following(self.then, addressed)
 
     def definition(self) -> dict[str, Any]:
         """For `Schedules.new_schedule`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ MAX_FOLLOWERS: Final = 20
 MAX_CHAIN: Final = 100
 """Jobs in `then`, nested ones counted."""
 MAX_LEVELS: Final = 50
+_ELSE: Final = "let the last one submit the rest"
 MAX_THEN: Final = 256 * 1024
 """Bytes of a stored `then`."""
 
@@ -48,18 +49,22 @@ def targets(followers: Sequence[Follower]) -> Iterator[str]:
 
 def check_then(followers: Sequence[Follower]) -> tuple[Follower, ...]:
     """Refuse more than a commit could start, or a row could hold."""
-    level, levels, counted = list(followers), 0, 0
+    check_chain(followers)
+    return tuple(followers)
+
+
+def check_chain(then: Sequence[Any]) -> None:
+    """The same of jobs as they came, before anything is done for each: they have a `then`, or None."""
+    level, levels, counted = list(then), 0, 0
     while level:
         levels, counted = levels + 1, counted + len(level)
         if levels > MAX_LEVELS:
             raise InvalidInputError(f"then is nested deeper than {MAX_LEVELS} levels")
-        level = [below for one in level for below in one.then]
-    for name, given, most in (("then starts", len(followers), MAX_FOLLOWERS), ("the chain has", counted, MAX_CHAIN)):
-        if given > most:
-            raise InvalidInputError(
-                f"{name} {given} jobs, at most {most} are allowed: let the last one submit the rest"
-            )
-    return tuple(followers)
+        level = [below for one in level for below in one.then or ()]
+    if len(then) > MAX_FOLLOWERS:
+        raise InvalidInputError(f"then starts {len(then)} jobs, at most {MAX_FOLLOWERS} are allowed: {_ELSE}")
+    if counted > MAX_CHAIN:
+        raise InvalidInputError(f"the chain has {counted} jobs, at most {MAX_CHAIN} are allowed: {_ELSE}")
 
 
 def with_blob(job: JobRow, args: bytes, followers: tuple[Follower, ...], parent_result: bytes = b"") -> NewJob:

@@ -207,12 +207,21 @@ def _fits_wait(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= CLAIM_WAIT_MS[1]
 
 
+def address(body: Any, instance: str) -> None:
+    """The body, and what is to follow it."""
+    if not isinstance(body, dict):
+        return
+    if body.get("instanceName") is not None:
+        body["instanceName"] = instance
+    for one in body.get("then") or ():
+        address(one, instance)
+
+
 def repair(case: Any, number: int) -> None:
     """What no schema can say: which instance is addressed, which cursors there are, which keys are new, what crons and
     zones are, where a schedule is."""
     addressed = unquote((case.path_parameters or {}).get("instance", "default"))
-    if isinstance(case.body, dict) and case.body.get("instanceName") is not None:
-        case.body["instanceName"] = addressed
+    address(case.body, addressed)
     if isinstance(case.body, dict):
         for name, right in (("cron", "*/5 * * * *"), ("timezone", "Asia/Kolkata")):
             if case.body.get(name) is not None:

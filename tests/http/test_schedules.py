@@ -68,6 +68,7 @@ async def test_catch_up_limit_left_out_is_a_hundred_and_null_is_all(face: Face) 
         ({"timezone": "../../etc/passwd"}, "UNKNOWN_TIMEZONE", []),
         ({"queue": "a,b"}, "INVALID_INPUT", ["queue must be 1 to 128 characters"]),
         ({"then": [{"queue": "q"}]}, "INVALID_INPUT", ["then[0]: give exactly one of functionPath and workflow"]),
+        ({"then": [{"functionPath": "q", "instanceName": "other"}]}, "INVALID_INPUT", ["instanceName must be"]),
         ({"cron": None, "at": 1_900_000_000}, "INVALID_INPUT", ["at looks like seconds"]),
         ({"cron": None, "everyMs": 999}, "INVALID_INPUT", ["everyMs must be 1000"]),
         ({"name": "other"}, "INVALID_INPUT", ["unknown field 'name'"]),

@@ -59,6 +59,14 @@ async def test_a_taken_id_is_refused_kept_or_replaced(face: Face) -> None:
     assert replaced.json() == {"id": "a", "scheduledFor": DUE + 1, "created": True}
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """A chain of so many."""
+    chain: dict[str, Any] = {"functionPath": "q"}
+    for _ in range(levels - 1):
+        chain = {"functionPath": "q", "then": [chain]}
+    return chain
+
+
 @pytest.mark.parametrize(
     ("members", "words"),
     [
@@ -122,6 +130,9 @@ async def test_a_taken_id_is_refused_kept_or_replaced(face: Face) -> None:
         ({"then": [{"functionPath": "q", "then": [{"colour": 1}]}]}, ["unknown field 'then[0].then[0].colour'"]),
         ({"then": [{"functionPath": "q", "retry": {"maxRetries": 101}}]}, ["then[0]: retry.maxRetries must be 0..100"]),
         ({"then": [{"functionPath": "q"}] * 21}, ["then starts 21 jobs, at most 20 are allowed"]),
+        ({"then": [nested(60)]}, ["then is nested deeper than 50 levels"]),
+        ({"then": [nested(200)]}, ["then is nested deeper than 50 levels"]),
+        ({"then": [{"functionPath": "q", "then": [{"functionPath": "r"}] * 20}] * 5}, ["the chain has 105 jobs"]),
         ({"then": [{"functionPath": "q", "instanceName": "other"}]}, ["instanceName"]),
         ({"then": [{"functionPath": "q", "maxConcurrency": 2}]}, ["then[0]: maxConcurrency", "give pool"]),
         ({"instanceName": "other"}, ["instanceName must be the instance that the path addresses, 'default'"]),

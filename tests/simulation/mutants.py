@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from tests.simulation.mutants_queues import QUEUES
 from tests.simulation.mutants_schedules import SCHEDULES, Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -66,14 +67,14 @@ MUTANTS = (
     Mutant(
         "a lease shorter than its attempt",
         "actors/scheduler/claim.py",
-        "until=turn.now + lease_ms(job),",
-        "until=turn.now + 2_000,",
+        "        until=turn.now + length_ms,",
+        "        until=turn.now + 2_000,",
     ),
     Mutant(
         "a missed deadline is retried like a failure",
         "actors/scheduler/settle.py",
-        "    if verdict in (Verdict.UNKNOWN, Verdict.STOPPED):",
-        "    if verdict is Verdict.STOPPED:",
+        "    elif verdict in (Verdict.UNKNOWN, Verdict.STOPPED):\n        _hold",
+        "    elif verdict is Verdict.STOPPED:\n        _hold",
     ),
     Mutant(
         "the attempt of a cancelled job brings it back",
@@ -138,9 +139,9 @@ MUTANTS = (
     Mutant(
         "accepted work counts as done",
         "actors/scheduler/settle.py",
-        "    if verdict is Verdict.ACCEPTED:\n        _hold_accepted(turn, end)\n        return\n",
+        "    if verdict is Verdict.ACCEPTED:\n        _hold_accepted(turn, end)\n    elif",
         "    if verdict is Verdict.ACCEPTED:\n        turn.book.drop_lease(end.token)\n"
-        "        finish(turn, job)\n        return\n",
+        "        finish(turn, job, followers, None)\n    elif",
     ),
     Mutant(
         "accepted work gives its lease back at once",
@@ -151,15 +152,15 @@ MUTANTS = (
     Mutant(
         "a completion leaves the lease",
         "actors/scheduler/complete.py",
-        "    _, _, lease = turn.book.drop_lease(said.lease)\n    if said.ok:",
-        "    _, lease = turn.book.leases[said.lease]\n    if said.ok:",
+        "        _, _, lease = turn.book.drop_lease(said.lease)\n        note_end",
+        "        note_end",
     ),
     Mutant(
         "an accepted lease that lapses takes its job along",
         "actors/scheduler/passing.py",
-        '        if lease.kind == "fired":\n            note_end',
+        "        if lease.kind in LOST:\n            note_end",
         '        if lease.kind == "accepted":\n            turn.book.erase_job(job)\n            continue\n'
-        '        if lease.kind == "fired":\n            note_end',
+        "        if lease.kind in LOST:\n            note_end",
     ),
     Mutant(
         "a paused pool starts jobs",
@@ -187,6 +188,7 @@ MUTANTS = (
         "    turn.book.count(expired=1)\n",
     ),
     *SCHEDULES,
+    *QUEUES,
     Mutant(
         "live attempts are claimed again when their lease ends",
         "actors/scheduler/passing.py",

@@ -42,6 +42,7 @@ Said = tuple[bool, bytes]
 Expected = tuple[JobRow, Follower, list[bytes]]
 """The parent, who is to follow it, and what the parent may have come to."""
 ENDS = {"done", "cancelled", "expired"}
+ENDS_OF_PULLED = {"done", "failed", "returned", "lost", "unsent", "cancelled"}
 TURNS_OF_OTHERS = 12
 """So many jobs of other queues may a worker of all queues get while one of a queue waits that may start."""
 
@@ -83,6 +84,8 @@ class Pulled:
     started: set[str] = field(default_factory=set)
     holds: dict[str, list[Hold]] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
+    losses: Counter[str] = field(default_factory=Counter)
+    """By incarnation: how often who ran it was lost."""
     overtaken: Counter[str] = field(default_factory=Counter)
     given: int = 0
     broken: list[str] = field(default_factory=list)
@@ -105,16 +108,20 @@ class Pulled:
                 _, _, job_id, incarnation, _ = key.decode().split("/")
                 row = decode(HistRow, key, value)
                 ends.setdefault((job_id, incarnation), []).append(row)
-                self._attempt_ends(before, job_id, row)
+                self._attempt_ends(before, job_id, incarnation, row)
         if b"job" in families or ends:
             self._jobs(rows, families.get(b"job", []), ends)
         if b"lease" in families:
             self._leases(before, rows, families[b"lease"])
 
-    def _attempt_ends(self, before: SortedMap, job_id: str, row: HistRow) -> None:
+    def _attempt_ends(self, before: SortedMap, job_id: str, incarnation: str, row: HistRow) -> None:
         if not row.token:
             return
-        held = before.get(lease_key(job_id, row.token)) is not None
+        lease = self.leases.get(lease_key(job_id, row.token))
+        held = lease is not None
+        if lease is not None and lease.kind == PULLED:
+            self.must(row.outcome in ENDS_OF_PULLED, f"the attempt of {job_id} by a worker is {row.outcome}")
+        self.losses[incarnation] += row.outcome == "lost"
         live = self._live(job_id)
         at = before.get(at_key(job_id))
         late = not live and at is not None and decode(AtRow, b"", at).last_token == row.token
@@ -169,7 +176,7 @@ class Pulled:
             return
         prefix = b"lease/%b/" % old.id.encode()
         for key, value in rows.items():
-            if key.startswith(prefix) and (decode(LeaseRow, key, value).orphan if value else key in self.leases):
+            if key.startswith(prefix) and (value is None or decode(LeaseRow, key, value).orphan):
                 self.came_to.setdefault(old.id, []).append(("cancelled", b"null"))
                 return
         self.must(False, f"{old.id} is gone, and nothing says why")
@@ -232,9 +239,14 @@ class Pulled:
         self.must(lease.at.next_at <= lease.started, f"{job_id} was given {lease.at.next_at - lease.started} ms early")
         if lease.pool:
             held = sum(one.pool == lease.pool for one in self.leases.values())
-            now = rows[pool_key(lease.pool)] if pool_key(lease.pool) in rows else before.get(pool_key(lease.pool))
-            cap = max(cap_of(before.get(pool_key(lease.pool))), cap_of(now))
+            old, new = before.get(pool_key(lease.pool)), rows.get(pool_key(lease.pool))
+            cap = cap_of(old)
+            if pool_key(lease.pool) in rows:  # it may have been paused behind this
+                cap = max(cap, 1 if new is None else decode(PoolRow, b"", new).cap)
             self.must(held <= cap, f"{held} slots of {lease.pool} are held, its cap is {cap}")
+        known = self.jobs.get(job_id)
+        losses = self.losses[lease.incarnation]
+        self.must(known is None or known.schedule or lease.at.losses == losses, f"{job_id} was lost {losses} times")
         if lease.kind == PULLED:
             self.given += 1
             job = self.jobs.get(job_id)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.pulled import Hold
 from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.lines import ALONE
-from tocsin.actors.scheduler.pulls import PullClaim
+from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER
 from tocsin.dispatch.pulled import Claimed, WorkerInfo
 from tocsin.errors import ActorError, StaleLeaseError, StoreError
 
@@ -17,10 +16,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 QUEUES = ("q1", "q2", "q3")
-LOOK_S = 1.0
+LOOK_S = 0.5
 LOOK_MAX_S = 15.0
-LOOKS = 4
-LOOKS_OF_STEPS = 70
+LOOKS = 3
+LOOKS_OF_STORMS = 40
+LOOKS_AFTER = 12
+"""A commit that the storm has slowed down may still be under way."""
+LOOKS_OF_STEPS = 140
 """A clock that jumps ahead is noticed within a minute."""
 T = TypeVar("T")
 
@@ -53,7 +55,7 @@ class Puller:
             self.promises.takes[self.id] = self.takes
 
     def takes(self, queue: str) -> bool:
-        return queue not in self.exclude
+        return queue not in self.exclude if self.queues == "*" else queue in self.queues
 
     @property
     def jobs(self) -> Scheduler:
@@ -97,12 +99,18 @@ class Puller:
     async def claim(self, most: int) -> list[Claimed]:
         wait = 120 if self._sweeps else self.random.choice((0, 0.5, 5, 5, 60, 300))
         patience = self.random.choice((0, 0.001, 0.05, 0.3, 3, 8)) if self.random.random() < 0.15 else None
-        got = await self.call(
-            self.jobs.claim(
-                self.queues, max=most, lease_ms=self.lease_ms, wait=wait, worker=self.info, exclude=self.exclude
-            ),
-            None if self._sweeps else patience,
-        )
+        claims = self.world.claims
+        self.world.claims_made += 1
+        claims[n := self.world.claims_made] = self
+        try:
+            got = await self.call(
+                self.jobs.claim(
+                    self.queues, max=most, lease_ms=self.lease_ms, wait=wait, worker=self.info, exclude=self.exclude
+                ),
+                None if self._sweeps else patience,
+            )
+        finally:
+            del claims[n]
         if not got and not wait:
             await asyncio.sleep(self.random.choice((0.05, 0.5, 2)))
         return got or []
@@ -224,34 +232,31 @@ class Watch:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._apart: dict[tuple[PullClaim, bytes], int] = {}
+        self._apart: dict[tuple[int, bytes], int] = {}
+        self._most = 0
 
     async def live(self) -> None:
         pause = LOOK_S
         while not self.world.over:
             await asyncio.sleep(pause)
-            if not self.world.storm_now:
-                self.look()
+            self.look()
             pause = LOOK_S if self._apart else min(pause * 1.3, LOOK_MAX_S)
 
     def look(self) -> None:
-        pulls = self.world.current._service._pulls.get("sim")
-        if pulls is None or not pulls.waiting:
-            self._apart = {}
-            return
-        promises = self.world.disk.pulled
-        lines = [*pulls._of_queue.values(), *pulls._of_all.values()]
-        claims = list(dict.fromkeys(claim for line in lines for claim in line))
-        startable = list(promises.may_start(self.world.clock.now_ms() - 500))
-        apart: dict[tuple[PullClaim, bytes], int] = {}
-        for claim in claims:
-            held = [lease for lease in promises.leases.values() if claim.worker and lease.host == claim.worker]
-            alone = any(lease.at.losses >= 2 for lease in held)
+        world, promises = self.world, self.world.disk.pulled
+        startable = list(promises.may_start(world.clock.now_ms() - 500)) if world.claims else []
+        most = LOOKS
+        if world.storm:
+            most = LOOKS_OF_STEPS if world.promises.steps else LOOKS_OF_STORMS if world.storm_now else LOOKS_AFTER
+        if most != self._most:  # the weather has changed
+            self._most, self._apart = most, {}
+        apart: dict[tuple[int, bytes], int] = {}
+        for n, worker in world.claims.items():
+            held = [lease for lease in promises.leases.values() if worker.info and lease.host == worker.id]
+            alone = any(lease.at.losses >= LOSSES_TOGETHER for lease in held)
             for queue, key in startable:
                 fits = not alone and not (queue.startswith(ALONE) and held)
-                if fits and claim.takes(queue.removeprefix(ALONE)):
-                    apart[claim, key] = self._apart.get((claim, key), 0) + 1
+                if fits and worker.takes(queue.removeprefix(ALONE)):
+                    times = apart[n, key] = self._apart.get((n, key), 0) + 1
+                    promises.must(times < most, f"a claim of {worker.id} waits, and {key!r} may start")
         self._apart = apart
-        for (claim, key), times in apart.items():
-            if times >= (LOOKS_OF_STEPS if self.world.promises.steps else LOOKS):
-                promises.broken.append(f"a claim of {claim.worker or '?'} waits, and {key!r} may start")

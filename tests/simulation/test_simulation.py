@@ -23,7 +23,7 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Backlogs take many turns, so that everything comes in between."""
     monkeypatch.setattr(allowance, "STEPS", 60)
     monkeypatch.setattr(allowance, "LEAST_STEPS", 5)
-    monkeypatch.setattr(pull, "JOBS_PER_TURN", 3)
+    monkeypatch.setattr(pull, "JOBS_PER_TURN", 2)
     monkeypatch.setattr(pull, "ROUNDS", 2)
 
 

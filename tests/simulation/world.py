@@ -65,6 +65,9 @@ class World:
     """Of schedules, as asked for last."""
     down: bool = False
     over: bool = False
+    claims: dict[int, Puller] = field(default_factory=dict)
+    """Whose claims wait, or are on their way."""
+    claims_made: int = 0
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
     """Who waits for results, in this life of the host."""
     pausing: bool = False

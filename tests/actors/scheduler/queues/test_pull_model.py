@@ -1,0 +1,300 @@
+"""Pull turns against a plain model: random claims, ends and cancels; all invariants of the rows hold after each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.actors.scheduler.desk import Desk
+from tocsin.actors.scheduler.arguments import follower
+from tocsin.actors.scheduler.claim import Claim
+from tocsin.actors.scheduler.complete import Completion, complete
+from tocsin.actors.scheduler.followers import Follower
+from tocsin.actors.scheduler.passing import end_leases, run_timers
+from tocsin.actors.scheduler.pull import Given, give_back, pull
+from tocsin.actors.scheduler.pulls import PullClaim, Pulls
+from tocsin.actors.scheduler.rows import PoolRow
+from tocsin.actors.scheduler.submit import cancel, submit
+from tocsin.dispatch.pulled import Settlement
+from tocsin.errors import StaleLeaseError
+from tocsin.storage.memory import MemoryProvider
+
+SEEDS = range(15)
+TURNS = 120
+QUEUES = ("q1", "q2", "q3")
+POOLS = {"": None, "p1": 1, "p2": 2}
+PRIORITY_MS = 30_000
+LEASE_MS = 50_000
+
+
+@dataclass
+class Plain:
+    """What a job is, said as simply as possible."""
+
+    queue: str
+    pool: str
+    priority: int
+    due: int
+    then: tuple[Follower, ...] = ()
+    parent: bytes | None = None
+    state: str = "waiting"
+    losses: int = 0
+
+    def order(self, job_id: str) -> tuple[int, str]:
+        return self.due - self.priority * PRIORITY_MS, job_id
+
+
+@dataclass
+class Holding:
+    claim: Claim
+    worker: str
+    orphan: bool = False
+
+
+@dataclass
+class Model:
+    """The plain model and the real rows, driven together."""
+
+    desk: Desk
+    random: Random
+    jobs: dict[str, Plain] = field(default_factory=dict)
+    held: dict[str, Holding] = field(default_factory=dict)
+    made: int = 0
+    links: int = 0
+
+    def __post_init__(self) -> None:
+        self.pulls = Pulls("desk", self._post, asyncio.ensure_future, None, self)
+
+    def _post(self, *event: object) -> asyncio.Future[Any]:
+        raise AssertionError(f"nobody goes away here: {event}")
+
+    def now_ms(self) -> int:
+        return self.desk.now
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody sleeps here")
+
+    def rooms(self) -> dict[str, int | None]:
+        held = Counter(one.claim.job.pool for one in self.held.values())
+        return {name: None if cap is None else cap - held[name] for name, cap in POOLS.items()}
+
+    def startable(self) -> list[str]:
+        rooms = self.rooms()
+        return [
+            job_id
+            for job_id, job in self.jobs.items()
+            if job.state == "waiting" and job.due <= self.desk.now and rooms[job.pool] != 0
+        ]
+
+    # ---- Operations ------------------------------------------------------------------------------
+
+    async def submit(self) -> None:
+        self.made += 1
+        job_id = f"j{self.made}"
+        job = Plain(
+            self.random.choice(QUEUES),
+            self.random.choice(list(POOLS)),
+            self.random.choice((0, 0, 9, -3)),
+            self.desk.now + self.random.randrange(-40_000, 40_000),
+            tuple(self.following(2)),
+        )
+        options = {"queue": job.queue, "pool": job.pool or None, "priority": job.priority, "then": job.then}
+        new = self.desk.job(job_id, delay=job.due - self.desk.now, **options)
+        await self.desk.turn(lambda turn: submit(turn, [new]))
+        self.jobs[job_id] = job
+
+    def following(self, levels: int) -> list[Follower]:
+        found = []
+        for _ in range(self.random.choice((0, 0, 1, 2)) if levels else 0):
+            self.made += 1
+            minted = f"t{self.made}"
+            options = {"queue": self.random.choice(QUEUES), "then": self.following(levels - 1)}
+            delay = self.random.choice((0, 20_000))
+            found.append(
+                follower(
+                    function_path="w:then", workflow=None, args=b"{}", delay_ms=delay, minted=minted,
+                    options=options,
+                )
+            )  # fmt: skip
+        return found
+
+    async def pull(self) -> None:
+        claims = []
+        for _ in range(self.random.randint(1, 4)):
+            named = self.random.choice((None, None, ("q1",), ("q2", "q3")))
+            exclude = frozenset({"q2"}) if named is None and self.random.random() < 0.3 else frozenset()
+            worker = self.random.choice(("", "w1", "w2", "w3"))
+            claims.append(PullClaim(named, exclude, self.random.randint(1, 4), LEASE_MS, worker))
+            self.pulls.enter(claims[-1])
+        given: Given = []
+        while await self.desk.turn(lambda turn: pull(turn, self.pulls, given)):
+            pass
+        self.pulls.deliver(given, 0.0)
+        for claim, jobs in given:
+            assert 1 <= len(jobs) <= claim.most
+            for one in jobs:
+                self.take(claim, one)
+        self.nothing_is_left(claims)
+        for claim in claims:
+            self.pulls.leave(claim)
+
+    def take(self, claim: PullClaim, one: Claim) -> None:
+        job = self.jobs[one.job.id]
+        assert job.state == "waiting" and job.due <= self.desk.now and claim.takes(job.queue)
+        assert (one.parent_result or None) == job.parent
+        job.state = "running"
+        self.held[one.token] = Holding(one, claim.worker)
+        assert all(room is None or room >= 0 for room in self.rooms().values())
+        for other_id, other in self.jobs.items():
+            if other.state != "waiting" or other.due > self.desk.now:
+                continue
+            if (other.queue, other.pool, other.losses >= 2) == (job.queue, job.pool, job.losses >= 2):
+                assert self.given_too(other_id) or job.order(one.job.id) < other.order(other_id)
+
+    def given_too(self, job_id: str) -> bool:
+        """In this turn, and not looked at yet."""
+        return self.desk.book.lease_of(job_id) is not None
+
+    def nothing_is_left(self, claims: list[PullClaim]) -> None:
+        mine: dict[str, list[Plain]] = {}
+        for one in self.held.values():
+            mine.setdefault(one.worker, []).append(self.jobs.get(one.claim.job.id) or Plain("", "", 0, 0))
+        for worker, jobs in mine.items():
+            assert not worker or len(jobs) == 1 or all(job.losses < 2 for job in jobs), f"{worker} has one alone"
+        for claim in claims:
+            if claim.answer.done():
+                continue
+            busy = mine.get(claim.worker, []) if claim.worker else []
+            if any(job.losses >= 2 for job in busy):
+                continue
+            for job_id in self.startable():
+                alone = self.jobs[job_id].losses >= 2
+                assert not claim.takes(self.jobs[job_id].queue) or (alone and busy), (
+                    f"{job_id} may start, and one waits"
+                )
+
+    async def end(self) -> None:
+        if not self.held:
+            return
+        token = self.random.choice(sorted(self.held))
+        one = self.held.pop(token)
+        job_id = one.claim.job.id
+        ok = self.random.random() < 0.7
+        result = msgspec.json.encode({"of": job_id}) if self.random.random() < 0.5 else None
+        said = Completion(job_id, token, ok, "why", charge=self.random.random() < 0.5, delay_ms=1_000, result=result)
+        [settled] = await self.desk.turn(lambda turn: complete(turn, [said]))
+        assert isinstance(settled, Settlement)
+        if one.orphan:
+            assert settled.state == "cancelled"
+            return
+        job = self.jobs[job_id]
+        assert settled.state == ("done" if ok else "retrying") or job_id in await self.dead()
+        if ok:
+            self.start(job_id, self.jobs.pop(job_id), result)
+        else:
+            job.state, job.due = "waiting", self.desk.now + 1_000
+            await self.drop_dead()
+        await self.refused(job_id, token)
+
+    def start(self, parent: str, job: Plain, result: bytes | None) -> None:
+        for one in job.then:
+            self.links += 1
+            due = self.desk.now + one.delay_ms
+            self.jobs[one.job.id] = Plain(one.job.queue, "", 0, due, one.then, result)
+
+    async def refused(self, job_id: str, token: str) -> None:
+        """A wrong lease changes nothing."""
+        before = await self.desk.view.scan(b"", b"\xff", limit=10_000)
+        [answer] = await self.desk.turn(lambda turn: complete(turn, [Completion(job_id, token[:-1] + "x")]))
+        assert isinstance(answer, StaleLeaseError)
+        assert await self.desk.view.scan(b"", b"\xff", limit=10_000) == before
+
+    async def dead(self) -> set[str]:
+        return {key[5:].decode() for key, _ in await self.desk.view.scan(b"dead/", b"dead0", limit=1_000)}
+
+    async def drop_dead(self) -> None:
+        for job_id in await self.dead():
+            self.jobs.pop(job_id, None)
+
+    async def give_back(self) -> None:
+        tokens = [token for token in sorted(self.held) if self.random.random() < 0.3]
+        await self.desk.turn(lambda turn: give_back(turn, tokens))
+        for token in tokens:
+            one = self.held.pop(token)
+            if not one.orphan:
+                self.jobs[one.claim.job.id].state = "waiting"
+
+    async def cancel(self) -> None:
+        if not self.jobs:
+            return
+        job_id = self.random.choice(sorted(self.jobs))
+        answer = await self.desk.turn(lambda turn: cancel(turn, job_id))
+        assert answer.cancelled and answer.was_running == (self.jobs.pop(job_id).state == "running")
+        for one in self.held.values():
+            one.orphan = one.orphan or one.claim.job.id == job_id
+
+    async def time(self) -> None:
+        self.desk.now += self.random.randrange(0, 60_000)
+        over = [token for token, (_, lease) in self.desk.book.leases.items() if lease.until <= self.desk.now]
+
+        async def work(turn: Any) -> None:
+            await end_leases(turn, lambda token: False)
+            await run_timers(turn)
+
+        await self.desk.turn(work)
+        for token in over:
+            one = self.held.pop(token)
+            if not one.orphan:
+                job = self.jobs[one.claim.job.id]
+                job.state, job.losses = "waiting", job.losses + 1
+        await self.drop_dead()
+
+    async def reopen(self) -> None:
+        before = self.desk.book
+        await self.desk.reload()
+        after = self.desk.book
+        assert (after.pulled_by, after.alone) == (before.pulled_by, before.alone)
+        assert after.lines.in_queue == before.lines.in_queue and after.lines.holders == before.lines.holders
+
+    async def compare(self) -> None:
+        assert await self.desk.faults() == []
+        counters = self.desk.book.counters
+        states = Counter(job.state for job in self.jobs.values())
+        orphans = sum(one.orphan for one in self.held.values())
+        assert (counters.waiting, counters.leased, counters.orphaned) == (states["waiting"], states["running"], orphans)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_pull_turns_agree_with_a_plain_model(seed: int) -> None:
+    random = Random(seed)
+    provider = MemoryProvider()
+    await provider.start()
+    model = Model(await Desk.open(provider, seed), random)
+    for name, cap in POOLS.items():
+        if cap is not None:
+            await model.desk.turn(_set_pool(model.desk, name, cap))
+    operations = [model.submit, model.pull, model.end, model.give_back, model.cancel, model.time, model.reopen]
+    for _ in range(TURNS):
+        (operation,) = random.choices(operations, [30, 25, 20, 5, 5, 12, 3])
+        await operation()
+        await model.compare()
+    assert model.links > 0
+    await provider.stop()
+
+
+def _set_pool(desk: Desk, name: str, cap: int) -> Callable[[Any], Any]:
+    async def work(turn: object) -> None:
+        desk.book.put_pool(name, PoolRow(cap, False, "put"))
+
+    return work

@@ -1,0 +1,163 @@
+"""Breakages of the rules of queues, chains and results, for `mutants.py`."""
+
+from __future__ import annotations
+
+from tests.simulation.mutants_schedules import Mutant
+
+FOLDER = "actors/scheduler/"
+
+QUEUES = (
+    Mutant(
+        "queues: jobs are given before their leases are durable",
+        FOLDER + "scheduler.py",
+        "            self._pulls.sealed(given)\n",
+        "            self._pulls.deliver(given, self._began)\n            given.clear()\n",
+    ),
+    Mutant(
+        "queues: what a worker that went away was given stays leased",
+        FOLDER + "pulls.py",
+        "        if late or claim.answer.done():\n            self.give_back",
+        "        if late:\n            self.give_back",
+    ),
+    Mutant(
+        "queues: what goes back does not stand in line again",
+        FOLDER + "pull.py",
+        "        enter(turn, known[job_id].job, msgspec",
+        "        continue\n        enter(turn, known[job_id].job, msgspec",
+    ),
+    Mutant(
+        "queues: any lease settles a job that runs",
+        FOLDER + "complete.py",
+        "    held = turn.book.leases.get(said.lease)\n    if held is None or held[0] != said.id:\n        return await",
+        "    said = replace(said, lease=turn.book.lease_of(said.id) or said.lease)\n"
+        "    held = turn.book.leases.get(said.lease)\n    if held is None or held[0] != said.id:\n        return await",
+        also=(
+            (
+                FOLDER + "complete.py",
+                "from dataclasses import dataclass\n",
+                "from dataclasses import dataclass, replace\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "queues: any lease settles a job that waits",
+        FOLDER + "complete.py",
+        "and said.ok and found.at.last_token == said.lease:",
+        "and said.ok:",
+    ),
+    Mutant(
+        "queues: a lost worker is not counted",
+        FOLDER + "passing.py",
+        "losses=at.losses + 1, last_error",
+        "losses=at.losses, last_error",
+    ),
+    Mutant(
+        "queues: a lost worker counts as a failure of the job",
+        FOLDER + "passing.py",
+        "        if lease.kind in LOST:\n",
+        '        if lease.kind == "fired":\n',
+    ),
+    Mutant(
+        "queues: a job that must run alone goes to a worker that has others",
+        FOLDER + "pull.py",
+        "has_nothing if queue.startswith(ALONE) else takes)",
+        "takes)",
+        seeds=200,
+    ),
+    Mutant(
+        "queues: a worker with a job that must run alone gets others",
+        FOLDER + "pull.py",
+        "not (claim.worker and (claim.worker in book.alone or claim.worker in alone))",
+        "True",
+        seeds=200,
+    ),
+    Mutant(
+        "queues: each queue has the whole room of a pool",
+        FOLDER + "claim.py",
+        "        if left is not None:\n            room[head.stream.line.pool] = left - 1\n",
+        "",
+    ),
+    Mutant(
+        "queues: jobs of workers hold no slots",
+        FOLDER + "leases.py",
+        "        self._remember(job_id, token, lease)\n        self.lines.hold(lease.pool)\n",
+        "        self._remember(job_id, token, lease)\n        if lease.kind != PULLED:\n"
+        "            self.lines.hold(lease.pool)\n",
+    ),
+    Mutant(
+        "queues: who got nothing after all is forgotten",
+        FOLDER + "pulls.py",
+        "                self._stand(claim, first=True)\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "queues: a due job does not ring for those who wait",
+        FOLDER + "scheduler.py",
+        "        pulled = book.lines.pulled.next_due(now) if self._pulls.waiting else None\n",
+        "        pulled = None\n",
+    ),
+    Mutant(
+        "queues: they have no turns",
+        FOLDER + "heads.py",
+        "        self._turns[queue] = next(self._turn)\n\n    def forget",
+        "        return\n\n    def forget",
+        seeds=300,
+    ),
+    Mutant(
+        "queues: a turn that gave all it may does not go on",
+        FOLDER + "pull.py",
+        "        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN:\n            break\n",
+        "        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN:\n            return False\n",
+        seeds=300,
+    ),
+    Mutant(
+        "chains: a failure starts what follows a success",
+        FOLDER + "complete.py",
+        "    if said.ok:\n        followers",
+        "    if said.ok or said.error:\n        followers",
+    ),
+    Mutant(
+        "chains: late success forgets what follows",
+        FOLDER + "settle.py",
+        "    finish(turn, job, followers, result)\n\n\ndef _as_json",
+        "    finish(turn, job, (), result)\n\n\ndef _as_json",
+        seeds=200,
+    ),
+    Mutant(
+        "chains: what follows a callback is forgotten",
+        FOLDER + "settle.py",
+        "        return finish(turn, job, followers, outcome.result)\n",
+        "        return finish(turn, job, (), outcome.result)\n",
+    ),
+    Mutant(
+        "chains: the result is not handed on",
+        FOLDER + "chains.py",
+        'one.then, result or b"")\n',
+        'one.then, b"")\n',
+    ),
+    Mutant(
+        "chains: workers are not told what the parent came to",
+        FOLDER + "claim.py",
+        "parent_result=blob.parent_result)",
+        'parent_result=b"")',
+    ),
+    Mutant(
+        "chains: dead letters count as pending",
+        FOLDER + "book.py",
+        "        self.paths.change(job, -1)\n        self.count(dead=1)\n",
+        "        self.count(dead=1)\n",
+    ),
+    Mutant(
+        "results: nobody is told that a job has ended",
+        FOLDER + "scheduler.py",
+        "            self.ctx.after_commit(self._watches.tell, ended)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "results: of a dead job nobody is told",
+        FOLDER + "book.py",
+        "        self.count(dead=1)\n        self.note_end(job)\n",
+        "        self.count(dead=1)\n",
+        seeds=200,
+    ),
+)
