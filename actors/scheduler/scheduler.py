@@ -229,7 +229,7 @@ class SchedulerActor(Actor):
     async def complete(self, batch: Batch) -> Sequence[Settlement | StaleLeaseError]:
         """Refusals are answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
         turn = self._turn()
-        await end_leases(turn, self._lanes.is_live)  # one that is over settles nothing, also if no alarm has come yet
+        await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
         answers = await complete(turn, batch.begin())
         await self._finish(turn)
         return answers

@@ -68,6 +68,7 @@ class Model:
     held: dict[str, Holding] = field(default_factory=dict)
     made: int = 0
     links: int = 0
+    look_again_s: float = 60.0
 
     def __post_init__(self) -> None:
         self.pulls = Pulls("desk", self._post, asyncio.ensure_future, None, self)
@@ -108,7 +109,7 @@ class Model:
             self.desk.now + self.random.randrange(-40_000, 40_000),
             tuple(self.following(2)),
         )
-        options = {"queue": job.queue, "pool": job.pool or None, "priority": job.priority, "then": job.then}
+        options: dict[str, Any] = {"queue": job.queue, "pool": job.pool or None, "priority": job.priority, "then": job.then}
         new = self.desk.job(job_id, delay=job.due - self.desk.now, **options)
         await self.desk.turn(lambda turn: submit(turn, [new]))
         self.jobs[job_id] = job
@@ -118,7 +119,7 @@ class Model:
         for _ in range(self.random.choice((0, 0, 1, 2)) if levels else 0):
             self.made += 1
             minted = f"t{self.made}"
-            options = {"queue": self.random.choice(QUEUES), "then": self.following(levels - 1)}
+            options: dict[str, Any] = {"queue": self.random.choice(QUEUES), "then": self.following(levels - 1)}
             delay = self.random.choice((0, 20_000))
             found.append(
                 follower(
