@@ -1,1 +1,1 @@
-"""Benchmarks. `python -m bench lease` measures scheduling, firing and lateness on this machine."""
+"""Benchmarks. `python -m bench lease` measures scheduling, firing and lateness on this machine; `--help` lists all."""

@@ -23,20 +23,27 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Peer:
-    """`packages`: what pip installs; `service`: the server it needs."""
+    """`packages`: what pip installs; `service`: the server it needs; `note`: what it does not do, or later."""
 
     module: str
     name: str
     packages: str = ""
     service: Callable[[Path], AbstractContextManager[str]] = lambda folder: nullcontext("")
+    note: str = ""
 
 
 OURS = Peer("tocsin_sqlite", "tocsin, SQLite")
 PEERS = (
     OURS,
-    Peer("huey_sqlite", "Huey, SQLite", "huey"),
+    Peer("huey_sqlite", "Huey, SQLite", "huey", note="a job is deleted when it is taken"),
     Peer("procrastinate_postgresql", "procrastinate, PostgreSQL", '"psycopg[binary,pool]" procrastinate', postgresql),
-    Peer("pgqueuer_postgresql", "PgQueuer, PostgreSQL", "pgqueuer asyncpg", postgresql),
+    Peer(
+        "pgqueuer_postgresql",
+        "PgQueuer, PostgreSQL",
+        "pgqueuer asyncpg",
+        postgresql,
+        "ends are booked later, many at once",
+    ),
     Peer("saq_redis", "SAQ, Redis appendfsync always", '"saq[redis]"', redis),
 )
 
@@ -62,8 +69,10 @@ def measure(jobs: int, rounds: int, folder: str | None, python: str) -> Figures:
         ours = sum(rates[OURS]) / len(rates[OURS])
         for peer, found in rates.items():
             mean = sum(found) / len(found)
-            more = f"{min(found):,.0f} to {max(found):,.0f}; tocsin is {ours / mean:.2f} times as fast"
-            row(figures, f"{words}: {peer.name}", mean, "/s", "" if peer is OURS and len(found) < 2 else more)
+            ratio = "" if peer is OURS else f"; tocsin is {ours / mean:.2f} times as fast"
+            note = f" ({peer.note})" if peer.note and phase == "work_s" else ""
+            more = f"{min(found):,.0f} to {max(found):,.0f}{ratio}{note}"
+            row(figures, f"{words}: {peer.name}", mean, "/s", more)
     return figures
 
 

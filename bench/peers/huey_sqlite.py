@@ -14,7 +14,7 @@ from bench.peers.phases import Countdown, main, needed
 
 
 async def measure(jobs: int, workers: int, folder: Path, service: str) -> tuple[float, float]:
-    logging.disable(logging.INFO)
+    logging.disable(logging.WARNING)
     queue = needed("huey").SqliteHuey(
         "bench", filename=f"{folder}/huey.db", fsync=True, timeout=60, results=False, immediate=False
     )

@@ -13,7 +13,7 @@ from bench.peers.phases import Countdown, main, needed, submitted
 
 
 async def measure(jobs: int, workers: int, folder: Path, service: str) -> tuple[float, float]:
-    logging.disable(logging.INFO)
+    logging.disable(logging.WARNING)
     asyncpg, pgqueuer = needed("asyncpg"), needed("pgqueuer")
     drivers, persistence = needed("pgqueuer.adapters.drivers.asyncpg"), needed("pgqueuer.adapters.persistence.queries")
     countdown = Countdown(jobs)

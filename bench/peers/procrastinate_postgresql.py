@@ -10,7 +10,7 @@ from bench.peers.phases import Countdown, main, needed, submitted
 
 
 async def measure(jobs: int, workers: int, folder: Path, service: str) -> tuple[float, float]:
-    logging.disable(logging.INFO)
+    logging.disable(logging.WARNING)
     procrastinate = needed("procrastinate")
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=service, min_size=10, max_size=10))
     countdown = Countdown(jobs)

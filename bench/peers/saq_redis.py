@@ -11,7 +11,7 @@ from bench.peers.phases import Countdown, main, needed, submitted
 
 
 async def measure(jobs: int, workers: int, folder: Path, service: str) -> tuple[float, float]:
-    logging.disable(logging.INFO)
+    logging.disable(logging.WARNING)
     saq = needed("saq")
     queue = saq.Queue.from_url(service)
     await queue.connect()
