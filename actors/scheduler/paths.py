@@ -31,6 +31,11 @@ class Paths:
         for key in keys_of(job):
             self._changes[key] += by
 
+    @property
+    def unwritten(self) -> int:
+        """How many rows the end of the turn writes, at most."""
+        return len(self._changes)
+
     async def close(self) -> None:
         """At the end of a turn: write the counts that changed."""
         changes, self._changes = self._changes, Counter()

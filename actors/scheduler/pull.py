@@ -36,7 +36,7 @@ async def pull(turn: Turn, pulls: Pulls, given: Given, *, in_order: bool = False
     """
     jobs, size = 0, 0
     for _ in range(ROUNDS):
-        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN:
+        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN or turn.is_full:
             break
         shares = _share_out(turn, pulls, JOBS_PER_TURN - jobs)
         asks = _asks(turn, shares, in_order)
@@ -126,13 +126,16 @@ def _lease(claims: Sequence[PullClaim], turn: Turn, job: JobRow, at: AtRow, n: i
     return new_lease(turn, job, at, PULLED, claims[n].worker, claims[n].lease_ms)
 
 
-async def give_back(turn: Turn, tokens: Sequence[str]) -> None:
-    """The worker went away before it had these jobs: back in line, uncharged."""
+async def give_back(turn: Turn, tokens: Sequence[str]) -> Sequence[str]:
+    """The worker went away before it had these jobs: back in line, uncharged. Those that are left for another turn."""
     held = [token for token in tokens if token in turn.book.leases]
     known = await turn.jobs(sorted({turn.book.leases[token][0] for token in held}))
-    for token in held:
+    for n, token in enumerate(held):
+        if turn.is_full:
+            return held[n:]
         job_id, _, lease = turn.book.drop_lease(token)
         if lease.orphan or job_id not in known:
             continue
         note_end(turn, known[job_id].job, token, lease, "unsent", None)
         enter(turn, known[job_id].job, msgspec.structs.replace(lease.at, last_token=""))
+    return ()

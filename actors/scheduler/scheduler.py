@@ -201,11 +201,11 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return answer
 
-    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> int:
+    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> tuple[int, int]:
         turn = self._turn()
-        cancelled = await cancel_many(turn, jobs)
+        answer = await cancel_many(turn, jobs)
         await self._finish(turn)
-        return cancelled
+        return answer
 
     async def set_instance(self, paused: bool) -> None:
         turn = self._turn()
@@ -248,11 +248,12 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return until
 
-    async def give_back(self, tokens: Sequence[str]) -> None:
-        """Jobs that a worker had claimed and never got."""
+    async def give_back(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Jobs that a worker had claimed and never got. Those that are left for another turn."""
         turn = self._turn()
-        await give_back(turn, tokens)
+        left = await give_back(turn, tokens)
         await self._finish(turn)
+        return left
 
     async def settle(self) -> None:
         """Attempts have ended: book them, and let their lanes take the next jobs."""
@@ -338,7 +339,7 @@ class SchedulerActor(Actor):
             grant = Grant(self._lanes, permits)
             self.ctx.if_lost(grant.lose)
             for _ in range(CLAIM_ROUNDS):
-                if not grant.unused or not lines.any_ready(turn.now):
+                if not grant.unused or turn.is_full or not lines.any_ready(turn.now):
                     break
                 grant.use(await claim(turn, grant.unused))
             grant.return_unused()
