@@ -266,6 +266,11 @@ class SchedulerActor(Actor):
             self.ctx.after_commit(self._lanes.not_settled, finished[settled:])
         await self._finish(turn)
 
+    async def count_paths(self) -> bool:
+        """Whether there are counts by path that are still to be written. A store from before they were has none."""
+        await self._finish(self._turn())
+        return self._book.paths.counting
+
     async def claim_more(self) -> None:
         """A permit is at hand, or a worker waits for a job."""
         await self._finish(self._turn())
@@ -378,7 +383,8 @@ class SchedulerActor(Actor):
         pulled = book.lines.pulled.next_due(now) if self._pulls.waiting else None
         if self._pulls.waiting and self._full():
             pulled = again
-        ring_at = _earliest(again if waiting else None, head, pulled, timer, renew_at)
+        more = waiting or book.paths.counting
+        ring_at = _earliest(again if more else None, head, pulled, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
 
