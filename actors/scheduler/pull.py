@@ -7,7 +7,7 @@ id). A job that has lost two workers goes to one that has nothing else, and that
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -61,7 +61,8 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
     if not pulls.waiting:
         return {}
     book = turn.book
-    left = deque(_ready_queues(turn, pulls))
+    ready, again = _ready_queues(turn, pulls), deque[str]()
+    served: list[str] = []
     shares: dict[str, list[PullClaim]] = {}
     busy: Counter[str] = Counter()  # workers that get something now
     alone: set[str] = set()  # and those that get one which runs alone
@@ -74,8 +75,10 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
         return takes(claim) and free and claim.wanted == claim.most
 
     total = 0
-    while left and total < most:
-        queue = left.popleft()
+    while total < most and pulls.waiting:
+        queue = next(ready, None) or (again.popleft() if again else None)
+        if queue is None:
+            break
         share = shares.get(queue, [])
         if len(share) >= book.lines.in_queue[queue]:
             continue
@@ -92,21 +95,29 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
             claim.wanted -= 1
         if not claim.wanted:
             pulls.served(claim)
+        served.append(queue)
+        again.append(queue)
+    for queue in served:
         book.lines.pulled.had_turn(queue)
-        left.append(queue)
     return shares
 
 
-def _ready_queues(turn: Turn, pulls: Pulls) -> list[str]:
-    """Those with a due job that may start and that somebody waits for, the one whose turn it is first."""
-    heads, named = turn.book.lines.pulled, pulls.queues()
-    if named is not None and len(named) == 1:
-        return [one for one in (ALONE + named[0], named[0]) if heads.any_ready(turn.now, one)]
-    return [queue for queue in heads.ready_queues(turn.now) if pulls.waiting_for(plain(queue))]
+def _ready_queues(turn: Turn, pulls: Pulls) -> Iterator[str]:
+    """Those with a due job that may start and that somebody waits for, the one whose turn it is first. Of thousands of
+    queues only those are looked at that may be needed."""
+    heads, seen = turn.book.lines.pulled, set[str]()
+    for queue in heads.ready_queues(turn.now):
+        if not pulls.any_for_all:
+            break
+        if pulls.waiting_for(plain(queue)):
+            seen.add(queue)
+            yield queue
+    named = [line for name in pulls.named for line in (ALONE + name, name) if line not in seen]
+    yield from heads.ready_of(turn.now, named)
 
 
 def any_to_give(turn: Turn, pulls: Pulls) -> bool:
-    return pulls.waiting and bool(_ready_queues(turn, pulls))
+    return pulls.waiting and next(_ready_queues(turn, pulls), None) is not None
 
 
 def _asks(turn: Turn, shares: dict[str, list[PullClaim]], in_order: bool) -> dict[Ask, list[PullClaim]]:

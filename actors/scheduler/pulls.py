@@ -128,9 +128,15 @@ class Pulls:
         of_all = sum(len(line) for exclude, line in self._of_all.items() if queue not in exclude)
         return len(self._of_queue.get(queue, ())) + of_all
 
-    def queues(self) -> Sequence[str] | None:
-        """The queues somebody waits for; None: some wait for any."""
-        return None if self._of_all else list(self._of_queue)
+    @property
+    def named(self) -> Sequence[str]:
+        """The queues that claims wait for by name."""
+        return list(self._of_queue)
+
+    @property
+    def any_for_all(self) -> bool:
+        """Whether some wait for jobs of any queue, but for those they leave out."""
+        return bool(self._of_all)
 
     def first(self, queue: str, fits: Callable[[PullClaim], bool]) -> PullClaim | None:
         """The first in line for this queue of those that fit."""
