@@ -185,3 +185,22 @@ async def test_a_turn_looks_at_the_queues_it_needs_of_thousands(stage: Stage) ->
 
     assert len({one.queue for one in got}) == 10 and ids(await named) == ["one"]
     assert looked < 600
+
+
+@staged()
+async def test_a_host_that_is_opened_again_calls_back_and_gives_jobs(stage: Stage) -> None:
+    """Whatever is left in memory of its earlier run."""
+    await stage.jobs.run_after(0, "w:r", queue="q")
+    [one] = await stage.jobs.claim("q")
+    await stage.jobs.complete(one.id, one.lease)
+    await stage.jobs.run_after(0, "w:called", keep_result="1h", id="a")
+    await stage.jobs.result("a", 5)
+    garbage = list(map(stage.host._service.lanes, "t")), stage.host._service.pulls("t"), stage.host._service.watches("t")
+    await stage.host.stop()
+    await stage.host.__aenter__()
+    await stage.jobs.run_after(0, "w:r", queue="q", id="pulled")
+    await stage.jobs.run_after(0, "w:called", keep_result="1h", id="b")
+
+    assert ids(await stage.jobs.claim("q")) == ["pulled"]
+    assert await stage.jobs.result("b", 5) is None and len(stage.deliveries) == 2
+    del garbage
