@@ -36,6 +36,7 @@ class ActorStorage:
         self._turn: asyncio.Task[object] | None = None  # the task that has the turn
         self._store: OrderedStore | None = None
         self._dirty: dict[bytes, bytes | None] = {}  # this turn
+        self._bytes = 0  # of them; what was written over counts, too
         self._sealed: dict[bytes, tuple[int, bytes | None]] = {}  # batch number, value; not yet durable
         self._batches: dict[int, list[bytes]] = {}
 
@@ -71,19 +72,26 @@ class ActorStorage:
     def dirty(self) -> bool:
         return bool(self._dirty)
 
+    @property
+    def written(self) -> tuple[int, int]:
+        """How many keys this turn has written, and about how many bytes, never fewer."""
+        return len(self._dirty), self._bytes
+
     def put(self, key: bytes, value: bytes) -> None:
         self._check(key)
         if type(value) is not bytes:
             raise InvalidInputError(f"the value of {key[:64]!r} must be bytes, not {type(value).__name__}")
         self._dirty[key] = value
+        self._bytes += len(key) + len(value)
 
     def delete(self, key: bytes) -> None:
         self._check(key)
         self._dirty[key] = None
+        self._bytes += len(key)
 
     def discard(self) -> None:
         """Forget what this turn wrote."""
-        self._dirty = {}
+        self._dirty, self._bytes = {}, 0
 
     def changes(self) -> tuple[dict[bytes, bytes], set[bytes]]:
         """What this turn wrote: puts and deletes."""
@@ -95,7 +103,7 @@ class ActorStorage:
         for key, value in self._dirty.items():
             self._sealed[key] = (number, value)
         self._batches[number] = list(self._dirty)
-        self._dirty = {}
+        self._dirty, self._bytes = {}, 0
 
     def confirm(self, number: int) -> None:
         """That batch is durable: its rows are read from the store from now on."""

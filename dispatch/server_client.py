@@ -60,7 +60,7 @@ class ServerClient:
             answer = await self._client().request(
                 method, f"{self.base}/i/{quote(instance, safe=':')}/{route}", **request
             )
-        except (httpx.TransportError, OSError) as error:
+        except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
             raise UnreachableError(f"{self.base} did not answer: {type(error).__name__}: {error}") from None
         found = json_object(answer)
         if answer.is_success and found is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -62,18 +63,23 @@ async def result(call: Call) -> Outcome:
 
 
 async def _while_connected(call: Call, work: Coroutine[Any, Any, T], undo: Callable[[T], None] | None = None) -> T:
-    """Its answer; cancelled when the caller hangs up, or undone if the answer had come just then."""
+    """Its answer; cancelled when the caller hangs up, or this request is cancelled, and undone if the answer had come
+    just then."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(call.disconnected())
     try:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
-        if not gone.done():
-            return await task
+        if gone.done():
+            raise ClientDisconnect
+        return task.result()
+    except (asyncio.CancelledError, ClientDisconnect):
         task.cancel()
-        await asyncio.wait([task])
-        if undo is not None and not task.cancelled() and task.exception() is None:
-            undo(task.result())
-        raise ClientDisconnect
+        task.add_done_callback(partial(_unwanted, undo))
+        raise
     finally:
         gone.cancel()
-        task.cancel()
+
+
+def _unwanted(undo: Callable[[T], None] | None, task: asyncio.Future[T]) -> None:
+    if not task.cancelled() and task.exception() is None and undo is not None:
+        undo(task.result())

@@ -28,6 +28,8 @@ MAX_ARGS: Final = 256 * 1024
 MAX_LABELS: Final = 20
 MAX_BATCH: Final = 1_000
 MAX_BATCH_BYTES: Final = 7 * 1024 * 1024
+MAX_BATCH_PATHS: Final = 2_000
+"""Different function paths in a batch, those of chains too: each is a row."""
 """Of args and names in one call: with what else is written of each job it still fits one commit (8 MiB)."""
 MAX_TARGET: Final = 512
 MAX_LEASE: Final = 200

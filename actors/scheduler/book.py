@@ -121,8 +121,7 @@ class Book(Leases):
         if self._damaged:
             await rebuild(self)
         elif layout == 1 or META_RECOUNT in meta:
-            self.paths.count_anew(*[await self.all_rows(family) for family in (b"job/", b"dead/", b"fn/")])
-            self.storage.delete(META_RECOUNT)
+            await self.paths.count_anew()
         await self.look_at_timers()
 
     def _check_layout(self, value: bytes | None) -> int:

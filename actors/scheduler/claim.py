@@ -74,7 +74,8 @@ async def claim_alone(turn: Turn, permits: int) -> list[Claim]:
 
 
 async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
-    """What each asks for, as far as there are due jobs and slots. Two hops for all of them; one more for long args."""
+    """What each asks for, as far as there are due jobs and slots, and the turn is not full of those that had expired.
+    Two hops for all of them; one more for long args."""
     ranges = [_range(turn, stream, ask.most) for ask in asks for stream in ask.streams]
     rows = iter(await turn.book.storage.scan_many(ranges))
     room: Room = {}
@@ -97,6 +98,9 @@ def _leased(
 ) -> Iterator[tuple[JobRow, str, LeaseRow]]:
     n = 0
     for head, due, job_id in chosen:
+        if turn.is_full:
+            head.used -= 1  # those that follow in this head are left, too
+            continue
         if job_id not in known:
             _set_aside(turn, head.stream, due, job_id)
             continue

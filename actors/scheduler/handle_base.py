@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.actors.ids import ActorId
@@ -45,6 +46,14 @@ class Handle:
 
     async def _call(self, event: str, *args: Any) -> Any:
         return await self._service.host.call(self._id, event, *args)
+
+    async def _cancel_many(self, jobs: Sequence[tuple[str, str]]) -> int:
+        """How many of these (id, incarnation) were there to be cancelled; in as many turns as it takes."""
+        cancelled = 0
+        while jobs:
+            done, left = await self._call("cancel_many", jobs)
+            cancelled, jobs = cancelled + done, jobs[len(jobs) - left :]
+        return cancelled
 
     async def _change(self, event: str, absent: T, *args: Any) -> T:
         try:

@@ -45,8 +45,8 @@ class Changing(Handle):
             page = await listing.list_by_id(self._view(), self.name, until, CANCEL_PAGE, cursor, wanted)
             found = [(one.id, one.incarnation) for one in page.records if one.enqueued_at <= until]
             matched += len(found)
-            if found and not dry_run:
-                cancelled += await self._call("cancel_many", found)
+            if not dry_run:
+                cancelled += await self._cancel_many(found)
             if not page.truncated:
                 return Matched(matched, cancelled)
             cursor = page.cursor

@@ -180,6 +180,13 @@ class Scheduling(Following):
                 f"these jobs are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one call: send them in parts",
                 limit=arguments.MAX_BATCH_BYTES,
             )
+        paths = len({path for job in jobs for path in (job.job.target, *job.job.chained)})
+        if paths > arguments.MAX_BATCH_PATHS:
+            raise PayloadTooLargeError(
+                f"these jobs, and what is to follow them, have {paths} different function paths, at most "
+                f"{arguments.MAX_BATCH_PATHS} fit one call: send them in parts",
+                limit=arguments.MAX_BATCH_PATHS,
+            )
 
     def _check_space(self) -> None:
         if (trouble := self._service.host.provider.trouble) is None:

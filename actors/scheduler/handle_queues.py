@@ -104,6 +104,12 @@ class Queues(Handle):
         follow one of those. Dead ones do not count. An empty prefix asks for any job at all."""
         if not isinstance(prefix, str) or len(prefix) > arguments.MAX_TARGET:
             raise InvalidInputError(f"prefix must be a text of at most {arguments.MAX_TARGET} characters")
+        if not await queues.is_counted(self._view()):
+            try:
+                while await self._service.host.call(self._id, "count_paths", create=False):
+                    pass
+            except NotFoundError:
+                return Pending(False, 0)  # it was removed meanwhile
         return await queues.pending(self._view(), prefix)
 
     # ---- Results ---------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ order, and queues have turns.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ class Heads:
         self._may_start, self._room = may_start, room
         self._future: list[Entry] = []
         self._ready: dict[str, list[Entry]] = {}  # by queue
-        self._turns: dict[str, int] = {}  # by queue: when it had its last one, or came
+        self._turns: OrderedDict[str, int] = OrderedDict()  # by queue: when it had its last one, or came; in that order
         self._turn = count(1)
         self._serial = count(1)
         self._compact_at = 1_000
@@ -45,14 +45,21 @@ class Heads:
         self._ripen(now)
         return self._is_ready(queue)
 
-    def ready_queues(self, now: int) -> list[str]:
-        """Queues with a due job that may start, the one whose turn it is first."""
+    def ready_queues(self, now: int) -> Iterator[str]:
+        """Queues with a due job that may start, the one whose turn it is first. There may be many, so none is looked at
+        before it is asked for; turns are taken behind that."""
         self._ripen(now)
-        return sorted((queue for queue in list(self._ready) if self._is_ready(queue)), key=self._turns.__getitem__)
+        return (queue for queue in self._turns if self._is_ready(queue))
+
+    def ready_of(self, now: int, queues: Sequence[str]) -> list[str]:
+        """Those of these queues, in the same order."""
+        self._ripen(now)
+        return sorted(filter(self._is_ready, queues), key=self._turns.__getitem__)
 
     def had_turn(self, queue: str) -> None:
         """The others come first now."""
         self._turns[queue] = next(self._turn)
+        self._turns.move_to_end(queue)
 
     def forget(self, queue: str) -> None:
         """Nothing waits in it: it comes as a new one, behind the others."""

@@ -56,6 +56,8 @@ async def mend(store: OrderedStore) -> None:
         await mend_schedules(storage, found.jobs, found.dead)
         await _mend_timers(book, found, await _mend_days(book))
         await book.close()
+        while book.paths.counting:
+            await book.paths.close()
     storage.end()
     await _write(store, *storage.changes())
 

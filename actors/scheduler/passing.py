@@ -70,6 +70,9 @@ async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
     ids = {turn.book.leases[token][0] for token in tokens if not turn.book.leases[token][1].orphan}
     known = await turn.jobs(sorted(ids))
     for token in tokens:
+        if turn.is_full:
+            turn.book.remember_end(token)
+            continue
         job_id, _, lease = turn.book.drop_lease(token)
         if lease.orphan or job_id not in known:
             continue
@@ -112,6 +115,8 @@ async def return_unsent(turn: Turn, live: Live) -> None:
     ids = sorted({turn.book.leases[token][0] for token in unsent})
     known = await turn.jobs(ids) if ids else {}
     for token in unsent:
+        if turn.is_full:
+            return  # those that are left end as leases of a lost host do
         job_id, _, lease = turn.book.drop_lease(token)
         if not lease.orphan and job_id in known:
             enter(turn, known[job_id].job, msgspec.structs.replace(lease.at, last_token=""))
@@ -173,6 +178,9 @@ async def _expire(turn: Turn, due: Due) -> None:
     known, dead = await turn.jobs(ids), await turn.dead(ids)
     for ms, job_id in due:
         found = known.get(job_id)
+        if turn.is_full:
+            turn.book.put_timer(ms, EXPIRE, job_id)
+            continue
         if found is None or job_id in dead or found.job.expires_at != ms or not found.at.expires:
             continue
         if turn.book.lease_of(job_id) is None:
@@ -200,6 +208,9 @@ async def _retire(turn: Turn, due: Due) -> None:
     known = await turn.jobs(ids)
     rows = await turn.book.storage.get_many([dead_key(job_id) for job_id in ids])
     for ms, job_id in due:
+        if turn.is_full:
+            turn.book.put_timer(ms, RETIRE, job_id)
+            continue
         key = dead_key(job_id)
         dead = turn.book.read(DeadRow, key, rows[key]) if key in rows else None
         if dead is not None and job_id in known and dead.retire_at == ms:

@@ -68,14 +68,17 @@ async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled:
     return Rescheduled(True, scheduled_for=due)
 
 
-async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]]) -> int:
-    """Cancel these (id, incarnation): not others that took their ids meanwhile. How many."""
+async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]]) -> tuple[int, int]:
+    """Cancel these (id, incarnation): not others that took their ids meanwhile. How many were, and how many of `jobs`
+    are left for another turn."""
     known = await turn.jobs([job_id for job_id, _ in jobs])
     cancelled = 0
-    for job_id, incarnation in jobs:
+    for n, (job_id, incarnation) in enumerate(jobs):
+        if turn.is_full:
+            return cancelled, len(jobs) - n
         if job_id in known and known[job_id].job.incarnation == incarnation:
             cancelled += (await cancel(turn, job_id)).cancelled
-    return cancelled
+    return cancelled, 0
 
 
 # ---- The instance --------------------------------------------------------------------------------

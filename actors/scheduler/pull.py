@@ -7,7 +7,7 @@ id). A job that has lost two workers goes to one that has nothing else, and that
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -36,7 +36,7 @@ async def pull(turn: Turn, pulls: Pulls, given: Given, *, in_order: bool = False
     """
     jobs, size = 0, 0
     for _ in range(ROUNDS):
-        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN:
+        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN or turn.is_full:
             break
         shares = _share_out(turn, pulls, JOBS_PER_TURN - jobs)
         asks = _asks(turn, shares, in_order)
@@ -61,7 +61,8 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
     if not pulls.waiting:
         return {}
     book = turn.book
-    left = deque(_ready_queues(turn, pulls))
+    ready, again = _ready_queues(turn, pulls), deque[str]()
+    served: list[str] = []
     shares: dict[str, list[PullClaim]] = {}
     busy: Counter[str] = Counter()  # workers that get something now
     alone: set[str] = set()  # and those that get one which runs alone
@@ -74,8 +75,10 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
         return takes(claim) and free and claim.wanted == claim.most
 
     total = 0
-    while left and total < most:
-        queue = left.popleft()
+    while total < most and pulls.waiting:
+        queue = next(ready, None) or (again.popleft() if again else None)
+        if queue is None:
+            break
         share = shares.get(queue, [])
         if len(share) >= book.lines.in_queue[queue]:
             continue
@@ -92,21 +95,29 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
             claim.wanted -= 1
         if not claim.wanted:
             pulls.served(claim)
+        served.append(queue)
+        again.append(queue)
+    for queue in served:
         book.lines.pulled.had_turn(queue)
-        left.append(queue)
     return shares
 
 
-def _ready_queues(turn: Turn, pulls: Pulls) -> list[str]:
-    """Those with a due job that may start and that somebody waits for, the one whose turn it is first."""
-    heads, named = turn.book.lines.pulled, pulls.queues()
-    if named is not None and len(named) == 1:
-        return [one for one in (ALONE + named[0], named[0]) if heads.any_ready(turn.now, one)]
-    return [queue for queue in heads.ready_queues(turn.now) if pulls.waiting_for(plain(queue))]
+def _ready_queues(turn: Turn, pulls: Pulls) -> Iterator[str]:
+    """Those with a due job that may start and that somebody waits for, the one whose turn it is first. Of thousands of
+    queues only those are looked at that may be needed."""
+    heads, seen = turn.book.lines.pulled, set[str]()
+    for queue in heads.ready_queues(turn.now):
+        if not pulls.any_for_all:
+            break
+        if pulls.waiting_for(plain(queue)):
+            seen.add(queue)
+            yield queue
+    named = [line for name in pulls.named for line in (ALONE + name, name) if line not in seen]
+    yield from heads.ready_of(turn.now, named)
 
 
 def any_to_give(turn: Turn, pulls: Pulls) -> bool:
-    return pulls.waiting and bool(_ready_queues(turn, pulls))
+    return pulls.waiting and next(_ready_queues(turn, pulls), None) is not None
 
 
 def _asks(turn: Turn, shares: dict[str, list[PullClaim]], in_order: bool) -> dict[Ask, list[PullClaim]]:
@@ -126,13 +137,16 @@ def _lease(claims: Sequence[PullClaim], turn: Turn, job: JobRow, at: AtRow, n: i
     return new_lease(turn, job, at, PULLED, claims[n].worker, claims[n].lease_ms)
 
 
-async def give_back(turn: Turn, tokens: Sequence[str]) -> None:
-    """The worker went away before it had these jobs: back in line, uncharged."""
+async def give_back(turn: Turn, tokens: Sequence[str]) -> Sequence[str]:
+    """The worker went away before it had these jobs: back in line, uncharged. Those that are left for another turn."""
     held = [token for token in tokens if token in turn.book.leases]
     known = await turn.jobs(sorted({turn.book.leases[token][0] for token in held}))
-    for token in held:
+    for n, token in enumerate(held):
+        if turn.is_full:
+            return held[n:]
         job_id, _, lease = turn.book.drop_lease(token)
         if lease.orphan or job_id not in known:
             continue
         note_end(turn, known[job_id].job, token, lease, "unsent", None)
         enter(turn, known[job_id].job, msgspec.structs.replace(lease.at, last_token=""))
+    return ()

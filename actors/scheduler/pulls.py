@@ -128,9 +128,15 @@ class Pulls:
         of_all = sum(len(line) for exclude, line in self._of_all.items() if queue not in exclude)
         return len(self._of_queue.get(queue, ())) + of_all
 
-    def queues(self) -> Sequence[str] | None:
-        """The queues somebody waits for; None: some wait for any."""
-        return None if self._of_all else list(self._of_queue)
+    @property
+    def named(self) -> Sequence[str]:
+        """The queues that claims wait for by name."""
+        return list(self._of_queue)
+
+    @property
+    def any_for_all(self) -> bool:
+        """Whether some wait for jobs of any queue, but for those they leave out."""
+        return bool(self._of_all)
 
     def first(self, queue: str, fits: Callable[[PullClaim], bool]) -> PullClaim | None:
         """The first in line for this queue of those that fit."""
@@ -193,16 +199,17 @@ class Pulls:
 
     def _answer(self, claim: PullClaim, jobs: list[Claim], allowed: list[Claim], leased: float) -> None:
         late = self._is_over(claim, jobs, leased)
-        if late or claim.answer.done():
-            self.give_back([job.token for job in allowed])
+        unwanted = late or claim.answer.done()
         if late or not allowed:
             self.lost([(claim, jobs)])
-            return
-        self._undelivered.difference_update(job.token for job in jobs)
-        self._on_their_way.discard(claim)
-        claim.on_its_way = False
-        if not claim.answer.done():
-            claim.answer.set_result(allowed)
+        else:
+            self._undelivered.difference_update(job.token for job in jobs)
+            self._on_their_way.discard(claim)
+            claim.on_its_way = False
+            if not claim.answer.done():
+                claim.answer.set_result(allowed)
+        if unwanted:
+            self.give_back([job.token for job in allowed])
 
     def _is_over(self, claim: PullClaim, jobs: Sequence[Claim], leased: float) -> bool:
         """The store, or the app's rule, took longer than the lease; or the clock has jumped."""
@@ -211,15 +218,21 @@ class Pulls:
         return passed_ms >= claim.lease_ms or any(job.lease.until <= now for job in jobs)
 
     def give_back(self, tokens: Sequence[str]) -> None:
-        """The worker went away before it had these jobs: back in line, uncharged."""
+        """The worker went away before it had these jobs: back in line, uncharged, also if a lease ends before that is
+        done."""
         if tokens:
+            self._undelivered.update(tokens)
             self._post("give_back", tokens).add_done_callback(partial(self._given_back, tokens))
 
     def _given_back(self, tokens: Sequence[str], done: asyncio.Future[Any]) -> None:
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or isinstance(error, (HostClosedError, NotFoundError)):
+            self._undelivered.difference_update(tokens)
             log.warning("jobs of %s whose worker went away stay leased until their leases end", self.instance)
-        elif error is not None:
+        elif error is None:
+            self._undelivered.difference_update(tokens)
+            self.give_back(done.result())  # what was too much for one turn
+        else:
             asyncio.get_running_loop().call_later(POKE_AGAIN_S, self.give_back, tokens)
 
     # ---- Waking and stopping ---------------------------------------------------------------------

@@ -9,7 +9,15 @@ from tocsin.actors.scheduler import query
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.paths import FN_BYTES, fn_key
 from tocsin.actors.scheduler.records import Pending, Queue
-from tocsin.actors.scheduler.rows import PULLED, LeaseRow, LinesRow, split_lines_key, stream_prefix
+from tocsin.actors.scheduler.rows import (
+    META_LAYOUT,
+    META_RECOUNT,
+    PULLED,
+    LeaseRow,
+    LinesRow,
+    split_lines_key,
+    stream_prefix,
+)
 from tocsin.storage.api import Range, StoreView, after
 
 DUE_COUNTED = 10_000
@@ -58,6 +66,12 @@ async def _due(view: StoreView, prefixes: Sequence[bytes], now: int) -> int:
         if due >= DUE_COUNTED:
             break
     return due
+
+
+async def is_counted(view: StoreView) -> bool:
+    """Whether `pending` finds all counts: not so in a store of an older layout that nobody has needed since."""
+    meta = await view.get([META_LAYOUT, META_RECOUNT])
+    return META_RECOUNT not in meta and meta.get(META_LAYOUT) != b"1"
 
 
 async def pending(view: StoreView, prefix: str) -> Pending:

@@ -66,8 +66,7 @@ async def rebuild(book: Book) -> Rebuilt:
         dead=len(found.dead),
     )
     living = [job for job_id, job in found.jobs.items() if job_id not in found.dead]
-    book.paths.replace(living, [key for key, _ in await book.all_rows(b"fn/")])
-    book.storage.delete(META_RECOUNT)
+    await book.paths.replace(living)
     for job_id, place in moved.items():
         book.enter_line(found.jobs[job_id], place)
     for job_id, job in found.jobs.items():

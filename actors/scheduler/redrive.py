@@ -48,7 +48,7 @@ async def _tick(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
     rows = await turn.book.storage.scan(start, b"parked/%015d/" % row.before, limit=LOOKED_AT)
     taken, cursor = 0, row.cursor
     for key, value in rows:
-        if taken == row.rate:
+        if taken == row.rate or turn.is_full:
             break
         cursor = split_line_tail(key)
         letter = turn.book.read(ParkedRow, key, value)

@@ -202,11 +202,11 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return answer
 
-    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> int:
+    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> tuple[int, int]:
         turn = self._turn()
-        cancelled = await cancel_many(turn, jobs)
+        answer = await cancel_many(turn, jobs)
         await self._finish(turn)
-        return cancelled
+        return answer
 
     async def set_instance(self, paused: bool) -> None:
         turn = self._turn()
@@ -245,11 +245,12 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return until
 
-    async def give_back(self, tokens: Sequence[str]) -> None:
-        """Jobs that a worker had claimed and never got."""
+    async def give_back(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Jobs that a worker had claimed and never got. Those that are left for another turn."""
         turn = self._turn()
-        await give_back(turn, tokens)
+        left = await give_back(turn, tokens)
         await self._finish(turn)
+        return left
 
     async def settle(self) -> None:
         """Attempts have ended: book them, and let their lanes take the next jobs."""
@@ -261,6 +262,11 @@ class SchedulerActor(Actor):
         if settled < len(finished):
             self.ctx.after_commit(self._lanes.not_settled, finished[settled:])
         await self._finish(turn)
+
+    async def count_paths(self) -> bool:
+        """Whether there are counts by path that are still to be written. A store from before they were has none."""
+        await self._finish(self._turn())
+        return self._book.paths.counting
 
     async def claim_more(self) -> None:
         """A permit is at hand, or a worker waits for a job."""
@@ -335,7 +341,7 @@ class SchedulerActor(Actor):
             grant = Grant(self._lanes, permits)
             self.ctx.if_lost(grant.lose)
             for _ in range(CLAIM_ROUNDS):
-                if not grant.unused or not lines.any_ready(turn.now):
+                if not grant.unused or turn.is_full or not lines.any_ready(turn.now):
                     break
                 grant.use(await claim(turn, grant.unused))
             grant.return_unused()
@@ -374,7 +380,8 @@ class SchedulerActor(Actor):
         pulled = book.lines.pulled.next_due(now) if self._pulls.waiting else None
         if self._pulls.waiting and self._full():
             pulled = again
-        ring_at = _earliest(again if waiting else None, head, pulled, timer, renew_at)
+        more = waiting or book.paths.counting
+        ring_at = _earliest(again if more else None, head, pulled, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -40,21 +40,20 @@ async def settle(turn: Turn, finished: Sequence[Finished]) -> int:
 
     How many were settled: a turn starts no more of what follows them than one commit holds.
     """
-    late: list[Finished] = []
     followers = await load_followers(turn, [end.job for end in finished if end.outcome.verdict is Verdict.DONE])
+    late = [end.job.id for end in finished if end.token not in turn.book.leases]
+    waiting = await turn.jobs(late) if late else {}
     settled = started = 0
     for end in finished:
-        if started >= STARTED_PER_TURN:
+        if started >= STARTED_PER_TURN or turn.is_full:
             break
         settled += 1
         if end.token not in turn.book.leases:
-            late.append(end)
+            started += _settle_late(turn, end, waiting.pop(end.job.id, None), followers.get(end.job.id, ()))
         elif turn.book.leases[end.token][1].orphan:
             _settle_orphan(turn, end)
         else:
             started += _settle_one(turn, end, followers.get(end.job.id, ()))
-    if late:
-        await _settle_late(turn, late, followers)
     return settled
 
 
@@ -132,19 +131,18 @@ def _hold_until_lease_end(turn: Turn, end: Finished) -> None:
     )
 
 
-async def _settle_late(turn: Turn, late: Sequence[Finished], followers: Mapping[str, Sequence[Follower]]) -> None:
-    """The lease ended first. Success still counts while the job waits for its next attempt."""
-    known = await turn.jobs([end.job.id for end in late])
-    for end in late:
-        found = known.pop(end.job.id, None)
-        if (
-            found is not None
-            and end.outcome.verdict is Verdict.DONE
-            and found.job.incarnation == end.job.incarnation
-            and found.at.last_token == end.token
-            and turn.book.lease_of(end.job.id) is None
-        ):
-            finish_late(turn, found, end.token, followers.get(end.job.id, ()), end.outcome.result)
+def _settle_late(turn: Turn, end: Finished, found: Known | None, followers: Sequence[Follower]) -> int:
+    """The lease ended first. Success still counts while the job waits for its next attempt. How many bytes of what
+    follows it has started."""
+    if (
+        found is None
+        or end.outcome.verdict is not Verdict.DONE
+        or found.job.incarnation != end.job.incarnation
+        or found.at.last_token != end.token
+        or turn.book.lease_of(end.job.id) is not None
+    ):
+        return 0
+    return finish_late(turn, found, end.token, followers, end.outcome.result)
 
 
 # ---- What happens to the job ---------------------------------------------------------------------

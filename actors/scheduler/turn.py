@@ -22,6 +22,9 @@ from tocsin.dispatch.retry import Retry
 DEFAULT_TIMEOUT_MS = 60_000
 LEASE_MARGIN_MS = 15_000
 DEFAULT_RETRY = Retry()
+KEYS_PER_TURN = 4_000
+BYTES_PER_TURN = 3 * 1024 * 1024
+"""Of the 10,000 keys and 8 MiB of a commit. A turn that has written so much begins no more work that can wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,13 @@ class Turn:
     @property
     def random(self) -> Random:
         return self.ctx.random
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what can wait is to be left to the next turn: a page of jobs may write little, or, with long args and
+        chains, more than a commit holds; and a turn that can never be committed is tried for ever."""
+        keys, size = self.book.storage.written
+        return keys + self.book.paths.unwritten >= KEYS_PER_TURN or size >= BYTES_PER_TURN
 
     def incarnation(self) -> str:
         """Unique for ever within this scheduler; holds no dot (the signed text uses it as delimiter)."""

@@ -147,7 +147,7 @@ class LeaseClient:
             failure: TocsinError
             try:
                 answer = await self._client().post(url, content=content)
-            except (httpx.TransportError, OSError) as error:
+            except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
                 failure = UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}")
             else:
                 value = json_object(answer)

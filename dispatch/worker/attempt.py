@@ -172,9 +172,9 @@ class Attempt:
             if isinstance(result, Exception):
                 return None, result  # returned where it should have been raised, as in the receiver kit
             return result, None
-        except (KeyboardInterrupt, GeneratorExit):
+        except KeyboardInterrupt:
             raise  # the process ends here, and the lease after it
-        except BaseException as error:  # SystemExit and groups too
+        except BaseException as error:  # SystemExit, GeneratorExit and groups too
             return None, error
 
     async def _until_done_or_interrupted(self, work: asyncio.Task[Any]) -> None:

@@ -314,7 +314,7 @@ class RemoteScheduler:
                 method, url, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
                 content=None if said is None else msgspec.json.encode(said),
             )  # fmt: skip
-        except (httpx.TransportError, OSError) as error:
+        except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
             raise UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}") from None
         if answer.is_success:
             try:

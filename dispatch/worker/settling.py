@@ -10,7 +10,7 @@ from tocsin.dispatch.pulled import Claimed, Settlement
 from tocsin.dispatch.worker.ending import Ending, described, unstorable
 from tocsin.dispatch.worker.lease import Lease, Over
 from tocsin.dispatch.worker.trouble import Pauses, may_pass
-from tocsin.errors import StaleLeaseError
+from tocsin.errors import InvalidInputError, PayloadTooLargeError, StaleLeaseError
 
 if TYPE_CHECKING:
     from tocsin.dispatch.worker.attempt import Bench
@@ -42,7 +42,7 @@ class Settling:
                 if may_pass(error):
                     log.info("job %s: its end could not be booked yet: %s", self._job.id, described(error))
                     await asyncio.sleep(pauses.next(within=self._left_s(ending, began)))
-                elif ending.result is not None:
+                elif ending.result is not None and isinstance(error, (InvalidInputError, PayloadTooLargeError)):
                     ending = unstorable(error)
                     log.error("job %s: %s", self._job.id, ending.error)
                 else:

@@ -189,8 +189,10 @@ async def test_a_worker_that_hangs_up_is_given_nothing(face: Face, caplog: pytes
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
-async def test_what_comes_in_the_moment_of_hanging_up_goes_back_uncharged(face: Face) -> None:
-    """At every step between the job and the answer: the job is answered, or goes to the next who asks at once."""
+@pytest.mark.parametrize("cancelled", [False, True], ids=["hangs up", "is cancelled"])
+async def test_what_comes_in_the_moment_of_hanging_up_goes_back_uncharged(face: Face, cancelled: bool) -> None:
+    """At every step between the job and the answer: the job is answered, or goes to the next who asks at once. Requests
+    are cancelled by servers that stop, and by clients in the same process."""
     app = face.host.asgi(insecure=True)
     given = 0
     for steps in range(40):
@@ -199,8 +201,11 @@ async def test_what_comes_in_the_moment_of_hanging_up_goes_back_uncharged(face: 
         job = await face.host.scheduler("default").run_after(0, "p", queue="q")
         for _ in range(steps):
             await asyncio.sleep(0)
-        call.gone.set()
-        await asyncio.wait_for(call.task, 5)
+        if cancelled:
+            call.task.cancel()
+        else:
+            call.gone.set()
+        await asyncio.wait([call.task], timeout=5)
         if call.sent:
             given += 1
             await face.post("/cancel", {"id": job})

@@ -19,8 +19,6 @@ ROWS: Final = 2_000
 """Of 10,000 in a commit, in which the same turn also claims, settles and expires."""
 BYTES: Final = 2 * 1024 * 1024
 """Of 8 MiB in a commit."""
-ROWS_PER_FIRE: Final = 8
-
 
 class Allowance:
     """Counts down; something is always done before it is asked."""
@@ -52,15 +50,15 @@ class Allowance:
 
     @property
     def spent(self) -> bool:
-        return self.steps <= 0 or self.rows <= 0 or self.size <= 0 or not self.in_time
+        return self.steps <= 0 or self.rows <= 0 or self.size <= 0 or self._turn.is_full or not self.in_time
 
     def take(self, rows: int, size: int = 0) -> None:
         self.rows -= rows
         self.size -= size
 
-    def fires(self, size: int) -> int:
-        """How many more jobs may be made, of so many bytes each."""
-        return max(min(self.rows // ROWS_PER_FIRE, self.size // max(size, 1)), 1)
+    def fires(self, rows: int, size: int) -> int:
+        """How many more jobs may be made, of so many rows and bytes each."""
+        return max(min(self.rows // rows, self.size // max(size, 1)), 1)
 
 
 @dataclass(slots=True)

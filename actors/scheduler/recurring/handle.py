@@ -246,7 +246,7 @@ class Schedules(Following):
         if cancel_pending:
             live = await reading.live_jobs(self._view(), name)
             for start in range(0, len(live), CANCELLED_AT_ONCE):
-                await self._call("cancel_many", live[start : start + CANCELLED_AT_ONCE])
+                await self._cancel_many(live[start : start + CANCELLED_AT_ONCE])
         return deleted
 
     async def trigger(self, name: str, request_key: str | None = None) -> TriggeredRun:

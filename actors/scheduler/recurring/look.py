@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.recurring import slots
-from tocsin.actors.scheduler.recurring.allowance import ROWS_PER_FIRE, Allowance, Share
+from tocsin.actors.scheduler.recurring.allowance import Allowance, Share
 from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, record_run
 from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim, used_slots
@@ -69,9 +69,10 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
     for one in schedules:
         if looked and allowance.spent:
             break
-        share = allowance.share(allowance.fires(one.size))
+        rows = one.rows
+        share = allowance.share(allowance.fires(rows, one.size))
         seen = Looked(one, held.get(one.name), _see(turn, one, used.get(one.name, frozenset()), share))
-        allowance.take(2 + ROWS_PER_FIRE * len(seen.slots), one.size * len(seen.slots))
+        allowance.take(2 + rows * len(seen.slots), one.size * len(seen.slots))
         looked.append(seen)
     known = await know(turn, [(seen.one, seen.slots, ()) for seen in looked])
     for seen in looked:

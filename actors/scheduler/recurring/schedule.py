@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import repeat
 from typing import Final
 
 import msgspec
 
+from tocsin.actors.scheduler.followers import targets, with_ids
 from tocsin.actors.scheduler.recurring.allowance import Allowance
 from tocsin.actors.scheduler.recurring.rows import (
     RECHECK,
@@ -23,12 +25,13 @@ from tocsin.actors.scheduler.recurring.rows import (
     split_slot_key,
     trigger_key,
 )
-from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, SOON, R, encode
+from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, SOON, BadRow, R, encode
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.storage.api import after
 
 Used = Mapping[str, Collection[int]]
 """By name: slots to come that have their rows already."""
+ROWS_PER_FIRE: Final = 8
 TRIMMED_BY: Final = 20
 """Occurrences dropped at once, the oldest, when there are so many more than are kept."""
 
@@ -51,7 +54,13 @@ class Schedule:
     @property
     def size(self) -> int:
         """About how many bytes a job of it takes."""
-        return len(self.definition.args) + self.definition.args_rows * INLINE_ARGS + 1_000
+        definition = self.definition
+        return len(definition.args) + definition.args_rows * INLINE_ARGS + 2 * len(definition.then) + 1_000
+
+    @property
+    def rows(self) -> int:
+        """About how many rows a job of it takes: what is to follow it counts by its path."""
+        return ROWS_PER_FIRE + len(set(targets(with_ids(self.definition.then, repeat("")))))
 
     @property
     def unfinished(self) -> bool:
@@ -107,10 +116,20 @@ async def load(turn: Turn, names: Sequence[str]) -> dict[str, Schedule]:
     found: dict[str, Schedule] = {}
     for name in names:
         definition = read(turn, DefinitionRow, definition_key(name), rows)
-        if definition is not None:
+        if definition is not None and _is_whole(turn, definition, definition_key(name), rows):
             cursor = read(turn, CursorRow, cursor_key(name), rows)
             found[name] = await _lost(turn, name, definition) if cursor is None else Schedule(name, definition, cursor)
     return found
+
+
+def _is_whole(turn: Turn, definition: DefinitionRow, key: bytes, rows: Mapping[bytes, bytes]) -> bool:
+    """What is to follow its occurrences is a row in its row."""
+    try:
+        with_ids(definition.then, repeat(""))
+    except BadRow as error:
+        turn.book.set_aside(key, rows[key], str(error))
+        return False
+    return True
 
 
 async def _lost(turn: Turn, name: str, definition: DefinitionRow) -> Schedule:

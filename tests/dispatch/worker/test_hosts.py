@@ -331,3 +331,46 @@ class Holding(httpx.AsyncBaseTransport):
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(1)
         return answer
+
+
+class Garbled(httpx.AsyncBaseTransport):
+    """The first settlement is booked, and its answer arrives as what nobody can decode."""
+
+    def __init__(self, app: Any) -> None:
+        self._app, self.garbled = httpx.ASGITransport(app), 0
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/complete") and not self.garbled:
+            self.garbled += 1
+            body = httpx.ByteStream(b"no gzip")
+            return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=body)
+        return await self._app.handle_async_request(request)
+
+
+async def test_an_answer_that_cannot_be_decoded_ends_no_job() -> None:
+    """Its success is said again; it is not taken for a result that cannot be kept."""
+
+    async def handle(args: Any) -> str:
+        return "made"
+
+    async with world("remote") as found:
+        transport = Garbled(found.app)
+        source = RemoteScheduler("http://tocsin.example", token="secret-ops", instance="t", transport=transport)
+        async with source, Worker(source, {"w:r": handle}, drain=5):
+            id = await found.jobs.run_after(0, "w:r", queue="q", keep_result="1h")
+            assert await found.jobs.result(id, timeout=10) == "made" and transport.garbled == 1
+
+
+async def test_a_handler_that_raises_generator_exit_has_failed() -> None:
+    def in_a_thread(args: Any) -> None:
+        raise GeneratorExit
+
+    async def in_the_loop(args: Any) -> None:
+        raise GeneratorExit
+
+    async with world("here") as found:
+        handlers = {"w:loop": in_the_loop, "w:thread": in_a_thread}
+        async with Worker(found.source, handlers, drain=5) as worker:
+            for path in handlers:
+                await found.jobs.run_after(0, path, queue="q", retry=Retry(max_retries=0))
+            await until(lambda: worker.tally.dead == 2)

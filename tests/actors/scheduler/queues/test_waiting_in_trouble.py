@@ -11,6 +11,7 @@ import pytest
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.scheduler import pull
 from tocsin.actors.scheduler.handle_following import Job
+from tocsin.actors.scheduler.heads import Heads
 from tocsin.dispatch.pulled import Claimed
 from tocsin.errors import NotFoundError, StoreUnavailable
 from tocsin.storage.combiner import ActorWrites
@@ -157,3 +158,49 @@ async def test_who_waits_for_a_job_hears_that_it_is_gone(stage: Stage) -> None:
     await stage.sleep(1)
 
     assert [type(one.exception()) for one in waiting] == [NotFoundError, NotFoundError]
+
+
+@staged()
+async def test_a_turn_looks_at_the_queues_it_needs_of_thousands(stage: Stage) -> None:
+    """All have a due job. Neither a worker of some of them nor one of all makes turns look at each."""
+    for start in range(0, 3_000, 1_000):
+        jobs = [Job(path="w:r", after=0, options={"queue": f"q{start + n}"}) for n in range(1_000)]
+        await stage.jobs.submit_many(jobs)
+    named = asyncio.create_task(stage.jobs.claim(["a", "b"], wait=100))
+    await stage.sleep(1)
+    looked = 0
+    is_ready = Heads._is_ready
+
+    def counted(heads: Heads, queue: str) -> bool:
+        nonlocal looked
+        looked += 1
+        return is_ready(heads, queue)
+
+    Heads._is_ready = counted  # type: ignore[method-assign]
+    try:
+        got = [one for _ in range(10) for one in await stage.jobs.claim(wait=0)]
+        await stage.jobs.run_after(0, "w:r", id="one", queue="b")
+    finally:
+        Heads._is_ready = is_ready  # type: ignore[method-assign]
+
+    assert len({one.queue for one in got}) == 10 and ids(await named) == ["one"]
+    assert looked < 600
+
+
+@staged()
+async def test_a_host_that_is_opened_again_calls_back_and_gives_jobs(stage: Stage) -> None:
+    """Whatever is left in memory of its earlier run."""
+    await stage.jobs.run_after(0, "w:r", queue="q")
+    [one] = await stage.jobs.claim("q")
+    await stage.jobs.complete(one.id, one.lease)
+    await stage.jobs.run_after(0, "w:called", keep_result="1h", id="a")
+    await stage.jobs.result("a", 5)
+    garbage = list(map(stage.host._service.lanes, "t")), stage.host._service.pulls("t"), stage.host._service.watches("t")
+    await stage.host.stop()
+    await stage.host.__aenter__()
+    await stage.jobs.run_after(0, "w:r", queue="q", id="pulled")
+    await stage.jobs.run_after(0, "w:called", keep_result="1h", id="b")
+
+    assert ids(await stage.jobs.claim("q")) == ["pulled"]
+    assert await stage.jobs.result("b", 5) is None and len(stage.deliveries) == 2
+    del garbage
