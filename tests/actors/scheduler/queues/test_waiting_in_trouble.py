@@ -12,6 +12,7 @@ from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.scheduler import pull
 from tocsin.actors.scheduler.handle_following import Job
 from tocsin.actors.scheduler.heads import Heads
+from tocsin.actors.scheduler.pulls import PullClaim
 from tocsin.dispatch.pulled import Claimed
 from tocsin.errors import NotFoundError, StoreUnavailable
 from tocsin.storage.combiner import ActorWrites
@@ -204,3 +205,19 @@ async def test_a_host_that_is_opened_again_calls_back_and_gives_jobs(stage: Stag
     assert ids(await stage.jobs.claim("q")) == ["pulled"]
     assert await stage.jobs.result("b", 5) is None and len(stage.deliveries) == 2
     del garbage
+
+
+@staged()
+async def test_a_claim_that_got_nothing_after_all_stands_behind_those_that_came_before_it(stage: Stage) -> None:
+    pulls = stage.host._service.pulls("t")
+    first, second, third = (PullClaim(["q"], frozenset(), 1, 1_000, "") for _ in range(3))
+    for claim in (first, second, third):
+        pulls.enter(claim)
+    pulls.served(second)
+    pulls.back([second])
+
+    order: list[PullClaim] = []
+    while (claim := pulls.first("q", lambda one: True)) is not None:
+        order.append(claim)
+        pulls.leave(claim)
+    assert order == [first, second, third]
