@@ -172,17 +172,15 @@ async def test_a_turn_looks_at_the_queues_it_needs_of_thousands(stage: Stage) ->
     looked = 0
     is_ready = Heads._is_ready
 
-    def counted(heads: Heads, queue: str) -> bool:
+    def counted(self: Heads, queue: str) -> bool:
         nonlocal looked
         looked += 1
-        return is_ready(heads, queue)
+        return is_ready(self, queue)
 
-    Heads._is_ready = counted  # type: ignore[method-assign]
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Heads, "_is_ready", counted)
         got = [one for _ in range(10) for one in await stage.jobs.claim(wait=0)]
         await stage.jobs.run_after(0, "w:r", id="one", queue="b")
-    finally:
-        Heads._is_ready = is_ready  # type: ignore[method-assign]
 
     assert len({one.queue for one in got}) == 10 and ids(await named) == ["one"]
     assert looked < 600
@@ -196,7 +194,8 @@ async def test_a_host_that_is_opened_again_calls_back_and_gives_jobs(stage: Stag
     await stage.jobs.complete(one.id, one.lease)
     await stage.jobs.run_after(0, "w:called", keep_result="1h", id="a")
     await stage.jobs.result("a", 5)
-    garbage = list(map(stage.host._service.lanes, "t")), stage.host._service.pulls("t"), stage.host._service.watches("t")
+    service = stage.host._service
+    garbage = service.lanes("t"), service.pulls("t"), service.watches("t")
     await stage.host.stop()
     await stage.host.__aenter__()
     await stage.jobs.run_after(0, "w:r", queue="q", id="pulled")
@@ -217,7 +216,7 @@ async def test_a_claim_that_got_nothing_after_all_stands_behind_those_that_came_
     pulls.back([second])
 
     order: list[PullClaim] = []
-    while (claim := pulls.first("q", lambda one: True)) is not None:
-        order.append(claim)
-        pulls.leave(claim)
+    while (found := pulls.first("q", lambda one: True)) is not None:
+        order.append(found)
+        pulls.leave(found)
     assert order == [first, second, third]
