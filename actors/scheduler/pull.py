@@ -67,12 +67,19 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
     busy: Counter[str] = Counter()  # workers that get something now
     alone: set[str] = set()  # and those that get one which runs alone
 
-    def takes(claim: PullClaim) -> bool:
+    def may_have(claim: PullClaim) -> bool:
         return claim.wanted > 0 and not (claim.worker and (claim.worker in book.alone or claim.worker in alone))
 
+    def takes(claim: PullClaim) -> bool:
+        return may_have(claim) and not (pulls.kept_free and claim.worker == pulls.kept_free[1])
+
+    def held(claim: PullClaim) -> int | None:
+        return book.pulled_by[claim.worker] + busy[claim.worker] if claim.worker and may_have(claim) else None
+
     def has_nothing(claim: PullClaim) -> bool:
-        free = not claim.worker or not (book.pulled_by[claim.worker] or busy[claim.worker])
-        return takes(claim) and free and claim.wanted == claim.most
+        return may_have(claim) and not held(claim) and claim.wanted == claim.most
+
+    pulls.check_kept_free(partial(book.lines.pulled.any_ready, turn.now))
 
     total = 0
     while total < most and pulls.waiting:
@@ -84,12 +91,16 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
             continue
         claim = pulls.first(plain(queue), has_nothing if queue.startswith(ALONE) else takes)
         if claim is None:
+            if queue.startswith(ALONE):
+                pulls.keep_free(plain(queue), held)
             continue
         shares.setdefault(queue, []).append(claim)
         total += 1
         busy[claim.worker] += 1
         if queue.startswith(ALONE):
             claim.wanted = 0
+            if pulls.kept_free and pulls.kept_free[0] == plain(queue):
+                pulls.kept_free = None  # another round sees whether there are more
             alone.update([claim.worker] if claim.worker else [])
         else:
             claim.wanted -= 1

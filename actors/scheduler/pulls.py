@@ -10,7 +10,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final
 
 from tocsin.actors.clock import Clock
@@ -76,6 +76,9 @@ class Pulls:
         self._on_their_way: set[PullClaim] = set()
         self._undelivered: set[str] = set()  # leases of jobs that no worker has yet
         self._poking = False
+        self.kept_free: tuple[str, str] | None = None
+        """Of which queue a job must run alone, and which worker is given nothing else until it can have it: those that
+        are busy are never without a job by themselves."""
 
     # ---- For those who claim ---------------------------------------------------------------------
 
@@ -140,11 +143,24 @@ class Pulls:
 
     def first(self, queue: str, fits: Callable[[PullClaim], bool]) -> PullClaim | None:
         """The first in line for this queue of those that fit."""
-        lines = [line for exclude, line in self._of_all.items() if queue not in exclude]
-        if queue in self._of_queue:
-            lines.append(self._of_queue[queue])
-        found = (next((claim for claim in line if fits(claim)), None) for line in lines)
+        found = (next((claim for claim in line if fits(claim)), None) for line in self._lines_for(queue))
         return min((claim for claim in found if claim is not None), key=lambda claim: claim.place, default=None)
+
+    def keep_free(self, queue: str, busy: Callable[[PullClaim], int | None]) -> None:
+        """The worker, of those that wait for this queue, that will be free first: it has the fewest jobs. `busy` says
+        how many; None: it cannot be that one. A worker that is kept free already stays so while it waits."""
+        if self.kept_free is not None:
+            return
+        waiting = [(n, claim) for line in self._lines_for(queue) for claim in line if (n := busy(claim)) is not None]
+        if waiting:
+            self.kept_free = queue, min(waiting, key=lambda one: (one[0], one[1].place))[1].worker
+
+    def check_kept_free(self, is_ready: Callable[[str], bool]) -> None:
+        """Nobody is kept free for a job that is gone, or a worker that asks no more."""
+        if self.kept_free is not None:
+            queue, worker = self.kept_free
+            if not is_ready(ALONE + queue) or self.first(queue, lambda claim: claim.worker == worker) is None:
+                self.kept_free = None
 
     def served(self, claim: PullClaim) -> None:
         """It gets something in this turn: it stands in no line meanwhile."""
@@ -266,6 +282,13 @@ class Pulls:
             line[claim] = None
             if first:
                 line.move_to_end(claim, last=False)
+                if claim.place > min(one.place for one in islice(line, 2)):  # some were passed over meanwhile
+                    for one in sorted(line, key=lambda each: each.place):
+                        line.move_to_end(one)
+
+    def _lines_for(self, queue: str) -> list[Line]:
+        lines = [line for exclude, line in self._of_all.items() if queue not in exclude]
+        return [*lines, self._of_queue[queue]] if queue in self._of_queue else lines
 
     def _lines_of(self, claim: PullClaim) -> list[Line]:
         if claim.queues is None:

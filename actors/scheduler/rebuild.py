@@ -15,7 +15,6 @@ import msgspec
 
 from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER, Lines
 from tocsin.actors.scheduler.rows import (
-    META_RECOUNT,
     AtRow,
     BadRow,
     DeadRow,

@@ -20,6 +20,7 @@ ROWS: Final = 2_000
 BYTES: Final = 2 * 1024 * 1024
 """Of 8 MiB in a commit."""
 
+
 class Allowance:
     """Counts down; something is always done before it is asked."""
 

@@ -12,6 +12,7 @@ from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.scheduler import pull
 from tocsin.actors.scheduler.handle_following import Job
 from tocsin.actors.scheduler.heads import Heads
+from tocsin.actors.scheduler.pulls import PullClaim
 from tocsin.dispatch.pulled import Claimed
 from tocsin.errors import NotFoundError, StoreUnavailable
 from tocsin.storage.combiner import ActorWrites
@@ -171,17 +172,15 @@ async def test_a_turn_looks_at_the_queues_it_needs_of_thousands(stage: Stage) ->
     looked = 0
     is_ready = Heads._is_ready
 
-    def counted(heads: Heads, queue: str) -> bool:
+    def counted(self: Heads, queue: str) -> bool:
         nonlocal looked
         looked += 1
-        return is_ready(heads, queue)
+        return is_ready(self, queue)
 
-    Heads._is_ready = counted  # type: ignore[method-assign]
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Heads, "_is_ready", counted)
         got = [one for _ in range(10) for one in await stage.jobs.claim(wait=0)]
         await stage.jobs.run_after(0, "w:r", id="one", queue="b")
-    finally:
-        Heads._is_ready = is_ready  # type: ignore[method-assign]
 
     assert len({one.queue for one in got}) == 10 and ids(await named) == ["one"]
     assert looked < 600
@@ -195,7 +194,8 @@ async def test_a_host_that_is_opened_again_calls_back_and_gives_jobs(stage: Stag
     await stage.jobs.complete(one.id, one.lease)
     await stage.jobs.run_after(0, "w:called", keep_result="1h", id="a")
     await stage.jobs.result("a", 5)
-    garbage = list(map(stage.host._service.lanes, "t")), stage.host._service.pulls("t"), stage.host._service.watches("t")
+    service = stage.host._service
+    garbage = service.lanes("t"), service.pulls("t"), service.watches("t")
     await stage.host.stop()
     await stage.host.__aenter__()
     await stage.jobs.run_after(0, "w:r", queue="q", id="pulled")
@@ -204,3 +204,19 @@ async def test_a_host_that_is_opened_again_calls_back_and_gives_jobs(stage: Stag
     assert ids(await stage.jobs.claim("q")) == ["pulled"]
     assert await stage.jobs.result("b", 5) is None and len(stage.deliveries) == 2
     del garbage
+
+
+@staged()
+async def test_a_claim_that_got_nothing_after_all_stands_behind_those_that_came_before_it(stage: Stage) -> None:
+    pulls = stage.host._service.pulls("t")
+    first, second, third = (PullClaim(["q"], frozenset(), 1, 1_000, "") for _ in range(3))
+    for claim in (first, second, third):
+        pulls.enter(claim)
+    pulls.served(second)
+    pulls.back([second])
+
+    order: list[PullClaim] = []
+    while (found := pulls.first("q", lambda one: True)) is not None:
+        order.append(found)
+        pulls.leave(found)
+    assert order == [first, second, third]

@@ -1,0 +1,91 @@
+"""A job that has lost two workers gets one for itself, also where all are busy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from tests.actors.scheduler.stage import Stage, staged
+from tocsin.dispatch.pulled import WorkerInfo
+
+
+@staged()
+async def test_a_job_that_runs_alone_is_not_held_up_by_workers_that_always_have_others(stage: Stage) -> None:
+    """Two workers with two jobs at once each, and always more to do: one is kept free for it."""
+    await stage.jobs.run_after(0, "w:r", id="alone", queue="q")
+    for _ in range(2):
+        await stage.jobs.claim("q", lease_ms=1_000, worker=WorkerInfo(id="lost"))
+        await stage.sleep(1.1)
+    await stage.jobs.reschedule("alone", after=3.3)
+    for n in range(200):
+        await stage.jobs.run_after(0, "w:r", id=f"other{n}", queue="q")
+    order: list[str] = []
+    holds: Counter[str] = Counter()
+    beside: dict[str, int] = {}
+
+    async def slot(worker: str, first: float) -> None:
+        await stage.sleep(first)
+        while len(order) < 60:
+            for one in await stage.jobs.claim("q", wait=1, worker=WorkerInfo(id=worker)):
+                holds[worker] += 1
+                beside[one.id] = holds[worker]
+                order.append(one.id)
+                await stage.sleep(1)
+                holds[worker] -= 1
+                await stage.jobs.complete(one.id, one.lease)
+
+    await asyncio.gather(*(slot(worker, first) for worker, first in (("a", 0), ("a", 0.5), ("b", 0.2), ("b", 0.7))))
+
+    assert 8 < order.index("alone") < 24 and beside["alone"] == 1
+    assert len(set(order)) == len(order)
+
+
+@staged()
+async def test_a_worker_is_kept_free_no_longer_than_the_job_is_there(stage: Stage) -> None:
+    await stage.jobs.run_after(0, "w:r", id="alone", queue="q")
+    for _ in range(2):
+        await stage.jobs.claim("q", lease_ms=1_000, worker=WorkerInfo(id="lost"))
+        await stage.sleep(1.1)
+    await stage.jobs.reschedule("alone", after=1)
+    await stage.jobs.run_after(0, "w:r", id="first", queue="q")
+    [first] = await stage.jobs.claim("q", worker=WorkerInfo(id="w"))
+    waiting = asyncio.create_task(stage.jobs.claim("q", wait=100, worker=WorkerInfo(id="w")))
+    await stage.sleep(2)
+    await stage.jobs.run_after(0, "w:r", id="second", queue="q")
+    await stage.sleep(1)
+    assert not waiting.done()
+
+    await stage.jobs.cancel("alone")
+    assert [one.id for one in await waiting] == ["second"]
+    assert await stage.jobs.complete(first.id, first.lease)
+
+
+@staged()
+async def test_of_several_such_jobs_each_gets_its_worker(stage: Stage) -> None:
+    """In two queues, with workers of both that always have something."""
+    alone = {f"alone{n}": f"q{n % 2}" for n in range(4)}
+    for id, queue in alone.items():
+        await stage.jobs.run_after(0, "w:r", id=id, queue=queue)
+    for _ in range(2):
+        await stage.jobs.claim(max=4, lease_ms=1_000, worker=WorkerInfo(id="lost"))
+        await stage.sleep(1.1)
+    for id in alone:
+        await stage.jobs.reschedule(id, after=3)
+    for n in range(300):
+        await stage.jobs.run_after(0, "w:r", id=f"other{n}", queue=f"q{n % 2}")
+    has: dict[str, set[str]] = {"a": set(), "b": set()}
+    done: list[str] = []
+
+    async def slot(worker: str, first: float) -> None:
+        await stage.sleep(first)
+        while len(done) < 100:
+            for one in await stage.jobs.claim(wait=1, worker=WorkerInfo(id=worker)):
+                assert not has[worker] & alone.keys() and (one.id not in alone or not has[worker])
+                has[worker].add(one.id)
+                await stage.sleep(0.7)
+                has[worker].discard(one.id)
+                await stage.jobs.complete(one.id, one.lease)
+                done.append(one.id)
+
+    await asyncio.gather(*(slot(worker, n / 10) for n, worker in enumerate("ababab")))
+    assert alone.keys() <= set(done[:60]) and len(set(done)) == len(done)
