@@ -180,6 +180,8 @@ class Model:
         for claim in claims:
             if claim.answer.done():
                 continue
+            if self.pulls.kept_free is not None and self.pulls.kept_free[1] == claim.worker:
+                continue  # until it can have the job that must run alone
             busy = mine.get(claim.worker, []) if claim.worker else []
             if any(job.losses >= 2 for job in busy):
                 continue
