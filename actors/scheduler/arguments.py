@@ -14,7 +14,7 @@ import msgspec
 
 from tocsin.actors.scheduler.crockford import crockford
 from tocsin.actors.scheduler.followers import Follower, check_then, with_blob
-from tocsin.actors.scheduler.rows import LARGEST_MS, JobRow
+from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, JobRow
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms as duration_ms
@@ -249,13 +249,13 @@ def new_job(
         raise InvalidInputError(f"onConflict must be one of {', '.join(CONFLICTS)}, not {_show(conflict)}")
     if "max_concurrency" in given and "pool" not in given:
         raise InvalidInputError("maxConcurrency is the cap of a pool: give pool as well")
-    chosen = "id" in given
+    chosen, then, fits = "id" in given, given.get("then"), len(args) <= INLINE_ARGS
     job = JobRow(
         id=schedule_id(given["id"]) if chosen else minted,
         incarnation="",
         scheduled_for=scheduled_for,
         enqueued_at=enqueued_at,
-        args=b"",
+        args=args if fits else b"",
         function_path=None if function_path is None else target(function_path, "functionPath"),
         workflow=None if workflow is None else target(workflow, "workflow"),
         pool=plain_name(given["pool"], "pool") if "pool" in given else "",
@@ -270,8 +270,9 @@ def new_job(
         initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
         keep_result_ms=_optional(given, "keep_result_ms", "keepResultMs", *KEEP_RESULT_MS),
     )
-    new = with_blob(job, args, check_then(given.get("then", ())))
-    return replace(new, chosen=chosen, on_conflict=conflict)
+    if fits and not then:
+        return NewJob(job, (), chosen, conflict)  # as most are
+    return replace(with_blob(job, args, check_then(then or ())), chosen=chosen, on_conflict=conflict)
 
 
 def follower(
