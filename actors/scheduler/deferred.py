@@ -9,6 +9,7 @@ from typing import Any, Self, TypedDict, Unpack
 
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle_following import Job
+from tocsin.actors.scheduler.paths import paths_of
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
@@ -49,6 +50,7 @@ class Deferred:
         self._check, self._submit = check, submit
         self._jobs: list[NewJob] = []
         self._bytes = 0
+        self._paths: set[str] = set()
         self._open = False
 
     def run_at(
@@ -62,7 +64,7 @@ class Deferred:
     ) -> str:
         """The id of a job due at an instant; arguments, and errors for wrong ones, as for `Scheduler.run_at`.
 
-        InvalidInputError for more than 1,000 jobs in a block, PayloadTooLargeError for more bytes than fit one commit;
+        InvalidInputError for more than 1,000 jobs in a block, PayloadTooLargeError for more than fits one commit;
         the block may go on without that job.
         """
         return self._add(Job(path=path, args=args, at=at, workflow=workflow, options=options))
@@ -92,6 +94,15 @@ class Deferred:
                 f"{arguments.MAX_BATCH_BYTES} fit one commit: begin another block",
                 limit=arguments.MAX_BATCH_BYTES,
             )
+        more = paths_of(new.job) - self._paths
+        paths = len(self._paths) + len(more)
+        if paths > arguments.MAX_BATCH_PATHS:
+            raise PayloadTooLargeError(
+                f"with this job, and what is to follow it, the block would have {paths} different function paths, "
+                f"at most {arguments.MAX_BATCH_PATHS} fit one commit: begin another block",
+                limit=arguments.MAX_BATCH_PATHS,
+            )
+        self._paths |= more
         self._jobs.append(new)
         self._bytes += new.size
         return new.job.id
@@ -106,6 +117,7 @@ class Deferred:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         jobs, self._jobs, self._bytes, self._open = self._jobs, [], 0, False
+        self._paths = set()
         if error is not None or not jobs:
             return
         answers = await self._submit(jobs)

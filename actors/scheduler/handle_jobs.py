@@ -8,6 +8,7 @@ from typing import Any
 
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.handle_following import Following, Job
+from tocsin.actors.scheduler.paths import paths_of
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.replay import Kept, Once, answered
 from tocsin.actors.scheduler.turn import NewJob
@@ -180,7 +181,7 @@ class Scheduling(Following):
                 f"these jobs are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one call: send them in parts",
                 limit=arguments.MAX_BATCH_BYTES,
             )
-        paths = len({path for job in jobs for path in (job.job.target, *job.job.chained)})
+        paths = len(frozenset[str]().union(*(paths_of(job.job) for job in jobs)))
         if paths > arguments.MAX_BATCH_PATHS:
             raise PayloadTooLargeError(
                 f"these jobs, and what is to follow them, have {paths} different function paths, at most "

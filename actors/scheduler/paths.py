@@ -127,6 +127,11 @@ def keys_of(job: JobRow) -> Iterator[bytes]:
         yield fn_key(target)
 
 
+def paths_of(job: JobRow) -> frozenset[str]:
+    """What it and all that follow it are to run."""
+    return frozenset((job.target, *job.chained))
+
+
 def _count(value: bytes) -> int:
     return int(value) if value.isdigit() else 0
 

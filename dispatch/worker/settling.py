@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tocsin.dispatch.pulled import Claimed, Settlement
 from tocsin.dispatch.worker.ending import Ending, described, unstorable
 from tocsin.dispatch.worker.lease import Lease, Over
-from tocsin.dispatch.worker.trouble import Pauses, may_pass
+from tocsin.dispatch.worker.trouble import Pauses, gives_up, may_pass
 from tocsin.errors import InvalidInputError, PayloadTooLargeError, StaleLeaseError
 
 if TYPE_CHECKING:
@@ -39,8 +39,11 @@ class Settling:
                 self._rejected(error)
                 return None, ending
             except Exception as error:  # a source may fail in any way
-                if may_pass(error):
-                    log.info("job %s: its end could not be booked yet: %s", self._job.id, described(error))
+                if not gives_up(error):
+                    log.log(
+                        logging.INFO if may_pass(error) else logging.ERROR,
+                        "job %s: its end could not be booked yet: %s", self._job.id, described(error),
+                    )  # fmt: skip
                     await asyncio.sleep(pauses.next(within=self._left_s(ending, began)))
                 elif ending.result is not None and isinstance(error, (InvalidInputError, PayloadTooLargeError)):
                     ending = unstorable(error)

@@ -34,6 +34,12 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, (RequestError, SettingsError)) and not isinstance(error, QuotaExceededError)
 
 
+def gives_up(error: BaseException) -> bool:
+    """Whether what must be said once is not said again: it was refused, or there is nobody any more who could hear it.
+    A fault that nobody expects is no refusal: a server's 500 may be its last."""
+    return is_refusal(error) or isinstance(error, (HostClosedError, TurnError))
+
+
 def stops(error: BaseException) -> bool:
     """Whether this task was cancelled, and not something inside it that lets that show."""
     task = asyncio.current_task()

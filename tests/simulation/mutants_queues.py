@@ -16,7 +16,7 @@ QUEUES = (
     Mutant(
         "queues: what a worker that went away was given stays leased",
         FOLDER + "pulls.py",
-        "        if late or claim.answer.done():\n            self.give_back",
+        "        if unwanted:\n            self.give_back",
         "        if late:\n            self.give_back",
     ),
     Mutant(
@@ -93,15 +93,15 @@ QUEUES = (
     Mutant(
         "queues: they have no turns",
         FOLDER + "heads.py",
-        "        self._turns[queue] = next(self._turn)\n\n    def forget",
-        "        return\n\n    def forget",
+        "        self._turns[queue] = next(self._turn)\n        self._turns.move_to_end(queue)\n",
+        "",
         seeds=300,
     ),
     Mutant(
         "queues: a turn that gave all it may does not go on",
         FOLDER + "pull.py",
-        "        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN:\n            break\n",
-        "        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN:\n            return False\n",
+        "        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN or turn.is_full:\n            break\n",
+        "        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN or turn.is_full:\n            return False\n",
         seeds=300,
     ),
     Mutant(

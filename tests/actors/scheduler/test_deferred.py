@@ -10,6 +10,7 @@ import pytest
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler.deferred import Deferred
+from tocsin.actors.scheduler.handle_following import Job
 from tocsin.errors import (
     DuplicateScheduleIdError,
     InvalidInputError,
@@ -94,7 +95,12 @@ async def test_what_does_not_fit_one_commit_is_refused_at_the_call(stage: Stage)
             later.run_after("1h", "a:b", "x" * 250_000)
         with pytest.raises(PayloadTooLargeError, match="at most 7340032 fit one commit"):
             later.run_after("1h", "a:b", "x" * 250_000)
-    assert await backlog(stage) == 1_029
+    async with stage.jobs.deferred() as later:
+        for n in range(99):
+            later.run_after("1h", "a:b", then=[Job(path=f"p{n}.{k}") for k in range(20)])
+        with pytest.raises(PayloadTooLargeError, match="2001 different function paths, at most 2000"):
+            later.run_after("1h", "a:b", then=[Job(path=f"q.{k}") for k in range(20)])
+    assert await backlog(stage) == 1_128
 
 
 @staged()

@@ -46,7 +46,7 @@ def test_the_bodies_shown_are_what_is_sent(shown: str, callback: Callback) -> No
 def test_every_member_is_in_the_table_and_no_other() -> None:
     members = set(re.findall(r"`(\w+)`", first_cells("| member | is there | what it is |")))
 
-    assert members == {*json.loads(body_of(WHOLE)), "workflow"}
+    assert members == {*json.loads(body_of(WHOLE)), "workflow", "parent"}
     assert all(f"`{name}`" in COMES for name in json.loads(body_of(WHOLE))["schedule"])
 
 

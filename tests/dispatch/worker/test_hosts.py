@@ -334,27 +334,35 @@ class Holding(httpx.AsyncBaseTransport):
 
 
 class Garbled(httpx.AsyncBaseTransport):
-    """The first settlement is booked, and its answer arrives as what nobody can decode."""
+    """The first settlement is answered otherwise."""
 
-    def __init__(self, app: Any) -> None:
-        self._app, self.garbled = httpx.ASGITransport(app), 0
+    def __init__(self, app: Any, answer: Callable[[], httpx.Response]) -> None:
+        self._app, self._answer, self.garbled = httpx.ASGITransport(app), answer, 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/complete") and not self.garbled:
             self.garbled += 1
-            body = httpx.ByteStream(b"no gzip")
-            return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=body)
+            return self._answer()
         return await self._app.handle_async_request(request)
 
 
-async def test_an_answer_that_cannot_be_decoded_ends_no_job() -> None:
-    """Its success is said again; it is not taken for a result that cannot be kept."""
+def undecodable() -> httpx.Response:
+    return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
+
+
+def a_fault_of_the_server() -> httpx.Response:
+    return httpx.Response(500, json={"error": {"code": "INTERNAL", "message": "something is wrong here"}})
+
+
+@pytest.mark.parametrize("answer", [undecodable, a_fault_of_the_server])
+async def test_an_answer_that_says_nothing_of_a_success_ends_no_job(answer: Callable[[], httpx.Response]) -> None:
+    """It is said again, and not taken for a result that cannot be kept."""
 
     async def handle(args: Any) -> str:
         return "made"
 
     async with world("remote") as found:
-        transport = Garbled(found.app)
+        transport = Garbled(found.app, answer)
         source = RemoteScheduler("http://tocsin.example", token="secret-ops", instance="t", transport=transport)
         async with source, Worker(source, {"w:r": handle}, drain=5):
             id = await found.jobs.run_after(0, "w:r", queue="q", keep_result="1h")

@@ -220,3 +220,21 @@ async def test_a_claim_that_got_nothing_after_all_stands_behind_those_that_came_
         order.append(found)
         pulls.leave(found)
     assert order == [first, second, third]
+
+
+@staged()
+async def test_what_is_given_back_is_no_loss_though_its_lease_ends_before(stage: Stage) -> None:
+    """The store takes nothing for longer than the lease. No worker had the job."""
+    for n in range(8):
+        await stage.jobs.run_after(0, "w:r", id=f"{n}", queue=f"q{n}")
+    commits = Commits(stage)
+    for n in range(8):
+        got = await stage.jobs.claim(f"q{n}", lease_ms=1_000)
+        commits.failing = True
+        stage.jobs.unsent(got)
+        await stage.sleep(1 + n / 10)
+        commits.failing = False
+        await stage.sleep(10)
+
+    outcomes = [one.outcome for n in range(8) for one in await stage.jobs.history(f"{n}")]
+    assert outcomes == ["unsent"] * 8
