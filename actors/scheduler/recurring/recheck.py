@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.recurring.allowance import Allowance
 from tocsin.actors.scheduler.recurring.fire import record_run
 from tocsin.actors.scheduler.recurring.look import stop
 from tocsin.actors.scheduler.recurring.rows import RECHECK, SlotRow, cursor_key, slot_key, slot_prefix, split_slot_key
-from tocsin.actors.scheduler.recurring.schedule import Schedule, load
+from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot
 from tocsin.actors.scheduler.recurring.slots import Run
 from tocsin.actors.scheduler.rows import DAY_MS, META_ZONES, JobRow, dead_key, encode, job_key
 from tocsin.actors.scheduler.turn import Turn
@@ -117,7 +117,7 @@ async def _count_live(turn: Turn, one: Schedule, allowance: Allowance) -> None:
     prefix = slot_prefix(one.name)
     rows = await turn.book.storage.scan(prefix, after(prefix), limit=2 * turn.book.kept_slots)
     allowance.take(len(rows) // 10)
-    kept = [turn.book.read(SlotRow, key, value) for key, value in rows]
+    kept = [read_slot(turn, one, key, {key: value}) for key, value in rows]
     ids = [row.job_id for row in kept if row is not None and row.job_id is not None and row.state == "fired"]
     jobs = await turn.book.storage.get_many([key for job_id in ids for key in (job_key(job_id), dead_key(job_id))])
     live = 0
@@ -136,33 +136,38 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
     future = await storage.scan(slot_key(one.name, turn.now + 1), after(prefix), limit=2 * turn.book.kept_slots)
     dropped = 0
     for key, value in future:
-        row = turn.book.read(SlotRow, key, value)
+        row = read_slot(turn, one, key, {key: value})
         if row is not None and row.job_id is None and row.state != "queued":
             storage.delete(key)
             dropped += 1
     allowance.take(dropped)
     past = await storage.scan(prefix, slot_key(one.name, turn.now + 1), limit=turn.book.kept_slots, reverse=True)
     allowance.take(len(past) // 10)
-    for key, value in [row for row in past if b"+" not in row[0]][:1]:  # the newest that was not run by hand
-        row = turn.book.read(SlotRow, key, value)
+    for key, value in past:
+        row = read_slot(turn, one, key, {key: value})
         if row is not None and row.until is not None and row.until > turn.now:
-            until = _newest(one, split_slot_key(key), turn.now)
-            single = until == split_slot_key(key)
-            row = msgspec.structs.replace(row, until=None if single else until, count=1 if single else None)
-            storage.put(key, encode(row))
+            storage.put(key, encode(_cut(row, split_slot_key(key), turn.now)))
     if cursor.missed_from is not None and cursor.missed_from <= turn.now:
-        until = _newest(one, cursor.missed_from, turn.now)
-        record_run(turn, one, Run(cursor.missed_from, until, None, "skipped", "misfire"))
+        record_run(turn, one, _counted(one, cursor.missed_from, turn.now))
     one.move(
         last=turn.now, kept=one.cursor.kept - dropped, used_to=cursor.last,
         missed_from=None, missed=0, skip_to=None, aim=None, fire_to=None, run=None,
     )  # fmt: skip
 
 
-def _newest(one: Schedule, first: int, now: int) -> int:
-    """The newest slot that has come, of some that begin with `first`."""
+def _cut(row: SlotRow, first: int, now: int) -> SlotRow:
+    """A run as far as it has come. Its slots are those of the rule of then, which is not known: so it ends with the
+    clock, and how many they are is known only of one."""
+    single = first == now
+    return msgspec.structs.replace(row, until=None if single else now, count=1 if single else None)
+
+
+def _counted(one: Schedule, first: int, now: int) -> Run:
+    """What was being counted, as far as it has come. An edit ends a count, so the rule is that of now."""
+    reason = "paused" if one.cursor.paused or one.cursor.skip_to is not None else "misfire"
     try:
-        return max(slots.before(slots.next_of(one.definition), now + 1), first)
+        last = max(slots.before(slots.next_of(one.definition), now + 1), first)
     except Exception:
-        # Its rule means nothing here any more, as the caller finds next: then they end where they began.
-        return first
+        # It means nothing here any more, as the caller finds next: they end with the clock.
+        last = now
+    return Run(first, last, 1 if last == first else None, "skipped", reason)

@@ -95,7 +95,8 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
 class SlotRow(Row, frozen=True, array_like=True, tag=1):
     """`slot/<name>/<15-digit ms>`: what became of one slot, or of a run of them. Unique for ever.
 
-    A run does not stand for slots inside it that have a row of their own (there are some only where a clock was ahead).
+    A run does not stand for slots inside it that have a row of their own. There are some only where a clock was ahead,
+    and where a schedule of another rule was deleted and made again as one for a single instant of the past.
     """
 
     state: str
@@ -108,7 +109,7 @@ class SlotRow(Row, frozen=True, array_like=True, tag=1):
     reason: str | None = None
     """For `skipped`: misfire, overlap, paused, catch_up, id_taken, quota, edited, deleted."""
     until: int | None = None
-    """For a run of slots: the last of them."""
+    """For a run of slots: the last of them; where a clock was ahead, the instant that it was set back to."""
     count: int | None = 1
     """How many slots this row stands for; None: not counted, there were too many."""
     first_slot: int | None = None

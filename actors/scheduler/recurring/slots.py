@@ -15,7 +15,7 @@ import msgspec
 
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow
-from tocsin.actors.scheduler.rows import LARGEST_MS
+from tocsin.actors.scheduler.rows import DAY_MS, LARGEST_MS
 
 COUNTED: Final = 50_000
 """Missed slots are counted up to so many; of more it is only known that there are."""
@@ -234,7 +234,8 @@ _COUNTED: Final[dict[str, int | None]] = {"missed_from": None, "missed": 0}
 
 
 def _passed(cursor: CursorRow, following: Next, now: int, skip_to: int, pace: Pace) -> Owed:
-    """Those that passed while it was paused."""
+    """Those that passed while it was paused. A clock that was far ahead when it was resumed is not waited for."""
+    skip_to = now if skip_to > now + DAY_MS else skip_to
     horizon = min(now, skip_to)
     found = walk(following, cursor.last, horizon, pace)
     runs = _pending(cursor, found.slots, "skipped", "paused")
