@@ -56,7 +56,7 @@ class Planner:
         wrong = self.random.choice((-far, far, -HOUR_MS, HOUR_MS))
         ms = -world.wrong_ms if world.wrong_ms and self.random.random() < 0.6 else wrong
         world.wrong_ms += ms
-        world.clock.step(ms)
+        world.promises.step(ms)
 
     def definition(self) -> dict[str, Any]:
         """Any combination of rule and policies."""

@@ -167,7 +167,7 @@ class World:
             self.spare(Puller(self, 0, None, sweeps=True).live())
         if self.planners:
             await asyncio.sleep(CALM_S)
-            self.disk.schedules.are_on_time(self.clock.now_ms())
+            self.disk.schedules.are_on_time(self.clock.now_ms(), self.promises.latest_ms)
             await Planner(self, host.scheduler("sim")).retire()
         last = max([*(wish.due for wish in self.promises.wishes.values()), *self.promises.instants_ahead()], default=0)
         left = max(last - self.clock.now_ms(), 0)
@@ -223,6 +223,8 @@ class World:
 
     def is_done(self, job: JobRow) -> None:
         wish = self.wish_of(job)
+        if wish is not None:
+            self.promises.done.add(wish.n)
         if wish is not None and job.queue:
             self.promises.delivered[wish.n] += 1
             self.note(f"done {wish.n}")
@@ -239,7 +241,7 @@ class World:
                 if self.random.random() < 0.5:
                     await self.schedule(jobs, wish.id)  # the id is free at once
             if self.promises.steps and self.random.random() < 0.1:
-                self.clock.step(self.random.choice((-3_600_000, 3_600_000)))
+                self.promises.step(self.random.choice((-3_600_000, 3_600_000)))
             await self.operate(jobs, wish)
             await self.tally(host)
 
