@@ -245,6 +245,7 @@ class Watch:
     def look(self) -> None:
         world, promises = self.world, self.world.disk.pulled
         startable = list(promises.may_start(world.clock.now_ms() - 500)) if world.claims else []
+        singly = {queue.removeprefix(ALONE) for queue, _ in startable if queue.startswith(ALONE)}
         most = LOOKS
         if world.storm:
             most = LOOKS_OF_STEPS if world.promises.steps else LOOKS_OF_STORMS if world.storm_now else LOOKS_AFTER
@@ -254,9 +255,10 @@ class Watch:
         for n, worker in world.claims.items():
             held = [lease for lease in promises.leases.values() if worker.info and lease.host == worker.id]
             alone = any(lease.at.losses >= LOSSES_TOGETHER for lease in held)
+            if alone or (held and any(worker.takes(queue) for queue in singly)):
+                continue  # it may be the one that is kept free, for as long as its jobs take
             for queue, key in startable:
-                fits = not alone and not (queue.startswith(ALONE) and held)
-                if fits and worker.takes(queue.removeprefix(ALONE)):
+                if worker.takes(queue.removeprefix(ALONE)):
                     times = apart[n, key] = self._apart.get((n, key), 0) + 1
                     promises.must(times < most, f"a claim of {worker.id} waits, and {key!r} may start")
         self._apart = apart
