@@ -83,6 +83,11 @@ class Worker:
         self.refused: BaseException | None = None
         """Why it has stopped by itself: what the host said to its first claim, if it can never be served."""
 
+    @property
+    def drain_s(self) -> float | None:
+        """What jobs have to end in at a stop; None: as long as they need."""
+        return self._options.drain_s
+
     def __repr__(self) -> str:
         return f"Worker({self.info.id!r}, {self.status})"
 
@@ -166,7 +171,7 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.stop_and_drain(self._options.drain_s)
+        await self.stop_and_drain(self.drain_s)
         if self.refused is None or error is self.refused:
             return
         if error is None or isinstance(error, Exception):

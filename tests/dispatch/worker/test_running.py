@@ -90,6 +90,43 @@ def test_what_a_handler_raises_decides_what_becomes_of_the_job(
     test()
 
 
+def test_what_asks_to_come_later_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(args: Any) -> None:
+        raise RetryLater("5m", "closed")
+
+    @queued
+    async def test(world: World) -> None:
+        async with world.worker({"work": work}):
+            world.queue.put("work")
+            await world.queue.all_settled()
+
+    with caplog.at_level("INFO", "tocsin.worker"):
+        test()
+    [line] = [one for one in caplog.records if one.name == "tocsin.worker"]
+    assert (line.levelname, line.exc_info) == ("INFO", None)
+    assert line.getMessage() == "job job-1: work asks to be called again in 300 s: closed"
+
+
+@queued
+async def test_what_returns_within_its_clean_up_is_done(world: World) -> None:
+    async def work(args: Any) -> str:
+        try:
+            await asyncio.sleep(1_000)
+        except asyncio.CancelledError:
+            await asyncio.sleep(args)
+        return "through"
+
+    handlers = Handlers()
+    handlers.register("test", {"work": work}, timeout=10)
+    async with world.worker(handlers):
+        world.queue.put("work", 4)
+        [settled] = await world.queue.all_settled()
+        assert settled.said == {"ok": True, "result": "through"}
+        world.queue.put("work", 6)
+        [_, failed] = await world.queue.all_settled(2)
+        assert failed.said["error"].startswith("timed out after 10 s; it did not stop")
+
+
 @queued
 async def test_a_result_that_cannot_be_kept_ends_the_job_once_and_says_where(world: World) -> None:
     ran: list[str] = []
