@@ -6,13 +6,15 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.dispatch.worker.queue import World, queued, threaded
-from tocsin import Context, Handlers, RetryLater, TerminalError
+from tocsin import Context, Handlers, RemoteScheduler, RetryLater, TerminalError
+from tocsin.dispatch import values
 from tocsin.dispatch.pulled import Parent
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import SettingsError
+from tocsin.errors import InvalidInputError, SettingsError
 
 FAILED = {"ok": False, "retryable": True, "delay": None, "charge": True}
 
@@ -36,8 +38,6 @@ async def test_a_handler_gets_args_and_context_and_its_return_is_the_result(worl
 
 @queued
 async def test_the_parent_s_result_comes_with_a_job_of_a_chain(world: World) -> None:
-    import msgspec
-
     seen: list[Any] = []
 
     async def work(args: Any, context: Context) -> None:
@@ -309,8 +309,6 @@ async def test_will_retry_knows_the_ladder_the_expiry_and_the_kind_of_error(worl
 
 @queued
 async def test_args_that_cannot_be_read_are_a_failure_of_the_job(world: World) -> None:
-    import msgspec
-
     async with world.worker({"work": _slow}):
         world.queue.put("work")
         bad = msgspec.structs.replace(world.queue.waiting[0], raw_args=msgspec.Raw(b'{"$tocsin":"date","v":"x"}'))
@@ -319,3 +317,20 @@ async def test_args_that_cannot_be_read_are_a_failure_of_the_job(world: World) -
 
     assert settled.said["error"].startswith("InvalidInputError: args has the key")
     assert settled.said["retryable"] and settled.said["charge"]
+
+
+# ---- Words ---------------------------------------------------------------------------------------
+
+
+def test_words_are_those_of_whoever_reads_them() -> None:
+    handlers = Handlers()
+    with pytest.raises(SettingsError, match=r"must take \(args\) or \(args, context\)"):
+        handlers.register("test", {"mail:send": lambda: None})
+    handlers.register("test", {"mail:send": lambda args: None}, workflows={"bill": lambda args: None})
+    with pytest.raises(SettingsError, match="url must be a URL"):
+        RemoteScheduler("ftp://x")
+    with pytest.raises(InvalidInputError, match="which result cannot hold"):
+        values.encode([object()], "result")
+
+    assert repr(handlers) == "Handlers('mail:send', 'bill')"
+    assert repr(Parent(id="a", raw_result=msgspec.Raw(b'"secret"'))) == "Parent('a')"
