@@ -12,6 +12,7 @@ import msgspec
 
 from tocsin.dispatch import values
 from tocsin.dispatch.retry import Retry
+from tocsin.errors import InvalidInputError
 
 EVERY_QUEUE: Final = "*"
 MAX_RESULT: Final = 64 * 1024
@@ -33,6 +34,9 @@ class Parent(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults
 
     id: str
     raw_result: msgspec.Raw | None = None
+
+    def __repr__(self) -> str:
+        return f"Parent({self.id!r})"  # a result may be large, or nobody's business
 
     @property
     def result(self) -> Any:
@@ -102,6 +106,24 @@ class Settlement(_Value, frozen=True, kw_only=True, rename="camel", omit_default
     state: str
     next_attempt_at: int | None = None
     reason: str | None = None
+
+
+def check_end(
+    *, ok: bool, error: object, retryable: bool, delay: object, charge: bool, result: object, in_json: bool = False
+) -> None:
+    """InvalidInputError for what contradicts itself: a success with a reason, or a failure with a result. One of both
+    would have been taken for the other."""
+    of_failures = {
+        "error": error is not None,
+        "retryable": not retryable,
+        "charge": not charge,
+        "delayMs" if in_json else "delay": delay is not None,
+    }
+    failed = "ok: false" if in_json else "ok=False"
+    if ok and (given := [name for name, is_given in of_failures.items() if is_given]):
+        raise InvalidInputError(f"{given[0]} goes with {failed}: without that the attempt is done")
+    if not ok and result is not None:
+        raise InvalidInputError(f"result goes with success, and {failed} says that it failed: why is said in error")
 
 
 class WorkerInfo(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

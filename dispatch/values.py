@@ -73,7 +73,7 @@ def _written(value: Any, path: _Path, depth: int) -> Any:
         return [_written(inner, (path, n), depth + 1) for n, inner in enumerate(value)]
     write = _WRITERS.get(kind)
     if write is None:
-        raise InvalidInputError(f"{_place(path)} is {_described(value)}")
+        raise InvalidInputError(f"{_place(path)} is {_described(value, path)}")
     return {TAG: _NAMES[kind], **write(value, path)}
 
 
@@ -124,12 +124,18 @@ _WRITERS: Final[Mapping[type, Callable[[Any, _Path], dict[str, str]]]] = {
 _NAMES: Final[Mapping[type, str]] = {kind: kind.__name__.lower() for kind in _WRITERS}
 
 
-def _described(value: object) -> str:
+def _root(path: _Path) -> str | int:
+    """What is written: `args`, a `result`."""
+    outer, name = path
+    return name if outer is None else _root(outer)
+
+
+def _described(value: object, path: _Path) -> str:
     kind = type(value)
     for plain in (str, int, float, *_WRITERS):
         if isinstance(value, plain):
             return f"a {kind.__name__}, which would arrive as a plain {plain.__name__}: write that, {_show(value)}"
-    return f"a {kind.__name__}, which args cannot hold: {_show(value)}"
+    return f"a {kind.__name__}, which {_root(path)} cannot hold: {_show(value)}"
 
 
 def _show(value: object) -> str:

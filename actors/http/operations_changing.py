@@ -15,7 +15,7 @@ from tocsin.actors.http.wire import (
     whole,
 )
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Redrive, Rescheduled
-from tocsin.dispatch.pulled import Settlement
+from tocsin.dispatch.pulled import Settlement, check_end
 from tocsin.errors import NotFoundError
 
 
@@ -90,20 +90,31 @@ async def stop_redrive(call: Call) -> RedriveStopped:
 
 async def complete(call: Call) -> Settlement:
     request = await call.body(CompleteRequest, SCHEDULE_BODY)
-    result = bytes(request.result)
+    raw = bytes(request.result)
+    result = None if raw == b"null" else raw
+    ok, retryable, charge = (one is not False for one in (request.ok, request.retryable, request.charge))
+    check_end(
+        ok=ok,
+        error=request.error,
+        retryable=retryable,
+        delay=request.delay_ms,
+        charge=charge,
+        result=result,
+        in_json=True,
+    )
     return await call.scheduler.completed(
         request.required_id(),
         request.required_lease(),
-        ok=request.ok is not False,
+        ok=ok,
         error=request.error,
-        retryable=request.retryable is not False,
+        retryable=retryable,
         delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]  # the handle checks every value
-        charge=request.charge is not False,
-        result=None if result == b"null" else result,
+        charge=charge,
+        result=result,
     )
 
 
 async def extend(call: Call) -> Extended:
     request = await call.body(ExtendRequest, SMALL_BODY)
-    until = await call.scheduler.extend(request.required_id(), request.required_lease(), whole(request.lease_ms))  # type: ignore[arg-type]
+    until = await call.scheduler.extend(request.required_id(), request.required_lease(), request.required_lease_ms())
     return Extended(until)

@@ -141,6 +141,14 @@ def needs(name: str, other: str, kind: str) -> Schema:
     return {"anyOf": [{"properties": {name: NULL}}, _given(other, kind)]}
 
 
+def done_or_failed() -> Schema:
+    """What is said of a failure goes with `ok: false`, a result with success."""
+    unsaid: Schema = {"enum": [True, None]}
+    done = {"ok": unsaid, "retryable": unsaid, "charge": unsaid, "error": NULL, "delayMs": NULL}
+    failed = {"required": ["ok"], "properties": {"ok": {"const": False}, "result": NULL}}
+    return {"oneOf": [{"properties": done}, failed]}
+
+
 def filters_or_all(**kinds: str) -> Schema:
     """At least one filter, or `all: true` and none of them."""
     alone = {"required": ["all"], "properties": {"all": {"const": True}, **dict.fromkeys(kinds, NULL)}}

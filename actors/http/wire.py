@@ -247,17 +247,24 @@ class LeaseRequest(IdRequest, frozen=True, kw_only=True):
     """Names one attempt of a job."""
 
     lease: Annotated[
-        Scalar, shape(shapes.LEASE, "The text that came with the callback, as tocsin-lease.", needed=True)
+        Scalar,
+        shape(
+            shapes.LEASE, "The text that came with the claimed job, or with the callback as tocsin-lease.", needed=True
+        ),
     ] = None
 
     def required_lease(self) -> str:
         if self.lease is None or self.lease == "":
-            raise InvalidInputError("lease is missing: it came with the callback as tocsin-lease")
+            raise InvalidInputError(
+                "lease is missing: it came with the claimed job, or with the callback as tocsin-lease"
+            )
         return self.lease  # type: ignore[return-value]  # the handle checks its shape
 
 
 class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
     """How an attempt ended."""
+
+    rules: ClassVar[tuple[Schema, ...]] = (shapes.done_or_failed(),)
 
     ok: Annotated[bool | None, shape({**shapes.FLAG, "default": True}, "False: it failed.")] = None
     error: Annotated[
@@ -285,6 +292,11 @@ class ExtendRequest(LeaseRequest, frozen=True, kw_only=True):
     lease_ms: Annotated[Scalar, shape(shapes.LEASE_LENGTH, "Hold the lease for so long from now, ms.", needed=True)] = (
         None
     )
+
+    def required_lease_ms(self) -> int:
+        if self.lease_ms is None:
+            raise InvalidInputError("leaseMs is missing: for how long the lease is to be held from now, ms")
+        return whole(self.lease_ms)  # type: ignore[return-value]  # the handle checks its range
 
 
 class PoolRequest(Request, frozen=True, kw_only=True):

@@ -173,12 +173,12 @@ class SQLAlchemyDatabase:
     """An engine, sync or async, on SQLite or PostgreSQL; it stays yours. A sync one is used on threads."""
 
     def __init__(self, engine: AsyncEngine | Engine) -> None:
-        from sqlalchemy import text
-        from sqlalchemy.ext.asyncio import AsyncEngine
+        from sqlalchemy import Engine, text
 
         self._text = text
-        self._async = engine if isinstance(engine, AsyncEngine) else None
-        self._sync = None if isinstance(engine, AsyncEngine) else engine
+        # Its async module needs greenlet, which SQLAlchemy brings along on some machines only.
+        self._sync = engine if isinstance(engine, Engine) else None
+        self._async = None if isinstance(engine, Engine) else engine
         self._dialect = dialect_of(engine.dialect.name)
 
     @property

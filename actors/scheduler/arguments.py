@@ -297,6 +297,14 @@ def follower(
     return Follower(msgspec.structs.replace(new.job, args=args), integer(delay_ms, "delayMs", *DELAY_MS), followers)
 
 
+def keep_result_ms(value: object) -> int:
+    """Of Python callers, in the words they used."""
+    ms, (least, most) = duration_ms(value, "keep_result"), KEEP_RESULT_MS
+    if not least <= ms <= most:
+        raise InvalidInputError(f"keep_result must be 1 s to 7 d ({least}..{most} ms), not {ms} ms")
+    return ms
+
+
 def _optional(given: Mapping[str, Any], key: str, field: str, least: int, most: int) -> int | None:
     return integer(given[key], field, least, most) if key in given else None
 

@@ -132,7 +132,7 @@ async def _complete_late(turn: Turn, said: Completion) -> tuple[Settlement | Sta
     waits = found is not None and turn.book.lease_of(said.id) is None and not await turn.dead([said.id])
     if found is not None and waits and said.ok and found.at.last_token == said.lease:
         followers = (await load_followers(turn, [found.job])).get(said.id, ())
-        size = finish_late(turn, found, said.lease, followers, said.result)
+        size = await finish_late(turn, found, said.lease, followers, said.result)
         return Settlement(settled=True, state="done"), size
     refusal = StaleLeaseError(f"lease {said.lease!r} does not, or no longer, settle job {said.id!r}", id=said.id)
     return refusal, 0

@@ -76,7 +76,9 @@ class Handle:
 
 def lease_token(value: object) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= arguments.MAX_LEASE:
-        raise InvalidInputError("lease must be the text that came with the callback as tocsin-lease")
+        raise InvalidInputError(
+            "lease must be the text that came with the claimed job, or with the callback as tocsin-lease"
+        )
     return value
 
 

@@ -12,7 +12,7 @@ from tocsin.actors.scheduler.complete import Completion
 from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Page, Redrive, Rescheduled
 from tocsin.actors.scheduler.rows import RedriveRow, redrive_key
-from tocsin.dispatch.pulled import MAX_RESULT, Settlement
+from tocsin.dispatch.pulled import MAX_RESULT, Settlement, check_end
 from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError
 
 ERROR_MAX = 2_000
@@ -91,10 +91,11 @@ class Changing(Handle):
     ) -> bool:
         """Settle an attempt that was claimed from a queue, or whose callback was answered `tocsin-accepted: 1`.
 
-        `ok=False` climbs the retry ladder (or waits `delay`); `retryable=False` makes the job dead; with
-        `charge=False` it is no failure, until the job is a day past due. The same lease again within ten minutes
-        answers the same; a lease that is not alive raises StaleLeaseError. `result` is JSON of at most 64 KiB, for what
-        follows in a chain and for `result`; up to 2 KiB are kept in the history.
+        `ok=False` climbs the retry ladder (or waits `delay`); with `retryable=False` the job is dead; with
+        `charge=False` it is no failure, until the job is a day past due: these and `error` go with `ok=False` only.
+        The same lease again within ten minutes answers as at first; a lease that is not alive raises StaleLeaseError.
+        `result` is JSON of at most 64 KiB, for what follows in a chain and for `result`; up to 2 KiB are kept in the
+        history.
         """
         settled = await self.settle(
             id, lease, ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result
@@ -114,6 +115,7 @@ class Changing(Handle):
         result: Any = None,
     ) -> Settlement:
         """`complete`, and what becomes of the job: done, retrying and when, dead and why, or cancelled meanwhile."""
+        check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result)
         delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
         kept = None if result is None else arguments.encode_args(result, MAX_RESULT, "result")
         return await self.completed(

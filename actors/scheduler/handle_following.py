@@ -15,12 +15,15 @@ from tocsin.actors.scheduler.rows import JobRow
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class _Called(msgspec.Struct, frozen=True):
+    path: str | None = None
+    args: Any = None
+
+
+class Job(_Called, frozen=True, kw_only=True):
     """One job for `submit_many`: exactly one of `at` and `after`; `options` as for `run_at`. In a `then` it has no `at`
     and no id: it starts when the job before it is done, or `after` that."""
 
-    path: str | None = None
-    args: Any = None
     at: datetime | int | None = None
     after: timedelta | float | str | None = None
     workflow: str | None = None
@@ -34,7 +37,7 @@ class Following(Handle):
         """Options of Python callers in the shapes that are checked: durations in ms, `then` as it is stored."""
         given = dict(options)
         if (kept := given.pop("keep_result", None)) is not None:
-            given["keep_result_ms"] = arguments.duration_ms(kept, "keep_result")
+            given["keep_result_ms"] = arguments.keep_result_ms(kept)
         if (then := given.get("then")) is not None:
             given["then"] = self._followers(then)
         return given

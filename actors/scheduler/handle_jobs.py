@@ -98,9 +98,10 @@ class Scheduling(Following):
         if len(jobs) > arguments.MAX_BATCH:
             raise InvalidInputError(f"jobs: {len(jobs)} given, at most {arguments.MAX_BATCH} in one call")
         checked: list[NewJob | TocsinError] = []
-        for job in jobs:
+        for n, job in enumerate(jobs):
             try:
-                checked.append(self._checked(job))
+                with arguments.naming(f"jobs[{n}]"):
+                    checked.append(self._checked(job))
             except TocsinError as error:
                 checked.append(error)
         return await self.submit_checked(checked)

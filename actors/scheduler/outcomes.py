@@ -15,7 +15,9 @@ async def of(view: StoreView, job_id: str, now: int) -> Outcome:
     """How it ended or stands. NotFoundError if nothing is known of it, or nobody asked for its result to be kept."""
     record = await query.get(view, job_id, now)
     if record is not None and record.keep_result_ms is None:
-        raise NotFoundError(f"job {job_id!r} did not ask for its result to be kept: submit it with keepResultMs")
+        raise NotFoundError(
+            f"job {job_id!r} did not ask for its result to be kept: submit it with keep_result (over HTTP keepResultMs)"
+        )
     if record is not None:
         if record.state != "dead":
             return Outcome(job_id, record.state)

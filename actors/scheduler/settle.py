@@ -11,7 +11,7 @@ from tocsin.actors.scheduler.book import EXPIRE
 from tocsin.actors.scheduler.chains import load_followers, start
 from tocsin.actors.scheduler.claim import expire, expired
 from tocsin.actors.scheduler.followers import Follower
-from tocsin.actors.scheduler.rows import AtRow, DeadRow, HistRow, JobRow, LastError, LeaseRow
+from tocsin.actors.scheduler.rows import DAY_MS, AtRow, DeadRow, HistRow, JobRow, LastError, LeaseRow, hist_key
 from tocsin.actors.scheduler.turn import Known, Turn, due_of, indexable, retry_of
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.dispatch.pulled import MAX_RESULT
@@ -49,7 +49,8 @@ async def settle(turn: Turn, finished: Sequence[Finished]) -> int:
             break
         settled += 1
         if end.token not in turn.book.leases:
-            started += _settle_late(turn, end, waiting.pop(end.job.id, None), followers.get(end.job.id, ()))
+            found = waiting.pop(end.job.id, None)
+            started += await _settle_late(turn, end, found, followers.get(end.job.id, ()))
         elif turn.book.leases[end.token][1].orphan:
             _settle_orphan(turn, end)
         else:
@@ -131,7 +132,7 @@ def _hold_until_lease_end(turn: Turn, end: Finished) -> None:
     )
 
 
-def _settle_late(turn: Turn, end: Finished, found: Known | None, followers: Sequence[Follower]) -> int:
+async def _settle_late(turn: Turn, end: Finished, found: Known | None, followers: Sequence[Follower]) -> int:
     """The lease ended first. Success still counts while the job waits for its next attempt. How many bytes of what
     follows it has started."""
     if (
@@ -142,7 +143,7 @@ def _settle_late(turn: Turn, end: Finished, found: Known | None, followers: Sequ
         or turn.book.lease_of(end.job.id) is not None
     ):
         return 0
-    return finish_late(turn, found, end.token, followers, end.outcome.result)
+    return await finish_late(turn, found, end.token, followers, end.outcome.result)
 
 
 # ---- What happens to the job ---------------------------------------------------------------------
@@ -160,12 +161,25 @@ def finish(turn: Turn, job: JobRow, followers: Sequence[Follower], result: bytes
     return start(turn, job, followers, kept)
 
 
-def finish_late(turn: Turn, known: Known, token: str, followers: Sequence[Follower], result: bytes | None) -> int:
+async def finish_late(turn: Turn, known: Known, token: str, followers: Sequence[Follower], result: bytes | None) -> int:
     """Done after its lease had ended: out of the line it had gone back to."""
     job, at = known.job, known.at
+    started, due = await _start_of(turn, known, token)
     turn.book.leave_line(job, at)
-    turn.book.note(job, HistRow("done", at.attempt, turn.now, turn.now, at.next_at, token, result=_short(result)))
+    turn.book.note(job, HistRow("done", at.attempt, started, turn.now, due, token, result=_short(result)))
     return finish(turn, job, followers, result)
+
+
+async def _start_of(turn: Turn, known: Known, token: str) -> tuple[int, int]:
+    """When a lease that is gone was given, and when that was due: its own end says so in the history."""
+    job, at = known.job, known.at
+    for ended in (turn.now, turn.now - DAY_MS):
+        key = hist_key(ended, job.id, job.incarnation, f"{at.attempt:06d}")
+        if (value := (await turn.book.storage.get_many([key])).get(key)) is not None:
+            row = turn.book.read(HistRow, key, value)
+            if row is not None and row.token == token:
+                return row.started, row.due
+    return turn.now, at.next_at
 
 
 def _as_json(result: bytes | None) -> bytes | None:

@@ -13,6 +13,8 @@ from tocsin.errors import TocsinError
 JSON: Final = {"content-type": "application/json"}
 MAX_MESSAGE: Final = 4_000
 """Characters. A scheduler keeps 2 KiB of an answer, and takes one of over 64 KiB for broken, whatever it says."""
+LONGEST_DELAY_S: Final = 3_600
+"""The scheduler waits no longer after a callback, whatever it is asked."""
 UNAVAILABLE_S: Final = 5
 """Asked for where the receiver is not able to answer well: nobody's fault, so not charged."""
 
@@ -44,7 +46,7 @@ def declined(why: str) -> Answer:
 
 
 def later(how: RetryLater) -> Answer:
-    return _answer(how.status, how.code, how.message, {"retry-after": str(how.delay_s)})
+    return _answer(how.status, how.code, how.message, {"retry-after": str(min(how.delay_s, LONGEST_DELAY_S))})
 
 
 def terminal(how: TerminalError) -> Answer:

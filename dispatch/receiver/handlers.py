@@ -122,20 +122,21 @@ def _declared(read: Callable[[Any], Any], job: Received) -> Any:
         raise TerminalError(f"{job.target} takes other args: {error.message}") from None
 
 
-def registered(name: str, handler: Handler) -> Registered:
-    """SettingsError if it is none, or takes other arguments than `(args)` or `(args, job)`."""
+def registered(name: str, handler: Handler, second: str = "job") -> Registered:
+    """SettingsError if it is none, or takes other arguments than `(args)` or `(args, job)`; `second` is what the second
+    one is called here."""
     if not callable(handler):
         raise SettingsError(f"the handler of {name!r} must be a function, not {type(handler).__name__}")
     called = handler if inspect.isroutine(handler) or inspect.isclass(handler) else type(handler).__call__
     if any(is_it(f) for f in (handler, called) for is_it in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
         raise SettingsError(f"the handler of {name!r} is a generator, which would never run: it must not yield")
     is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
-    return Registered(handler, is_async, _takes_job(name, handler), reader_of(handler))
+    return Registered(handler, is_async, _takes_job(name, handler, second), reader_of(handler))
 
 
-def _takes_job(name: str, handler: Handler) -> bool:
+def _takes_job(name: str, handler: Handler, second: str) -> bool:
     """By the parameters that have no default: one is `args` (which may have one), a second one the `Received`."""
-    wanted = f"the handler of {name!r} must take (args) or (args, job)"
+    wanted = f"the handler of {name!r} must take (args) or (args, {second})"
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from tocsin.dispatch.durations import Duration, duration_ms
+from tocsin.dispatch.pulled import check_end
 from tocsin.dispatch.receiver.clock import Clock, SystemClock
 from tocsin.dispatch.receiver.dedup import Dedup, NoDedup
 from tocsin.dispatch.receiver.outcomes import check_lease_ms
@@ -81,6 +82,7 @@ class LeaseClient:
         answered as done without being run.
         Also UnreachableError, InvalidInputError.
         """
+        check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=True, result=result)
         said: dict[str, Any] = {"id": job.id, "lease": job.lease, "ok": ok}
         if error is not None:
             # As it can be written: reasons hold names of files that are no Unicode.
@@ -175,7 +177,7 @@ class LeaseClient:
         return self._http
 
 
-def base_url_of(base_url: object) -> str:
+def base_url_of(base_url: object, name: str = "base_url") -> str:
     """Of a server, without a slash at its end. SettingsError does not show what may hold a password."""
     try:
         base = str(base_url).strip().rstrip("/")
@@ -185,7 +187,7 @@ def base_url_of(base_url: object) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise SettingsError(f"base_url must be a URL like {DEFAULT_URL}, without query or password")
+        raise SettingsError(f"{name} must be a URL like {DEFAULT_URL}, without query or password")
     return base
 
 

@@ -10,8 +10,6 @@ from tocsin.errors import InvalidInputError, TocsinError
 
 DEFAULT_LEASE_MS: Final = 15 * 60_000
 LEASE_MS: Final = (1_000, 3_600_000)
-LONGEST_DELAY_S: Final = 3_600
-"""The scheduler waits no longer, whatever it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +42,16 @@ def check_lease_ms(value: object, name: str) -> None:
 class RetryLater(TocsinError):
     """Raise it in a handler that cannot work now: again no earlier than `delay`, not charged as a failure.
 
-    `delay` is a `timedelta`, seconds or a text like "5m"; the scheduler waits at most 1 h, and at least its backoff.
-    24 h past the due instant it is charged. `why` is sent to the scheduler, for its operators.
+    `delay` is a `timedelta`, seconds or a text like "5m", rounded up to whole seconds. A worker's job waits so
+    long, and 1 s at least; after a callback the scheduler waits at most 1 h, and at least its backoff. 24 h past the
+    due instant it is charged. `why` is sent to the scheduler, for its operators.
     """
 
     code = "RETRY_LATER"
     status = 503
 
     def __init__(self, delay: Duration, why: str = "the handler asked to be called later") -> None:
-        self.delay_s = min(-(-duration_ms(delay, "RetryLater.delay") // 1000), LONGEST_DELAY_S)
+        self.delay_s = -(-duration_ms(delay, "RetryLater.delay") // 1000)
         super().__init__(str(why))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tocsin.dispatch.pulled import Claimed, Settlement
 from tocsin.dispatch.receiver.clock import Clock
-from tocsin.dispatch.receiver.outcomes import Accepted
+from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater
 from tocsin.dispatch.worker import ending as endings
 from tocsin.dispatch.worker.context import Context
 from tocsin.dispatch.worker.ending import Ending
@@ -29,6 +29,9 @@ GRACE_S: Final = 5.0
 """How long a cancelled coroutine may take to clean up before it counts as one that does not stop."""
 THREAD_GRACE_S: Final = 0.1
 """The same where a thread is concerned: it may not have begun, or be through."""
+
+HEARD_EVERY_S: Final = 1.0
+"""How often the log hears that a renewal fails: near its end they are tried in ever shorter turns."""
 
 
 class Why(Enum):
@@ -159,10 +162,22 @@ class Attempt:
         if error is None and (isinstance(result, Accepted) or result is Accepted):
             return await self._accepted(result if isinstance(result, Accepted) else Accepted())
         if error is None or self._why is None:
-            if error is not None:
-                log.warning("job %s: the handler of %s failed", self.job.id, self._target, exc_info=error)
-            return await self._settled(endings.done(result) if error is None else endings.failed(error))
+            return await self._settled(endings.done(result) if error is None else self._failed(error))
         return await self._settled_interrupted(error)
+
+    def _failed(self, error: BaseException) -> Ending:
+        ending = endings.failed(error)
+        if isinstance(error, RetryLater):
+            log.info(
+                "job %s: %s asks to be called again in %d s: %s",
+                self.job.id,
+                self._target,
+                ending.delay_s,
+                ending.error,
+            )
+        else:
+            log.warning("job %s: the handler of %s failed", self.job.id, self._target, exc_info=error)
+        return ending
 
     async def _handled(self, handling: Handling) -> tuple[Any, BaseException | None]:
         """What the handler returned or raised, as values: its end must not be the worker's."""
@@ -268,7 +283,7 @@ class Attempt:
 
     async def _renew(self) -> bool:
         """Until it is answered or the lease is over; whether it is held."""
-        pauses = Pauses(self._bench.random)
+        pauses, heard_at = Pauses(self._bench.random), float("-inf")
         while True:
             if self.lease.over is not None:
                 return False
@@ -286,10 +301,12 @@ class Attempt:
             except TimeoutError:
                 continue
             except Exception as error:  # a source may fail in any way, and while the lease lives it may recover
-                log.log(
-                    logging.INFO if may_pass(error) else logging.ERROR,
-                    "job %s: its lease could not be renewed yet: %s", self.job.id, endings.described(error),
-                )  # fmt: skip
+                if (now := self._bench.clock.monotonic()) >= heard_at + HEARD_EVERY_S:
+                    heard_at = now
+                    log.log(
+                        logging.INFO if may_pass(error) else logging.ERROR,
+                        "job %s: its lease could not be renewed yet: %s", self.job.id, endings.described(error),
+                    )  # fmt: skip
             await asyncio.sleep(pauses.next(within=self.lease.left_s))
 
     def _refused(self, error: StaleLeaseError) -> None:

@@ -13,6 +13,7 @@ from tocsin.dispatch.pulled import Claimed, Parent
 from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError, check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, fence_of
 from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.worker.ending import later_s
 from tocsin.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -86,11 +87,11 @@ class Context:
             return False
         retry = job.retry or Retry()
         if isinstance(error, RetryLater) and now < job.scheduled_for + DAY_MS:
-            delay = error.delay_s * 1000
+            delay = later_s(error) * 1000
         elif job.attempts >= retry.max_retries:
             return False
         elif isinstance(error, RetryLater):
-            delay = error.delay_s * 1000
+            delay = later_s(error) * 1000
         else:
             delay = msgspec.structs.replace(retry, jitter=0).delay_ms(job.attempts + 1, NO_CHANCE)
         return job.expires_at is None or now + delay < job.expires_at

@@ -12,6 +12,9 @@ from tocsin.errors import NotFoundError
 
 UNKNOWN_AGAIN_S: Final = 30.0
 """When a job comes again that no handler was found for."""
+LATER_S: Final = (1, 100 * 366 * 86_400)
+"""A handler that asked to be called again at once would keep the machine busy; a host books no instant that is further
+off than a few thousand years."""
 MAX_ERROR: Final = 2_000
 """Characters of an error: what a scheduler keeps."""
 
@@ -38,10 +41,15 @@ def failed(error: BaseException) -> Ending:
     if isinstance(error, TerminalError):
         return Ending(error=written(error.message), retryable=False, cause=error)
     if isinstance(error, RetryLater):
-        return Ending(error=written(error.message), charge=False, delay_s=error.delay_s, cause=error)
+        return Ending(error=written(error.message), charge=False, delay_s=later_s(error), cause=error)
     if isinstance(error, CancelledError):
         return Ending(error="the handler was cancelled, and not by its worker", cause=error)
     return Ending(error=described(error), cause=error)
+
+
+def later_s(error: RetryLater) -> int:
+    """When it comes again."""
+    return min(max(error.delay_s, LATER_S[0]), LATER_S[1])
 
 
 def timed_out(timeout_s: float, *, goes_on: str = "") -> Ending:

@@ -72,7 +72,7 @@ class Handling:
             raise TerminalError(f"the handler takes other args: {error.message}") from None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Handlers:
     """Who does what, by function path and by workflow. Several workers may share one.
 
@@ -83,6 +83,9 @@ class Handlers:
     _by_name: dict[tuple[str, str], Handling] = field(default_factory=dict)
     _catalog: Catalog | None = None
     """Of those above, until they change."""
+
+    def __repr__(self) -> str:
+        return f"Handlers({', '.join(repr(name) for _, name in self._by_name)})"
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -164,7 +167,7 @@ class Handlers:
                 f"the {kind} {name!r} has a handler of {taken.group.owner!r} already: each has one, so {owner!r} must "
                 "wait for that one's clean-up"
             )
-        return registered(name, handler)
+        return registered(name, handler, "context")
 
 
 def _timeout_ms(owner: str, timeout: Duration | None) -> int | None:

@@ -11,6 +11,7 @@ from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.receiver.handlers import Handler
 from tocsin.dispatch.receiver.outcomes import LEASE_MS
 from tocsin.dispatch.worker.handlers import DEFAULT_OWNER, Handlers
+from tocsin.dispatch.worker.source import Source
 from tocsin.errors import InvalidInputError, SettingsError
 
 ALL: Final = "*"
@@ -57,6 +58,19 @@ def checked(
         drain_s=None if drain is None else _ms("drain", drain) / 1000,
         name=name,
     )
+
+
+def source_of(jobs: object) -> Source:
+    """What can be claimed from."""
+    if isinstance(jobs, str):
+        raise SettingsError("jobs must be a scheduler, not a text: give RemoteScheduler(url, token=...)")
+    if missing := [name for name in ("claim", "settle", "extend", "announce") if not hasattr(jobs, name)]:
+        raise SettingsError(
+            f"jobs must be a scheduler, host.scheduler(name) or RemoteScheduler(url), and a {type(jobs).__name__} has "
+            f"no {missing[0]}()"
+        )
+    found: Any = jobs
+    return found  # type: ignore[no-any-return]
 
 
 def handlers_of(handlers: object) -> Handlers:

@@ -17,7 +17,16 @@ import msgspec
 
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import Duration, duration_ms
-from tocsin.dispatch.pulled import MAX_RESULT, Claimed, Parent, Settlement, WorkerInfo, WorkerSnapshot, raw_member
+from tocsin.dispatch.pulled import (
+    MAX_RESULT,
+    Claimed,
+    Parent,
+    Settlement,
+    WorkerInfo,
+    WorkerSnapshot,
+    check_end,
+    raw_member,
+)
 from tocsin.dispatch.receiver.lease_client import (
     AGAIN,
     DEFAULT_URL,
@@ -35,6 +44,7 @@ from tocsin.dispatch.worker.options import ALL, NAME
 from tocsin.dispatch.worker.specs import Cancelled, Scheduled, body_of
 from tocsin.dispatch.worker.trouble import Pauses, may_pass
 from tocsin.errors import (
+    InvalidInputError,
     JobFailedError,
     NotYetError,
     PayloadTooLargeError,
@@ -100,8 +110,10 @@ class RemoteScheduler:
 
     `url` is the server's, or where a host's app is mounted; `token` one with the scopes that are needed (`work` to
     claim, `schedule`, `read`). `transport`, an httpx one, reaches an app in this process. Use it in one event loop and
-    close it. Errors are those of a `Scheduler`, and UnreachableError when nobody answers. Proxies of the environment
-    are not used. The token is in no log and no repr.
+    close it. Errors are those of a `Scheduler`, and UnreachableError when nobody answers within `timeout_s` (of a claim
+    or a result: beyond what it waits for). Where the network or the server fails for a moment, as in a restart,
+    scheduling, `get` and `result` are tried again for `patience_s`; a `Worker` has its own patience for the rest.
+    Proxies of the environment are not used. The token is in no log and no repr.
     """
 
     def __init__(
@@ -115,7 +127,7 @@ class RemoteScheduler:
         patience_s: float = PATIENCE_S,
         random: Random | None = None,
     ) -> None:
-        self._base, self._token = base_url_of(url), None if token is None else sendable_token(token)
+        self._base, self._token = base_url_of(url, "url"), None if token is None else sendable_token(token)
         if not isinstance(instance, str) or not NAME.fullmatch(instance) or instance[0] in ".:-":
             raise SettingsError(f"instance must be the name of a scheduler, not {instance!r:.100}")
         self.name = instance
@@ -168,6 +180,7 @@ class RemoteScheduler:
         result: Any = None,
     ) -> Settlement:
         """As `Scheduler.settle`. Safe to repeat for ten minutes."""
+        check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result)
         said: dict[str, Any] = {"id": id, "lease": lease, "ok": ok}
         if error is not None:
             said["error"] = error[:MAX_ERROR].encode("utf-8", "replace").decode()
@@ -208,7 +221,7 @@ class RemoteScheduler:
     async def submit_many(self, jobs: Sequence[Any]) -> list[Scheduled | TocsinError]:
         """Up to 1,000 jobs in one atomic commit: each a `Job`, or a mapping with `path` (or `workflow`), `args`, `at`
         or `after`, and `options`. One answer each, in order: accepted, or why not."""
-        bodies = [body_of(job) for job in jobs]
+        bodies = [_named(job, f"jobs[{n}]") for n, job in enumerate(jobs)]
         answer = await self._once("schedule/batch", _Results, {"jobs": bodies})
         return [
             refusal(400, one, self._base) if "error" in one else msgspec.convert(one, Scheduled)
@@ -220,8 +233,9 @@ class RemoteScheduler:
         return await self._ask("POST", "cancel", Cancelled, {"id": id})
 
     async def get(self, id: str) -> dict[str, Any] | None:
-        """The record as `GET /get` has it, `args` as Python values; None if there is no such job."""
-        found = (await self._ask("GET", "get", _Found, query={"id": id})).record
+        """The JSON record of `GET /get` (`scheduledFor`, not `scheduled_for`), but `args` as Python values; None if
+        there is no such job. A `Scheduler` gives a `Record`, which has the same in snake case."""
+        found = (await self._patiently("GET", "get", _Found, query={"id": id})).record
         if found is None:
             return None
         return {
@@ -237,7 +251,7 @@ class RemoteScheduler:
             left_ms = RESULT_WAIT_MS if end is None else min(max(int((end - loop.time()) * 1000), 0), RESULT_WAIT_MS)
             query = {"id": id, "waitMs": left_ms}
             wait_s = left_ms / 1000 + self._timeout_s
-            found = await self._ask("GET", "result", _Outcome, query=query, timeout_s=wait_s)
+            found = await self._patiently("GET", "result", _Outcome, query=query, timeout_s=wait_s, until=end)
             state = found.state
             if state == "done":
                 return values.decode(bytes(found.result), "result")
@@ -284,12 +298,18 @@ class RemoteScheduler:
 
     async def _once(self, route: str, kind: type[T], said: Any) -> T:
         """The answer to what has its effect once, however often it is sent."""
-        key = f"{self._random.getrandbits(128):032x}"
+        return await self._patiently("POST", route, kind, said, key=f"{self._random.getrandbits(128):032x}")
+
+    async def _patiently(
+        self, method: str, route: str, kind: type[T], said: Any = None, *, until: float | None = None, **how: Any
+    ) -> T:
+        """Asked again where that may help, for `patience_s`, and not beyond `until`."""
         loop = asyncio.get_running_loop()
         end, pauses = loop.time() + self._patience_s, Pauses(self._random)
+        end = end if until is None else min(end, until)
         while True:
             try:
-                return await self._ask("POST", route, kind, said, key=key)
+                return await self._ask(method, route, kind, said, **how)
             except TocsinError as error:
                 wait = max(pauses.next(), error.details.get("retry_after_s", 0))
                 if not may_pass(error) or loop.time() + wait > end:
@@ -342,6 +362,13 @@ class RemoteScheduler:
                 transport=self._transport,
             )
         return self._http
+
+
+def _named(job: object, place: str) -> dict[str, Any]:
+    try:
+        return body_of(job)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{place}: {error.message}") from None
 
 
 def _result(result: Any) -> msgspec.Raw:

@@ -12,6 +12,7 @@ from tocsin.errors import (
     QuotaExceededError,
     RequestError,
     SettingsError,
+    StoreClosed,
     StoreError,
     TurnError,
     UnreachableError,
@@ -24,9 +25,14 @@ LEAST_S: Final = 0.05
 
 def may_pass(error: BaseException) -> bool:
     """Whether the same call may succeed in a while, without anyone acting here."""
-    if isinstance(error, (HostClosedError, TurnError)):
-        return False  # the host in this process was closed before its worker
+    if is_closed(error) or isinstance(error, TurnError):
+        return False
     return isinstance(error, (UnreachableError, TimeoutError, ActorError, StoreError, QuotaExceededError))
+
+
+def is_closed(error: BaseException) -> bool:
+    """Whether the host in this process is not open (yet, or any more). A server says it in other words."""
+    return isinstance(error, (HostClosedError, StoreClosed))
 
 
 def is_refusal(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from tocsin.dispatch.worker.handlers import Handlers
 from tocsin.dispatch.worker.hooks import Hooks, OnFinalFailure, OnRetry, Tally
 from tocsin.dispatch.worker.presence import Listener, Presence
 from tocsin.dispatch.worker.source import Source
-from tocsin.dispatch.worker.trouble import Pauses, is_refusal
+from tocsin.dispatch.worker.trouble import Pauses, is_closed, is_refusal
 from tocsin.errors import SettingsError
 
 log = logging.getLogger("tocsin.worker")
@@ -44,7 +44,8 @@ class Worker:
     seconds and at each change; sync or async, and what they raise goes to the log. Raises SettingsError.
 
     `async with worker:` runs it beside other work and stops it at the end, where jobs have `drain` (25 s; None: as
-    long as they need) before they are interrupted; `await worker.run()` is done when it was stopped.
+    long as they need) before they are interrupted; `await worker.run()` is done when it was stopped. Both raise what
+    the host says to the first claim, if it can never be served: see `refused`.
     """
 
     def __init__(
@@ -65,21 +66,27 @@ class Worker:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
+        self._source = options.source_of(jobs)
         self._options = options.checked(queues, exclude, concurrency, lease_ms, wait, drain, name)
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
         self.handlers = options.handlers_of(handlers)
-        self._source = jobs
         self.tally = Tally()
         self._hooks = Hooks(self.tally, on_retry, on_final_failure)
         self.info = self._new_info()
-        self._presence = Presence(self.snapshot, jobs.announce, on_heartbeat)
+        self._presence = Presence(self.snapshot, self._source.announce, on_heartbeat)
         self._attempts: dict[Attempt, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._started_at = 0
         self._stopping = self._ending = False
         self._claiming: asyncio.Task[None] | None = None
         self._life: asyncio.Task[None] | None = None
-        self._refusal: BaseException | None = None
+        self.refused: BaseException | None = None
+        """Why it has stopped by itself: what the host said to its first claim, if it can never be served."""
+
+    @property
+    def drain_s(self) -> float | None:
+        """What jobs have to end in at a stop; None: as long as they need."""
+        return self._options.drain_s
 
     def __repr__(self) -> str:
         return f"Worker({self.info.id!r}, {self.status})"
@@ -114,7 +121,7 @@ class Worker:
         """Start, if that was not done, and be done when it was stopped and its jobs have ended.
 
         Cancelled, it interrupts what runs, gives that back uncharged, and ends. Raises what the host says to the
-        first claim if it can never be served: UnauthenticatedError, ForbiddenError, InvalidInputError.
+        first claim if it can never be served: UnauthenticatedError, ForbiddenError, InvalidInputError, SettingsError.
         """
         if self._life is None:
             self.start()
@@ -124,8 +131,8 @@ class Worker:
         except asyncio.CancelledError:
             await self._end_now()
             raise
-        if self._refusal is not None:
-            raise self._refusal
+        if self.refused is not None:
+            raise self.refused
 
     def stop(self) -> Awaitable[None]:
         """Claim nothing more: a claim that waits ends. Jobs that run go on. May be awaited until claiming has ended."""
@@ -164,7 +171,11 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.stop_and_drain(self._options.drain_s)
+        await self.stop_and_drain(self.drain_s)
+        if self.refused is None or error is self.refused:
+            return
+        if error is None or isinstance(error, Exception):
+            raise self.refused  # what the body raised, waiting for jobs that nobody ran, is its context
 
     async def _end_now(self) -> int:
         """Interrupt what runs and wait for that; the wait may be cancelled, what it waits for goes on."""
@@ -181,15 +192,15 @@ class Worker:
         """In this order: claims end, jobs end and are settled, hooks end, the last word is said."""
         await asyncio.wait([claiming])
         self._stopping = True
+        if not claiming.cancelled() and (error := claiming.exception()) is not None:
+            log.error("this worker stops: it can claim nothing: %s", described(error))
+            self.refused = error
         while self._attempts:
             self._presence.changed()
             await asyncio.wait(self._attempts.values(), return_when=asyncio.FIRST_COMPLETED)
         await self._hooks.ended()
         threads.shutdown(wait=False)
         await self._presence.stop()
-        if not claiming.cancelled() and (error := claiming.exception()) is not None:
-            log.error("this worker has stopped: it can claim nothing: %s", described(error))
-            self._refusal = error
 
     # ---- Claiming --------------------------------------------------------------------------------
 
@@ -201,6 +212,10 @@ class Worker:
             try:
                 jobs = await self._claim()
             except Exception as error:  # a source may fail in any way, and comes back
+                if not served and is_closed(error):
+                    raise SettingsError(
+                        "the host of this worker is not open: open it first, and close it last"
+                    ) from error
                 if not served and is_refusal(error):
                     raise
                 if not failing:

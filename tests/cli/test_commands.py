@@ -219,16 +219,20 @@ def test_accepted_work_is_completed_failed_and_extended(run: Run, canned: Canned
     run("complete", "x", "1.2.ab", "--result", '{"n": 1}')
     run("complete", "x", "1.2.ab", "--failed", "no disk", "--in", "5m")
     run("complete", "x", "1.2.ab", "--failed", "no disk", "--never")
+    run("complete", "x", "1.2.ab", "--failed", "no disk", "--no-charge", "--in", "0s")
     assert [request.body for request in canned.requests] == [
         {"id": "x", "lease": "1.2.ab", "ok": True, "result": {"n": 1}},
         {"id": "x", "lease": "1.2.ab", "ok": False, "error": "no disk", "delayMs": 300_000},
         {"id": "x", "lease": "1.2.ab", "ok": False, "error": "no disk", "retryable": False},
+        {"id": "x", "lease": "1.2.ab", "ok": False, "error": "no disk", "charge": False, "delayMs": 0},
     ]
     assert "is held until 2030" in run("extend", "x", "1.2.ab", "30m").stderr
     assert canned.requests[-1].body == {"id": "x", "lease": "1.2.ab", "leaseMs": 1_800_000}
 
 
-@pytest.mark.parametrize("words", ["--never", "--in 5m", "--failed a --result 1", "--result {", "--failed a --in soon"])
+@pytest.mark.parametrize(
+    "words", ["--never", "--no-charge", "--in 5m", "--failed a --result 1", "--result {", "--failed a --in soon"]
+)
 def test_what_contradicts_itself_is_not_sent(run: Run, canned: Canned, words: str) -> None:
     assert run("complete", "x", "1.2.ab", *words.split()).exit_code == 2
     assert canned.requests == []

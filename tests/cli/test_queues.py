@@ -39,7 +39,7 @@ def test_pending_is_for_scripts_to_ask(run: Run, canned: Canned) -> None:
     canned.answers = [(200, {"pending": False, "count": 0})]
     no = run("pending", "--json")
     assert (no.exit_code, json.loads(no.stdout)) == (1, {"pending": False, "count": 0})
-    assert "nothing pends in default" in no.stderr
+    assert no.stderr == "nothing pends in default\n"
 
 
 def test_a_result_is_json_on_stdout(run: Run, canned: Canned) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tocsin import Worker
+
 from .conftest import Canned, Run
 
 NOW = 1_900_000_000_000
@@ -55,6 +57,29 @@ def test_what_cannot_be_run_is_wrong_usage(run: Run, words: str, why: str) -> No
     assert result.exit_code == 2, result.output
     assert why in " ".join(result.stderr.split())
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "drain_s"),
+    [("factory", None), ("factory --drain 3s", 3), ("handlers", 25), ("handlers --drain 0", 0)],
+)
+def test_jobs_have_what_the_worker_says_to_end_in_if_nothing_else_is_said(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: str, drain_s: float | None
+) -> None:
+    from tocsin.cli import working
+
+    seen: list[float | None] = []
+
+    async def ended(self: Any) -> int:
+        seen.append(self._drain_s)
+        return 0
+
+    async def refused(self: Worker) -> None: ...
+
+    monkeypatch.setattr(working._Stop, "ended", ended)
+    monkeypatch.setattr(Worker, "run", refused)
+    assert run("worker", *f"{APP}:{words}".split()).exit_code == 0
+    assert seen == [drain_s]
 
 
 @pytest.mark.parametrize("what", ["handlers", "factory"])

@@ -47,7 +47,7 @@ async def test_complete_settles_by_lease_alone_and_says_so_again() -> None:
                 ({"id": "a"}, "lease is missing"),
                 ({"id": "a", "lease": 5}, "lease must be"),
                 ({"id": "a", "lease": lease, "ok": "yes"}, "ok"),
-                ({"id": "a", "lease": lease, "delayMs": -1}, "delayMs must be"),
+                ({"id": "a", "lease": lease, "ok": False, "delayMs": -1}, "delayMs must be"),
             ],
         )
 
@@ -66,7 +66,7 @@ async def test_extend_says_until_when() -> None:
             "POST",
             "/extend",
             [
-                ({"id": "a", "lease": lease}, "leaseMs must be an integer"),
+                ({"id": "a", "lease": lease}, "leaseMs is missing"),
                 ({"id": "a", "lease": lease, "leaseMs": 3_600_001}, "1000..3600000"),
                 ({"id": "a", "lease": lease, "leaseMs": True}, "leaseMs must be an integer"),
             ],

@@ -14,6 +14,22 @@ pytestmark = pytest.mark.anyio
 # ---- Settling ------------------------------------------------------------------------------------
 
 
+async def test_an_end_that_contradicts_itself_settles_nothing(face: Face) -> None:
+    await pulled(face, "a")
+    [one] = await claim(face)
+    named = {"id": "a", "lease": one["lease"]}
+    for said in ({"error": "no"}, {"retryable": False}, {"charge": False}, {"delayMs": 0}):
+        [member] = said
+        for ok in ({}, {"ok": True}, {"ok": None}):
+            wrong = await face.post("/complete", {**named, **ok, **said})
+            refused(wrong, 400, "INVALID_INPUT", f"{member} goes with ok: false")
+    refused(await face.post("/complete", {**named, "ok": False, "result": 0}), 400, "INVALID_INPUT", "result goes with")
+    refused(await face.post("/extend", named), 400, "INVALID_INPUT", "leaseMs is missing")
+    unsaid = {"error": None, "retryable": True, "charge": True, "delayMs": None, "ok": None, "result": None}
+
+    assert (await face.post("/complete", {**named, **unsaid})).json() == {"settled": True, "state": "done"}
+
+
 async def test_a_settlement_says_what_became_of_the_job(face: Face) -> None:
     await pulled(face, "a", retry={"maxRetries": 1, "baseMs": 0})
     [one] = await claim(face)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -15,7 +16,8 @@ from typing import Any
 from tests.cli.processes import COMMAND, environment, serving
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
+"""Of what is polled: where there is nothing to wait for it costs nothing, and machines may be busy."""
 TOKEN = "a-token-for-this-test"
 
 
@@ -25,7 +27,11 @@ def working(url: str, *words: str, cwd: Path) -> Iterator[subprocess.Popen[str]]
     process = subprocess.Popen(
         [*COMMAND, "worker", "tests.processes.working:handlers", "--json", *words],
         cwd=cwd,
-        env=environment(TOCSIN_URL=url, TOCSIN_TOKEN=TOKEN, PYTHONPATH=str(ROOT)),
+        env=environment(
+            TOCSIN_URL=url,
+            TOCSIN_TOKEN=TOKEN,
+            PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        ),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -71,7 +77,7 @@ def test_sigterm_drains_and_a_second_one_gives_back_what_runs(tmp_path: Path) ->
         until(lambda: all((tmp_path / f"began-{n}").exists() for n in (1, 2, 3)))
         began = time.monotonic()
         first.send_signal(signal.SIGTERM)
-        until(lambda: "stopping" in [one["status"] for one in ask(url, "/workers")["workers"]])
+        until(lambda: {"stopping", "stopped"} & {one["status"] for one in ask(url, "/workers")["workers"]})
         ask(
             url,
             "/schedule",
@@ -79,7 +85,7 @@ def test_sigterm_drains_and_a_second_one_gives_back_what_runs(tmp_path: Path) ->
         )
         out, said = first.communicate(timeout=PATIENCE_S)
         assert first.returncode == 0, said
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 20, "jobs of 0.7 s end by themselves, before the drain is over"
         assert not (tmp_path / "began-4").exists()
         statuses = [json.loads(line)["status"] for line in out.splitlines()]
         assert statuses[0] == "idle" and statuses[-1] == "stopped"
@@ -107,7 +113,14 @@ def test_a_worker_frozen_past_its_lease_says_nothing_that_counts(tmp_path: Path)
         working(url, "--lease", "1s", cwd=tmp_path) as b,
     ):
         until(lambda: len(ask(url, "/workers")["workers"]) == 2)
-        job = {"functionPath": "thread", "args": {"s": 0.5}, "delayMs": 0, "queue": "q", "pool": "p", "id": "frozen"}
+        job = {
+            "functionPath": "thread",
+            "args": {"until": "go"},
+            "delayMs": 0,
+            "queue": "q",
+            "pool": "p",
+            "id": "frozen",
+        }
         ask(url, "/schedule", {**job, "keepResultMs": 60_000})
         holder = int(until(lambda: (tmp_path / "attempt-1").exists() and (tmp_path / "attempt-1").read_text()))
         frozen, other = (a, b) if a.pid == holder else (b, a)
@@ -120,6 +133,7 @@ def test_a_worker_frozen_past_its_lease_says_nothing_that_counts(tmp_path: Path)
                 return (tmp_path / "attempt-2").exists()
 
             until(ran_elsewhere)
+            (tmp_path / "go").touch()
             result = until(lambda: ask(url, "/result?id=frozen").get("result"))
         finally:
             frozen.send_signal(signal.SIGCONT)

@@ -21,15 +21,16 @@ async def sleep(args: dict[str, Any]) -> None:
 
 @handlers.handler("thread")
 def thread(args: dict[str, Any], context: Context) -> str:
-    """Says which process it is, and works on for as long as that one is told to."""
+    """Says which process it is, and works on until there is a file of the name that it is given."""
     Path(f"attempt-{context.attempt}.new").write_text(str(os.getpid()))
     Path(f"attempt-{context.attempt}.new").rename(f"attempt-{context.attempt}")
-    time.sleep(args["s"])
+    while not Path(args["until"]).exists():
+        time.sleep(0.01)
     return f"by {os.getpid()}"
 
 
 def factory(jobs: Any) -> Worker:
-    return Worker(jobs, handlers, queues="mail", concurrency=2)
+    return Worker(jobs, handlers, queues="mail", concurrency=2, drain=None)
 
 
 def wrong_factory(jobs: Any) -> int:

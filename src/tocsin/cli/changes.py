@@ -94,6 +94,7 @@ def _cancelled(connection: Connection, answer: Any, *, dry_run: bool) -> None:
 @click.argument("lease")
 @click.option("--failed", metavar="WORDS", help="It failed, and why; without it, it succeeded.")
 @click.option("--never", is_flag=True, help="With --failed: do not try again, it is dead.")
+@click.option("--no-charge", is_flag=True, help="With --failed: no failure of the job, for a day.")
 @click.option("--in", "delay", envvar="TOCSIN_COMPLETE_IN", metavar="DURATION", help="With --failed: try again after.")
 @click.option("--result", metavar="JSON", help="Kept in its history; @FILE reads a file, - reads stdin.")
 @client_command
@@ -104,18 +105,23 @@ def complete(
     lease: str,
     failed: str | None,
     never: bool,
+    no_charge: bool,
     delay: str | None,
     result: str | None,
 ) -> None:
-    """Say how accepted work has ended. Its LEASE came as header tocsin-lease."""
-    if failed is None and (never or delay is not None):
-        raise click.UsageError("--never and --in go with --failed")
+    """Say how claimed or accepted work has ended.
+
+    Its LEASE came with the claimed job, or as header tocsin-lease.
+    """
+    if failed is None and (never or no_charge or delay is not None):
+        raise click.UsageError("--never, --no-charge and --in go with --failed")
     if failed is not None and result is not None:
         raise click.UsageError("give --failed or --result, not both")
     body: dict[str, Any] = {"id": id, "lease": lease, "ok": failed is None}
     given = {
         "error": failed,
         "retryable": False if never else None,
+        "charge": False if no_charge else None,
         "delayMs": optional_duration(delay, "--in"),
         "result": None if result is None else json_of(result, "--result"),
     }

@@ -22,6 +22,15 @@ class Refused(Failure):
     exit_code = 1
 
 
+class No(Refused):
+    """The answer to a question: no mistake, so it is not called one."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        from tocsin.cli.output import say
+
+        say(self.format_message())
+
+
 class WrongSettings(Failure):
     """Wrong settings; click's own code for wrong usage."""
 

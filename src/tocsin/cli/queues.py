@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from tocsin.cli.client import TIMEOUT_S, Connection, client_command
-from tocsin.cli.failure import Refused
+from tocsin.cli.failure import No, Refused
 from tocsin.cli.output import Column, emit, instant, now_ms, plural, print_rows, printable, relative, say, span
 from tocsin.cli.times import duration
 
@@ -69,7 +69,7 @@ def pending(connection: Connection, /, prefix: str) -> None:
     if connection.as_json:
         emit(found)
     if not found["pending"]:
-        raise Refused(f"nothing{what} pends in {connection.instance}")
+        raise No(f"nothing{what} pends in {connection.instance}")
     if not connection.as_json:
         say(f"{plural(found['count'], 'job')}{what} {'pends' if found['count'] == 1 else 'pend'}")
 

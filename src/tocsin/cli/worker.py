@@ -29,10 +29,10 @@ FROM_FACTORY: Final = ("queues", "exclude", "concurrency", "lease")
 @click.option("--exclude", metavar="NAMES", help="By comma: all queues but these.")
 @click.option("--concurrency", type=click.IntRange(1, 1_000), help="Jobs at once (default: 8).")
 @click.option("--lease", metavar="SPAN", help="How long a silent worker keeps its jobs (default: 60s).")
-@click.option("--drain", metavar="SPAN", default="25s", show_default=True, help="For jobs to end in at a stop.")
+@click.option("--drain", metavar="SPAN", help="For jobs to end in at a stop (default: the worker's own, 25s).")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="On stderr.")
 @client_command
-def worker(connection: Connection, /, app: str, drain: str, log_level: str, **options: Any) -> None:
+def worker(connection: Connection, /, app: str, drain: str | None, log_level: str, **options: Any) -> None:
     """Run jobs of queues until it is told to stop (SIGINT, SIGTERM).
 
     ATTRIBUTE is a tocsin.Handlers, a mapping from function paths to
@@ -51,8 +51,9 @@ def worker(connection: Connection, /, app: str, drain: str, log_level: str, **op
     )
     logging.getLogger("httpx").setLevel(logging.WARNING)  # each request, at the level of what matters here
     given = {name: value for name, value in options.items() if value is not None}
+    drain_s = None if drain is None else duration("0s" if drain.strip() == "0" else drain, "--drain") / 1000
     try:
-        run(connection, made_of(_found(app), app, given), duration(drain, "--drain") / 1000)
+        run(connection, made_of(_found(app), app, given), drain_s)
     except SettingsError as error:
         raise WrongSettings(str(error)) from None
 

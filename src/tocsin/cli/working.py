@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-def run(connection: Connection, make: Make, drain_s: float) -> None:
-    """Until a signal, or until the server can never be served. Raises Refused, Interrupted."""
+def run(connection: Connection, make: Make, drain_s: float | None) -> None:
+    """Until a signal, or until the server can never be served. Raises Refused, Interrupted.
+
+    `drain_s` None: jobs have as long to end in as the worker itself says.
+    """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         interrupted = runner.run(_work(connection, make, drain_s))
         if interrupted and _a_thread_goes_on():
@@ -43,13 +46,13 @@ def _a_thread_goes_on() -> bool:
     return any(one.is_alive() for one in threads)
 
 
-async def _work(connection: Connection, make: Make, drain_s: float) -> int:
+async def _work(connection: Connection, make: Make, drain_s: float | None) -> int:
     """How many jobs had to be interrupted."""
     from tocsin.dispatch.worker.remote import RemoteScheduler
 
     async with RemoteScheduler(connection.url, token=connection.token, instance=connection.instance) as jobs:
         worker = make(jobs, _shown if connection.as_json else None)
-        stop = _Stop(worker, drain_s)
+        stop = _Stop(worker, worker.drain_s if drain_s is None else drain_s)
         with stop.at_signals():
             say(f"tocsin: worker {worker.info.id} serves {connection.instance} at {connection.url}")
             try:
@@ -68,7 +71,7 @@ def _shown(snapshot: Any) -> None:
 class _Stop:
     """What signals do: the first drains, the second gives back what runs, a third ends the process."""
 
-    def __init__(self, worker: Worker, drain_s: float) -> None:
+    def __init__(self, worker: Worker, drain_s: float | None) -> None:
         self._worker, self._drain_s = worker, drain_s
         self._asked = 0
         self._stopping: list[asyncio.Task[int]] = []

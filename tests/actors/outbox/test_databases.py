@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -341,3 +342,14 @@ def test_places_that_nobody_else_could_see_are_refused() -> None:
             SQLiteDatabase(path)
     with pytest.raises(SettingsError, match="not 'mysql'"):
         SQLAlchemyDatabase(sqlalchemy.create_mock_engine("mysql://", lambda *_: None))  # type: ignore[arg-type]
+
+
+async def test_a_sync_engine_needs_no_greenlet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("greenlet", "sqlalchemy.ext.asyncio"):
+        monkeypatch.setitem(sys.modules, module, None)  # importing it fails
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'app.db'}")
+
+    [[row]] = await SQLAlchemyDatabase(engine).run([Statement("SELECT 7 AS n", {})])
+
+    assert row == (7,)
+    engine.dispose()

@@ -247,19 +247,41 @@ async def test_what_is_sent() -> None:
         return httpx.Response(200, json={"settled": True, "leaseUntil": 5})
 
     async with client(answer, token="a-token") as leases:
-        await leases.complete(JOB, ok=False, error="e", delay="5m", result=datetime(2027, 1, 1, tzinfo=UTC))
+        await leases.complete(JOB, ok=False, error="e", delay="5m")
+        await leases.complete(JOB, result=datetime(2027, 1, 1, tzinfo=UTC))
         await leases.extend(JOB, 1_000)
 
     assert [str(request.url) for request in sent] == [
+        "http://server/jobs/i/tenant-a/complete",
         "http://server/jobs/i/tenant-a/complete",
         "http://server/jobs/i/tenant-a/extend",
     ]
     assert sent[0].headers["authorization"] == "Bearer a-token"
     assert sent[0].content == (
-        b'{"id":"job-1","lease":"7.1.aa","ok":false,"error":"e","retryable":true,"delayMs":300000,'
-        b'"result":{"$tocsin":"datetime","v":"2027-01-01T00:00:00+00:00"}}'
+        b'{"id":"job-1","lease":"7.1.aa","ok":false,"error":"e","retryable":true,"delayMs":300000}'
     )
-    assert sent[1].content == b'{"id":"job-1","lease":"7.1.aa","leaseMs":1000}'
+    assert sent[1].content == (
+        b'{"id":"job-1","lease":"7.1.aa","ok":true,"result":{"$tocsin":"datetime","v":"2027-01-01T00:00:00+00:00"}}'
+    )
+    assert sent[2].content == b'{"id":"job-1","lease":"7.1.aa","leaseMs":1000}'
+
+
+@pytest.mark.parametrize("how", [{"error": "e"}, {"delay": 5}, {"retryable": False}, {"ok": False, "result": 1}])
+async def test_an_end_that_contradicts_itself_is_neither_sent_nor_noted(how: dict[str, Any]) -> None:
+    dedup, sent = MemoryDedup(), list[httpx.Request]()
+    await dedup.claim(Claim(JOB.webhook_id, JOB.lease, NOW_MS, NOW_MS + 90_000), now_ms=NOW_MS)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        return httpx.Response(200, json={})
+
+    async with client(answer, dedup=dedup) as leases:
+        with pytest.raises(InvalidInputError, match="ok=False"):
+            await leases.complete(JOB, **how)
+
+    assert sent == []
+    again = Claim(JOB.webhook_id, "7.2.aa", NOW_MS, NOW_MS + 90_000)
+    assert await dedup.claim(again, now_ms=NOW_MS + 1_000) is not Found.DONE
 
 
 async def test_short_faults_are_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -284,8 +284,39 @@ async def test_what_was_lost_on_its_way_back_is_scheduled_once() -> None:
             assert record.id == id
             assert lost.asked == 2
             lost.left = 1
+            found = await jobs.get(id)
+            assert found is not None and found["functionPath"] == "p" and lost.left == 0
+            lost.left = 1
             with pytest.raises(UnreachableError):
                 await jobs.cancel(id)
+
+
+async def test_a_result_is_waited_for_through_a_restart_of_the_server() -> None:
+    async with world("remote") as w:
+        lost = Losing(httpx.ASGITransport(w.app))
+        async with RemoteScheduler("http://t", token="secret-ops", instance="t", transport=lost) as jobs:
+            await w.jobs.run_after(0, "p", id="a", queue="q", keep_result="1h")
+            [job] = await w.jobs.claim("q")
+            await w.jobs.settle(job.id, job.lease, result=7)
+            assert await jobs.result("a", 5) == 7
+            assert lost.asked == 2
+        async with RemoteScheduler("http://t", token="secret-ops", instance="t", transport=lost, patience_s=0) as jobs:
+            lost.left = 1
+            with pytest.raises(UnreachableError):
+                await jobs.result("a", 5)
+
+
+@both
+async def test_a_job_is_written_by_position_and_named_where_it_is_wrong(kind: str) -> None:
+    async with world(kind) as w:
+        [right] = await w.source.submit_many([Job("p", {"n": 1}, after=0, options={"queue": "q"})])
+        assert not isinstance(right, Exception) and right.created
+        wrong = [Job("p", 1, after=0, options={"queue": "q"}), Job("p", object(), after=0, options={"queue": "q"})]
+        try:
+            [_, refused] = await w.source.submit_many(wrong)
+        except InvalidInputError as error:
+            refused = error
+        assert "jobs[1]: args is a object" in str(refused)
 
 
 class Losing(httpx.AsyncBaseTransport):

@@ -43,6 +43,21 @@ async def test_renewals_that_fail_for_less_than_the_lease_are_tried_again(world:
     assert worker.tally.lost == 0
 
 
+def test_the_log_hears_of_failing_renewals_once_a_second_at_most(caplog: pytest.LogCaptureFixture) -> None:
+    @queued
+    async def test(world: World) -> None:
+        async with world.worker({"work": sleeps}, lease_ms=3_000):
+            world.queue.put("work", 10)
+            await asyncio.sleep(0.5)
+            world.queue.down = StoreUnavailable("busy")
+            await asyncio.sleep(5)
+            world.queue.down = None
+
+    with caplog.at_level(logging.INFO):
+        test()
+    assert 1 <= caplog.text.count("could not be renewed yet") <= 3
+
+
 @queued
 async def test_cut_off_for_longer_than_the_lease_the_handler_is_cancelled_and_nothing_is_said(world: World) -> None:
     ended: list[tuple[str, float]] = []

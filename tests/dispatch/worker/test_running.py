@@ -6,13 +6,15 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.dispatch.worker.queue import World, queued, threaded
-from tocsin import Context, Handlers, RetryLater, TerminalError
+from tocsin import Context, Handlers, RemoteScheduler, RetryLater, TerminalError
+from tocsin.dispatch import values
 from tocsin.dispatch.pulled import Parent
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import SettingsError
+from tocsin.errors import InvalidInputError, SettingsError
 
 FAILED = {"ok": False, "retryable": True, "delay": None, "charge": True}
 
@@ -36,8 +38,6 @@ async def test_a_handler_gets_args_and_context_and_its_return_is_the_result(worl
 
 @queued
 async def test_the_parent_s_result_comes_with_a_job_of_a_chain(world: World) -> None:
-    import msgspec
-
     seen: list[Any] = []
 
     async def work(args: Any, context: Context) -> None:
@@ -57,6 +57,9 @@ async def test_the_parent_s_result_comes_with_a_job_of_a_chain(world: World) -> 
         (ValueError("no such invoice"), {**FAILED, "error": "ValueError: no such invoice"}),
         (TerminalError("never"), {**FAILED, "error": "never", "retryable": False}),
         (RetryLater("5m", "closed"), {**FAILED, "error": "closed", "delay": 300, "charge": False}),
+        (RetryLater("3d", "shut"), {**FAILED, "error": "shut", "delay": 3 * 86_400, "charge": False}),
+        (RetryLater(0, "now"), {**FAILED, "error": "now", "delay": 1, "charge": False}),
+        (RetryLater(10**5000, "ever"), {**FAILED, "error": "ever", "delay": 36_600 * 86_400, "charge": False}),
         (SystemExit(3), {**FAILED, "error": "SystemExit: 3"}),
         (ExceptionGroup("two", [ValueError("a")]), {**FAILED, "error": "ExceptionGroup: two (1 sub-exception)"}),
         (asyncio.CancelledError(), {**FAILED, "error": "the handler was cancelled, and not by its worker"}),
@@ -85,6 +88,43 @@ def test_what_a_handler_raises_decides_what_becomes_of_the_job(
             assert settled.said == said
 
     test()
+
+
+def test_what_asks_to_come_later_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(args: Any) -> None:
+        raise RetryLater("5m", "closed")
+
+    @queued
+    async def test(world: World) -> None:
+        async with world.worker({"work": work}):
+            world.queue.put("work")
+            await world.queue.all_settled()
+
+    with caplog.at_level("INFO", "tocsin.worker"):
+        test()
+    [line] = [one for one in caplog.records if one.name == "tocsin.worker"]
+    assert (line.levelname, line.exc_info) == ("INFO", None)
+    assert line.getMessage() == "job job-1: work asks to be called again in 300 s: closed"
+
+
+@queued
+async def test_what_returns_within_its_clean_up_is_done(world: World) -> None:
+    async def work(args: Any) -> str:
+        try:
+            await asyncio.sleep(1_000)
+        except asyncio.CancelledError:
+            await asyncio.sleep(args)
+        return "through"
+
+    handlers = Handlers()
+    handlers.register("test", {"work": work}, timeout=10)
+    async with world.worker(handlers):
+        world.queue.put("work", 4)
+        [settled] = await world.queue.all_settled()
+        assert settled.said == {"ok": True, "result": "through"}
+        world.queue.put("work", 6)
+        [_, failed] = await world.queue.all_settled(2)
+        assert failed.said["error"].startswith("timed out after 10 s; it did not stop")
 
 
 @queued
@@ -269,8 +309,6 @@ async def test_will_retry_knows_the_ladder_the_expiry_and_the_kind_of_error(worl
 
 @queued
 async def test_args_that_cannot_be_read_are_a_failure_of_the_job(world: World) -> None:
-    import msgspec
-
     async with world.worker({"work": _slow}):
         world.queue.put("work")
         bad = msgspec.structs.replace(world.queue.waiting[0], raw_args=msgspec.Raw(b'{"$tocsin":"date","v":"x"}'))
@@ -279,3 +317,20 @@ async def test_args_that_cannot_be_read_are_a_failure_of_the_job(world: World) -
 
     assert settled.said["error"].startswith("InvalidInputError: args has the key")
     assert settled.said["retryable"] and settled.said["charge"]
+
+
+# ---- Words ---------------------------------------------------------------------------------------
+
+
+def test_words_are_those_of_whoever_reads_them() -> None:
+    handlers = Handlers()
+    with pytest.raises(SettingsError, match=r"must take \(args\) or \(args, context\)"):
+        handlers.register("test", {"mail:send": lambda: None})
+    handlers.register("test", {"mail:send": lambda args: None}, workflows={"bill": lambda args: None})
+    with pytest.raises(SettingsError, match="url must be a URL"):
+        RemoteScheduler("ftp://x")
+    with pytest.raises(InvalidInputError, match="which result cannot hold"):
+        values.encode([object()], "result")
+
+    assert repr(handlers) == "Handlers('mail:send', 'bill')"
+    assert repr(Parent(id="a", raw_result=msgspec.Raw(b'"secret"'))) == "Parent('a')"

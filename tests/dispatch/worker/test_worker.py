@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.dispatch.worker.queue import FakeQueue, World, queued
-from tocsin import Worker, WorkerSnapshot
-from tocsin.errors import SettingsError, UnauthenticatedError, UnreachableError
+from tocsin import ActorHost, Worker, WorkerSnapshot
+from tocsin.actors.testing import VirtualClock
+from tocsin.errors import NotYetError, SettingsError, UnauthenticatedError, UnreachableError
 
 
 async def sleeps(args: Any) -> None:
@@ -88,13 +89,47 @@ async def test_what_can_never_be_claimed_ends_the_run_but_only_at_the_start(worl
         await world.queue.all_settled(2)
 
 
+@queued
+async def test_what_can_never_be_claimed_is_raised_at_the_end_of_an_async_with(world: World) -> None:
+    world.queue.down = UnauthenticatedError("no such token")
+    with pytest.raises(UnauthenticatedError):
+        async with world.worker({}) as worker:
+            await asyncio.sleep(1)
+            assert isinstance(worker.refused, UnauthenticatedError)
+    with pytest.raises(UnauthenticatedError) as refused:
+        async with world.worker({}):
+            await asyncio.sleep(1)
+            raise NotYetError("nobody ran it")
+    assert isinstance(refused.value.__context__, NotYetError)
+
+    async def cancelled() -> None:
+        async with world.worker({}):
+            await asyncio.sleep(100)
+
+    task = asyncio.create_task(cancelled())
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled(), "a cancellation is not turned into another error"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("was_open", [False, True])
+async def test_a_host_that_is_not_open_is_not_asked_for_ever(was_open: bool) -> None:
+    host = ActorHost.open("memory:")
+    if was_open:
+        async with host:
+            pass
+    async with asyncio.timeout(10):
+        with pytest.raises(SettingsError, match="open it first"):
+            await Worker(host.scheduler("t"), {}).run()
+
+
 def test_two_workers_of_one_process_and_of_one_name_are_told_apart() -> None:
     """Scenario L06."""
     queue: Any = None
 
     async def main() -> set[str]:
-        from tocsin.actors.testing import VirtualClock
-
         nonlocal queue
         queue = FakeQueue(VirtualClock())
         return {Worker(queue, {}, name="same").info.id for _ in range(10)}
@@ -321,9 +356,11 @@ async def test_hooks_hear_of_what_is_booked_and_what_they_raise_changes_nothing(
         ({"name": "my worker"}, "name must match"),
         ({"handlers": 5}, "handlers must be a Handlers or a mapping"),
         ({"handlers": {"p": 5}}, "must be a function"),
+        ({"jobs": "http://127.0.0.1:8321"}, "give RemoteScheduler\\(url, token=...\\)"),
+        ({"jobs": ActorHost.open("memory:")}, "host.scheduler\\(name\\) or .*, and a ActorHost has no claim"),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused_by_name(options: dict[str, Any], why: str) -> None:
-    queue: Any = type("Source", (), {"announce": None})()
+    jobs: Any = options.pop("jobs", FakeQueue(VirtualClock()))
     with pytest.raises(SettingsError, match=why):
-        Worker(queue, options.pop("handlers", {}), random=Random(1), **options)
+        Worker(jobs, options.pop("handlers", {}), random=Random(1), **options)

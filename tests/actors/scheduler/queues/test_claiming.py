@@ -238,6 +238,8 @@ async def test_late_success_counts_while_the_job_waits(stage: Stage) -> None:
 
     assert await stage.jobs.complete("x", one.lease)
     assert await stage.jobs.claim(wait=1) == [] and await stage.jobs.get("x") is None
+    [attempt] = await stage.jobs.history("x")
+    assert (attempt.outcome, attempt.lateness_ms, attempt.ended - attempt.started) == ("done", 0, 10_000)
 
 
 @staged()
