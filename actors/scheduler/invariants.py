@@ -196,9 +196,9 @@ async def _args(look: Look) -> None:
 
 
 async def _paths(look: Look) -> None:
-    """`fn/` says how many live jobs run each path."""
+    """`paths/` says how many live jobs run each path."""
     said: dict[bytes, int] = {}
-    async for page in look.of(b"fn/"):
+    async for page in look.of(b"paths/"):
         said.update((key, int(value)) for key, value in page if look.read((key, value)) is not None)
     if not look.counts_paths:
         return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tocsin.actors.scheduler import query
 from tocsin.actors.scheduler.lines import ALONE
-from tocsin.actors.scheduler.paths import FN_BYTES, fn_key
+from tocsin.actors.scheduler.paths import PATH_BYTES, PATHS, path_key
 from tocsin.actors.scheduler.records import Pending, Queue
 from tocsin.actors.scheduler.rows import (
     META_LAYOUT,
@@ -76,7 +76,7 @@ async def is_counted(view: StoreView) -> bool:
 
 async def pending(view: StoreView, prefix: str) -> Pending:
     """From the counts by path, in pages: a store that cannot answer raises, it does not say no."""
-    start = fn_key(prefix)[: 3 + FN_BYTES]
+    start = path_key(prefix)[: len(PATHS) + PATH_BYTES]
     end, count = after(start), 0
     while True:
         rows = (await view.scan_many([(start, end, PAGE)]))[0]

@@ -250,7 +250,7 @@ class Counters(Row, frozen=True, array_like=True, tag=1):
 
 
 LAYOUT: Final = 2
-"""1: without `fn/`, which is counted when such a scheduler is opened."""
+"""1: without `paths/`, which is counted when such a scheduler is opened."""
 META_LAYOUT: Final = b"meta/layout"
 META_COUNTERS: Final = b"meta/counters"
 META_SLOT: Final = b"meta/slot"

@@ -41,7 +41,7 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"args": (NAME + r"/([0-9]{2,})", None),
     b"at": (NAME, AtRow),
     b"dead": (NAME, DeadRow),
-    b"fn": (r"(?s)(.+)", None),
+    b"paths": (r"(?s)(.+)", None),
     b"hist": (DAY + "/" + NAME + "/" + NAME + "/" + NAME, HistRow),
     b"idem": (DAY + "/" + NAME, IdemRow),
     b"job": (NAME, JobRow),
@@ -84,7 +84,7 @@ def read_row(key: bytes, value: bytes) -> Shape | None:
     match = fits(rest.decode("latin-1"))  # what is no ASCII fits nowhere
     if match is None:
         raise BadRow(key, "its key has another shape")
-    if family == b"fn" and not value.isdigit():
+    if family == b"paths" and not value.isdigit():
         raise BadRow(key, "it holds no count")
     shape = Shape(family, match.groups(), None if kind is None else decode(kind, key, value))
     if family in _CONTRADICTIONS and (fault := _contradiction(shape)) is not None:

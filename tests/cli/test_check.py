@@ -207,9 +207,9 @@ BREAKS: dict[str, Break] = {
         lambda r: change(r, b"meta/counters", Counters, waiting=99, leased=98, orphaned=97, dead=96), {"COUNTER"}
     ),
     "the counters are gone": Break(drop(b"meta/counters"), {"COUNTER"}),
-    "a count of a path is wrong": Break(lambda r: r.put(b"fn/work:run", b"5"), {"PATHS"}),
-    "a count of a path is gone": Break(drop(b"fn/work:run"), {"PATHS"}),
-    "a count of a path that nothing runs": Break(lambda r: r.put(b"fn/work:other", b"1"), {"PATHS"}),
+    "a count of a path is wrong": Break(lambda r: r.put(b"paths/work:run", b"5"), {"PATHS"}),
+    "a count of a path is gone": Break(drop(b"paths/work:run"), {"PATHS"}),
+    "a count of a path that nothing runs": Break(lambda r: r.put(b"paths/work:other", b"1"), {"PATHS"}),
     "an entry of parked is gone": Break(drop(b"parked/"), {"PARKED"}),
     "an entry of parked is of nobody": Break(
         lambda r: r.put(b"parked/001700000000000/nobody", encode(ParkedRow("x", "", "y"))), {"PARKED"}
@@ -270,7 +270,9 @@ BREAKS: dict[str, Break] = {
     "a definition is garbage": Break(garbage(b"cron/rare"), {"UNREADABLE", "SCHEDULE"}, aside=1),
     "a cursor is garbage": Break(garbage(b"cronat/rare"), {"UNREADABLE", "SCHEDULE"}, aside=1),
     "a result is garbage": Break(lambda r: r.put(b"result/gone", b"\xc1"), {"UNREADABLE"}, aside=1),
-    "a count of a path is garbage": Break(lambda r: r.put(b"fn/work:run", b"many"), {"PATHS", "UNREADABLE"}, aside=1),
+    "a count of a path is garbage": Break(
+        lambda r: r.put(b"paths/work:run", b"many"), {"PATHS", "UNREADABLE"}, aside=1
+    ),
     "a slot is garbage": Break(garbage(b"slot/rare/"), {"UNREADABLE"}, aside=1),
     # What is not known
     "a row of no known kind": Break(lambda r: r.put(b"sched/x", b"y"), {"UNKNOWN_ROW"}, left={"UNKNOWN_ROW"}),

@@ -6,7 +6,7 @@ import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin import Job
-from tocsin.actors.scheduler.paths import fn_key
+from tocsin.actors.scheduler.paths import path_key
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
@@ -248,13 +248,14 @@ async def test_pending_sees_what_waits_runs_retries_and_follows(stage: Stage) ->
 @staged()
 async def test_pending_counts_survive_restarts_and_paths_of_any_length(stage: Stage) -> None:
     long = "p" * 400 + "\N{SNOWMAN}" * 112
-    for path in (long, "p" * 512, "a/b", "a"):
+    wide = "\N{SNOWMAN}" * 300  # longer than what a key holds of it
+    for path in (long, "p" * 512, "a/b", "a", wide):
         await stage.jobs.run_after(100, path, queue="q")
     await stage.crash()
     await stage.open()
 
-    assert len(fn_key("\N{SNOWMAN}" * 512)) <= 1_024
-    assert {(await stage.jobs.pending(prefix)).count for prefix in (long, "p" * 512, "a/")} == {1}
+    assert len(path_key("\N{SNOWMAN}" * 512)) <= 1_024
+    assert {(await stage.jobs.pending(prefix)).count for prefix in (long, "p" * 512, "a/", wide, wide[:9])} == {1}
     assert (await stage.jobs.pending("p" * 400)).count == 2
     await stage.jobs.cancel_all(all=True)
     assert not (await stage.jobs.pending()).pending

@@ -119,7 +119,7 @@ async def as_layout_1(stage: Stage) -> None:
     """The store, as the version before counts by path left it; nobody has opened this scheduler since."""
     await stage.crash()
     rows = stage.disk.maps["scheduler/t"]
-    rows.apply({key: None for key, _ in rows.range(b"fn/", b"fn0", 100_000, False)} | {b"meta/layout": b"1"})
+    rows.apply({key: None for key, _ in rows.range(b"paths/", b"paths0", 100_000, False)} | {b"meta/layout": b"1"})
     await stage.open()
 
 
@@ -163,6 +163,6 @@ async def test_counting_goes_on_by_itself_and_after_a_crash_while_jobs_come_and_
     assert (await stage.jobs.cancel("more")).cancelled
     await stage.sleep(0.1)
 
-    counts = stage.disk.maps["scheduler/t"].range(b"fn/", b"fn0", 10_000, False)
+    counts = stage.disk.maps["scheduler/t"].range(b"paths/", b"paths0", 10_000, False)
     assert len(counts) == 2_000 > 3 * paths.WRITTEN_AT_ONCE and sum(int(value) for _, value in counts) == 2_001
     assert stage.disk.maps["scheduler/t"].get(b"meta/recount") is None
