@@ -98,13 +98,6 @@ QUEUES = (
         seeds=300,
     ),
     Mutant(
-        "queues: a turn that gave all it may does not go on",
-        FOLDER + "pull.py",
-        "        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN or turn.is_full:\n            break\n",
-        "        if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN or turn.is_full:\n            return False\n",
-        seeds=300,
-    ),
-    Mutant(
         "chains: a failure starts what follows a success",
         FOLDER + "complete.py",
         "        elif one.ok:\n",
