@@ -4,7 +4,11 @@ from __future__ import annotations
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # sorts as bytes, no look-alikes (Crockford)
 
+_PAIRS = [high + low for high in _DIGITS for low in _DIGITS]  # ids are minted for every job: two digits at a time
+
 
 def crockford(number: int, bits: int) -> str:
     """Base 32 in digits that sort as bytes and are not taken for each other."""
-    return "".join(_DIGITS[(number >> shift) & 31] for shift in range((bits - 1) // 5 * 5, -1, -5))
+    digits = (bits + 4) // 5
+    text = "".join([_PAIRS[(number >> shift) & 1023] for shift in range((digits - 1) // 2 * 10, -1, -10)])
+    return text[-digits:]

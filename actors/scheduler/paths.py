@@ -53,6 +53,8 @@ class Paths:
 
     async def close(self, at_once: int = WRITTEN_AT_ONCE) -> None:
         """At the end of a turn: write the counts that changed, and so many of those that were counted anew."""
+        if not self._changes and self._counted is None:
+            return
         changes, self._changes = self._changes, Counter()
         changed = [key for key, by in changes.items() if by]
         if self._counted is not None:

@@ -302,10 +302,12 @@ class SchedulerActor(Actor):
             return
         check_clock(turn)
         await settle_ends(turn)
-        given = self._given()
-        await self._pull(turn, given, in_order=True)
+        given, self._more_to_pull = self._given(), False
+        if self._pulls.waiting:
+            await self._pull(turn, given, in_order=True)
         await self._claim(turn)
-        await self._pull(turn, given)
+        if self._pulls.waiting:
+            await self._pull(turn, given)
         await settle_ends(turn)  # of those that had expired when they were to be claimed
         await self._book.close()
         if self._book.to_tell:
@@ -327,7 +329,7 @@ class SchedulerActor(Actor):
     async def _pull(self, turn: Turn, given: Given, *, in_order: bool = False) -> None:
         """Give the claims that wait what is due."""
         self._more_to_pull = False
-        if self._pulls.waiting and not self._full():
+        if not self._full():
             self._more_to_pull = await pull(turn, self._pulls, given, in_order=in_order)
             self._pulls.sealed(given)
 

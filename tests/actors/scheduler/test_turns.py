@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 
 from tests.actors.scheduler.desk import NOW, Desk
 from tocsin.actors.scheduler.claim import Claim, claim
+from tocsin.actors.scheduler.crockford import crockford
 from tocsin.actors.scheduler.passing import end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.rows import META_LAYOUT, at_key, job_key, lease_key, lines_key
 from tocsin.actors.scheduler.settle import Finished, settle
@@ -222,3 +224,16 @@ async def test_a_misshapen_timer_is_set_aside() -> None:
         await here.turn(run_timers)
 
         assert here.book.counters.expired == 1
+
+
+# ---- Ids -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [1, 5, 6, 48, 80, 127, 128])
+def test_minted_text_is_base_32_and_sorts_as_its_number(bits: int) -> None:
+    digits = "0123456789abcdefghjkmnpqrstvwxyz"
+    numbers = sorted(Random(bits).getrandbits(bits) for _ in range(200))
+    texts = [crockford(number, bits) for number in numbers]
+
+    assert texts == sorted(texts) and {len(text) for text in texts} == {-(-bits // 5)}
+    assert [int("".join(f"{digits.index(one):05b}" for one in text), 2) for text in texts] == numbers
