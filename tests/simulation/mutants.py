@@ -175,13 +175,6 @@ MUTANTS = (
         "    turn.book.enter_line(known.job, msgspec",
     ),
     Mutant(
-        "nobody probes an open circuit",
-        "actors/scheduler/permits.py",
-        "            self._timer = asyncio.get_running_loop().call_later(wait + 0.001, self._probe_due)",
-        "            pass",
-        seeds=250,
-    ),
-    Mutant(
         "a job that expired in line leaves its row",
         "actors/scheduler/claim.py",
         "    turn.book.erase_job(job)\n    turn.book.count(expired=1)\n",

@@ -53,14 +53,6 @@ SCHEDULES = (
         "        one.move(queued=None)\n",
     ),
     Mutant(
-        "schedules: slots that were decided are not looked up",
-        FOLDER + "fire.py",
-        "    if not again and slot_key(one.name, fire.slot) in known.decided:\n        return\n",
-        "",
-        also=((FOLDER + "recheck.py", "used_to=cursor.last", "used_to=None"),),
-        seeds=400,
-    ),
-    Mutant(
         "schedules: revisions are not compared",
         FOLDER + "change.py",
         "    if revision != at:\n",
@@ -108,6 +100,7 @@ SCHEDULES = (
         FOLDER + "recheck.py",
         "    return latest_slot > now + AHEAD_MS\n",
         "    return False\n",
+        seeds=600,
     ),
     Mutant(
         "schedules: a triggered one is made at every call",

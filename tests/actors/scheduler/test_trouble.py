@@ -226,3 +226,19 @@ async def test_a_list_by_due_over_many_pools_is_whole_and_in_order(stage: Stage)
 
     assert len(keys) == 2_000
     assert keys == sorted(keys)
+
+
+@staged()
+async def test_a_scheduler_whose_neighbours_opened_the_circuit_is_probed_for_too(stage: Stage) -> None:
+    """Nothing else rings for it: the failed jobs were another scheduler's, and are gone."""
+    stage.down = True
+    other = stage.host.scheduler("other")
+    for n in range(6):
+        await other.run_after(0, "work:run", id=f"j{n}")
+    await stage.sleep(1)
+    await stage.jobs.run_after(0, "work:run", id="mine")
+    await other.cancel_all(all=True)
+    stage.down = False
+    await stage.sleep(6)
+
+    assert [one.id for one in stage.deliveries] == ["mine"]
