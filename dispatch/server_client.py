@@ -1,24 +1,27 @@
-"""Requests to a tocsin server, JSON both ways; its refusals come back as the errors they were."""
+"""Requests to a tocsin server: what its clients share. Each is made once; whoever makes it decides about another."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
+import msgspec
 
-from tocsin.dispatch.receiver.lease_client import DEFAULT_URL, base_url_of, json_object, sendable_token
-from tocsin.dispatch.receiver.refusals import refusal
-from tocsin.errors import UnreachableError
+from tocsin.errors import SettingsError, UnreachableError
 
+DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 30.0
+AGAIN: Final = frozenset({429, 502, 503, 504})
+"""Answers that may be others in a moment; repeating is safe, the server remembers a completion for ten minutes."""
 
 
 class ServerClient:
-    """One server. Each call is made once; whoever makes it decides whether to make it again."""
+    """One connection pool to one server, for one event loop. The token is in no log and no repr."""
+
+    _limits = httpx.Limits(max_connections=100, max_keepalive_connections=20)
 
     def __init__(
         self,
@@ -28,20 +31,15 @@ class ServerClient:
         timeout_s: float = TIMEOUT_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.base, self._token = base_url_of(base_url), None if token is None else sendable_token(token)
+        self._base, self._token = base_url_of(base_url), None if token is None else sendable_token(token)
         self._timeout_s, self._transport = timeout_s, transport
         self._http: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.base!r})"
-
-    async def get(self, instance: str, route: str, **parameters: str) -> dict[str, Any]:
-        return await self._ask("GET", instance, route, params=parameters)
-
-    async def post(self, instance: str, route: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
-        return await self._ask("POST", instance, route, content=body, headers=headers)
+        return f"{type(self).__name__}({self._base!r})"
 
     async def aclose(self) -> None:
+        """Hang up."""
         http, self._http = self._http, None
         if http is not None:
             await http.aclose()
@@ -50,22 +48,17 @@ class ServerClient:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
 
-    async def _ask(self, method: str, instance: str, route: str, **request: Any) -> dict[str, Any]:
-        """The answer. UnreachableError if nobody gave one, or somebody who is not a tocsin server."""
+    async def _request(self, method: str, instance: str, route: str, **request: Any) -> httpx.Response:
+        """The answer, whatever it says. UnreachableError if there is none."""
+        url = f"{self._base}/i/{quote(instance, safe=':')}/{route}"
         try:
-            answer = await self._client().request(
-                method, f"{self.base}/i/{quote(instance, safe=':')}/{route}", **request
-            )
+            return await self._client().request(method, url, **request)
         except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
-            raise UnreachableError(f"{self.base} did not answer: {type(error).__name__}: {error}") from None
-        found = json_object(answer)
-        if answer.is_success and found is not None:
-            return found
-        raise refusal(answer.status_code, found, self.base)
+            raise UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}") from None
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None:
@@ -73,8 +66,49 @@ class ServerClient:
             if self._token is not None:
                 headers["authorization"] = f"Bearer {self._token}"
             # The system's certificates, as for callbacks; httpx would read its own bundle.
-            verify = ssl.create_default_context() if self.base.startswith("https:") else False
+            verify = ssl.create_default_context() if self._base.startswith("https:") else False
             self._http = httpx.AsyncClient(
-                headers=headers, timeout=self._timeout_s, trust_env=False, verify=verify, transport=self._transport
+                headers=headers,
+                timeout=self._timeout_s,
+                limits=self._limits,
+                trust_env=False,
+                verify=verify,
+                transport=self._transport,
             )
         return self._http
+
+
+def base_url_of(base_url: object, name: str = "base_url") -> str:
+    """Of a server, without a slash at its end. SettingsError does not show what may hold a password."""
+    try:
+        base = str(base_url).strip().rstrip("/")
+        parts = urlsplit(base)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        usable = usable and not (parts.query or parts.fragment or parts.username or parts.password)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise SettingsError(f"{name} must be a URL like {DEFAULT_URL}, without query or password")
+    return base
+
+
+def sendable_token(token: str) -> str:
+    """Refused here, where it is not shown."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise SettingsError("token must be printable ASCII without spaces")
+    return token
+
+
+def json_object(answer: httpx.Response) -> dict[str, Any] | None:
+    """The body, if it is one."""
+    try:
+        value = msgspec.json.decode(answer.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def retry_after_s(answer: httpx.Response) -> float:
+    """What it asks for; 0 if it does not."""
+    text = answer.headers.get("retry-after", "").strip()
+    return float(text[:9]) if text.isascii() and text.isdigit() else 0.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tocsin.actors.outbox.target import Answers, Refused
 from tocsin.dispatch.receiver.refusals import refusal
-from tocsin.dispatch.server_client import ServerClient
+from tocsin.dispatch.server_client import ServerClient, json_object
 from tocsin.errors import UnreachableError
 
 
@@ -18,15 +18,34 @@ class OutboxClient(ServerClient):
     with `async with`, outside the drain's.
     """
 
+    @property
+    def base(self) -> str:
+        """The server's URL."""
+        return self._base
+
     def scheduler(self, name: str = "default") -> RemoteTarget:
         """One instance of it."""
         return RemoteTarget(self, name)
+
+    async def get(self, instance: str, route: str, **parameters: str) -> dict[str, Any]:
+        return await self._ask("GET", instance, route, params=parameters)
+
+    async def post(self, instance: str, route: str, body: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
+        return await self._ask("POST", instance, route, content=body, headers=headers)
+
+    async def _ask(self, method: str, instance: str, route: str, **request: Any) -> dict[str, Any]:
+        """What it says. UnreachableError if nobody answered, or somebody who is not a tocsin server."""
+        answer = await self._request(method, instance, route, **request)
+        found = json_object(answer)
+        if answer.is_success and found is not None:
+            return found
+        raise refusal(answer.status_code, found, self._base)
 
 
 class RemoteTarget:
     """A `Target` over HTTP."""
 
-    def __init__(self, client: ServerClient, name: str) -> None:
+    def __init__(self, client: OutboxClient, name: str) -> None:
         self.name, self._client = name, client
 
     async def submit_batch(self, jobs: Sequence[tuple[str, str]], key: str) -> Answers:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable
-from types import TracebackType
-from typing import Any, Final, Self
-from urllib.parse import quote, urlsplit
+from typing import Any, Final
 
 import httpx
 import msgspec
@@ -20,22 +17,20 @@ from tocsin.dispatch.receiver.dedup import Dedup, NoDedup
 from tocsin.dispatch.receiver.outcomes import check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, Received
 from tocsin.dispatch.receiver.refusals import refusal
+from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s
 from tocsin.dispatch.values import encode
-from tocsin.errors import InvalidInputError, SettingsError, TocsinError, UnreachableError
+from tocsin.errors import InvalidInputError, TocsinError, UnreachableError
 
 log = logging.getLogger("tocsin.receiver")
 
-DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 10.0
 PATIENCE_S: Final = 30.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
 MAX_ERROR: Final = 4_000
 """Characters of an `error`: more than a scheduler keeps."""
-AGAIN: Final = frozenset({429, 502, 503, 504})
-"""Answers that may be others in a moment; repeating is safe, the server remembers a completion for ten minutes."""
 
 
-class LeaseClient:
+class LeaseClient(ServerClient):
     """Settles and extends what handlers accepted. Use it in one event loop, and close it.
 
     `base_url` is the server's (or where a host's app is mounted); `transport`, an httpx one, reaches an app in this
@@ -55,14 +50,9 @@ class LeaseClient:
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._base, self._token = base_url_of(base_url), None if token is None else sendable_token(token)
+        super().__init__(base_url, token=token, timeout_s=timeout_s, transport=transport)
         self._dedup: Dedup = NoDedup() if dedup is None else dedup
-        self._timeout_s, self._patience_s = timeout_s, patience_s
-        self._transport, self._clock = transport, clock or SystemClock()
-        self._http: httpx.AsyncClient | None = None
-
-    def __repr__(self) -> str:
-        return f"LeaseClient({self._base!r})"
+        self._patience_s, self._clock = patience_s, clock or SystemClock()
 
     async def complete(
         self,
@@ -113,19 +103,6 @@ class LeaseClient:
         await self._record(job, held)
         return until
 
-    async def aclose(self) -> None:
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     # ---- Inside ----------------------------------------------------------------------------------
 
     def _ended(self, job: Received | Leased, ok: bool) -> Awaitable[bool]:
@@ -140,7 +117,6 @@ class LeaseClient:
 
     async def _post(self, job: Received | Leased, operation: str, said: dict[str, Any]) -> dict[str, Any]:
         """The answer; tried again while that may help."""
-        url = f"{self._base}/i/{quote(job.instance, safe=':')}/{operation}"
         content = msgspec.json.encode(said)
         loop = asyncio.get_running_loop()
         end, pause = loop.time() + self._patience_s, FIRST_PAUSE_S
@@ -148,9 +124,9 @@ class LeaseClient:
             wait = pause
             failure: TocsinError
             try:
-                answer = await self._client().post(url, content=content)
-            except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
-                failure = UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}")
+                answer = await self._request("POST", job.instance, operation, content=content)
+            except UnreachableError as error:
+                failure = error
             else:
                 value = json_object(answer)
                 if answer.is_success and value is not None:
@@ -163,51 +139,3 @@ class LeaseClient:
                 raise failure
             await asyncio.sleep(wait)
             pause = min(pause * 2, LONGEST_PAUSE_S)
-
-    def _client(self) -> httpx.AsyncClient:
-        if self._http is None:
-            headers = {"content-type": "application/json", "accept": "application/json"}
-            if self._token is not None:
-                headers["authorization"] = f"Bearer {self._token}"
-            # The system's certificates, as for callbacks; httpx would read its own bundle.
-            verify = ssl.create_default_context() if self._base.startswith("https:") else False
-            self._http = httpx.AsyncClient(
-                headers=headers, timeout=self._timeout_s, trust_env=False, verify=verify, transport=self._transport
-            )
-        return self._http
-
-
-def base_url_of(base_url: object, name: str = "base_url") -> str:
-    """Of a server, without a slash at its end. SettingsError does not show what may hold a password."""
-    try:
-        base = str(base_url).strip().rstrip("/")
-        parts = urlsplit(base)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-        usable = usable and not (parts.query or parts.fragment or parts.username or parts.password)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise SettingsError(f"{name} must be a URL like {DEFAULT_URL}, without query or password")
-    return base
-
-
-def sendable_token(token: str) -> str:
-    """Refused here, where it is not shown."""
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise SettingsError("token must be printable ASCII without spaces")
-    return token
-
-
-def json_object(answer: httpx.Response) -> dict[str, Any] | None:
-    """The body, if it is one."""
-    try:
-        value = msgspec.json.decode(answer.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def retry_after_s(answer: httpx.Response) -> float:
-    """What it asks for; 0 if it does not."""
-    text = answer.headers.get("retry-after", "").strip()
-    return float(text[:9]) if text.isascii() and text.isdigit() else 0.0

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from random import Random, SystemRandom
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -27,18 +25,9 @@ from tocsin.dispatch.pulled import (
     check_end,
     raw_member,
 )
-from tocsin.dispatch.receiver.lease_client import (
-    AGAIN,
-    DEFAULT_URL,
-    MAX_ERROR,
-    PATIENCE_S,
-    TIMEOUT_S,
-    base_url_of,
-    json_object,
-    retry_after_s,
-    sendable_token,
-)
+from tocsin.dispatch.receiver.lease_client import MAX_ERROR, PATIENCE_S, TIMEOUT_S
 from tocsin.dispatch.receiver.refusals import refusal
+from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, base_url_of, json_object, retry_after_s
 from tocsin.dispatch.worker.ending import described
 from tocsin.dispatch.worker.options import ALL, NAME
 from tocsin.dispatch.worker.specs import Cancelled, Scheduled, body_of
@@ -105,7 +94,7 @@ class _Results(msgspec.Struct):
     results: list[dict[str, Any]]
 
 
-class RemoteScheduler:
+class RemoteScheduler(ServerClient):
     """One scheduler of a server: claims and settles for a `Worker`, and schedules for apps without a host of their own.
 
     `url` is the server's, or where a host's app is mounted; `token` one with the scopes that are needed (`work` to
@@ -115,6 +104,8 @@ class RemoteScheduler:
     scheduling, `get` and `result` are tried again for `patience_s`; a `Worker` has its own patience for the rest.
     Proxies of the environment are not used. The token is in no log and no repr.
     """
+
+    _limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # waiting holds up nobody
 
     def __init__(
         self,
@@ -127,13 +118,11 @@ class RemoteScheduler:
         patience_s: float = PATIENCE_S,
         random: Random | None = None,
     ) -> None:
-        self._base, self._token = base_url_of(url, "url"), None if token is None else sendable_token(token)
+        super().__init__(base_url_of(url, "url"), token=token, timeout_s=timeout_s, transport=transport)
         if not isinstance(instance, str) or not NAME.fullmatch(instance) or instance[0] in ".:-":
             raise SettingsError(f"instance must be the name of a scheduler, not {instance!r:.100}")
         self.name = instance
-        self._timeout_s, self._patience_s = timeout_s, patience_s
-        self._transport, self._random = transport, random or SystemRandom()
-        self._http: httpx.AsyncClient | None = None
+        self._patience_s, self._random = patience_s, random or SystemRandom()
 
     def __repr__(self) -> str:
         return f"RemoteScheduler({self._base!r}, instance={self.name!r})"
@@ -261,22 +250,6 @@ class RemoteScheduler:
             if end is not None and loop.time() >= end:
                 raise NotYetError(f"job {id!r} is {state}: it has not ended in time", id=id, state=state)
 
-    # ---- Life ------------------------------------------------------------------------------------
-
-    async def aclose(self) -> None:
-        """Hang up."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     # ---- Inside ----------------------------------------------------------------------------------
 
     async def _hung_up(self, asked: asyncio.Future[_Jobs]) -> None:
@@ -327,15 +300,12 @@ class RemoteScheduler:
         timeout_s: float | None = None,
         key: str | None = None,
     ) -> T:
-        url = f"{self._base}/i/{quote(self.name, safe=':')}/{route}"
         headers = {} if key is None else {"idempotency-key": key}
-        try:
-            answer = await self._client().request(
-                method, url, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
-                content=None if said is None else msgspec.json.encode(said),
-            )  # fmt: skip
-        except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
-            raise UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}") from None
+        content = None if said is None else msgspec.json.encode(said)
+        answer = await self._request(
+            method, self.name, route, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
+            content=content,
+        )  # fmt: skip
         if answer.is_success:
             try:
                 return msgspec.json.decode(answer.content, type=kind)
@@ -345,23 +315,6 @@ class RemoteScheduler:
         if answer.status_code in AGAIN and (wait := retry_after_s(answer)):
             failure.details["retry_after_s"] = wait
         raise failure
-
-    def _client(self) -> httpx.AsyncClient:
-        if self._http is None:
-            headers = {"content-type": "application/json", "accept": "application/json"}
-            if self._token is not None:
-                headers["authorization"] = f"Bearer {self._token}"
-            # The system's certificates, as for callbacks; httpx would read its own bundle.
-            verify = ssl.create_default_context() if self._base.startswith("https:") else False
-            self._http = httpx.AsyncClient(
-                headers=headers,
-                timeout=self._timeout_s,
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # waiting holds up nobody
-                trust_env=False,
-                verify=verify,
-                transport=self._transport,
-            )
-        return self._http
 
 
 def _named(job: object, place: str) -> dict[str, Any]:
