@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tocsin.actors.scheduler.complete import Completion
@@ -64,8 +65,16 @@ class Completions:
     def _join(self, one: Waiting) -> None:
         if self._last is None or not self._last.has_room(one[0]):
             self._last = Batch()
-            self._start_soon(self._told(self._last))
+            self._tell(self._last)
         self._last.join(one)
+
+    def _tell(self, batch: Batch) -> None:
+        self._start_soon(self._told(batch)).add_done_callback(partial(self._ended, batch))
+
+    def _ended(self, batch: Batch, task: asyncio.Task[None]) -> None:
+        """A host that goes down without waiting leaves nobody without an answer."""
+        if task.cancelled():
+            self._failed(batch, HostClosedError("the host was stopped before this was answered: say it again"))
 
     async def _told(self, batch: Batch) -> None:
         try:
@@ -86,7 +95,7 @@ class Completions:
                 alone = Batch()
                 alone.join(one)
                 alone.begin()
-                self._start_soon(self._told(alone))
+                self._tell(alone)
             return
         for _, future in batch.waiting:
             if not future.done():

@@ -203,10 +203,15 @@ class Pulls:
             for claim, jobs in given:
                 self._answer(claim, jobs, jobs, leased)
         else:
-            self._start_soon(self._deliver_checked(given, leased))
+            self._start_soon(self._deliver_checked(given, leased)).add_done_callback(partial(self._checks_ended, given))
 
     async def _deliver_checked(self, given: Given, leased: float) -> None:
         await asyncio.gather(*(self._checked(claim, jobs, leased) for claim, jobs in given))
+
+    def _checks_ended(self, given: Given, task: asyncio.Task[None]) -> None:
+        """A host that goes down without waiting leaves no claim without an answer."""
+        if task.cancelled():
+            self.lost(given)
 
     async def _checked(self, claim: PullClaim, jobs: list[Claim], leased: float) -> None:
         assert self._check is not None

@@ -12,7 +12,7 @@ from tocsin import Job
 from tocsin.actors.scheduler.complete import Completion
 from tocsin.actors.scheduler.completions import MOST_BYTES, Answer, Batch, Completions
 from tocsin.dispatch.pulled import Settlement
-from tocsin.errors import ActorBrokenError, StaleLeaseError, StoreUnavailable
+from tocsin.errors import ActorBrokenError, HostClosedError, StaleLeaseError, StoreUnavailable
 
 DONE = Settlement(settled=True, state="done")
 
@@ -166,5 +166,28 @@ def test_a_caller_that_goes_away_disturbs_nobody(at_once: bool) -> None:
             asyncio.get_running_loop().call_later(0.005, gone.cancel)
         assert await turns.all(said("stays")) == ["stays"]
         assert gone.cancelled() and turns.told == [["gone", "stays"]]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_host_that_goes_down_in_the_middle_answers_all_who_wait(begun: bool) -> None:
+    """Its tasks are cancelled: one in its turn, one that waits for it, and one that had not begun."""
+
+    async def run() -> None:
+        turns = Turns()
+        if begun:
+            turns.free.set()
+        first = asyncio.ensure_future(turns.completions.say(said("a")))
+        await (turns.begun.wait() if begun else asyncio.sleep(0))
+        second = asyncio.ensure_future(turns.completions.say(said("b")))
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task(), first, second}:
+            task.cancel()
+        async with asyncio.timeout(5):
+            answers = await asyncio.gather(first, second, return_exceptions=True)
+        assert [type(one) for one in answers] == [HostClosedError] * 2
+        turns.free.set()
+        assert await turns.all(said("later")) == ["later"]
 
     asyncio.run(run())

@@ -66,3 +66,28 @@ def test_a_claim_whose_only_job_is_blocked_meanwhile_waits_no_more() -> None:
         assert await waiting == [] and stage.now - began < 100
 
     test()
+
+
+def test_a_claim_whose_job_is_still_asked_about_is_answered_when_the_host_stops() -> None:
+    """The app's rule takes longer than the stop: no worker gets the job, and none waits for ever."""
+    asked = asyncio.Event()
+
+    async def rule(job: Firing) -> bool:
+        asked.set()
+        await asyncio.sleep(60)
+        return True
+
+    @staged(authorize_fire=rule, drain_s=0.1)
+    async def test(stage: Stage) -> None:
+        asked.clear()
+        await stage.jobs.run_after(0, "work:run", id="x", queue="q")
+        waiting = asyncio.create_task(stage.jobs.claim("q", wait=300))
+        await asked.wait()
+        await stage.close()
+        async with asyncio.timeout(100):
+            assert await waiting == []
+        await stage.open()
+        job = await stage.jobs.get("x")
+        assert job is not None and job.losses == 0
+
+    test()
