@@ -12,6 +12,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from tocsin.actors.actor import Actor, ActorContext
@@ -41,6 +42,7 @@ class Activation:
         self.storage = ActorStorage()
         self.actor: Actor | None = None
         self.broken: TocsinError | None = None
+        self.name = _never_given_before(host, actor_id)
         self.seq = 0
         self.last_used = host.clock.monotonic()
         self.deferred: list[Deferred] = []
@@ -336,6 +338,13 @@ class Activation:
         if self.storage.my_turn:
             raise TurnError("a call inside a turn could wait for itself: use after_commit() or outside()")
         return await self.host.call(ActorId(kind, name), method, *args)
+
+
+def _never_given_before(host: Host, actor_id: ActorId) -> str:
+    """By chance, not by counting: a store made anew, or restored from a copy, counts from where another has been.
+    Mixed with the store's owner and the actor, so that hosts that were given equal seeds differ, too."""
+    drawn = f"{host.random.getrandbits(64):016x} {host.provider.owner} {actor_id}"
+    return blake2b(drawn.encode(), digest_size=8).hexdigest()
 
 
 async def _awaited(waiting: Awaitable[None]) -> None:

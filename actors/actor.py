@@ -65,6 +65,12 @@ class ActorContext:
         """Grows with every activation of this actor, and is on disk before the first event runs."""
         return self._activation.storage.epoch
 
+    @property
+    def activation(self) -> str:
+        """16 letters and digits that name this activation and no other: not one of another actor, host or store, and
+        none of this store in a life that a restored copy of it knows nothing of. With `next_seq` a name of anything."""
+        return self._activation.name
+
     def now_ms(self) -> int:
         """Wall time, ms since the epoch."""
         return self._activation.host.clock.now_ms()

@@ -31,7 +31,7 @@ _JOB: Final[Mapping[str, Any]] = {
 }
 _RECORD: Final[Mapping[str, Any]] = {
     **_JOB,
-    "incarnation": "7-11",
+    "incarnation": "9f2c41d7b08ae365-11",
     "scheduledFor": LATER,
     "nextAttemptAt": LATER,
     "state": "pending",
@@ -41,7 +41,7 @@ _RECORD: Final[Mapping[str, Any]] = {
 }
 _DEAD: Final[Mapping[str, Any]] = {
     "id": "invoice-41",
-    "incarnation": "7-3",
+    "incarnation": "9f2c41d7b08ae365-3",
     "functionPath": "invoices:send",
     "args": {"invoice": 41},
     "pool": "stripe",
@@ -227,7 +227,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             "jobs": [
                 {
                     "id": "invoice-42",
-                    "incarnation": "7-11",
+                    "incarnation": "9f2c41d7b08ae365-11",
                     "args": {"invoice": 42},
                     "scheduledFor": NOW,
                     "attempt": 1,

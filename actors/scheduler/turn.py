@@ -48,8 +48,9 @@ class Turn:
         return keys + self.book.paths.unwritten >= KEYS_PER_TURN or size >= BYTES_PER_TURN
 
     def incarnation(self) -> str:
-        """Unique for ever within this scheduler; holds no dot (the signed text uses it as delimiter)."""
-        return f"{self.ctx.epoch}-{self.ctx.next_seq()}"
+        """Unique for ever, over all schedulers, hosts and stores, since receivers know jobs of many by it. Holds no dot
+        (the signed text uses it as delimiter) and no colon or slash (webhook-ids and keys do)."""
+        return f"{self.ctx.activation}-{self.ctx.next_seq()}"
 
     def token(self) -> str:
         """A lease: fenced by the epoch, unique by the sequence, not to be guessed."""

@@ -82,7 +82,7 @@ class Receiver:
         return self._decorator(FUNCTION, function_path)
 
     def workflow(self, name: str) -> Callable[[H], H]:
-        """The same for a job's `workflow`. `job.id` is the natural id of the instance to create."""
+        """The same for a job's `workflow`. Call the instance that it creates by `job.webhook_id`: ids come again."""
         return self._decorator(WORKFLOW, name)
 
     def register(

@@ -13,8 +13,10 @@ from .processes import serving
 from .story import run_step, steps_of
 
 STEPS = steps_of("queues.md")
-MADE = re.compile(r"\b1[0-9]{12}\b|\b[0-9]+\.[0-9]+\.[0-9a-f]{24}\b|\b01[0-9a-hjkmnp-tv-z]{24}\b")
-"""Instants, leases and ids: other ones each time."""
+MADE = re.compile(
+    r"\b1[0-9]{12}\b|\b[0-9]+\.[0-9]+\.[0-9a-f]{24}\b|\b01[0-9a-hjkmnp-tv-z]{24}\b|\b[0-9a-f]{16}-[0-9]+\b"
+)
+"""Instants, leases, ids and incarnations: other ones each time."""
 
 
 def alike(answer: str) -> str:

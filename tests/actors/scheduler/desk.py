@@ -29,6 +29,7 @@ class Context:
 
     def __init__(self, storage: ActorStorage, random: Random) -> None:
         self.storage, self.random, self.epoch, self._seq = storage, random, 1, 0
+        self.activation = "desk"
 
     def next_seq(self) -> int:
         self._seq += 1

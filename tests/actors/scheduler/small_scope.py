@@ -73,6 +73,7 @@ class _Context:
 
     def __init__(self, storage: ActorStorage, state: State) -> None:
         self.storage, self.random, self.epoch, self.seq = storage, Random(0), 1 + state.life, state.seq
+        self.activation = str(self.epoch)  # so that states are told apart, and ordered, by what came first
 
     def next_seq(self) -> int:
         self.seq += 1
