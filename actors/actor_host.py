@@ -23,8 +23,9 @@ from tocsin.actors.scheduler.arguments import instance_name, integer
 from tocsin.actors.scheduler.authorize import AuthorizeFire
 from tocsin.actors.scheduler.catalog_check import CatalogGiven
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.health import RED, level
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
-from tocsin.actors.scheduler.records import InstancePage
+from tocsin.actors.scheduler.records import HealthReason, InstancePage
 from tocsin.actors.scheduler.service import KIND, SchedulerService
 from tocsin.actors.scheduler.ticking import OnTick
 from tocsin.actors.standby import when_free
@@ -221,14 +222,8 @@ class ActorHost:
 
     def _trouble(self) -> str | None:
         """Why this host is not well, in words that fit after "while"."""
-        runtime, failing = self.runtime, self.runtime.alarms.failing
-        if not runtime.ready:
-            return "the host is not ready: it stops, or its store does not tell which alarms there are"
-        if runtime.provider.trouble is not None:
-            return "the store is in trouble"
-        if self._service.circuit.open:
-            return "the origin of callbacks cannot be reached"
-        return f"the alarms of {failing} schedulers or actors fail" if failing else None
+        reasons = self.health()
+        return reasons[0].message if level(reasons) == RED else None
 
     async def _write(self) -> None:
         await self.runtime.call(ActorId(Pulse.kind, "host"), "beat")
@@ -270,6 +265,11 @@ class ActorHost:
     def scheduler(self, name: str = "default") -> Scheduler:
         """A handle; costs nothing until used."""
         return Scheduler(self._service, name)
+
+    def health(self) -> Sequence[HealthReason]:
+        """What is wrong with the whole host, the worst first; nothing if it is well. What is wrong with one scheduler
+        is in its `status`."""
+        return self._service.health.of_host()
 
     @property
     def catalog(self) -> Catalog | None:

@@ -10,10 +10,12 @@ import heapq
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from random import Random
 
 from tocsin.actors.clock import Clock
 from tocsin.actors.ids import ActorId
+from tocsin.errors import TocsinError
 
 log = logging.getLogger("tocsin.actors")
 
@@ -21,6 +23,17 @@ RETRY_BASE_MS = 2_000
 RINGS_PER_TICK = 1_000
 STEP_MS = 10_000
 """A clock that is set back by more is noticed; drift and small corrections are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An alarm that fails: how often in a row, since when (epoch ms), and why. It does not ring before the monotonic
+    instant `muted_until`: a step of the wall clock mutes nobody."""
+
+    count: int
+    muted_until: float
+    since: int
+    error: str
 
 
 class AlarmHeap:
@@ -39,8 +52,7 @@ class AlarmHeap:
         self._ring, self._start_soon, self._backoff_max_ms = ring, start_soon, backoff_max_ms
         self._heap: list[tuple[int, ActorId]] = []
         self._due: dict[ActorId, int] = {}  # the truth; heap entries that differ are stale
-        # How often in a row, and not before which monotonic instant: a step of the wall clock mutes nobody.
-        self._failures: dict[ActorId, tuple[int, float]] = {}
+        self._failures: dict[ActorId, Failure] = {}
         self._ringing: set[ActorId] = set()
         self._compact_at = 1_000
         self._look_again_ms = int(clock.look_again_s * 1000)
@@ -63,12 +75,26 @@ class AlarmHeap:
 
     def failures(self, actor: ActorId) -> int:
         """How many times in a row this actor's alarm has failed."""
-        return self._failures.get(actor, (0, 0.0))[0]
+        failure = self._failures.get(actor)
+        return 0 if failure is None else failure.count
+
+    def failure(self, actor: ActorId) -> Failure | None:
+        """How this actor's alarm fails, if it does just now."""
+        return self._failures.get(actor)
+
+    def worked(self, actor: ActorId) -> None:
+        """A turn has left nothing to be done that is due, and that is on disk: whatever failed before is over."""
+        self._failures.pop(actor, None)
 
     @property
     def failing(self) -> int:
         """How many actors have an alarm that fails just now."""
         return len(self._failures)
+
+    @property
+    def failing_since(self) -> int | None:
+        """Since when the first of them fails, epoch ms."""
+        return min((failure.since for failure in self._failures.values()), default=None)
 
     def later_than(self, instant_ms: int) -> list[ActorId]:
         """Actors that ring only after that instant."""
@@ -149,7 +175,7 @@ class AlarmHeap:
     def _muted_ms(self, actor: ActorId) -> int:
         """How much longer a failing alarm backs off."""
         failure = self._failures.get(actor)
-        return 0 if failure is None else max(math.ceil((failure[1] - self._clock.monotonic()) * 1000), 0)
+        return 0 if failure is None else max(math.ceil((failure.muted_until - self._clock.monotonic()) * 1000), 0)
 
     def _compact(self) -> None:
         """Alarms that were moved or removed leave stale entries behind; drop them before they outgrow the rest."""
@@ -176,6 +202,12 @@ class AlarmHeap:
         count = self.failures(actor) + 1
         delay = min(RETRY_BASE_MS << min(count - 1, 20), self._backoff_max_ms(actor))
         delay += self._random.randint(0, delay // 4)
-        self._failures[actor] = (count, self._clock.monotonic() + delay / 1000)
+        since = self._clock.now_ms() if count == 1 else self._failures[actor].since
+        self._failures[actor] = Failure(count, self._clock.monotonic() + delay / 1000, since, _in_words(error))
         self._due.setdefault(actor, rang)  # not now: after a step back that would be an hour from now
         log.warning("the alarm of %s failed %d times in a row, again in %d ms: %r", actor, count, delay, error)
+
+
+def _in_words(error: Exception) -> str:
+    """For people who may not see the log: of errors that are not ours the text may be anything, so only the kind."""
+    return str(error) if isinstance(error, TocsinError) else type(error).__name__

@@ -81,5 +81,7 @@ class Outcome:
     """The first 2 KiB of the answer's body."""
     result: bytes | None = None
     """For DONE: the whole body, if its type says that it is JSON."""
+    code: str | None = None
+    """For UNREACHABLE: why nothing was sent, if not because the origin could not be reached."""
     lease_ms: int | None = None
     """For ACCEPTED: how long the receiver asks to hold the lease, if it says."""

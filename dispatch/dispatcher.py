@@ -24,6 +24,8 @@ log = logging.getLogger("tocsin.dispatch")
 
 CONNECT_TIMEOUT_S: Final = 10.0
 MAX_ANSWER: Final = 64 * 1024
+ORIGIN_NOT_CONFIGURED: Final = "ORIGIN_NOT_CONFIGURED"
+"""The code of outcomes of attempts that had nowhere to go."""
 
 
 class _Schedule(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -97,11 +99,16 @@ class Dispatcher:
         except TransportError as error:
             return from_error(error)
         except SettingsError as error:
-            return Outcome(Verdict.UNREACHABLE, plain(error.message))
+            return Outcome(Verdict.UNREACHABLE, plain(error.message), code=ORIGIN_NOT_CONFIGURED)
         except Exception as error:
             # A fault of ours must not take the lane down; the job climbs the ladder and people see why.
             log.exception("the attempt of %s failed inside tocsin", callback.id)
             return Outcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
+
+    @property
+    def last_origin(self) -> str | None:
+        """Where the last attempt went, or was to go; it holds no user name or password. None before the first one."""
+        return self._last[0] or None
 
     async def aclose(self) -> None:
         await self._transport.aclose()

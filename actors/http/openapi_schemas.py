@@ -11,6 +11,7 @@ import msgspec
 from tocsin.actors.http import wire, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.codes import CODES, Code
 from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
+from tocsin.actors.scheduler.health import LEVELS
 
 REF: Final = "#/components/schemas/{name}"
 _SNAKE: Final = re.compile(r"(?<=`)[a-z]+(?:_[a-z]+)+(?=`)")
@@ -28,6 +29,11 @@ _FACTS: Final[Mapping[str, Schema]] = {
     **dict.fromkeys(("at", "until", "scheduledFor", "nextAttemptAt", "enqueuedAt", "expiresAt", "parkedAt"), EPOCH_MS),
     **dict.fromkeys(("leaseUntil", "started", "ended", "endedAt", "keptUntil"), EPOCH_MS),
     **dict.fromkeys(("slot", "firstSlot", "due", "decidedAt", "createdAt", "nextAt"), EPOCH_MS),
+    "since": EPOCH_MS,
+    "HealthReason.code": {
+        "description": "What is wrong; more may come.",
+        "examples": list(LEVELS),
+    },
     "Status.due": {"description": "Counted to 10,000."},
     "latenessMs": {"description": "How long after its due instant it started, ms."},
     "oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms; null if none is."},

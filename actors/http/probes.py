@@ -1,5 +1,5 @@
 """Probes for whoever runs the process: `/healthz` (it answers) and `/readyz` (it can serve). They need no token
-and tell nothing but that."""
+and tell nothing but that, and codes of what is wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ class Health(Endpoint):
 
 
 class Readiness(Endpoint):
-    """200 while the host is open and its store answers; else 503 with the reason."""
+    """200 while the host is open and its store answers; else 503 with the reason.
+
+    Callbacks that do not get through leave it ready: work is still accepted, and an orchestrator that took this host
+    out of service would keep its own app's jobs away. What is wrong then is named by its code.
+    """
 
     def __init__(self, gate: Gate, host: ActorHost) -> None:
         super().__init__(["GET"], gate)
@@ -54,7 +58,7 @@ class Readiness(Endpoint):
                 await self._host.scheduler(DEFAULT_INSTANCE).get(PROBED_ID)
         except TimeoutError:
             raise StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s") from None
-        return answer(Ready(True))
+        return answer(Ready(True, tuple(one.code for one in self._host.health())))
 
 
 def _check_name(request: Request) -> None:

@@ -140,6 +140,7 @@ class Alive(_Reply, frozen=True):
 
 
 class Ready(_Reply, frozen=True):
-    """The host is open and its store answers."""
+    """The host is open and its store answers. `reasons`: codes of what is wrong with the host all the same."""
 
     ready: bool
+    reasons: Sequence[str] = ()

@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import Any, Final
 
+from tocsin.actors.scheduler.circuit import OPENS_AFTER, Broken
 from tocsin.actors.scheduler.claim import Claim
+from tocsin.actors.scheduler.health import AUTHORIZE_FIRE_FAILING
 from tocsin.actors.scheduler.query import Found
 from tocsin.actors.scheduler.records import Firing, Record
 from tocsin.dispatch.callback import Outcome, Verdict
@@ -26,9 +28,19 @@ SHARE: Final = 2
 class Guard:
     """Asks the rule about one attempt after another. `monotonic` is in seconds."""
 
-    def __init__(self, rule: AuthorizeFire, monotonic: Callable[[], float]) -> None:
+    def __init__(self, rule: AuthorizeFire, monotonic: Callable[[], float], now_ms: Callable[[], int]) -> None:
         self._rule, self._monotonic = rule, monotonic
         self._asked: set[asyncio.Future[_Said]] = set()
+        self._now_ms = now_ms
+        self._failures, self._since = 0, 0
+        self._message = ""
+
+    @property
+    def broken(self) -> Broken | None:
+        """Set once it could not say five times in a row, until it says something."""
+        if self._failures < OPENS_AFTER:
+            return None
+        return Broken(AUTHORIZE_FIRE_FAILING, self._message, self._since)
 
     async def ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
         """How many milliseconds of the deadline it took to allow the attempt; or how the attempt ends, unsent.
@@ -36,6 +48,15 @@ class Guard:
         A rule that raises, takes too long or says neither True nor False is nobody's fault: the job waits, uncharged.
         Never raises. A stop that cancels the question ends it the same way, since nothing was sent.
         """
+        answer = await self._ask(claim, instance, now_ms, timeout_ms)
+        if not isinstance(answer, Outcome) or answer.verdict is not Verdict.UNREACHABLE:
+            self._failures = 0
+        elif answer is not CANCELLED:
+            self._since = self._since if self._failures else self._now_ms()
+            self._failures, self._message = self._failures + 1, answer.message or ""
+        return answer
+
+    async def _ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
         began, share_ms = self._monotonic(), timeout_ms // SHARE
         allowed, error = self._begun(claim, instance, now_ms)
         if error is None and inspect.isawaitable(allowed):
@@ -46,13 +67,13 @@ class Guard:
                 await asyncio.wait([asked], timeout=share_ms / 1000)
             except asyncio.CancelledError:
                 asked.cancel()
-                return unsaid("was cancelled, as when the host stops")
+                return CANCELLED
             if not asked.done():
                 asked.cancel()
                 return unsaid(f"took longer than {share_ms} ms, half of the callback's deadline")
             allowed, error = asked.result()
         if isinstance(error, asyncio.CancelledError):
-            return unsaid("was cancelled, as when the host stops")
+            return CANCELLED
         if error is not None:
             log.error("authorize_fire raised for %s/%s", instance, claim.job.id, exc_info=error)
             return unsaid(f"raised {type(error).__name__}")
@@ -90,7 +111,10 @@ async def _said(answer: Awaitable[bool]) -> _Said:
 
 
 def unsaid(why: str) -> Outcome:
-    return Outcome(Verdict.UNREACHABLE, f"not sent: authorize_fire {why}")
+    return Outcome(Verdict.UNREACHABLE, f"not sent: authorize_fire {why}", code=AUTHORIZE_FIRE_FAILING)
+
+
+CANCELLED: Final = unsaid("was cancelled, as when the host stops")
 
 
 def firing_of(claim: Claim, instance: str, now_ms: int) -> Firing:

@@ -7,13 +7,13 @@ from typing import Any
 
 from tocsin.actors.scheduler import arguments, listing, query, why
 from tocsin.actors.scheduler.handle_base import Handle
+from tocsin.actors.scheduler.health import level
 from tocsin.actors.scheduler.pools import Erased
 from tocsin.actors.scheduler.records import Attempt, LanesStatus, Page, Pool, Reason, Record, Removed, Status
 from tocsin.errors import InvalidInputError
 
 STATES = ("pending", "waiting", "running")
 ORDERS = ("due", "id")
-AMBER_DEAD = 100_000
 
 
 class Reading(Handle):
@@ -60,7 +60,7 @@ class Reading(Handle):
         """Counts of this instance, exact but for `due`."""
         counts = await query.counts(self._view(), self._now())
         facts = self._service.facts(self.name)
-        failures = facts.alarm_failures
+        reasons = self._service.health.of_instance(self._id, dead=counts.dead, suspects=counts.suspects)
         return Status(
             backlog=counts.backlog,
             in_flight=counts.in_flight,
@@ -68,14 +68,15 @@ class Reading(Handle):
             oldest_due_ms=counts.oldest_due_ms,
             dead=counts.dead,
             lanes=LanesStatus(*self._service.lanes_in_use(self.name)),
-            health=_health(counts.dead, bool(failures or facts.store_trouble or facts.circuit_open or facts.stopping)),
+            health=level(reasons),
             pools=counts.pools,
             more_pools=counts.more_pools,
-            alarm_failures=failures,
+            alarm_failures=facts.alarm_failures,
             retired=counts.retired,
             trouble=str(facts.store_trouble) if facts.store_trouble else None,
             wal_bytes=self._service.host.provider.stats().wal_bytes,
             paused=counts.paused,
+            reasons=reasons,
         )
 
     async def why(self, id: str) -> Sequence[Reason]:
@@ -85,12 +86,6 @@ class Reading(Handle):
     async def history(self, id: str) -> Sequence[Attempt]:
         """How its attempts ended, the oldest first; kept for some days after the job is gone."""
         return await query.history(self._view(), arguments.schedule_id(id), self._now())
-
-
-def _health(dead: int, trouble: bool) -> str:
-    if trouble:
-        return "red"
-    return "amber" if dead >= AMBER_DEAD else "green"
 
 
 class Operating(Handle):

@@ -164,7 +164,7 @@ class Lanes:
         self._finished.append(Finished(claim.job, claim.token, outcome))
         self._settle_soon()
         if not late:
-            self._permits.ended(outcome.verdict)
+            self._permits.ended(outcome)
         self._permits.give(claim.permits)
 
     def end(self, finished: Finished) -> None:

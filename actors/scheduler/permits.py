@@ -1,62 +1,23 @@
-"""Permits: how many callbacks a host has in flight, shared round-robin; and the circuit of its origin.
+"""Permits: how many callbacks a host has in flight, shared round-robin.
 
-While the circuit is open nobody gets a permit but one probe every five seconds; due jobs wait without being
-rewritten. A job that has lost two hosts gets all permits at once, so it takes no neighbours along.
+While the circuit of the origin is open nobody gets a permit but one probe every five seconds; due jobs wait without
+being rewritten. A job that has lost two hosts gets all permits at once, so it takes no neighbours along.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Protocol
 
-from tocsin.dispatch.callback import Verdict
-
-OPENS_AFTER = 5
-PROBE_EVERY_S = 5.0
+from tocsin.actors.scheduler.circuit import Circuit
+from tocsin.dispatch.callback import Outcome
 
 
 class Taker(Protocol):
     """Who stands in line for permits."""
 
     def wake(self) -> None: ...
-
-
-class Circuit:
-    """Opens after five attempts in a row that never connected, closes at the first answer."""
-
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
-        self._failures = 0
-        self._next_probe = 0.0
-
-    @property
-    def open(self) -> bool:
-        return self._failures >= OPENS_AFTER
-
-    def note(self, verdict: Verdict) -> bool:
-        """How an attempt ended; True if the next one may go before its time: the circuit has closed, or this was no
-        probe after all."""
-        if verdict is Verdict.UNREACHABLE:
-            self._failures += 1
-            if self._failures == OPENS_AFTER:
-                self._next_probe = self._monotonic() + PROBE_EVERY_S
-            return False
-        was_open = self.open
-        if verdict is Verdict.BLOCKED:  # never sent: it tells nothing of the origin
-            self._next_probe = self._monotonic()
-            return was_open
-        if verdict is not Verdict.STOPPED:
-            self._failures = 0
-        return was_open and not self.open
-
-    def wait_s(self) -> float:
-        """Seconds until the next probe may go; 0: now, or the circuit is closed."""
-        return max(self._next_probe - self._monotonic(), 0.0) if self.open else 0.0
-
-    def probe(self) -> None:
-        self._next_probe = self._monotonic() + PROBE_EVERY_S
 
 
 class Permits:
@@ -122,9 +83,9 @@ class Permits:
     def waits(self, taker: Taker) -> bool:
         return taker in self._line or taker in self._alone
 
-    def ended(self, verdict: Verdict) -> None:
+    def ended(self, outcome: Outcome) -> None:
         """An attempt has ended so: the circuit may open or close."""
-        if self.circuit.note(verdict):
+        if self.circuit.note(outcome):
             self._wake_first()
 
     def _wake_first(self) -> None:

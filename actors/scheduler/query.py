@@ -14,6 +14,7 @@ import msgspec
 
 from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.followers import Follower, followers_of
+from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.records import (
     Attempt,
     ErrorInfo,
@@ -237,6 +238,11 @@ class Counts:
     more_pools: bool
     retired: int
     paused: bool
+    suspects: int
+    """Jobs that must run alone, and wait."""
+
+
+Streams = Mapping[tuple[str, str, int], tuple[int, int]]
 
 
 async def counts(view: StoreView, now: int) -> Counts:
@@ -251,18 +257,34 @@ async def counts(view: StoreView, now: int) -> Counts:
     lines += await _rest(view, b"lines/", lines)
     pools += await _rest(view, b"pool/", pools)
     leases += await _rest(view, b"lease/", leases)
-    streams = {
+    streams = _streams(lines)
+    due, oldest = await _due(view, streams, now)
+    shown, more = _pools(streams, pools, leases)
+    suspects = sum(waiting for (_, queue, _), (waiting, _) in streams.items() if queue.startswith(ALONE))
+    return Counts(
+        counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired,
+        paused=is_paused(instance_rows), suspects=suspects,
+    )  # fmt: skip
+
+
+def _streams(lines: Sequence[Row]) -> Streams:
+    """Of each pool, queue and priority: how many wait, and the first due instant."""
+    return {
         (*split_lines_key(key), priority): stream
         for key, value in lines
         if (row := read(LinesRow, key, value)) is not None
         for priority, stream in row.streams.items()
     }
-    due, oldest = await _due(view, streams, now)
-    shown, more = _pools(streams, pools, leases)
-    return Counts(
-        counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired,
-        paused=is_paused(instance_rows),
-    )  # fmt: skip
+
+
+async def due_callbacks(view: StoreView, until: int) -> int:
+    """How many are due by then, or on their way; counted to a bound."""
+    families = (b"lines/", b"lease/")
+    lines, leases = await view.scan_many([(prefix, after(prefix), PAGE) for prefix in families])
+    waiting = {name: stream for name, stream in _streams(lines).items() if name[1] in ("", ALONE)}
+    rows = (read(LeaseRow, key, value) for key, value in leases)
+    sent = sum(row is not None and row.kind == "fired" for row in rows)
+    return min((await _due(view, waiting, until))[0] + sent, DUE_COUNTED)
 
 
 def is_paused(rows: Sequence[Row]) -> bool:
@@ -287,9 +309,7 @@ async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Ro
     return more
 
 
-async def _due(
-    view: StoreView, streams: Mapping[tuple[str, str, int], tuple[int, int]], now: int
-) -> tuple[int, int | None]:
+async def _due(view: StoreView, streams: Streams, now: int) -> tuple[int, int | None]:
     """How many jobs are due, counted to a bound, and for how long the first of them has been."""
     ripe = [(name, stream) for name, stream in streams.items() if stream[1] <= now and stream[0]]
     if not ripe:
@@ -308,9 +328,7 @@ async def _due(
     return due, oldest
 
 
-def _pools(
-    streams: Mapping[tuple[str, str, int], tuple[int, int]], pools: Sequence[Row], leases: Sequence[Row]
-) -> tuple[list[PoolStatus], bool]:
+def _pools(streams: Streams, pools: Sequence[Row], leases: Sequence[Row]) -> tuple[list[PoolStatus], bool]:
     queued: Counter[str] = Counter()
     for (pool, _, _), (waiting, _) in streams.items():
         queued[pool] += waiting

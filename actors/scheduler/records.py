@@ -169,6 +169,15 @@ class LanesStatus(_Value, frozen=True, rename="camel"):
     limit: int
 
 
+class HealthReason(_Value, frozen=True, rename="camel"):
+    """One cause of health that is not green: `code` for programs, `message` for people, and `since` when, epoch ms, as
+    far as this host knows."""
+
+    code: str
+    message: str
+    since: int
+
+
 class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
     """Counts are exact, but `due`, which stops counting at 10,000. `oldest_due_ms`: for how long the longest
     waiting due job has been due, ms. `pools`: at most 1,000, the longest first; `more_pools` if there are more."""
@@ -191,6 +200,8 @@ class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
     """The length of the store's write-ahead log."""
     paused: bool = False
     """The whole instance: nothing of it starts, and health says nothing of it."""
+    reasons: Sequence[HealthReason] = ()
+    """Why health is not green, the worst first."""
 
 
 class Instance(_Value, frozen=True, rename="camel"):

@@ -17,11 +17,13 @@ from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
+from tocsin.actors.scheduler.circuit import Circuit
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.completions import Answer, Batch, Completions
+from tocsin.actors.scheduler.host_health import HostHealth
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
-from tocsin.actors.scheduler.permits import Circuit, Permits
+from tocsin.actors.scheduler.permits import Permits
 from tocsin.actors.scheduler.presence import Presence
 from tocsin.actors.scheduler.pulls import Pulls
 from tocsin.actors.scheduler.recurring.recheck import in_doubt
@@ -60,10 +62,18 @@ class SchedulerService:
     ) -> None:
         self.has_origin = has_origin
         self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
-        self.circuit = Circuit(lambda: self.clock.monotonic())
+        self.circuit = Circuit(
+            lambda: self.clock.monotonic(),
+            lambda: self.clock.now_ms(),
+            lambda why, is_open: self.health.circuit_changed(why, is_open),
+        )
         self.permits = Permits(max_in_flight, self.circuit)
         self._dispatcher = dispatcher
-        self._guard = None if authorize_fire is None else Guard(authorize_fire, lambda: self.clock.monotonic())
+        self._guard = (
+            None
+            if authorize_fire is None
+            else Guard(authorize_fire, lambda: self.clock.monotonic(), lambda: self.clock.now_ms())
+        )
         self.catalog_check = CatalogCheck(catalog, lambda: self.clock.monotonic())
         self._lanes_limit = lanes
         dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
@@ -76,6 +86,14 @@ class SchedulerService:
         self.presence = Presence(lambda: self.clock.monotonic())
         self._watches: WeakValueDictionary[str, Watches] = WeakValueDictionary()
         self._host: Host | None = None
+        self.health = HostHealth(
+            lambda: self.host,
+            self.circuit,
+            self._guard,
+            lambda: dispatcher.last_origin,
+            lambda: [ActorId(KIND, name) for name, lanes in self._lanes.items() if lanes.busy],
+            self._start_soon,
+        )
         self._stopping = False
         self._nobody_waits = False
 
@@ -109,11 +127,11 @@ class SchedulerService:
         return self.host.start_soon(work)
 
     def _make(self, ctx: ActorContext) -> SchedulerActor:
-        provider, name = self.host.provider, ctx.id.name
+        owner, name = self.host.provider.owner, ctx.id.name
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
-            ctx, self.lanes(name), self.pulls(name), self.watches(name), provider.owner,
-            lambda: provider.trouble is not None, self._limits, ticked,
+            ctx, self.lanes(name), self.pulls(name), self.watches(name), owner,
+            lambda: self.health.store_trouble() is not None, self._limits, ticked,
         )  # fmt: skip
 
     async def _doubt_alarm(self, actor: ActorId) -> None:
@@ -200,8 +218,8 @@ class SchedulerService:
             lanes_limit=limit,
             in_flight=self.permits.limit - self.permits.free,
             max_in_flight=self.permits.limit,
-            circuit_open=self.circuit.open,
-            store_trouble=self.host.provider.trouble,
+            circuit=self.health.circuit_in_words(),
+            store_trouble=self.health.store_trouble(),
             stopping=not self.host.ready or (lanes is not None and lanes.stopping),
             alarm_failures=self.host.alarms.failures(ActorId(KIND, name)),
             waiting_for=self.pulls(name).waiting_for,

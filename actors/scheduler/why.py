@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.health import code_of
 from tocsin.actors.scheduler.lines import LOSSES_TOGETHER
 from tocsin.actors.scheduler.records import Reason, Record
 from tocsin.actors.scheduler.rows import INSTANCE, PULLED, InstanceRow
-from tocsin.errors import StoreCorrupt, StoreError
+from tocsin.errors import StoreError
 from tocsin.storage.api import StoreView
 
 HOLDERS_NAMED = 20
@@ -23,7 +24,8 @@ class Facts:
     lanes_limit: int
     in_flight: int
     max_in_flight: int
-    circuit_open: bool
+    circuit: str | None
+    """Why it is open, in words."""
     store_trouble: StoreError | None
     stopping: bool
     alarm_failures: int
@@ -117,7 +119,7 @@ def _of_host(facts: Facts) -> list[Reason]:
     if facts.stopping:
         found.append(Reason("HOST_STOPPING", "the host is stopping"))
     if (trouble := facts.store_trouble) is not None:
-        found.append(Reason(_code(trouble), f"nothing new is started: {trouble}"))
+        found.append(Reason(code_of(trouble), f"nothing new is started: {trouble}"))
     if facts.alarm_failures:
         found.append(Reason("ALARM_FAILING", f"the scheduler's alarm has failed {facts.alarm_failures} times in a row"))
     return found
@@ -126,18 +128,10 @@ def _of_host(facts: Facts) -> list[Reason]:
 def _of_callbacks(facts: Facts) -> list[Reason]:
     """What holds up callbacks, and no work that is pulled."""
     found: list[Reason] = []
-    if facts.circuit_open:
-        found.append(
-            Reason("CIRCUIT_OPEN", "the origin cannot be reached: one callback every 5 s tries whether it is back")
-        )
+    if facts.circuit is not None:
+        found.append(Reason("CIRCUIT_OPEN", f"{facts.circuit}; one callback every 5 s is tried"))
     if facts.lanes_in_flight >= facts.lanes_limit:
         found.append(Reason("LANES_FULL", f"all {facts.lanes_limit} lanes of this scheduler are in use"))
     if facts.in_flight >= facts.max_in_flight:
         found.append(Reason("HOST_FULL", f"all {facts.max_in_flight} callbacks this host may have in flight are"))
     return found
-
-
-def _code(trouble: StoreError) -> str:
-    if isinstance(trouble, StoreCorrupt):
-        return "STORE_CORRUPT"
-    return "STORE_REPLACED" if trouble.owner_lost else trouble.code

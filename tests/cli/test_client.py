@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,18 @@ def test_status_shows_counts_and_pools(run: Run, canned: Canned) -> None:
         assert words in shown
     assert json.loads(run("status", "--json").stdout)["backlog"] == 12_345
     assert "nothing of it starts" not in shown
+
+
+def test_status_says_beside_the_colour_why_and_for_how_long(run: Run, canned: Canned) -> None:
+    counts = {"backlog": 1, "inFlight": 0, "due": 0, "dead": 0, "pools": []}
+    since = int(time.time() * 1000) - 62_000
+    reasons = [{"code": "ORIGIN_UNREACHABLE", "message": "the origin is away", "since": since},
+               {"code": "DEAD_LETTERS", "message": "7 dead letters", "since": since + 1e9}]  # fmt: skip
+    canned.answer({**counts, "health": "red", "reasons": reasons})
+    lines = [line.rstrip() for line in run("status").stdout.splitlines()]
+
+    assert lines[1].startswith("health     red: the origin is away (for 1m 2")
+    assert lines[2].strip().startswith("7 dead letters (for 0")
 
 
 def test_status_says_that_an_instance_is_paused(run: Run, canned: Canned) -> None:

@@ -304,6 +304,7 @@ REASON = {"code": "POOL_FULL", "message": WIDE + NASTY, "at": NOW, "pool": "p" *
 STATUS = {
     "backlog": 10**12, "inFlight": 1, "due": 10_000, "oldestDueMs": 10**12, "dead": 10**9, "health": "green",
     "lanes": {"inFlight": 64, "limit": 64}, "pools": [BIG_POOL],
+    "reasons": [{"code": "ORIGIN_UNREACHABLE", "message": WIDE + NASTY, "since": NOW}] * 2,
 }  # fmt: skip
 ENTRY = {"functionPath": WIDE + NASTY, "args": {"type": "object", "properties": {WIDE + NASTY: {"type": WIDE + NASTY}}}}
 SCREENS: dict[str, tuple[Any, str]] = {

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
+from tests.http.face import DUE, PATIENCE_S, Face, Receiver, client_of, open_face, open_host, refused
+from tocsin.dispatch.asgi_transport import AsgiTransport
+from tocsin.dispatch.transport import Answer, NeverConnected
 from tocsin.errors import StoreUnavailable
 from tocsin.storage.memory import MemoryProvider
 
@@ -246,3 +248,24 @@ async def test_a_store_that_fails_or_is_silent_is_not_ready(monkeypatch: pytest.
         refused(await face.get("/readyz"), 503, "STORE_UNAVAILABLE", "did not answer within 0.05 s")
         provider.silent = False
         assert (await face.get("/readyz")).status_code == 200
+
+
+async def test_a_host_whose_callbacks_do_not_get_through_is_ready_and_names_it_by_code() -> None:
+    class Away(AsgiTransport):
+        async def post(self, *_: Any, **__: Any) -> Answer:
+            raise NeverConnected("refused")
+
+    async with open_face(transport=Away(Receiver())) as face:
+        for _ in range(5):
+            await face.schedule(delayMs=0)
+        status: dict[str, Any] = {}
+        async with asyncio.timeout(PATIENCE_S):
+            while not status.get("reasons"):
+                await asyncio.sleep(0.01)
+                status = (await face.get("/status")).json()
+        ready = await face.get("/readyz")
+
+    (reason,) = status["reasons"]
+    assert status["health"] == "red" and reason["code"] == "ORIGIN_UNREACHABLE"
+    assert reason["since"] > 1_600_000_000_000 and "refused" in reason["message"]
+    assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": ["ORIGIN_UNREACHABLE"]})

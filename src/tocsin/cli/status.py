@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from tocsin.cli.client import Connection, client_command
-from tocsin.cli.output import emit, key_values, say, span
+from tocsin.cli.output import emit, key_values, now_ms, say, span
 from tocsin.cli.pools import print_pools
+
+
+def health(answer: Mapping[str, Any]) -> str | None:
+    """Its colour with the reasons in words, a line each; of an older server the colour alone."""
+    reasons = [f"{one['message']} (for {span(max(now_ms() - one['since'], 0))})" for one in answer.get("reasons") or ()]
+    colour = answer.get("health")
+    return colour if not reasons else "\n".join([f"{colour}: {reasons[0]}", *reasons[1:]])
 
 
 @click.command()
@@ -22,7 +32,7 @@ def status(connection: Connection, /) -> None:
     key_values(
         [
             ("instance", connection.instance),
-            ("health", answer.get("health")),
+            ("health", health(answer)),
             ("paused", "yes: nothing of it starts" if answer.get("paused") else None),
             ("backlog", f"{answer['backlog']:,}"),
             ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),

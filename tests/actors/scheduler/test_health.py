@@ -1,0 +1,198 @@
+"""Health that is not green says why: in `status`, in the log, and at the probe of readiness."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.actors.scheduler.heard import heard
+from tests.actors.scheduler.stage import SECRET, Stage, Wire, staged
+from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.scheduler import host_health
+from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.scheduler.health import LEVELS
+from tocsin.actors.scheduler.records import HealthReason
+from tocsin.actors.testing import simulate
+from tocsin.dispatch.transport import Answer
+from tocsin.errors import StoreUnavailable
+
+
+async def reasons(stage: Stage) -> list[HealthReason]:
+    status = await stage.jobs.status()
+    assert (status.health == "green") == (not status.reasons)
+    return list(status.reasons)
+
+
+# ---- The origin ----------------------------------------------------------------------------------
+
+
+@staged()
+async def test_an_origin_that_cannot_be_reached_is_named_with_the_error_and_since_when(stage: Stage) -> None:
+    stage.down = True
+    await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(100)])
+    began = stage.now
+    await stage.sleep(60)
+    (reason,) = await reasons(stage)
+
+    assert (await stage.jobs.status()).health == "red"
+    assert reason.code == "ORIGIN_UNREACHABLE"
+    assert "https://stage.example cannot be reached: never connected: refused" in reason.message
+    assert began <= reason.since <= began + 1_000
+    waiting = (await stage.jobs.list(limit=1)).records[0]
+    circuit = {one.code: one.message for one in await stage.jobs.why(waiting.id)}["CIRCUIT_OPEN"]
+    assert "https://stage.example cannot be reached: never connected: refused" in circuit
+
+
+@staged()
+async def test_the_log_says_once_that_callbacks_stop_and_once_that_they_go_on(stage: Stage) -> None:
+    with heard() as log:
+        stage.down = True
+        await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(30)])
+        await stage.sleep(60)
+        stopped = list(log.lines)
+        stage.down = False
+        await stage.sleep(30)
+
+    (opened,) = stopped
+    assert opened.startswith("WARNING the origin https://stage.example cannot be reached: never connected: refused.")
+    assert re.search(r"\b\d+ callbacks are due", opened) is not None
+    (closed,) = log.lines[1:]
+    assert re.match(r"WARNING the origin https://stage.example answers again after 6\d s", closed) is not None
+    assert await reasons(stage) == []
+
+
+@staged()
+async def test_the_log_counts_the_callbacks_that_are_due_and_nothing_else(stage: Stage) -> None:
+    stage.down = True
+    with heard() as log:
+        await stage.jobs.run_after(0, "work:pull", queue="q")
+        await stage.host.scheduler("idle").run_after("1h", "work:later")
+        await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(130)])
+        await stage.sleep(3)
+
+    assert len(log.of("130 callbacks are due")) == 1
+
+
+def test_a_host_whose_origin_is_gone_says_so() -> None:
+    async def main(random: Random) -> None:
+        stage = Stage(random)
+        origins = ["https://app.example", None]
+        host = ActorHost.open(
+            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=Wire(stage), clock=stage.clock,
+            random=random,
+        )  # fmt: skip
+        async with host as stage.host:
+            with heard() as log:
+                await stage.jobs.submit_many([Job(path="work:run", after=1) for _ in range(5)])
+                origins.pop(0)
+                await stage.sleep(3)
+            (reason,) = await reasons(stage)
+            assert reason.code == "ORIGIN_NOT_CONFIGURED" and "TOCSIN_ORIGIN_URL" in reason.message
+            assert len(log.of("TOCSIN_ORIGIN_URL")) == 1
+
+    simulate(3, main)
+
+
+def test_a_password_of_an_origin_stands_in_no_reason_and_no_log() -> None:
+    async def main(random: Random) -> None:
+        stage = Stage(random)
+        host = ActorHost.open(
+            "memory:", origin=lambda: "https://user:hidden@app.example", secrets=[SECRET], transport=Wire(stage),
+            clock=stage.clock, random=random,
+        )  # fmt: skip
+        async with host as stage.host:
+            with heard() as log:
+                await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(5)])
+                await stage.sleep(3)
+            (reason,) = await reasons(stage)
+            assert reason.code == "ORIGIN_NOT_CONFIGURED" and log.lines
+            assert "hidden" not in reason.message + "".join(log.lines)
+
+    simulate(3, main)
+
+
+# ---- Other causes --------------------------------------------------------------------------------
+
+
+def broken_rule(job: object) -> bool:
+    raise RuntimeError("as the test wanted")
+
+
+@staged(authorize_fire=broken_rule)
+async def test_a_rule_that_cannot_say_is_named_instead_of_the_origin(stage: Stage) -> None:
+    await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(6)])
+    await stage.sleep(30)
+    (reason,) = await reasons(stage)
+
+    assert reason.code == "AUTHORIZE_FIRE_FAILING" and "raised RuntimeError" in reason.message
+
+
+@staged(authorize_fire=broken_rule)
+async def test_a_rule_that_fails_for_pulled_jobs_alone_is_named_too(stage: Stage) -> None:
+    await stage.jobs.run_after(0, "work:run", queue="q")
+    claim = asyncio.ensure_future(stage.jobs.claim("q", wait=40))
+    await stage.sleep(35)
+    (reason,) = await reasons(stage)
+
+    assert reason.code == "AUTHORIZE_FIRE_FAILING" and reason.since < stage.now - 20_000
+    assert not (await claim)
+
+
+@staged()
+async def test_a_store_in_trouble_is_named_with_the_instant_it_began(stage: Stage) -> None:
+    await stage.jobs.run_after(10, "work:run")
+    stage.disk_full(True)
+    await stage.sleep(12)
+    began = stage.now
+    await stage.sleep(60)
+    (reason,) = await reasons(stage)
+    assert reason.code == "STORE_FULL" and reason.since < began
+    stage.disk_full(False)
+    await stage.sleep(10)
+
+    assert await reasons(stage) == []
+
+
+@staged()
+async def test_an_alarm_that_fails_is_named_with_its_error(stage: Stage) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+
+        async def broken(*_: Any, **__: Any) -> None:
+            raise StoreUnavailable("as the test wanted")
+
+        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        await stage.jobs.run_after(5, "work:run")
+        await stage.sleep(30)
+        (reason,) = await reasons(stage)
+        assert reason.code == "ALARM_FAILING" and "as the test wanted" in reason.message
+        assert stage.now - 26_000 < reason.since < stage.now - 20_000
+        assert [one.code for one in stage.host.health()] == ["ALARM_FAILING"]
+    await stage.sleep(30)
+
+    assert await reasons(stage) == [] and stage.host.health() == ()
+
+
+@staged()
+async def test_many_dead_letters_are_amber_and_named(stage: Stage) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_health, "AMBER_DEAD", 3)
+        stage.reply = lambda delivery: Answer(410, {}, b"")
+        await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(3)])
+        await stage.sleep(5)
+        first = await reasons(stage)
+        await stage.sleep(5)
+        again = await reasons(stage)
+
+    assert [(one.code, one.message[:14]) for one in first] == [("DEAD_LETTERS", "3 dead letters")]
+    assert again == first, "it stands since it was seen first"
+    assert (await stage.jobs.status()).health == "green"
+
+
+def test_every_code_stands_in_the_docs() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "operating.md").read_text()
+    assert set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE)) == set(LEVELS)
