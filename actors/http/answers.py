@@ -12,6 +12,9 @@ from starlette.responses import Response
 
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
+LEFT: Final = 499
+"""The status of an answer that nobody reads, because its caller has hung up; what logs of proxies call it."""
+
 PLAIN: Final = 4 * 1024
 
 _COMPRESSED: Final = b"\x78"
@@ -45,6 +48,12 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     if isinstance(value, Written):
         return Response(value.text, value.status, {**HEADERS, **(headers or {})}, "application/json")
     return Response(_encoder.encode(value), status, {**HEADERS, **(headers or {})}, "application/json")
+
+
+def unheard() -> Response:
+    """The answer to a caller that has hung up. Middleware between here and the server needs one to pass on: without it
+    Starlette's raises."""
+    return Response(status_code=LEFT, headers=HEADERS)
 
 
 def allowing(methods: str) -> Response:

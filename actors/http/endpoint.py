@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -11,12 +12,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tocsin.actors.http.access import Caller, Gate
-from tocsin.actors.http.answers import allowing, answer
+from tocsin.actors.http.answers import allowing, answer, unheard
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.faults import MethodNotAllowedError, refusal
 from tocsin.actors.http.operations import Operation
 from tocsin.actors.scheduler.arguments import instance_name
 from tocsin.actors.scheduler.handle import Scheduler
+
+log = logging.getLogger("tocsin.http")
 
 DEFAULT_INSTANCE: Final = "default"
 
@@ -35,12 +38,15 @@ class Endpoint(ABC):
         try:
             response = await self._answer(request)
         except ClientDisconnect:
-            return  # nobody is left to hear of it, and nothing was done
+            response = unheard()  # nothing was done
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
             response = refusal(error, request, {"allow": self._allow} if _wrong_method(error) else None)
         if request.method == "HEAD":
             response.body = b""  # its headers still tell the length that GET would have
-        await response(scope, receive, send)
+        try:
+            await response(scope, receive, send)
+        except OSError:  # how a server may say that the caller has left
+            log.info("%s %s: the caller left before its answer", request.method, request.url.path)
 
     async def _answer(self, request: Request) -> Response:
         self._gate.check_local(request)

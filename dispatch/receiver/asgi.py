@@ -19,6 +19,9 @@ log = logging.getLogger("tocsin.receiver")
 BODY_S: Final = 30.0
 """For the whole body: whoever sends it more slowly is not a scheduler."""
 
+LEFT: Final = 499
+"""The status of an answer that nobody reads, because its caller has left; what logs of proxies call it."""
+
 
 class Handles(Protocol):
     """What is served."""
@@ -40,7 +43,7 @@ async def serve(receiver: Handles, scope: Message, receive: Receive, send: Send)
         try:
             answer = await _answered(receiver, scope, receive)
         except _Gone:
-            return
+            answer = Answer(LEFT, {}, b"")  # middleware between here and the server needs one to pass on
         await _send(answer, send, body=scope["method"] != "HEAD")
     elif scope["type"] == "lifespan":
         await _lifespan(receiver, receive, send)

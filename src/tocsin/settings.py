@@ -4,10 +4,11 @@ Every error names the setting, as it was written, and what to write instead; sec
 from __future__ import annotations
 
 import binascii
+import re
 import stat
 import tomllib
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -22,6 +23,8 @@ HIDDEN: Final = ("secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
 SECRET_BYTES: Final = 24
 """The least a signing secret must hold."""
+SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://\S+", re.IGNORECASE)
+"""What Kubernetes puts into TOCSIN_PORT of every pod beside a service called `tocsin`."""
 Stamp = tuple[int, ...] | None
 """What changes when a file is written or replaced; None if it is not there."""
 
@@ -44,6 +47,8 @@ class Settings:
     heartbeat_url: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     files: Mapping[Path, Stamp] = field(default_factory=dict, compare=False)
+    config: Path | None = field(default=None, compare=False)
+    """The TOML file, if there is one."""
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
@@ -82,15 +87,22 @@ class Settings:
         return values
 
 
-NAMES: Final = tuple(each.name for each in fields(Settings) if each.name not in ("sources", "files"))
+NAMES: Final = tuple(each.name for each in fields(Settings) if each.name not in ("sources", "files", "config"))
 
 
-def load(options: Mapping[str, Any], environ: Mapping[str, str], *, directory: Path | None = None) -> Settings:
+def load(
+    options: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    directory: Path | None = None,
+    needed: Collection[str] = NAMES,
+) -> Settings:
     """The settings in force; SettingsError names the first one that is wrong.
 
     `options` are keyed like `Settings`, plus `config`, `secrets_file` and `tokens_file`; None means not given.
     `environ` is the environment (an empty variable counts as not given). A relative `--config`, and the default
-    `tocsin.toml`, are looked for in `directory`, the working directory if not given.
+    `tocsin.toml`, are looked for in `directory`, the working directory if not given. Only the values of `needed` are
+    looked at: the others have their defaults, so that a wrong one is no error of a command that does without it.
     """
     directory = directory or Path()
     files: dict[Path, Stamp] = {}
@@ -103,13 +115,13 @@ def load(options: Mapping[str, Any], environ: Mapping[str, str], *, directory: P
         layers.append(_Layer(_from_toml(path), lambda name: f"{name} in {path}", path.parent, files))
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for name in NAMES:
+    for name in needed:
         found = next((hit for layer in layers if (hit := layer.find(name)) is not None), None)
         if found is None:
             sources[name] = "default"
         else:
             values[name], sources[name] = found
-    return Settings(**values, sources=sources, files=files)
+    return Settings(**values, sources=sources, files=files, config=path)
 
 
 def stamp(path: Path) -> Stamp:
@@ -202,6 +214,8 @@ def _config_path(
 def _from_environ(environ: Mapping[str, str]) -> dict[str, str]:
     names = (*NAMES, *(f"{name}_file" for name in HIDDEN))
     given = {name: environ.get(_as_variable(name), "") for name in names}
+    if SERVICE_LINK.fullmatch(given["port"].strip()):
+        del given["port"]
     return {name: value for name, value in given.items() if value.strip()}
 
 

@@ -9,7 +9,7 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
-from tocsin.cli.output import Column, emit, plural, print_rows, printable, say
+from tocsin.cli.output import Column, emit, plural, print_rows, printable, put, say
 
 CATALOG: Final = (Column("PATH", 32), Column("KIND", 8), Column("ARGS", whole=True))
 LEFT_OUT: Final = "(too long to be listed)"
@@ -37,7 +37,7 @@ def catalog(connection: Connection, /, path: str | None) -> None:
             emit(one)
     elif path is not None:
         for one in entries:
-            click.echo(LEFT_OUT if one.get("schemaLeftOut") else _indented(one["args"]))
+            put(LEFT_OUT if one.get("schemaLeftOut") else _indented(one["args"]))
     else:
         print_rows(CATALOG, [_row(one) for one in entries])
     if left_out := answer.get("leftOut"):

@@ -8,7 +8,7 @@ import click
 
 from tocsin.cli.check_report import Totals, print_checked, print_set_aside
 from tocsin.cli.failure import Refused, StoreUnusable
-from tocsin.cli.output import emit, instant, now_ms, printable, say, size
+from tocsin.cli.output import emit, instant, now_ms, printable, put, say, size
 from tocsin.cli.stores import DAMAGED, store_command
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _check_engine(look: StoreLook, report: _Report) -> None:
             if report.as_json:
                 emit({"type": "damage", "message": fault})
             else:
-                click.echo(printable(fault))
+                put(printable(fault))
         raise StoreUnusable(f"the store {look.place} is damaged: SQLite finds faults in its own structures\n{DAMAGED}")
 
 

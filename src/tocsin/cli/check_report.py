@@ -6,9 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import click
-
-from tocsin.cli.output import plural, printable, say, wrapped
+from tocsin.cli.output import plural, printable, put, say, wrapped
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.checking import Checked
@@ -51,21 +49,21 @@ def print_checked(one: Checked, examples: int) -> None:
     """One scheduler that is not as it should be."""
     found = one.findings
     removing = ", being removed" if found.removing else ""
-    click.echo(f"{printable(one.name)}: {plural(found.total, 'fault')} in {plural(found.rows, 'row')}{removing}")
+    put(f"{printable(one.name)}: {plural(found.total, 'fault')} in {plural(found.rows, 'row')}{removing}")
     for code, count in sorted(found.counts.items()):
         some = [fault for fault in found.faults if fault.code == code]
         kind = some[0].kind
-        click.echo(f"  {code}  {count:,}")
+        put(f"  {code}  {count:,}")
         wrapped(f"means: {kind.means}", indent=4, rest=11)
         wrapped(f"{'for people' if kind.for_people else 'repair'}: {kind.mend}", indent=4, rest=6)
         for fault in some[:examples]:
             wrapped(f"- {printable(fault.message)}", indent=4, rest=6)
         if count > examples:
-            click.echo(f"    - and {count - min(examples, len(some)):,} more")
+            put(f"    - and {count - min(examples, len(some)):,} more")
     for key in found.aside[:examples]:
         wrapped(f"set aside: {printable(key)}", indent=2, rest=4)
     if found.aside_count > examples:
-        click.echo(f"  set aside: {found.aside_count - min(examples, len(found.aside)):,} more")
+        put(f"  set aside: {found.aside_count - min(examples, len(found.aside)):,} more")
 
 
 def print_set_aside(totals: Totals) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     import httpx
 
 P = ParamSpec("P")
-DEFAULT_URL: Final = "http://127.0.0.1:8321"
+DEFAULT_PORT: Final = 8321
+DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 TIMEOUT_S: Final = 30.0
 NO_TOKEN: Final = "give a token with --token or TOCSIN_TOKEN"
 WRONG_TOKEN: Final = "check --token (TOCSIN_TOKEN): the server does not know the one that was given"
 NOT_TEXT: Final = "what was given is not UTF-8 text: an argument holds bytes that are none"
 MOUNTED: Final = "check --url (TOCSIN_URL): of an app mounted in another it needs the path, like http://host/tocsin"
+OTHERWISE: Final = "the port of the local server is looked for there; or give --url (TOCSIN_URL)"
 HINTS: Final = {
     "ORIGIN_NOT_CONFIGURED": "start the server with --origin-url or TOCSIN_ORIGIN_URL",
     "OVERLOADED": "try again in a moment",
@@ -36,6 +39,8 @@ class Connection:
     """Which server, which instance, and how answers are shown."""
 
     url: str = DEFAULT_URL
+    source: str = ""
+    """Which setting the URL was made of, if nobody gave one."""
     token: str | None = field(default=None, repr=False)
     instance: str = "default"
     as_json: bool = False
@@ -103,7 +108,7 @@ class Connection:
         except UnicodeEncodeError:
             raise WrongSettings(NOT_TEXT) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unreachable(_unreachable(base, error)) from None
+            raise Unreachable(_unreachable(base, self.source, error)) from None
         return _answer(base, response, with_token=bool(self.token))
 
 
@@ -132,9 +137,10 @@ def _local(base: str) -> bool:
     return urlsplit(base).hostname in ("localhost", "127.0.0.1", "::1")
 
 
-def _unreachable(base: str, error: Exception) -> str:
+def _unreachable(base: str, source: str, error: Exception) -> str:
     reason = str(error) or type(error).__name__
-    return f"no server at {base}: {reason}. Start one with `tocsin serve`, or give --url (TOCSIN_URL)."
+    made_of = f" ({source})" if source else ""
+    return f"no server at {base}{made_of}: {reason}. Start one with `tocsin serve`, or give --url (TOCSIN_URL)."
 
 
 def _answer(base: str, response: httpx.Response, *, with_token: bool) -> Any:
@@ -157,16 +163,36 @@ def _answer(base: str, response: httpx.Response, *, with_token: bool) -> Any:
     raise Refused(words)
 
 
+def local_url(config: str | None = None) -> tuple[str, str]:
+    """Where `tocsin serve` listens if it is started here, and which setting says so ("" for none).
+
+    The port counts wherever it is said. Of the host only loopback does: a file that happens to lie here must not send
+    a token to another machine.
+    """
+    from tocsin.errors import SettingsError
+    from tocsin.settings import load
+
+    try:
+        settings = load({"config": config}, os.environ, needed=("host", "port"))
+    except SettingsError as error:
+        raise WrongSettings(f"{error}\n{OTHERWISE}") from None
+    host = settings.host if settings.bound_to_loopback else "::1" if settings.host == "::" else "127.0.0.1"
+    source = settings.sources["port"]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{settings.port or DEFAULT_PORT}", "" if source == "default" else source
+
+
 def client_command(function: Callable[Concatenate[Connection, P], None]) -> Callable[..., None]:
     """Give a command the options of a connection, and the connection as first argument."""
 
-    @click.option("--url", envvar="TOCSIN_URL", default=DEFAULT_URL, show_default=True, help="The server.")
+    @click.option("--url", envvar="TOCSIN_URL", help="The server (default: the one that serve starts here).")
     @click.option("--token", envvar="TOCSIN_TOKEN", help="Bearer token; better given as TOCSIN_TOKEN.")
     @click.option("--instance", envvar="TOCSIN_INSTANCE", default="default", show_default=True, help="The scheduler.")
     @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout, one value a line.")
     @functools.wraps(function)
-    def run(*args: Any, url: str, token: str | None, instance: str, as_json: bool, **options: Any) -> None:
-        connection = Connection(url=url, token=token or None, instance=instance, as_json=as_json)
+    def run(*args: Any, url: str | None, token: str | None, instance: str, as_json: bool, **options: Any) -> None:
+        given, source = (url, "") if url else local_url()
+        connection = Connection(url=given, source=source, token=token or None, instance=instance, as_json=as_json)
         function(connection, *args, **options)
 
     return run

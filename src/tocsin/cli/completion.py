@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from tocsin.cli.streams import writing
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -23,4 +25,5 @@ def completion(context: click.Context, /, shell: str) -> None:
     """
     kind = get_completion_class(shell)
     assert kind is not None, "click has all three"
-    click.echo(kind(context.find_root().command, {}, "tocsin", "_TOCSIN_COMPLETE").source())
+    with writing():
+        click.echo(kind(context.find_root().command, {}, "tocsin", "_TOCSIN_COMPLETE").source())

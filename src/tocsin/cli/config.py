@@ -7,19 +7,19 @@ from typing import Any, Final
 
 import click
 
-from tocsin.cli.client import DEFAULT_URL
+from tocsin.cli.client import local_url
 from tocsin.cli.failure import WrongSettings
-from tocsin.cli.output import emit, show
+from tocsin.cli.output import emit, printable, show
 
 COMMANDS: Final[dict[str, Any]] = {
     "log_level": "warning",
     "access_log": False,
-    "url": DEFAULT_URL,
     "token": None,
     "instance": "default",
     "json": False,
 }
-"""Settings that commands read themselves, from option or environment, and what they are otherwise."""
+"""Settings that commands read themselves, from option or environment, and what they are otherwise. `url` is another:
+where nobody says it, it follows from host and port."""
 
 
 @click.group()
@@ -45,7 +45,7 @@ def config_show(config_file: str | None, origin: bool, as_json: bool) -> None:
     except SettingsError as error:
         raise WrongSettings(str(error)) from None
     values, sources = settings.shown(), dict(settings.sources)
-    for name, (value, source) in _read_by_commands().items():
+    for name, (value, source) in _read_by_commands(config_file).items():
         values[name], sources[name] = value, source
     if as_json:
         emit({name: {"value": value, "origin": sources[name]} for name, value in values.items()} if origin else values)
@@ -58,14 +58,15 @@ def config_show(config_file: str | None, origin: bool, as_json: bool) -> None:
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for name, value in values.items():
-        shown = Text("not set", style="dim") if value is None else Text(str(value))
+        shown = Text("not set", style="dim") if value is None else Text(printable(value))
         table.add_row(Text(name), shown, *([Text(sources[name], style="dim")] if origin else []))
     show(table)
 
 
-def _read_by_commands() -> dict[str, tuple[Any, str]]:
+def _read_by_commands(config_file: str | None) -> dict[str, tuple[Any, str]]:
     """Value and origin of what is no setting of a host: how it logs, and which server commands talk to."""
-    found: dict[str, tuple[Any, str]] = {}
+    given_url, (url, source) = os.environ.get("TOCSIN_URL"), local_url(config_file)
+    found: dict[str, tuple[Any, str]] = {"url": (given_url, "TOCSIN_URL") if given_url else (url, source or "default")}
     for name, default in COMMANDS.items():
         variable = "TOCSIN_" + name.upper()
         given = os.environ.get(variable)

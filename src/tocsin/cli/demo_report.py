@@ -8,10 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from tocsin.cli.demo_plan import BEAT, BEAT_MS, CHAINS, DOOMED_PATH, POOL, POOL_CAP, Plan
-from tocsin.cli.output import console, emit, printable, show
+from tocsin.cli.output import console, emit, printable, put, show
 
 if TYPE_CHECKING:
     from tocsin.cli.demo_receiver import Receiver
@@ -164,11 +162,11 @@ def _print(outcome: Outcome) -> None:
     for words in _facts(outcome):
         grid.add_row(mark, Text(printable(words)))
     grid.add_row("", Text(f"The store was in {outcome.directory}, which is deleted now.", style="dim"))
-    click.echo()
+    put()
     show(grid)
-    click.echo()
+    put()
     show(Text("Try next", style="bold"))
-    click.echo(NEXT)
+    put(NEXT)
 
 
 def _facts(outcome: Outcome) -> list[str]:

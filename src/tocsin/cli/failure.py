@@ -55,6 +55,19 @@ class Unbound(Failure):
     exit_code = 5
 
 
+class Unwritable(Failure):
+    """What was found cannot be written to stdout."""
+
+    exit_code = 6
+
+
+class NobodyReads(click.exceptions.Exit):
+    """Whoever read stdout has left, and has what it wanted."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
 class Interrupted(Failure):
     """Stopped by a signal before it was done."""
 

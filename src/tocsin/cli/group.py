@@ -24,6 +24,7 @@ from tocsin.cli.queues import pending, queues, result
 from tocsin.cli.schedules import schedules
 from tocsin.cli.serve import serve
 from tocsin.cli.status import status
+from tocsin.cli.streams import prepare, writing
 from tocsin.cli.upcoming import upcoming
 from tocsin.cli.why import history, why
 from tocsin.cli.worker import worker
@@ -42,6 +43,7 @@ Exit codes
   3    the server cannot be reached
   4    the store cannot be used: damaged, not there, held by another process
   5    the address cannot be bound
+  6    what was found cannot be written to stdout
   130  stopped by a signal before it was done
 """
 
@@ -51,7 +53,9 @@ def _version(context: click.Context, parameter: click.Parameter, wanted: bool) -
         return
     from importlib.metadata import version
 
-    click.echo(f"tocsin {version('tocsin')}")
+    from tocsin.cli.output import put
+
+    put(f"tocsin {version('tocsin')}")
     context.exit()
 
 
@@ -61,10 +65,19 @@ class Ordered(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def main(self, *args: Any, **more: Any) -> Any:
+        prepare()
+        return super().main(*args, **more)
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with writing():  # --help and --version
+            return super().make_context(*args, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Ctrl-C has the exit code that shells expect of it."""
         try:
-            return super().invoke(ctx)
+            with writing():  # commands write so themselves; click writes their --help
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             raise Interrupted("stopped before the end") from None
 

@@ -11,7 +11,7 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
-from tocsin.cli.output import emit, instant, now_ms, printable, relative, say
+from tocsin.cli.output import emit, instant, now_ms, printable, put, relative, say
 from tocsin.cli.records import print_jobs, print_record
 from tocsin.cli.times import due, instant_of, optional_duration
 
@@ -79,7 +79,7 @@ def schedule(connection: Connection, /, path: str, **options: Any) -> None:
     if connection.as_json:
         emit(answer)
         return
-    click.echo(printable(answer["id"]))
+    put(printable(answer["id"]))
     at = answer["scheduledFor"]
     if answer.get("created", True):
         say(f"due {relative(at, now_ms())}, at {instant(at)}")

@@ -43,13 +43,13 @@ def new(as_json: bool) -> None:
     until every receiver knows the new one, then drop the old one. A running
     server reads a changed TOCSIN_SECRETS_FILE by itself.
     """
-    from tocsin.cli.output import emit
+    from tocsin.cli.output import emit, put
 
     secret = new_secret()
     if as_json:
         emit({"secret": secret})
     else:
-        click.echo(secret)
+        put(secret)
 
 
 def new_secret() -> str:
@@ -78,7 +78,7 @@ def sign(
       curl https://app.example/_tocsin/callback -H @headers \\
         -H 'content-type: application/json' --data-binary @body.json
     """
-    from tocsin.cli.output import emit, now_ms
+    from tocsin.cli.output import emit, now_ms, put
     from tocsin.dispatch.signing import Signer
 
     signer = Signer(_secrets(secrets_file))
@@ -96,7 +96,7 @@ def sign(
         emit(headers)
         return
     for name, value in headers.items():
-        click.echo(f"{name}: {value}")
+        put(f"{name}: {value}")
 
 
 @keys.command("verify")
@@ -125,7 +125,7 @@ def verify(
     among them are passed over. BODY must be the exact bytes.
     """
     from tocsin.cli.failure import Refused
-    from tocsin.cli.output import emit, now_ms
+    from tocsin.cli.output import emit, now_ms, put
     from tocsin.errors import SignatureError
 
     secrets = _secrets(secrets_file)
@@ -142,7 +142,7 @@ def verify(
     if as_json:
         emit({"genuine": True, "secret": position, "secrets": len(secrets), "id": found[NAMES[0]]})
     else:
-        click.echo(f"genuine: signed with secret {position} of {len(secrets)}")
+        put(f"genuine: signed with secret {position} of {len(secrets)}")
 
 
 def _secrets(file: str | None) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def _secrets(file: str | None) -> tuple[str, ...]:
     from tocsin.settings import load
 
     try:
-        secrets = load({"secrets_file": file}, os.environ).secrets
+        secrets = load({"secrets_file": file}, os.environ, needed=("secrets",)).secrets
     except SettingsError as error:
         raise WrongSettings(str(error)) from None
     if not secrets:

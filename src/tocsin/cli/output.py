@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-import click
+from tocsin.cli.streams import mute, writing
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -19,12 +19,50 @@ def emit(value: Any) -> None:
     """One JSON value on one line of stdout."""
     import msgspec
 
-    click.echo(msgspec.json.encode(value).decode())
+    text = msgspec.json.encode(value).decode()
+    with writing():
+        _write(sys.stdout, text if text.isprintable() and _encodable(text) else _spelt_out(text))
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _spelt_out(text: str) -> str:
+    """The same JSON, with nothing but ASCII: what could drive a terminal stands in strings, where it may be escaped."""
+    import json
+
+    return "".join(c if " " <= c <= "~" else json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f" for c in text)
+
+
+def put(text: str = "") -> None:
+    """Lines of data for people and pipes, on stdout."""
+    with writing():
+        _write(sys.stdout, _lines(text))
 
 
 def say(words: str) -> None:
-    """Words for people, on stderr; on a terminal no word is cut at its edge."""
-    click.echo(folded(words) if sys.stderr.isatty() else words, err=True)
+    """Words for people, on stderr; on a terminal no word is cut at its edge. Where nobody reads them they are lost,
+    which fails no command."""
+    text = _lines(words)
+    try:
+        _write(sys.stderr, folded(text) if sys.stderr.isatty() else text)
+    except OSError:
+        mute(sys.stderr)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Not by click, which writes UTF-8 where ASCII is asked for."""
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def _lines(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def folded(words: str) -> str:
@@ -50,12 +88,13 @@ def show(what: RenderableType) -> None:
     """Print something rich can draw; where nobody looks, without the spaces that fill up lines."""
     out = console()
     if out.is_terminal:
-        out.print(what)
+        with writing():
+            out.print(what)
         return
     with out.capture() as captured:
         out.print(what)
     for line in captured.get().splitlines():
-        click.echo(line.rstrip())
+        put(line.rstrip())
 
 
 def printable(value: object) -> str:
@@ -105,7 +144,7 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, head
     if header:
         lines.append(_row([column.name for column in columns], columns, widths) + "\n", style="dim")
     for row in rows:
-        name, *rest, last = row
+        name, *rest, last = map(printable, row)
         if cell_len(name) > widths[0]:
             lines.append(name + "\n")
             name = ""
@@ -151,7 +190,7 @@ def wrapped(text: str, *, indent: int, rest: int) -> None:
 
     lines = Text(text).wrap(console(), max(width() - rest, 20), overflow="fold")
     for number, line in enumerate(lines):
-        click.echo(" " * (rest if number else indent) + line.plain.rstrip())
+        put(" " * (rest if number else indent) + line.plain.rstrip())
 
 
 def plural(count: int, noun: str) -> str:

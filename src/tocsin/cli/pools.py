@@ -10,7 +10,7 @@ import click
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import Column, emit, key_values, now_ms, print_rows, printable, relative, say
+from tocsin.cli.output import Column, emit, key_values, now_ms, print_rows, printable, put, relative, say
 
 POOLS: Final = (
     Column("POOL", 40),
@@ -75,7 +75,7 @@ def _shown(connection: Connection, pool: Mapping[str, Any]) -> None:
     holders = pool.get("holders") or ()
     if not holders:
         return
-    click.echo()
+    put()
     now = now_ms()
     print_rows(
         HOLDERS,

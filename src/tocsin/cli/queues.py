@@ -101,8 +101,6 @@ def result(connection: Connection, /, id: str, wait: str | None) -> None:
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.encode(found.get("result")).decode())
+    emit(found.get("result"))
     if (until := found.get("keptUntil")) is not None:
         say(f"kept until {instant(until)} ({relative(until, now_ms())})")

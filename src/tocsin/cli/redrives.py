@@ -12,7 +12,7 @@ from tocsin.cli.changes import chosen
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.names import redrive_in_path
-from tocsin.cli.output import emit, key_values, plural, printable, say
+from tocsin.cli.output import emit, key_values, plural, printable, put, say
 from tocsin.cli.times import instant_of
 
 
@@ -52,7 +52,7 @@ def dead_retry_all(
         raise Refused(f"no dead job of {connection.instance} matches")
     if connection.as_json:
         return
-    click.echo(printable(answer["redriveId"]))
+    put(printable(answer["redriveId"]))
     say(f"retrying {plural(answer['matched'], 'dead job')}, {rate_per_second} a second")
 
 

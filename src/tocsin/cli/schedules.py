@@ -11,7 +11,7 @@ from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, json_of, pages, queue_options, retry_of, then_of
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.names import schedule_in_path
-from tocsin.cli.output import emit, instant, now_ms, printable, relative, say
+from tocsin.cli.output import emit, instant, now_ms, printable, put, relative, say
 from tocsin.cli.schedules_shown import print_occurrences, print_schedule, print_schedules
 from tocsin.cli.times import instant_of, optional_duration
 from tocsin.cli.upcoming import print_upcoming
@@ -233,7 +233,7 @@ def schedules_trigger(connection: Connection, /, name: str, key: str | None) -> 
     if connection.as_json:
         emit(run)
         return
-    click.echo(printable(run["id"]))
+    put(printable(run["id"]))
     at = f"{relative(run['slot'], now_ms())}, at {instant(run['slot'])}"
     say("due now" if run["created"] else f"this key ran it {at}; nothing was done now")
 

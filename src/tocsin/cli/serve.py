@@ -13,6 +13,8 @@ import click
 from tocsin.cli.failure import StoreUnusable, WrongSettings
 from tocsin.cli.output import say
 
+log = logging.getLogger("tocsin")
+
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -40,7 +42,8 @@ def _setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
     "--log-level", envvar="TOCSIN_LOG_LEVEL", type=click.Choice(LEVELS), default="warning", show_default=True,
     help="What to log on stderr.",
 )  # fmt: skip
-def serve(access_log: bool, log_level: str, **options: Any) -> None:
+@click.pass_context
+def serve(context: click.Context, /, access_log: bool, log_level: str, **options: Any) -> None:
     """Run a server until it is told to stop (SIGINT, SIGTERM).
 
     Secrets and tokens are given as TOCSIN_SECRETS and TOCSIN_TOKENS (comma
@@ -51,6 +54,7 @@ def serve(access_log: bool, log_level: str, **options: Any) -> None:
     again and count from then on; a line on stderr says so, or what is wrong
     with them (then those of before stay). Other settings need a restart.
     """
+    from tocsin.cli.environment import remarks
     from tocsin.cli.serving import run
     from tocsin.errors import SettingsError, StoreError
     from tocsin.settings import check_server, load
@@ -60,6 +64,10 @@ def serve(access_log: bool, log_level: str, **options: Any) -> None:
     )
     if access_log:
         logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+    root = context.find_root().command
+    assert isinstance(root, click.Group), "serve is a command of it"
+    for remark in remarks(os.environ, root):
+        log.warning("%s", remark)
     try:
         settings = load(options, os.environ)
         check_server(settings)

@@ -116,4 +116,5 @@ async def _announce(server: Server, settings: Settings, listener: socket.socket)
     else:
         signed = "signed" if settings.secrets else "UNSIGNED"
         origin = f"{signed} callbacks to {settings.origin_url}{settings.callback_path}"
-    say(f"tocsin: serving {url_of(listener)}, store {settings.shown_store}, {origin}")
+    file = f", settings of {settings.config.absolute()}" if settings.config is not None else ""
+    say(f"tocsin: serving {url_of(listener)}, store {settings.shown_store}{file}, {origin}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tocsin.cli.client import Connection, client_command
-from tocsin.cli.output import emit, key_values, now_ms, say, span
+from tocsin.cli.output import emit, key_values, now_ms, put, say, span
 from tocsin.cli.pools import print_pools
 
 
@@ -42,7 +42,7 @@ def status(connection: Connection, /) -> None:
         ]
     )
     if answer.get("pools"):
-        click.echo()
+        put()
         print_pools(answer["pools"])
         if answer.get("morePools"):
             say("there are more pools than these, the longest 1,000")

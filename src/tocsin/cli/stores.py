@@ -47,7 +47,7 @@ def _configured(config: str | None) -> str:
     """Only where the store is not named are the other settings read, which may be another user's secrets."""
     from tocsin.settings import load
 
-    return load({"config": config}, os.environ).store
+    return load({"config": config}, os.environ, needed=("store",)).store
 
 
 def _advice(error: Exception) -> str:

@@ -10,7 +10,7 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
-from tocsin.cli.output import Column, emit, instant, now_ms, print_rows, printable, relative, say, span, wrapped
+from tocsin.cli.output import Column, emit, instant, now_ms, print_rows, printable, put, relative, say, span, wrapped
 
 HOLDERS_SHOWN: Final = 10
 ATTEMPTS: Final = (
@@ -55,9 +55,9 @@ def _print_reason(reason: Mapping[str, Any]) -> None:
     holders = [printable(holder) for holder in reason.get("holders") or ()]
     if holders:
         more = f" and {len(holders) - HOLDERS_SHOWN} more" if len(holders) > HOLDERS_SHOWN else ""
-        click.echo("  held by")
+        put("  held by")
         for holder in holders[:HOLDERS_SHOWN]:
-            click.echo(f"    {holder}")
+            put(f"    {holder}")
         if more:
             wrapped(f"{more.strip()}: tocsin pools show {printable(reason.get('pool') or '')}", indent=4, rest=4)
 

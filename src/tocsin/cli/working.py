@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tocsin.cli.client import Connection
-from tocsin.cli.failure import Interrupted, Refused
+from tocsin.cli.failure import Interrupted, NobodyReads, Refused, Unwritable
 from tocsin.cli.listening import loop_factory
 from tocsin.cli.output import emit, plural, say
 from tocsin.errors import TocsinError
@@ -65,7 +65,8 @@ async def _work(connection: Connection, make: Make, drain_s: float | None) -> in
 def _shown(snapshot: Any) -> None:
     import msgspec
 
-    emit(msgspec.to_builtins(snapshot))
+    with contextlib.suppress(NobodyReads, Unwritable):  # the worker's work goes on
+        emit(msgspec.to_builtins(snapshot))
 
 
 class _Stop:

@@ -77,12 +77,12 @@ async def test_a_body_is_refused_as_soon_as_it_is_too_long(length: bytes | None)
     assert "connection" not in caller.answer.headers
 
 
-async def test_a_caller_that_leaves_in_the_middle_is_not_answered() -> None:
+async def test_what_is_said_to_a_caller_that_left_in_the_middle_is_for_middleware_only() -> None:
     caller = Caller([{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}])
 
     await Kit().receiver(caller.scope, caller.receive, caller.send)
 
-    assert caller.sent == []
+    assert (caller.answer.status, caller.answer.body) == (499, b"")
 
 
 async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
