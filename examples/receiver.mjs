@@ -9,13 +9,18 @@ import { Webhook } from "standardwebhooks";
 
 const webhooks = (process.env.TOCSIN_SECRETS ?? "").split(",").map((secret) => new Webhook(secret.trim()));
 const MAX_BODY = 1024 * 1024;
-const state = new Map(); // webhook-id -> "running" | "done"
+const MAX_RESULT = 64 * 1024;
+const MAX_AHEAD_S = 60; // the library itself takes what is five minutes ahead
+const state = new Map(); // webhook-id -> "running" | its answer
 
 const handlers = {
-  "invoices:send": async (args, job) => console.log(`attempt ${job.attempt} of ${job.id}: ${JSON.stringify(args)}`),
+  "invoices:send": async (args, job) => {
+    console.log(`attempt ${job.attempt} of ${job.id}: ${JSON.stringify(args)}`);
+    return { sent: args };
+  },
 };
 
-/** [status, headers]: what each means is the table in docs/receiving.md. */
+/** [status, headers, body]: what each means is the table in docs/receiving.md. */
 async function answer(request) {
   if (request.method !== "POST") return [405, { allow: "POST" }];
   const pieces = [];
@@ -27,16 +32,16 @@ async function answer(request) {
   const job = verified(Buffer.concat(pieces), request.headers); // on the bytes as they came
   if (!job) return [401, {}];
   const id = request.headers["webhook-id"]; // the same over all attempts of a job
-  if (state.get(id) === "done") return [200, {}];
   if (state.get(id) === "running") return [409, { "tocsin-declined": "1" }]; // again later, not charged
+  if (state.has(id)) return state.get(id); // with its result: the first answer may have got lost
   const handler = handlers[job.functionPath];
   if (!handler) return [404, {}]; // retried: while a new version is rolled out it may be known soon
   state.set(id, "running");
   try {
-    await handler(job.args, job);
-    state.set(id, "done");
+    const answered = done(await handler(job.args, job));
+    state.set(id, answered);
     setTimeout(() => state.delete(id), 24 * 3600 * 1000).unref();
-    return [200, {}];
+    return answered;
   } catch (error) {
     console.error(error);
     state.delete(id);
@@ -44,7 +49,20 @@ async function answer(request) {
   }
 }
 
+/** What the handler returned is the job's result, if it is JSON of at most 64 KiB; done it is in any case. */
+function done(returned) {
+  try {
+    const body = JSON.stringify(returned);
+    if (Buffer.byteLength(body ?? "") > MAX_RESULT) throw new Error(`a result of more than ${MAX_RESULT} bytes`);
+    if (body) return [200, { "content-type": "application/json" }, body];
+  } catch (error) {
+    console.error(error);
+  }
+  return [200, {}];
+}
+
 function verified(body, headers) {
+  if (headers["webhook-timestamp"] - Date.now() / 1000 > MAX_AHEAD_S) return;
   for (const webhook of webhooks) {
     try {
       return webhook.verify(body, headers);
@@ -56,7 +74,7 @@ function verified(body, headers) {
 
 const server = createServer((request, response) =>
   answer(request).then(
-    ([status, headers]) => response.writeHead(status, headers).end(),
+    ([status, headers, body]) => response.writeHead(status, headers).end(body),
     () => response.destroy(), // the caller left
   ),
 );

@@ -21,6 +21,8 @@ UNAVAILABLE_S: Final = 5
 
 NO_RESULT: Final = {**JSON, "tocsin-result": "0"}
 """The body says nothing that the handler has said."""
+RESULT, REMARK = b"1", b"0"
+"""How the body of a kept answer begins."""
 
 
 def done(result: bytes | None = None) -> Answer:
@@ -28,9 +30,26 @@ def done(result: bytes | None = None) -> Answer:
     return Answer(200, NO_RESULT, b'{"ok":true}') if result is None else Answer(200, JSON, result)
 
 
+def done_without_result(why: str) -> Answer:
+    """Of a handler that returned what cannot be sent: the work is done, and why there is no result stays with it."""
+    return Answer(200, NO_RESULT, msgspec.json.encode({"ok": True, "noResult": _written(why)}))
+
+
 def duplicate() -> Answer:
-    """Of a job that was done before: done. What it came to then is not known any more."""
+    """Of a job that was done before and came to nothing, or to what is not kept any more: done."""
     return Answer(200, NO_RESULT, b'{"ok":true,"duplicate":true}')
+
+
+def kept(answer: Answer) -> bytes | None:
+    """One that says "done", for a dedup store: whether its body is a result, and the body. None: it says no more."""
+    if answer == done():
+        return None
+    return (RESULT if "tocsin-result" not in answer.headers else REMARK) + answer.body
+
+
+def replayed(kept: bytes) -> Answer:
+    """What was `kept`, to be said once more."""
+    return Answer(200, JSON if kept[:1] == RESULT else NO_RESULT, kept[1:])
 
 
 def accepted(how: Accepted) -> Answer:
@@ -83,7 +102,10 @@ def too_slow(seconds: float) -> Answer:
 
 
 def _answer(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> Answer:
-    # Lone surrogates of a user's message cannot be written as JSON.
-    shown = message[:MAX_MESSAGE].encode("utf-8", "replace").decode()
-    body = msgspec.json.encode({"error": {"code": code, "message": shown}})
+    body = msgspec.json.encode({"error": {"code": code, "message": _written(message)}})
     return Answer(status, {**JSON, **(headers or {})}, body)
+
+
+def _written(message: str) -> str:
+    """Lone surrogates of a user's message cannot be written as JSON."""
+    return message[:MAX_MESSAGE].encode("utf-8", "replace").decode()

@@ -6,17 +6,20 @@ lapses. It belongs to one lease: what a superseded holder says afterwards change
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeGuard
 
 from tocsin.errors import SettingsError
 
 RETENTION_S: Final = 24 * 3600.0
 PRUNED_AT_ONCE: Final = 32
 """Forgotten ids dropped per claim: more than come in, so what is kept stays bounded."""
+ANSWER_BYTES: Final = 64 * 1024 * 1024
+"""What a `MemoryDedup` keeps of answers, all together."""
 
 
 class Found(Enum):
@@ -83,6 +86,35 @@ class Dedup(Protocol):
     async def aclose(self) -> None: ...
 
 
+class AnswerKeeping(Dedup, Protocol):
+    """A store that keeps, with each job that is done, how it was answered, so that a repeated callback hears it again.
+
+    A store without these two works too: the repeated callback of a done job is answered without its result then.
+    """
+
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int, answer: bytes | None = None) -> bool:
+        """As `Dedup.finish`; `answer` (64 KiB and a byte at most, to be given back as it is) in the same commit.
+
+        It takes the place of an earlier one, also if it is None.
+        """
+        ...
+
+    async def answer(self, webhook_id: str, *, now_ms: int) -> bytes | None:
+        """What the `finish` that holds came with; None if nothing, or if it is kept no more."""
+        ...
+
+
+def keeps_answers(dedup: Dedup) -> TypeGuard[AnswerKeeping]:
+    """By what its methods take: one that overrides `finish` as it was before there were answers keeps none."""
+    if not callable(getattr(dedup, "answer", None)):
+        return False
+    try:
+        taken = inspect.signature(dedup.finish).parameters
+    except (TypeError, ValueError):
+        return False
+    return "answer" in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
+
+
 # ---- The rules -----------------------------------------------------------------------------------
 
 
@@ -139,13 +171,19 @@ def retention_ms(retention_s: float) -> int:
 class MemoryDedup:
     """For one process; a restart forgets it. Keeps `retention_s` long and at most `limit` ids.
 
-    Over the limit the one settled longest ago is forgotten first, and a claim at work never.
+    Over the limit the one settled longest ago is forgotten first, and a claim at work never. Of answers it keeps
+    `answer_bytes` (64 MiB) all together: over that the oldest are dropped, and their jobs stay done.
     """
 
-    def __init__(self, *, retention_s: float = RETENTION_S, limit: int = 100_000) -> None:
+    def __init__(
+        self, *, retention_s: float = RETENTION_S, limit: int = 100_000, answer_bytes: int = ANSWER_BYTES
+    ) -> None:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise SettingsError(f"limit must be a positive number of ids, not {limit!r}")
+        if isinstance(answer_bytes, bool) or not isinstance(answer_bytes, int) or answer_bytes < 0:
+            raise SettingsError(f"answer_bytes must be a number of bytes from 0 on, not {answer_bytes!r}")
         self._retention_ms, self._limit = retention_ms(retention_s), limit
+        self._answers = _Answers(answer_bytes)
         self._rows: OrderedDict[str, Row] = OrderedDict()
         """By when they were touched, oldest first."""
         self._lock = threading.Lock()  # frameworks without a loop call from several threads
@@ -166,9 +204,17 @@ class MemoryDedup:
         with self._lock:
             return self._put(webhook_id, held(self._row(webhook_id, now_ms), lease, until_ms, now_ms))
 
-    async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int, answer: bytes | None = None) -> bool:
         with self._lock:
-            return self._put(webhook_id, finished(self._row(webhook_id, now_ms), lease, now_ms))
+            if not self._put(webhook_id, finished(self._row(webhook_id, now_ms), lease, now_ms)):
+                return False
+            self._answers.put(webhook_id, answer)
+            return True
+
+    async def answer(self, webhook_id: str, *, now_ms: int) -> bytes | None:
+        with self._lock:
+            row = self._row(webhook_id, now_ms)
+            return self._answers.get(webhook_id) if row is not None and row.state is State.DONE else None
 
     async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
         with self._lock:
@@ -193,13 +239,39 @@ class MemoryDedup:
             webhook_id = next(iter(self._rows), None)
             if webhook_id is None or self._row(webhook_id, now_ms) is not None:
                 return
-            del self._rows[webhook_id]
+            self._drop(webhook_id)
 
     def _forget_one(self, now_ms: int, but: str) -> None:
         for webhook_id, row in self._rows.items():
             if webhook_id != but and not is_live(row, now_ms):
-                del self._rows[webhook_id]
+                self._drop(webhook_id)
                 return
+
+    def _drop(self, webhook_id: str) -> None:
+        del self._rows[webhook_id]
+        self._answers.put(webhook_id, None)
+
+
+class _Answers:
+    """Of one `MemoryDedup`, oldest first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._size = limit, 0
+        self._by_id: OrderedDict[str, bytes] = OrderedDict()
+
+    def get(self, webhook_id: str) -> bytes | None:
+        return self._by_id.get(webhook_id)
+
+    def put(self, webhook_id: str, answer: bytes | None) -> None:
+        """In place of the one before; None: no more."""
+        self._size -= len(self._by_id.pop(webhook_id, b""))
+        if answer is None:
+            return
+        self._by_id[webhook_id] = answer
+        self._size += len(answer)
+        while self._size > self._limit:
+            _, dropped = self._by_id.popitem(last=False)
+            self._size -= len(dropped)
 
 
 class NoDedup:
@@ -211,8 +283,11 @@ class NoDedup:
     async def hold(self, webhook_id: str, lease: str, *, until_ms: int, now_ms: int) -> bool:
         return True
 
-    async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int, answer: bytes | None = None) -> bool:
         return True
+
+    async def answer(self, webhook_id: str, *, now_ms: int) -> bytes | None:
+        return None
 
     async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
         return True

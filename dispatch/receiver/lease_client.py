@@ -12,12 +12,15 @@ import msgspec
 
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import check_end
+from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.clock import Clock, SystemClock
 from tocsin.dispatch.receiver.dedup import Dedup, NoDedup
 from tocsin.dispatch.receiver.outcomes import check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, Received
+from tocsin.dispatch.receiver.record import Record
 from tocsin.dispatch.receiver.refusals import refusal
 from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s
+from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode
 from tocsin.errors import InvalidInputError, TocsinError, UnreachableError
 
@@ -52,6 +55,7 @@ class LeaseClient(ServerClient):
     ) -> None:
         super().__init__(base_url, token=token, timeout_s=timeout_s, transport=transport)
         self._dedup: Dedup = NoDedup() if dedup is None else dedup
+        self._done = Record(self._dedup)
         self._patience_s, self._clock = patience_s, clock or SystemClock()
 
     async def complete(
@@ -69,7 +73,7 @@ class LeaseClient(ServerClient):
         `retryable=False` makes a failed job dead. `result` is JSON of at most 64 KiB, for what follows in a chain and
         for `jobs.result`; 2 KiB stay in the history. True when it is settled. StaleLeaseError: the lease ended or the
         job was cancelled, and nothing was changed there; what was done here is still on record, so another attempt is
-        answered as done without being run.
+        answered as done, with the result, without being run.
         Also UnreachableError, InvalidInputError.
         """
         check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=True, result=result)
@@ -81,10 +85,11 @@ class LeaseClient(ServerClient):
             said["retryable"] = retryable
         if delay is not None:
             said["delayMs"] = duration_ms(delay, "delay")
-        if result is not None:
-            said["result"] = msgspec.Raw(encode(result, "result"))
+        came_to = None if result is None else encode(result, "result")
+        if came_to is not None:
+            said["result"] = msgspec.Raw(came_to)
         # First here, then there: a crash in between repeats a callback, which is answered from what is on record.
-        await self._record(job, self._ended(job, ok))
+        await self._record(job, self._ended(job, answers.done(came_to) if ok else None))
         return bool((await self._post(job, "complete", said)).get("settled"))
 
     async def extend(self, job: Received | Leased, lease_ms: int) -> int:
@@ -105,9 +110,11 @@ class LeaseClient(ServerClient):
 
     # ---- Inside ----------------------------------------------------------------------------------
 
-    def _ended(self, job: Received | Leased, ok: bool) -> Awaitable[bool]:
-        end = self._dedup.finish if ok else self._dedup.release
-        return end(job.webhook_id, job.lease, now_ms=self._clock.now_ms())
+    def _ended(self, job: Received | Leased, done: Answer | None) -> Awaitable[bool]:
+        now = self._clock.now_ms()
+        if done is None:
+            return self._dedup.release(job.webhook_id, job.lease, now_ms=now)
+        return self._done.finish(job.webhook_id, job.lease, done, now_ms=now)
 
     async def _record(self, job: Received | Leased, change: Awaitable[bool]) -> None:
         try:

@@ -20,6 +20,7 @@ from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handl
 from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
 from tocsin.dispatch.receiver.reading import Headers, Secrets, Signers, lower, read
 from tocsin.dispatch.receiver.received import Received
+from tocsin.dispatch.receiver.record import Record
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode
 from tocsin.errors import InvalidInputError, PayloadTooLargeError, SettingsError, SignatureError, TocsinError
@@ -63,6 +64,7 @@ class Receiver:
             raise SettingsError(f"stale_s must be 1 to 86400 seconds, not {stale_s!r}")
         self._signers = Signers(secrets)
         self.dedup: Dedup = MemoryDedup() if dedup is None else dedup
+        self._done = Record(self.dedup)
         self.max_body, self._stale_ms = max_body, int(stale_s * 1000)
         self._clock = clock or SystemClock()
         self._handlers = Handlers(threads)
@@ -150,13 +152,13 @@ class Receiver:
         """In a task of its own. Cancelled (the process stops), it gives up its claim and still has an answer."""
         try:
             found = await self.dedup.claim(self._claim(job), now_ms=self._clock.now_ms())
+            if found is Found.DONE:
+                return await self._done.answer(job.webhook_id, now_ms=self._clock.now_ms())
         except asyncio.CancelledError:
             return self._stopped()
         except Exception as error:  # a store of the user's may fail in any way; without dedup nothing is run
             log.error("job %s: its claim failed", job.webhook_id, exc_info=error)
             return answers.unavailable("the dedup store does not answer; the receiver's log says why")
-        if found is Found.DONE:
-            return answers.duplicate()
         if found is not Found.NEW:
             return answers.declined(WHY_DECLINED[found])
         if _cancelled():
@@ -199,9 +201,10 @@ class Receiver:
             until = now + result.held_ms
             await self._record(job, self.dedup.hold(job.webhook_id, job.lease, until_ms=until, now_ms=now))
             return answers.accepted(result)
-        if not await self._record(job, self.dedup.finish(job.webhook_id, job.lease, now_ms=now)):
+        answer = _done(job, result)
+        if not await self._record(job, self._done.finish(job.webhook_id, job.lease, answer, now_ms=now)):
             log.warning("job %s: done, but not on record: its claim had lapsed, or was not written", job.webhook_id)
-        return answers.done(_result(job, result))
+        return answer
 
     async def _released(self, job: Received, answer: Answer) -> Answer:
         """The claim is given up before the answer goes out, so the retry that it brings about can run."""
@@ -249,22 +252,23 @@ class Receiver:
         await self.aclose()
 
 
-def _result(job: Received, returned: Any) -> bytes | None:
-    """As JSON; the work is done, whatever it returned, so what cannot be sent is only said in the log."""
+def _done(job: Received, returned: Any) -> Answer:
+    """With what it returned as JSON. The work is done, whatever that is: what cannot be sent is only told of, in the
+    log here and in the answer's body."""
     if returned is None:
-        return None
+        return answers.done()
     try:
         written = encode(returned, "result")
     except TocsinError as error:
-        log.warning("job %s: what the handler of %s returned is no result: %s", job.webhook_id, job.target, error)
-        return None
+        return _without_result(job, f"what the handler returned is no result: {error.message}")
     if len(written) > MAX_RESULT:
-        log.warning(
-            "job %s: the result of %s has %d bytes, at most %d are sent",
-            job.webhook_id, job.target, len(written), MAX_RESULT,
-        )  # fmt: skip
-        return None
-    return written
+        return _without_result(job, f"the result has {len(written)} bytes, at most {MAX_RESULT} are sent")
+    return answers.done(written)
+
+
+def _without_result(job: Received, why: str) -> Answer:
+    log.warning("job %s: done by the handler of %s, but %s", job.webhook_id, job.target, why)
+    return answers.done_without_result(why)
 
 
 def _cancelled() -> bool:

@@ -51,6 +51,13 @@ _SCHEMA: Final = (
     ) WITHOUT ROWID
     """,
     "CREATE INDEX IF NOT EXISTS tocsin_dedup_1_touched ON tocsin_dedup_1 (touched_ms)",
+    # Beside it, since older programs that share the file write whole rows of the first table.
+    """
+    CREATE TABLE IF NOT EXISTS tocsin_dedup_answers_1 (
+        webhook_id TEXT PRIMARY KEY, lease TEXT NOT NULL, touched_ms INTEGER NOT NULL, answer BLOB NOT NULL
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS tocsin_dedup_answers_1_touched ON tocsin_dedup_answers_1 (touched_ms)",
 )
 _GET: Final = "SELECT lease, sent_ms, state, until_ms, touched_ms FROM tocsin_dedup_1 WHERE webhook_id = ?"
 _PUT: Final = "INSERT OR REPLACE INTO tocsin_dedup_1 VALUES (?, ?, ?, ?, ?, ?)"
@@ -60,6 +67,14 @@ DELETE FROM tocsin_dedup_1 WHERE webhook_id IN (
     WHERE touched_ms <= ? AND NOT (state = {State.RUNNING.value} AND until_ms > ?)
     ORDER BY touched_ms LIMIT {PRUNED_AT_ONCE})
 """
+_PUT_ANSWER: Final = "INSERT OR REPLACE INTO tocsin_dedup_answers_1 VALUES (?, ?, ?, ?)"
+_DROP_ANSWER: Final = "DELETE FROM tocsin_dedup_answers_1 WHERE webhook_id = ?"
+_GET_ANSWER: Final = "SELECT answer FROM tocsin_dedup_answers_1 WHERE webhook_id = ? AND lease = ?"
+"""Of the lease that is on record: where an older program has run the job since, it is not its answer."""
+_PRUNE_ANSWERS: Final = f"""
+DELETE FROM tocsin_dedup_answers_1 WHERE webhook_id IN (
+    SELECT webhook_id FROM tocsin_dedup_answers_1 WHERE touched_ms <= ? ORDER BY touched_ms LIMIT {PRUNED_AT_ONCE})
+"""
 
 
 class SQLiteDedup:
@@ -67,7 +82,7 @@ class SQLiteDedup:
 
     Done is durable when `finish` returns (WAL, `synchronous=FULL`). A process that dies leaves its claims behind
     until they lapse. All of it runs in one thread of its own, so the event loop never waits for the disk. The file
-    is opened at the first use; it holds what came within `retention_s`, about 200 bytes each.
+    is opened at the first use; it holds what came within `retention_s`, about 200 bytes each and what they came to.
     """
 
     def __init__(self, path: str | Path, *, retention_s: float = RETENTION_S) -> None:
@@ -82,6 +97,7 @@ class SQLiteDedup:
     async def claim(self, claim: Claim, *, now_ms: int) -> Found:
         def take(db: sqlite3.Connection) -> Found:
             db.execute(_PRUNE, (now_ms - self._retention_ms, now_ms))
+            db.execute(_PRUNE_ANSWERS, (now_ms - self._retention_ms,))
             found, row = claimed(self._get(db, claim.webhook_id, now_ms), claim, now_ms)
             _put(db, claim.webhook_id, row)
             return found
@@ -91,8 +107,27 @@ class SQLiteDedup:
     async def hold(self, webhook_id: str, lease: str, *, until_ms: int, now_ms: int) -> bool:
         return await self._change(webhook_id, now_ms, lambda row: held(row, lease, until_ms, now_ms))
 
-    async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
-        return await self._change(webhook_id, now_ms, lambda row: finished(row, lease, now_ms))
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int, answer: bytes | None = None) -> bool:
+        def end(db: sqlite3.Connection) -> bool:
+            if not _put(db, webhook_id, finished(self._get(db, webhook_id, now_ms), lease, now_ms)):
+                return False
+            if answer is None:
+                db.execute(_DROP_ANSWER, (webhook_id,))
+            else:
+                db.execute(_PUT_ANSWER, (webhook_id, lease, now_ms, answer))
+            return True
+
+        return await self._do(end)
+
+    async def answer(self, webhook_id: str, *, now_ms: int) -> bytes | None:
+        def look(db: sqlite3.Connection) -> bytes | None:
+            row = self._get(db, webhook_id, now_ms)
+            if row is None or row.state is not State.DONE:
+                return None
+            found = db.execute(_GET_ANSWER, (webhook_id, row.lease)).fetchone()
+            return None if found is None else bytes(found[0])
+
+        return await self._do(look)
 
     async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
         return await self._change(webhook_id, now_ms, lambda row: released(row, lease, now_ms))

@@ -14,6 +14,7 @@ import pytest
 from tests.cli.processes import serving
 from tests.examples.running import DEADLINE_S, EXAMPLES, attempts, running
 from tocsin.cli.keys import new_secret
+from tocsin.dispatch.signing import Signer
 
 INSTALL_S = 60
 
@@ -56,10 +57,24 @@ def test_it_verifies_dedups_and_answers(folder: Path, tmp_path: Path) -> None:
                 too_long = http.post(origin, content=b"x" * (1024 * 1024 + 1))
                 forged = http.post(origin, content=b"{}", headers={"webhook-id": "known:1"})
                 other = http.get(origin)
+                replies = [
+                    http.post(origin, content=body, headers=headers)
+                    for body, headers in (signed(new, 0), signed(new, 0), signed(new, 65), signed(new, 50))
+                ]
                 ended = [outcomes(server, name) for name in ("known", "unknown")]
 
         assert (too_long.status_code, forged.status_code, other.status_code) == (413, 401, 405)
+        assert [(reply.status_code, reply.content) for reply in replies] == [
+            (200, b'{"sent":{"n":2}}'), (200, b'{"sent":{"n":2}}'), (401, b""), (200, b'{"sent":{"n":2}}')
+        ]  # fmt: skip
         assert ended == [[("done", 200)], [("failed", 404)]]
+
+
+def signed(secret: str, ahead_s: int) -> tuple[bytes, dict[str, str]]:
+    """One and the same job, from a scheduler whose clock is ahead."""
+    body, stamp = b'{"id":"two","functionPath":"invoices:send","args":{"n":2},"attempt":1}', int(time.time()) + ahead_s
+    headers = {"webhook-id": "two:1", "webhook-timestamp": str(stamp)}
+    return body, {**headers, "webhook-signature": Signer([secret]).sign("two:1", stamp, body)}
 
 
 def outcomes(server: str, job_id: str) -> list[tuple[str, int]]:

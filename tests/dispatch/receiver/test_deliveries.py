@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,13 +36,6 @@ class Gate:
         self.runs.append(job.lease)
         self.begun.set()
         await self.go.wait()
-
-
-@pytest.fixture(params=["memory", "file"])
-async def dedup(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Dedup]:
-    dedup: Dedup = MemoryDedup() if request.param == "memory" else SQLiteDedup(tmp_path / "dedup.db")
-    yield dedup
-    await dedup.aclose()
 
 
 async def test_a_job_that_was_done_is_not_run_again(dedup: Dedup) -> None:
@@ -240,10 +232,10 @@ class Failing(MemoryDedup):
             raise StoreFull("the disk is full")
         return await super().claim(claim, now_ms=now_ms)
 
-    async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int, answer: bytes | None = None) -> bool:
         if "finish" in self.failing:
             raise StoreFull("the disk is full")
-        return await super().finish(webhook_id, lease, now_ms=now_ms)
+        return await super().finish(webhook_id, lease, now_ms=now_ms, answer=answer)
 
     async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
         if "release" in self.failing:

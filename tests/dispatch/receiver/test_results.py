@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.dispatch.receiver.calls import Kit
+from tocsin import Accepted, LeaseClient, MemoryDedup, RetryLater, SQLiteDedup, TerminalError
+from tocsin.dispatch.callback import Verdict
+from tocsin.dispatch.dispatcher import body_of
 from tocsin.dispatch.outcome import classify
+from tocsin.dispatch.receiver.dedup import Dedup
 from tocsin.dispatch.receiver.received import Parent, Received
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import decode
+from tocsin.errors import StoreUnavailable, UnreachableError
 
 pytestmark = pytest.mark.anyio
 
 
-def returning(value: Any) -> Kit:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: value})
+def returning(value: Any, dedup: Dedup | None = None) -> Kit:
+    """A plain function returns it the first time; it never runs again."""
+    kit, values = Kit(dedup), [value]
+    kit.receiver.register({"invoices:send": lambda args: values.pop()})
     return kit
+
+
+async def twice(kit: Kit) -> tuple[Answer, Answer]:
+    return await kit.send(), await kit.send()
 
 
 @pytest.mark.parametrize("value", [{"rows": 3}, [], 0, False, "", date(2027, 1, 1)])
@@ -39,11 +52,141 @@ async def test_what_is_no_json_is_no_result_and_the_job_is_done_all_the_same(
     assert ("result" in caplog.text) == (value is not None)
 
 
-async def test_a_job_that_was_done_before_has_no_result_any_more() -> None:
-    kit = returning(3)
-    first, second = await kit.send(), await kit.send()
+@pytest.mark.parametrize("value", ["x" * 65_534, "x" * 65_535])
+async def test_what_is_too_long_for_a_result_is_said_to_every_delivery_of_the_job(value: str, dedup: Dedup) -> None:
+    first, second = await twice(returning(value, dedup))
 
-    assert classify(first, 0).result == b"3" and classify(second, 0).result is None
+    assert first == second and first.status == 200
+    if len(value) == 65_534:
+        assert classify(first, 0).result == b'"%b"' % value.encode()
+    else:
+        assert first.headers["tocsin-result"] == "0"
+        assert b"65537 bytes, at most 65536 are sent" in first.body
+
+
+@pytest.mark.parametrize("value", [{"total": 42}, [], 0, False, "", date(2027, 1, 1)])
+async def test_a_job_that_was_done_before_is_answered_with_its_result(value: Any, dedup: Dedup) -> None:
+    kit = returning(value, dedup)
+    first = await kit.send()
+    kit.clock.forward(23 * 3600)
+    second, third = await twice(kit)
+
+    assert first == second == third
+    result = classify(third, 0).result
+    assert result is not None and decode(result) == value
+
+
+async def test_a_job_that_came_to_nothing_is_answered_as_a_duplicate(dedup: Dedup) -> None:
+    first, second = await twice(returning(None, dedup))
+
+    assert classify(first, 0).result is None and classify(second, 0).result is None
+    assert second.body == b'{"ok":true,"duplicate":true}'
+
+
+async def test_of_each_run_of_an_id_its_own_result_is_kept(dedup: Dedup) -> None:
+    kit = Kit(dedup)
+    kit.receiver.register({"invoices:send": lambda args: args})
+    for n in (1, 2, 3):
+        assert classify(await kit.send(n, incarnation=f"i{n}"), 0).result == b"%d" % n
+    for n in (3, 2, 1):
+        assert classify(await kit.send(9, incarnation=f"i{n}"), 0).result == b"%d" % n
+
+
+async def test_a_delivery_that_was_declined_hears_the_result_when_it_comes_again(dedup: Dedup) -> None:
+    kit, begun, go = Kit(dedup), asyncio.Event(), asyncio.Event()
+
+    @kit.receiver.handler("invoices:send")
+    async def send(args: Any) -> dict[str, int]:
+        begun.set()
+        await go.wait()
+        return {"total": 42}
+
+    first = asyncio.create_task(kit.send())
+    await begun.wait()
+    declined = await kit.send()
+    go.set()
+    await first
+    again = await kit.send()
+
+    assert classify(declined, 0).verdict is Verdict.DECLINED
+    assert classify(again, 0).result == b'{"total":42}'
+
+
+@pytest.mark.parametrize("raised", [TerminalError("never"), RetryLater(5), ValueError("now and then")])
+async def test_what_failed_has_no_answer_to_repeat_and_runs_again(raised: Exception, dedup: Dedup) -> None:
+    """A dead job that is retried by hand keeps its webhook-id: it must not hear once more that it is dead."""
+    kit, fails = Kit(dedup), [True]
+
+    @kit.receiver.handler("invoices:send")
+    async def send(args: Any) -> int:
+        if fails.pop():
+            raise raised
+        return 7
+
+    assert (await kit.send()).status >= 400
+    fails.append(False)
+    assert classify(await kit.send(), 0).result == b"7"
+    assert classify(await kit.send(), 0).result == b"7"
+
+
+async def test_accepted_work_has_the_result_that_it_was_completed_with(dedup: Dedup) -> None:
+    """Also where the scheduler could not be told: the next attempt tells it."""
+    kit = Kit(dedup)
+    kit.receiver.register({"invoices:send": lambda args: Accepted(60_000)})
+    callback = kit.scheduler.callback()
+    headers, body = kit.scheduler.signed(callback, body_of(callback))
+    job = kit.receiver.verify(headers, body)
+    assert (await kit.receiver.handle(headers, body)).status == 202
+    network = httpx.MockTransport(lambda _: httpx.Response(404))
+    async with LeaseClient("http://server", dedup=kit.receiver.dedup, transport=network, patience_s=0) as leases:
+        with pytest.raises(UnreachableError):
+            await leases.complete(job, result={"total": 42})
+
+    assert classify(await kit.send(), 0).result == b'{"total":42}'
+
+
+async def test_a_receiver_that_was_started_anew_knows_the_results(tmp_path: Path) -> None:
+    first = returning({"total": 42}, SQLiteDedup(tmp_path / "received.db"))
+    await first.send()
+    await first.receiver.aclose()
+    second = returning({"total": 1}, SQLiteDedup(tmp_path / "received.db"))
+    answer = await second.send()
+    await second.receiver.aclose()
+
+    assert classify(answer, 0).result == b'{"total":42}'
+
+
+class BeforeAnswers(MemoryDedup):
+    """As users wrote it when there were no answers."""
+
+    async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:  # type: ignore[override]
+        return await super().finish(webhook_id, lease, now_ms=now_ms)
+
+
+async def test_a_store_written_before_there_were_answers_works_without_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kit = returning({"total": 42}, BeforeAnswers())
+    first, second = await twice(kit)
+
+    assert classify(first, 0).result == b'{"total":42}'
+    assert second.body == b'{"ok":true,"duplicate":true}'
+    assert [r.message for r in caplog.records if "keeps no answers" in r.message] != []
+    assert caplog.text.count("BeforeAnswers keeps no answers") == 1
+
+
+class NoAnswerNow(MemoryDedup):
+    """A store that claims, and cannot read."""
+
+    async def answer(self, webhook_id: str, *, now_ms: int) -> bytes | None:
+        raise StoreUnavailable("the disk does not answer")
+
+
+async def test_an_answer_that_cannot_be_read_is_asked_for_again_and_not_lost() -> None:
+    first, second = await twice(returning(3, NoAnswerNow()))
+
+    assert classify(first, 0).result == b"3"
+    assert classify(second, 0).verdict is Verdict.BUSY
 
 
 @pytest.mark.parametrize(
