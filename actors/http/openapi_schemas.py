@@ -40,12 +40,14 @@ _FACTS: Final[Mapping[str, Schema]] = {
     "Queue.due": {"description": "Counted to 10,000."},
     "Queue.oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms."},
     "args": {"description": "As they came, byte for byte."},
+    "argsDamaged": {"description": "They were damaged in the store, and are left out."},
+    "resultDamaged": {"description": "It was damaged in the store, and is left out."},
     "Parent.result": {"description": "What it came to, if it said."},
     "Settlement.state": one_of(["done", "retrying", "dead", "cancelled", "expired"]),
     "Outcome.state": one_of(["pending", "waiting", "running", "done", "dead", "cancelled", "expired"]),
     "CatalogEntry.args": {"description": "The JSON Schema, of args as they are on the wire."},
     "reason": {
-        "description": "Why it is dead: exhausted, refused, lost, unindexable, blocked; more may come.",
+        "description": "Why it is dead: exhausted, refused, lost, unindexable, blocked, damaged; more may come.",
         "examples": ["exhausted"],
     },
     "ScheduleRecord.state": one_of(["active", "paused", "completed", "error"]),
@@ -60,7 +62,7 @@ _FACTS: Final[Mapping[str, Schema]] = {
     },
     "Occurrence.until": {"description": "Of a run of slots: the last of them, epoch ms."},
     "outcome": {
-        "description": "How it ended: done, failed, returned, lost, expired, cancelled; more may come.",
+        "description": "How it ended: done, failed, returned, lost, expired, cancelled, damaged; more may come.",
         "examples": ["done"],
     },
 }

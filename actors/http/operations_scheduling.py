@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -16,11 +17,19 @@ from tocsin.actors.http.faults import envelope
 from tocsin.actors.http.following import followers
 from tocsin.actors.http.replies import BatchResults
 from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
+from tocsin.actors.scheduler.damage import json_fault
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.replay import Kept, Once
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
-from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, RequestError, TocsinError
+from tocsin.errors import (
+    ConflictError,
+    ForbiddenError,
+    PayloadTooLargeError,
+    QuotaExceededError,
+    RequestError,
+    TocsinError,
+)
 
 CHECKED_AT_ONCE: Final = 64 * 1024
 """Bytes of a batch between two looks at what else waits: checking a whole one may take seconds."""
@@ -69,7 +78,16 @@ async def _first_answer(call: Call, once: Once | None) -> Written | None:
 
 def _given(kept: Kept) -> Written:
     status, text = kept
-    return Written(status, unpack(text))
+    try:
+        text = unpack(text)
+    except zlib.error:
+        text = b""
+    if json_fault(text) is not None:
+        raise ConflictError(
+            "this Idempotency-Key was used in the last 24 hours, and the answer kept for it was damaged in the "
+            "store: look for what that request made, or send it again under a new key"
+        )
+    return Written(status, text)
 
 
 async def schedule_batch(call: Call) -> BatchResults | Written:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from tocsin.actors.scheduler.blob import parts_of
+from tocsin.actors.scheduler.damage import DAMAGED, job_fault
 from tocsin.actors.scheduler.lines import PRIORITY_MS, Stream
 from tocsin.actors.scheduler.rows import (
     AtRow,
+    DeadRow,
     HistRow,
     JobRow,
+    LastError,
     LeaseRow,
     at_key,
     bad_key,
@@ -86,15 +89,19 @@ async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
         chosen.append(list(_choose(turn, mine, ask.most, room)))
         heads += mine
     known = await turn.jobs([job_id for some in chosen for _, _, job_id in some])
-    leased = [list(_leased(turn, some, known, ask.lease)) for ask, some in zip(asks, chosen, strict=True)]
+    whole = await turn.all_args([one.job for one in known.values()])
+    leased = [list(_leased(turn, some, known, whole, ask.lease)) for ask, some in zip(asks, chosen, strict=True)]
     for head in heads:
         _give_back(turn, head)
-    whole = await turn.all_args([job for some in leased for job, _, _ in some])
     return [[_claim(job, token, lease, whole[job.id]) for job, token, lease in some] for some in leased]
 
 
 def _leased(
-    turn: Turn, chosen: Sequence[tuple[_Head, int, str]], known: Mapping[str, Known], lease: Lease
+    turn: Turn,
+    chosen: Sequence[tuple[_Head, int, str]],
+    known: Mapping[str, Known],
+    whole: Mapping[str, bytes],
+    lease: Lease,
 ) -> Iterator[tuple[JobRow, str, LeaseRow]]:
     n = 0
     for head, due, job_id in chosen:
@@ -109,6 +116,9 @@ def _leased(
         turn.book.leave_line(job, at)
         if expired(job, at, turn.now):
             expire(turn, job, at)
+            continue
+        if (fault := job_fault(job, whole[job.id])) is not None:
+            give_up(turn, job, at, fault)
             continue
         yield job, *lease(turn, job, at, n)
         n += 1
@@ -130,6 +140,15 @@ def expire(turn: Turn, job: JobRow, at: AtRow) -> None:
     turn.book.keep_result(job, "expired", turn.now)
     turn.book.occurrences.note(job, "expired")
     turn.book.note(job, HistRow("expired", at.attempt, turn.now, turn.now, at.next_at))
+
+
+def give_up(turn: Turn, job: JobRow, at: AtRow, fault: str) -> None:
+    """What is stored of it is damaged: dead before it is sent. It stands in no line any more; its rows stay as they
+    are, for people."""
+    at = msgspec.structs.replace(at, last_error=LastError(turn.now, fault))
+    turn.book.park(job, DeadRow(DAMAGED, turn.now, at))
+    turn.book.occurrences.note(job, "dead")
+    turn.book.note(job, HistRow(DAMAGED, at.attempt, turn.now, turn.now, at.next_at, message=fault))
 
 
 def _range(turn: Turn, stream: Stream, most: int) -> Range:

@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.book import EXPIRE, RETIRE
+from tocsin.actors.scheduler.damage import json_fault
 from tocsin.actors.scheduler.findings import Findings, shown
 from tocsin.actors.scheduler.followers import followers_of
 from tocsin.actors.scheduler.held import HeldRows
@@ -251,8 +250,11 @@ class Look:
                     )
                     continue
                 args += b"".join(pieces[key] for key in keys)
-            if not _is_json(parts_of(job, args).args):
+            parts = parts_of(job, args)
+            if json_fault(parts.args) is not None:
                 self.found.add("ARGS_LOST", job.id, f"the args of job {job.id} are not JSON")
+            if parts.parent_result and json_fault(parts.parent_result) is not None:
+                self.found.add("ARGS_LOST", job.id, f"what the parent of job {job.id} came to is not JSON")
             if not _is_chain(job, args):
                 self.found.add("ARGS_LOST", job.id, f"what is to follow job {job.id} cannot be read")
 
@@ -303,13 +305,5 @@ def _is_chain(job: JobRow, whole: bytes) -> bool:
     try:
         followers_of(job, whole)
     except BadRow:
-        return False
-    return True
-
-
-def _is_json(args: bytes) -> bool:
-    try:
-        msgspec.json.decode(args, type=msgspec.Raw)
-    except msgspec.DecodeError:
         return False
     return True

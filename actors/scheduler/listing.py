@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tocsin.actors.scheduler.damage import args_fault
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.query import Found, attach, read, whole
 from tocsin.actors.scheduler.records import Page, Record
@@ -262,6 +263,7 @@ async def _rest_of_args(view: StoreView, found: Sequence[Found]) -> None:
         if one.job.args_rows:
             rows = await view.get([args_key(one.job.id, n) for n in range(one.job.args_rows)])
             one.args = b"".join([one.args, *(rows[key] for key in sorted(rows))])
+        one.damaged = args_fault(one.job, one.args) is not None
 
 
 class _Pager:
@@ -286,7 +288,8 @@ class _Pager:
         """True when the page is full."""
         if wanted.passes(record):
             self._records.append(record)
-            self._bytes += len(bytes(record.raw_args)) + 256
+            args = record.raw_args
+            self._bytes += 256 + (0 if isinstance(args, msgspec.UnsetType) else len(bytes(args)))
         return self.full
 
     def page(self, *, more: bool) -> Page:

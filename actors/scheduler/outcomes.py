@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.damage import intact
 from tocsin.actors.scheduler.records import Outcome
 from tocsin.actors.scheduler.rows import ResultRow, result_key
 from tocsin.errors import NotFoundError
@@ -31,5 +30,6 @@ async def of(view: StoreView, job_id: str, now: int) -> Outcome:
             f"nothing is known of job {job_id!r}: it never was, did not ask for its result to be kept, or ended "
             "too long ago"
         )
-    result = None if row.result is None else msgspec.Raw(row.result)
-    return Outcome(job_id, row.state, result, ended_at=row.ended, kept_until=row.until)
+    result = intact(row.result)
+    damaged = row.result is not None and result is None
+    return Outcome(job_id, row.state, result, ended_at=row.ended, kept_until=row.until, result_damaged=damaged)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.scheduler.blob import parts_of
+from tocsin.actors.scheduler.damage import args_fault, intact
 from tocsin.actors.scheduler.followers import Follower, followers_of
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.records import (
@@ -73,6 +74,8 @@ class Found:
     leases: list[tuple[str, LeaseRow]] = field(default_factory=list)
     args: bytes = b""
     """Everything that is stored as such."""
+    damaged: bool = False
+    """Its args cannot be shown."""
 
     def record(self, now: int) -> Record:
         job = self.job
@@ -85,7 +88,8 @@ class Found:
         return Record(
             id=job.id,
             incarnation=job.incarnation,
-            raw_args=msgspec.Raw(parts_of(job, self.args).args),
+            raw_args=msgspec.UNSET if self.damaged else msgspec.Raw(parts_of(job, self.args).args),
+            args_damaged=self.damaged,
             scheduled_for=due_of(job, at),
             next_attempt_at=at.next_at if self.dead is None else None,
             state=self._state(running, at, now),
@@ -206,7 +210,8 @@ async def get(view: StoreView, job_id: str, now: int) -> Record | None:
     job = read(JobRow, b"job", job_rows[0][1]) if job_rows else None
     if job is None:
         return None
-    found = Found(job, args=job.args + b"".join(value for _, value in args_rows))
+    whole_args = job.args + b"".join(value for _, value in args_rows)
+    found = Found(job, args=whole_args, damaged=args_fault(job, whole_args) is not None)
     attach(found, dict([*at_rows, *dead_rows]), lease_rows)
     return found.record(now)
 
@@ -389,7 +394,8 @@ async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
     return [
         Attempt(
             row.attempt, row.outcome, row.started, row.ended, max(row.started - row.due, 0), row.status, row.message,
-            None if row.result is None else msgspec.Raw(row.result),
+            kept, row.result is not None and kept is None,
         )
         for row in found
+        for kept in [intact(row.result)]
     ]  # fmt: skip

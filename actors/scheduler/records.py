@@ -10,6 +10,7 @@ import msgspec
 from tocsin.dispatch import values
 from tocsin.dispatch.pulled import WorkerSnapshot
 from tocsin.dispatch.retry import Retry
+from tocsin.errors import StoreCorrupt
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -96,17 +97,19 @@ class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
     """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
 
     All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones have no next
-    attempt, but `reason`, `parked_at`, `last_status` and `last_response` (the first 2 KiB).
+    attempt, but `reason`, `parked_at`, `last_status` and `last_response` (the first 2 KiB). `args_damaged`: its args
+    were damaged in the store, and are left out.
     """
 
     id: str
     incarnation: str
-    raw_args: msgspec.Raw
     scheduled_for: int
     state: str
     attempt: int
     attempts: int
     enqueued_at: int
+    raw_args: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    args_damaged: bool = False
     next_attempt_at: int | None = None
     function_path: str | None = None
     workflow: str | None = None
@@ -134,8 +137,14 @@ class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
 
     @property
     def args(self) -> Any:
-        """The args as the Python values that were given."""
-        return values.decode(bytes(self.raw_args))
+        """The args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
+        return given_args(self.raw_args, f"the args of job {self.id!r}")
+
+
+def given_args(raw: msgspec.Raw | msgspec.UnsetType, what: str) -> Any:
+    if isinstance(raw, msgspec.UnsetType):
+        raise StoreCorrupt(f"{what} were damaged in the store: restore a backup, or give them anew")
+    return values.decode(bytes(raw))
 
 
 class Firing(Record, frozen=True, rename=_record_member, omit_defaults=True):
@@ -275,6 +284,7 @@ class Attempt(_Value, frozen=True, rename="camel", omit_defaults=True):
     status: int | None = None
     error: str | None = None
     result: msgspec.Raw | None = None
+    result_damaged: bool = False
 
 
 class Queue(_Value, frozen=True, rename="camel", omit_defaults=True):
@@ -306,6 +316,8 @@ class Outcome(_Value, frozen=True, rename=_record_member, omit_defaults=True):
     error: str | None = None
     ended_at: int | None = None
     kept_until: int | None = None
+    result_damaged: bool = False
+    """It was damaged in the store, and is left out."""
 
     @property
     def ended(self) -> bool:
@@ -313,6 +325,8 @@ class Outcome(_Value, frozen=True, rename=_record_member, omit_defaults=True):
 
     @property
     def result(self) -> Any:
+        if self.result_damaged:
+            raise StoreCorrupt(f"the result of job {self.id!r} was damaged in the store: restore a backup")
         return None if self.raw_result is None else values.decode(bytes(self.raw_result), "result")
 
 

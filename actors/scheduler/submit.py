@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.actors.scheduler.damage import job_fault
 from tocsin.actors.scheduler.followers import same_but_ids
 from tocsin.actors.scheduler.records import Cancelled, Scheduled
 from tocsin.actors.scheduler.rows import AtRow, DeadRow, HistRow, JobRow, PoolRow, dead_key
@@ -94,6 +95,8 @@ async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
     if msgspec.structs.replace(new.job, **blank) != msgspec.structs.replace(old, **blank):
         return False
     stored = (await turn.all_args([old]))[old.id]
+    if job_fault(old, stored) is not None:
+        return False
     asked = new.job.args + b"".join(new.rest_of_args)
     return same_but_ids(stored, old, asked, new.job)
 

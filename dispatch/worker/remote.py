@@ -38,6 +38,7 @@ from tocsin.errors import (
     NotYetError,
     PayloadTooLargeError,
     SettingsError,
+    StoreCorrupt,
     TocsinError,
     UnreachableError,
 )
@@ -88,6 +89,7 @@ class _Outcome(msgspec.Struct):
     state: str
     result: msgspec.Raw = NOTHING
     error: str | None = None
+    result_damaged: bool = msgspec.field(default=False, name="resultDamaged")
 
 
 class _Results(msgspec.Struct):
@@ -242,6 +244,8 @@ class RemoteScheduler(ServerClient):
             wait_s = left_ms / 1000 + self._timeout_s
             found = await self._patiently("GET", "result", _Outcome, query=query, timeout_s=wait_s, until=end)
             state = found.state
+            if state == "done" and found.result_damaged:
+                raise StoreCorrupt(f"the result of job {id!r} was damaged in the store: restore a backup")
             if state == "done":
                 return values.decode(bytes(found.result), "result")
             if state in ("dead", "cancelled", "expired"):

@@ -195,7 +195,9 @@ BREAKS: dict[str, Break] = {
     # Args
     "a piece of args of nobody": Break(lambda r: r.put(b"args/nobody/00", b"x"), {"ARGS_EXTRA"}, aside=1),
     "a piece of args too many": Break(lambda r: r.put(b"args/big/07", b"x"), {"ARGS_EXTRA"}, aside=1),
-    "a piece of args is gone": Break(lambda r: r.delete(b"args/big/00"), {"ARGS_LOST"}, left={"ARGS_LOST"}),
+    "a piece of args is gone": Break(
+        lambda r: r.delete(b"args/big/00"), {"ARGS_LOST"}, lost={"big"}, left={"ARGS_LOST"}
+    ),
     "args are no JSON": Break(
         lambda r: change(r, b"job/plain", JobRow, args=b'{"a":'), {"ARGS_LOST"}, lost={"plain"}, left={"ARGS_LOST"}
     ),

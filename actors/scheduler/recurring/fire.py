@@ -131,7 +131,9 @@ def start(
         initiator=definition.initiator,
         schedule=ScheduleRef(one.name, slot, definition.uid, row.first_slot, row.coalesced, row.request),
     )
-    args = definition.args + b"".join(known.args.get(one.name, []))
+    more = known.args.get(one.name, [])
+    # What is left of them, where a piece is missing, must not be taken for all of them: the job dies of its damage.
+    args = definition.args + b"".join(more if len(more) == definition.args_rows else [])
     new = with_blob(job, args, _followers(turn, definition))
     accept(turn, new, _start_at(turn, job) if late else row.due)
 

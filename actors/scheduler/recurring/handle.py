@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from tocsin.actors.cron.builder import Declared
 from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
 from tocsin.actors.cron.rule import Rule
@@ -259,7 +261,10 @@ class Schedules(Following):
         known = await self.get(name) if self._looks_before_trigger() else None
         if known is not None:
             self._check_origin({"queue": known.queue})
-            self._service.catalog_check.check(known, bytes(known.raw_args))  # what it was defined with may be no more
+            if not isinstance(known.raw_args, msgspec.UnsetType):  # else its job dies of that
+                self._service.catalog_check.check(
+                    known, bytes(known.raw_args)
+                )  # what it was defined with may be no more
         made: Triggered = await self._one("trigger", schedule_name(name), request)
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 

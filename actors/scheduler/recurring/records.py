@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.damage import json_fault, pieces_fault
 from tocsin.actors.scheduler.followers import with_ids
 from tocsin.actors.scheduler.query import following
-from tocsin.actors.scheduler.records import Following, Initiator, initiator_of
+from tocsin.actors.scheduler.records import Following, Initiator, given_args, initiator_of
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, jitter_of
-from tocsin.dispatch import values
+from tocsin.actors.scheduler.rows import BadRow
 from tocsin.dispatch.retry import Retry
 
 
@@ -48,7 +49,9 @@ class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_def
     timezone: str
     function_path: str | None = None
     workflow: str | None = None
-    raw_args: msgspec.Raw
+    raw_args: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    args_damaged: bool = False
+    """They were damaged in the store, and are left out; its occurrences die as `damaged`."""
     pool: str | None = None
     max_concurrency: int | None = None
     priority: int = 0
@@ -74,8 +77,8 @@ class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_def
 
     @property
     def args(self) -> Any:
-        """The args as the Python values that were given."""
-        return values.decode(bytes(self.raw_args))
+        """The args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
+        return given_args(self.raw_args, f"the args of schedule {self.name!r}")
 
 
 class SchedulePut(_Value, frozen=True, kw_only=True, rename="camel"):
@@ -160,6 +163,8 @@ class Registration:
 
 def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Sequence[bytes]) -> ScheduleRecord:
     jitter = jitter_of(name, row.jitter_ms)
+    args = row.args + b"".join(rest_of_args)
+    damaged = pieces_fault(row.args_rows, args) is not None or json_fault(args) is not None
     return ScheduleRecord(
         name=name,
         revision=cursor.revision,
@@ -174,7 +179,8 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         timezone=row.timezone,
         function_path=row.function_path,
         workflow=row.workflow,
-        raw_args=msgspec.Raw(row.args + b"".join(rest_of_args)),
+        raw_args=msgspec.UNSET if damaged else msgspec.Raw(args),
+        args_damaged=damaged,
         pool=row.pool or None,
         max_concurrency=row.max_concurrency,
         priority=row.priority,
@@ -194,8 +200,15 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         error=cursor.error,
         initiator=initiator_of(row.initiator),
         queue=row.queue or None,
-        then=following(with_ids(row.then, repeat(""))),
+        then=_then(row),
     )
+
+
+def _then(row: DefinitionRow) -> Sequence[Following]:
+    try:
+        return following(with_ids(row.then, repeat("")))
+    except BadRow:
+        return ()  # the next turn that needs the schedule sets its row aside
 
 
 def _state(cursor: CursorRow) -> str:

@@ -23,6 +23,8 @@ DEAD: Final = (
     Column("PATH"),
 )
 
+DAMAGED: Final = "damaged in the store: `tocsin check` says more"
+
 
 def target(record: Mapping[str, Any]) -> str:
     return printable(record.get("functionPath") or record.get("workflow") or "")
@@ -97,7 +99,7 @@ def print_record(record: Mapping[str, Any]) -> None:
             ("reason", record.get("reason")),
             ("last error", _error(error, now)),
             ("last answer", record.get("lastResponse") or None),
-            ("args", msgspec.json.encode(record.get("args")).decode()),
+            ("args", DAMAGED if record.get("argsDamaged") else msgspec.json.encode(record.get("args")).decode()),
         ]
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tocsin.cli.output import Column, instant, key_values, now_ms, plural, print_rows, printable, relative, span, when
-from tocsin.cli.records import then_lines
+from tocsin.cli.records import DAMAGED, then_lines
 
 SCHEDULES: Final = (Column("SCHEDULE", 28), Column("STATE", 9), Column("NEXT", 11), Column("RULE", whole=True))
 OCCURRENCES: Final = (Column("SLOT", 24), Column("STATE", 9), Column("LATE", 7, right=True), Column("", whole=True))
@@ -83,7 +83,7 @@ def print_schedule(one: Mapping[str, Any]) -> None:
             ("revision", one["revision"]),
             ("created", when(one["createdAt"], now)),
             ("defined by", " ".join((one.get("initiator") or {}).values()) or None),
-            ("args", msgspec.json.encode(one.get("args")).decode()),
+            ("args", DAMAGED if one.get("argsDamaged") else msgspec.json.encode(one.get("args")).decode()),
         ]
     )
 

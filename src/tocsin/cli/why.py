@@ -102,6 +102,8 @@ def _say_why_none(connection: Connection, id: str) -> None:
 def _attempt(attempt: Mapping[str, Any], now: int) -> tuple[str, ...]:
     how = attempt.get("error") or (f"HTTP {attempt['status']}" if attempt.get("status") else "")
     result = f" result {_json(attempt['result'])}" if attempt.get("result") is not None else ""
+    if attempt.get("resultDamaged"):
+        result = " result damaged in the store"
     return (
         str(attempt["attempt"]),
         printable(attempt["outcome"]),
