@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from tocsin.actors.scheduler import arguments, listing, query, why
+from tocsin.actors.scheduler import arguments, listing, outcomes, query, why
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.health import level
 from tocsin.actors.scheduler.pools import Erased
@@ -85,7 +85,7 @@ class Reading(Handle):
 
     async def history(self, id: str) -> Sequence[Attempt]:
         """How its attempts ended, the oldest first; kept for some days after the job is gone."""
-        return await query.history(self._view(), arguments.schedule_id(id), self._now())
+        return await outcomes.history(self._view(), arguments.schedule_id(id), self._now())
 
 
 class Operating(Handle):

@@ -1,13 +1,15 @@
-"""What a job came to: from committed state, for those who wait for it."""
+"""What a job and its attempts came to: from committed state, for those who wait for it or ask."""
 
 from __future__ import annotations
 
 from tocsin.actors.scheduler import query
 from tocsin.actors.scheduler.damage import intact
-from tocsin.actors.scheduler.records import Outcome
-from tocsin.actors.scheduler.rows import ResultRow, result_key
+from tocsin.actors.scheduler.records import Attempt, Outcome
+from tocsin.actors.scheduler.rows import DAY_MS, HistRow, ResultRow, hist_day, result_key
 from tocsin.errors import NotFoundError
-from tocsin.storage.api import StoreView
+from tocsin.storage.api import StoreView, after
+
+HISTORY_DAYS = 31
 
 
 async def of(view: StoreView, job_id: str, now: int) -> Outcome:
@@ -33,3 +35,25 @@ async def of(view: StoreView, job_id: str, now: int) -> Outcome:
     result = intact(row.result)
     damaged = row.result is not None and result is None
     return Outcome(job_id, row.state, result, ended_at=row.ended, kept_until=row.until, result_damaged=damaged)
+
+
+async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
+    """Of every incarnation of the id that is still kept, the oldest first."""
+    today = now // DAY_MS
+    days = range(today - HISTORY_DAYS, today + 2)
+    ranges = [(prefix, after(prefix), 1_000) for day in days for prefix in [hist_day(day) + job_id.encode() + b"/"]]
+    found = [
+        row
+        for rows in await view.scan_many(ranges)
+        for key, value in rows
+        if (row := query.read(HistRow, key, value)) is not None
+    ]
+    found.sort(key=lambda row: (row.ended, row.attempt))
+    return [
+        Attempt(
+            row.attempt, row.outcome, row.started, row.ended, max(row.started - row.due, 0), row.status, row.message,
+            kept, row.result is not None and kept is None,
+        )
+        for row in found
+        for kept in [intact(row.result)]
+    ]  # fmt: skip

@@ -13,11 +13,10 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.scheduler.blob import parts_of
-from tocsin.actors.scheduler.damage import args_fault, intact
+from tocsin.actors.scheduler.damage import args_fault
 from tocsin.actors.scheduler.followers import Follower, followers_of
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.records import (
-    Attempt,
     ErrorInfo,
     Following,
     Holder,
@@ -29,7 +28,6 @@ from tocsin.actors.scheduler.records import (
     initiator_of,
 )
 from tocsin.actors.scheduler.rows import (
-    DAY_MS,
     INSTANCE,
     META_COUNTERS,
     PULLED,
@@ -37,7 +35,6 @@ from tocsin.actors.scheduler.rows import (
     BadRow,
     Counters,
     DeadRow,
-    HistRow,
     InstanceRow,
     JobRow,
     LeaseRow,
@@ -48,7 +45,6 @@ from tocsin.actors.scheduler.rows import (
     at_key,
     dead_key,
     decode,
-    hist_day,
     job_key,
     pool_key,
     split_lease_key,
@@ -59,7 +55,6 @@ from tocsin.actors.scheduler.turn import due_of
 from tocsin.storage.api import Range, Row, StoreView, after
 
 POOLS_SHOWN = 1_000
-HISTORY_DAYS = 31
 DUE_COUNTED = 10_000
 PAGE = 5_000
 
@@ -352,7 +347,7 @@ def _pools(streams: Streams, pools: Sequence[Row], leases: Sequence[Row]) -> tup
     return shown, len(longest) > POOLS_SHOWN
 
 
-# ---- Pools and history ---------------------------------------------------------------------------
+# ---- Pools ---------------------------------------------------------------------------------------
 
 HOLDERS_SHOWN = 1_000
 
@@ -377,25 +372,3 @@ async def pool(view: StoreView, name: str) -> Pool:
         if (lease := read(LeaseRow, key, value)) is not None and lease.pool == name
     ]
     return Pool(name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN])
-
-
-async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
-    """Of every incarnation of the id that is still kept, the oldest first."""
-    today = now // DAY_MS
-    days = range(today - HISTORY_DAYS, today + 2)
-    ranges = [(prefix, after(prefix), 1_000) for day in days for prefix in [hist_day(day) + job_id.encode() + b"/"]]
-    found = [
-        row
-        for rows in await view.scan_many(ranges)
-        for key, value in rows
-        if (row := read(HistRow, key, value)) is not None
-    ]
-    found.sort(key=lambda row: (row.ended, row.attempt))
-    return [
-        Attempt(
-            row.attempt, row.outcome, row.started, row.ended, max(row.started - row.due, 0), row.status, row.message,
-            kept, row.result is not None and kept is None,
-        )
-        for row in found
-        for kept in [intact(row.result)]
-    ]  # fmt: skip
