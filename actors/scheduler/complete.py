@@ -150,13 +150,12 @@ async def _said_before(turn: Turn, said: Completion) -> str | None:
 
 
 async def extend(turn: Turn, job_id: str, token: str, lease_ms: int) -> int:
-    """Give the attempt until `lease_ms` from now; when that is. StaleLeaseError, also for a cancelled job."""
+    """Give the attempt until `lease_ms` from now, or longer if it had longer; until when. It keeps that, whatever its
+    callback answers afterwards. StaleLeaseError, also for a cancelled job."""
     held = turn.book.leases.get(token)
     if held is None or held[0] != job_id or held[1].kind == "unknown":
         raise StaleLeaseError(f"lease {token!r} does not, or no longer, hold job {job_id!r}", id=job_id)
     if held[1].orphan:
         raise StaleLeaseError(f"job {job_id!r} was cancelled: stop working on it", id=job_id, cancelled=True)
-    until = turn.now + lease_ms
-    if held[1].kind == "fired":
-        until = max(until, held[1].until)
-    return turn.book.change_lease(token, until=until).until
+    until = max(turn.now + lease_ms, held[1].until)
+    return turn.book.change_lease(token, until=until, promised=until).until

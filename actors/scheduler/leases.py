@@ -15,6 +15,11 @@ ENDS_PER_TURN = 500
 Lease = tuple[str, str, LeaseRow]  # id, token and row
 
 
+def as_promised(lease: LeaseRow) -> LeaseRow:
+    """The one rule of when a lease ends: whatever becomes of its attempt, not before an answered `/extend` said."""
+    return lease if lease.until >= lease.promised else msgspec.structs.replace(lease, until=lease.promised)
+
+
 class Leases:
     """The part of the book that knows leases, and the counters that change with them."""
 
@@ -43,9 +48,9 @@ class Leases:
         self.count(leased=1)
 
     def change_lease(self, token: str, **changes: object) -> LeaseRow:
-        """Rewrite in place: extended, of another kind, or orphaned."""
+        """Rewrite in place: extended, of another kind, or orphaned. It ends no earlier than was promised."""
         job_id, old = self.leases[token]
-        new = msgspec.structs.replace(old, **changes)
+        new = as_promised(msgspec.structs.replace(old, **changes))
         self.storage.put(lease_key(job_id, token), encode(new))
         self.leases[token] = (job_id, new)
         heapq.heappush(self._ends, (new.until, token))

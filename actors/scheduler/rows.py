@@ -137,6 +137,8 @@ class LeaseRow(Row, frozen=True, array_like=True, tag=1):
     """For `unknown` and `accepted`: whether the attempt counts against the budget when the lease ends."""
     retry_at: int = 0
     """For `unknown`: no next attempt before this, nor before `until`."""
+    promised: int = 0
+    """Until when an `/extend` that was answered said the lease holds: `until` is never before that."""
 
 
 class LinesRow(Row, frozen=True, array_like=True, tag=1):

@@ -62,7 +62,7 @@ def _settle_orphan(turn: Turn, end: Finished) -> None:
     """Its job was cancelled. Where the work may go on, its slot stays held as for any other."""
     if end.outcome.verdict is Verdict.ACCEPTED:
         _hold_accepted(turn, end)
-    elif end.outcome.verdict in (Verdict.UNKNOWN, Verdict.STOPPED):
+    elif _may_still_run(turn, end):
         turn.book.change_lease(end.token, kind="unknown", charged=False)
     else:
         drop_orphan(turn, end.job, end.token)
@@ -74,7 +74,7 @@ def _settle_one(turn: Turn, end: Finished, followers: Sequence[Follower]) -> int
     verdict = outcome.verdict
     if verdict is Verdict.ACCEPTED:
         _hold_accepted(turn, end)
-    elif verdict in (Verdict.UNKNOWN, Verdict.STOPPED):
+    elif _may_still_run(turn, end):
         _hold_until_lease_end(turn, end)
     elif verdict is Verdict.DONE:
         _, _, lease = turn.book.drop_lease(end.token)
@@ -83,6 +83,16 @@ def _settle_one(turn: Turn, end: Finished, followers: Sequence[Follower]) -> int
     else:
         _settle_failed(turn, end)
     return 0
+
+
+def _may_still_run(turn: Turn, end: Finished) -> bool:
+    """Nobody said how it ended. A broken exchange ends an attempt, but not one whose receiver was promised more time:
+    it works on, and a second attempt would meet it."""
+    outcome = end.outcome
+    if outcome.verdict in (Verdict.UNKNOWN, Verdict.STOPPED):
+        return True
+    unanswered = outcome.verdict is Verdict.FAILED and outcome.status is None
+    return unanswered and turn.book.leases[end.token][1].promised > turn.now
 
 
 def _settle_failed(turn: Turn, end: Finished) -> None:
@@ -112,16 +122,13 @@ def is_charged_anyway(turn: Turn, job: JobRow, at: AtRow) -> bool:
 def _hold_accepted(turn: Turn, end: Finished) -> None:
     """The lane is free; slot and job stay held until `/complete`, or until this lease lapses."""
     length = end.outcome.lease_ms or ACCEPTED_MS
-    lease = turn.book.leases[end.token][1]
-    # A receiver that extended before its answer arrived keeps what it was given.
-    until = max(turn.now + length, lease.until) if lease.kind == "accepted" else turn.now + length
-    turn.book.change_lease(end.token, kind="accepted", until=until, length_ms=length, charged=True)
+    turn.book.change_lease(end.token, kind="accepted", until=turn.now + length, length_ms=length, charged=True)
 
 
 def _hold_until_lease_end(turn: Turn, end: Finished) -> None:
     """It may still run there: slot and job stay held, so that no second attempt overlaps it."""
     lease = turn.book.leases[end.token][1]
-    charged = end.outcome.verdict is Verdict.UNKNOWN
+    charged = end.outcome.verdict is not Verdict.STOPPED
     delay = retry_of(end.job).delay_ms(lease.at.attempts + 1, turn.random) if charged else 0
     turn.book.change_lease(
         end.token,

@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "a missed deadline is retried like a failure",
         "actors/scheduler/settle.py",
-        "    elif verdict in (Verdict.UNKNOWN, Verdict.STOPPED):\n        _hold",
-        "    elif verdict is Verdict.STOPPED:\n        _hold",
+        "    if outcome.verdict in (Verdict.UNKNOWN, Verdict.STOPPED):\n",
+        "    if outcome.verdict is Verdict.STOPPED:\n",
     ),
     Mutant(
         "the attempt of a cancelled job brings it back",
@@ -146,7 +146,7 @@ MUTANTS = (
     Mutant(
         "accepted work gives its lease back at once",
         "actors/scheduler/settle.py",
-        'kind="accepted", until=until, length_ms=length, charged=True)',
+        'kind="accepted", until=turn.now + length, length_ms=length, charged=True)',
         'kind="accepted", until=turn.now, length_ms=length, charged=True)',
     ),
     Mutant(
