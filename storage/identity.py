@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tocsin.errors import RolledBack, StoreLocked, StoreUnavailable
+from tocsin.storage.wal import Wal
 
 if sys.platform == "linux":
     import fcntl
@@ -20,7 +21,8 @@ _LEFT_OPEN: list[int] = []
 
 
 class FileReplaced(RolledBack):
-    """What lies under the store's name is not the file that is open: the WAL must not be moved into it."""
+    """What lies under the store's name is not the file that is open, or not all of it: the WAL must not be moved into
+    it."""
 
 
 class Identity:
@@ -29,8 +31,10 @@ class Identity:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.wal = Wal(path)
         self._file: int | None = None
         self._inode = (0, 0)
+        self._length = 0
 
     def hold(self) -> None:
         """From now on it is this file. StoreLocked if another process has it under another name."""
@@ -39,7 +43,7 @@ class Identity:
         except OSError as error:
             raise StoreUnavailable(f"{self._path} cannot be read: {error.strerror}") from error
         stat = os.fstat(self._file)
-        self._inode = (stat.st_dev, stat.st_ino)
+        self._inode, self._length = (stat.st_dev, stat.st_ino), stat.st_size
         if sys.platform == "linux":  # elsewhere it would stand in the way of SQLite's own locks
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,12 +60,20 @@ class Identity:
                 pass
 
     def let_go(self) -> None:
+        self.wal.let_go()
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def check(self) -> None:
-        """FileReplaced if the name leads elsewhere by now, or nowhere."""
+        """FileReplaced if the name leads elsewhere by now, or nowhere, or if the file was cut; WalLost if that became
+        of its WAL."""
+        self.check_file()
+        self.wal.check()
+
+    def check_file(self) -> None:
+        """The same of the file alone."""
+        length = self._length  # before the look: it may grow meanwhile
         try:
             stat = os.stat(self._path)
         except FileNotFoundError:
@@ -70,6 +82,19 @@ class Identity:
             raise StoreUnavailable(f"{self._path} cannot be reached: {error.strerror}") from error
         if (stat.st_dev, stat.st_ino) != self._inode:
             raise self._gone()
+        if stat.st_size != length:
+            if stat.st_size < length and stat.st_size < self._least_length():
+                raise FileReplaced(
+                    f"{self._path} was cut from {length:,} to {stat.st_size:,} bytes while it was in use: nothing more "
+                    "is written to it; stop this process and restore a backup"
+                )
+            self._length = stat.st_size
+
+    def _least_length(self) -> int:
+        """By its own head, which another program that vacuums it writes before it makes it shorter."""
+        head = self.page(1, 100)
+        size = int.from_bytes(head[16:18], "big")  # of pages; 1 stands for 65,536
+        return (65_536 if size == 1 else size) * int.from_bytes(head[28:32], "big") if len(head) == 100 else 100
 
     def _gone(self) -> FileReplaced:
         return FileReplaced(

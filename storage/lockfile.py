@@ -73,6 +73,7 @@ class LockFile:
         if self._file is None:
             return
         mark, file, old = self.last_commit(), os.pread(self._file, 24, 2 * _LINE), self._file
+        page, moved = self.moved()
         try:
             self.take()
         except StoreLocked as error:
@@ -81,18 +82,16 @@ class LockFile:
         self.note_commit(mark)
         if file.strip().isdigit():
             self.note_file(int(file))
+        self.note_moved(page, moved)
         log.warning("%s was removed or replaced while it was in use: it was made anew", self._path)
 
     def last_commit(self) -> int:
-        """Of the process before that ended without `release`; 0 if it ended in order."""
+        """Of the process before that did not stop in order; 0 if it did."""
         assert self._file is not None, "taken first"
-        try:
-            return int(os.pread(self._file, _LINE, _LINE) or 0)
-        except ValueError:
-            return 0
+        return _number(os.pread(self._file, _LINE, _LINE))
 
     def note_commit(self, seq: int) -> None:
-        """That this transaction is durable."""
+        """That this transaction is durable; 0: that nothing of what was committed can be missing at the next start."""
         if self._file is not None:
             with suppress(OSError):  # it only helps a later start to notice a loss
                 os.pwrite(self._file, b"%-15d\n" % seq, _LINE)
@@ -129,16 +128,26 @@ class LockFile:
             return 0, 0
         return int(known[0]), int(known[1])
 
-    def release(self, *, in_order: bool = True) -> None:
-        """`in_order`: nothing of what was committed can be missing at the next start."""
-        if self._file is None:
-            return
-        if in_order:
-            self.note_commit(0)
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Close it and change nothing: in a process that was forked, the lock is the other one's."""
+    def let_go(self) -> None:
+        """Close it and change nothing: what it says is of the commits, and in a process that was forked the lock is the
+        other one's."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def last_commit(path: Path) -> int:
+    """How far the commits came, for who only looks; 0 if the last process stopped in order."""
+    try:
+        with path.open("rb") as file:
+            file.seek(_LINE)
+            return _number(file.read(_LINE))
+    except OSError:  # nobody ever had it, or it is not for us to read
+        return 0
+
+
+def _number(text: bytes) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0

@@ -199,14 +199,16 @@ class SQLiteProvider:
     async def _close(self, *, in_order: bool) -> None:
         async with AsyncExitStack() as last_first:
             last_first.callback(_open.discard, self)
-            last_first.callback(self._lock.release, in_order=in_order)
+            last_first.callback(self._lock.let_go)
             last_first.callback(self._identity.let_go)
+            if in_order:
+                last_first.push_async_callback(asyncio.to_thread, self._file.conclude)
             for thread in (self._writer, self._turns.thread, self._views.thread, self._upkeep):
                 last_first.push_async_callback(thread.close)
 
     def forked(self) -> None:
         """In a new process that has a copy of all this: the store, its lock and its threads are the other one's."""
-        self._lock.abandon()
+        self._lock.let_go()
         self._identity.let_go()
         self.handles.close_all()
         self._upkeep.forget()

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sqlite3
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from tocsin.errors import RolledBack, StoreCorrupt, StoreSchema, StoreUnavailable
@@ -19,6 +17,8 @@ from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.identity import FileReplaced, Identity, small_table
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.sqlite_errors import Unsettled, leaves_nothing
+from tocsin.storage.sqlite_start import check_nothing_lost, check_wal_is_of_this_file, check_whole, lacking
+from tocsin.storage.wal import WalLost, make_private
 
 log = logging.getLogger("tocsin.storage")
 
@@ -80,7 +80,6 @@ class Writer:
         self._page_size = PAGE_SIZE
         self._seen = b""
         self._seen_seq = 0
-        self._wal_inode = 0
 
     def open(self) -> sqlite3.Connection:
         """Called on the connection's own thread; returns the connection for it to keep. A file that is not
@@ -88,11 +87,11 @@ class Writer:
         if self.path.exists() and not os.access(self.path, os.W_OK, effective_ids=True):
             # SQLite would make files beside it with the same rights, and they would stay so.
             raise StoreUnavailable(f"{self.path} is read-only: check the rights of file and folder")
-        check_whole(self.path)
+        check_whole(self.path, self._lock)
         held = self.path.exists()
         if held:
             self._identity.hold()
-            self._check_wal_is_of_this_file()
+            check_wal_is_of_this_file(self.path, self._identity, self._lock)
         try:
             make_private(self.path)
             self._db = connect(self.path, create=True)
@@ -105,7 +104,7 @@ class Writer:
     def _open(self, held: bool) -> None:
         try:
             self._check_layout()
-            self._check_nothing_lost()
+            check_nothing_lost(self.path, self._lock.last_commit(), self._stored_seq() if self._tables() else 0)
             self._set_pragmas()
             self._migrate()
             if not held:
@@ -123,37 +122,7 @@ class Writer:
         self._seen = self._identity.page(self._meta_page, self._page_size)
         self._seen_seq = small_table(self._seen).get("seq", 0)
         self._lock.note_moved(self._meta_page, self._seen_seq)
-        self._wal_inode = wal_of(self.path).stat().st_ino
-
-    def _check_wal_is_of_this_file(self) -> None:
-        """SQLite would move the pages of any WAL into any file."""
-        wal = wal_of(self.path)
-        if not wal.exists() or not wal.stat().st_size:
-            return
-        page, moved = self._lock.moved()
-        size = int.from_bytes(self._identity.page(1, 18)[16:18], "big")  # of pages; 1 stands for 65,536
-        overwritten = (
-            page and small_table(self._identity.page(page, 65_536 if size == 1 else size)).get("seq", 0) < moved
-        )
-        if overwritten or self._lock.another_file(self._identity.inode):
-            raise StoreCorrupt(
-                f"{self.path} is not the file that {wal.name} belongs to: it was replaced behind a crash. Move "
-                f"{wal.name} away if {self.path.name} is a backup, or put the file back that was there"
-            )
-
-    def _check_nothing_lost(self) -> None:
-        """That all is there which the process before had committed when it was killed."""
-        if not self._tables():
-            return
-        known, found = self._lock.last_commit(), self._stored_seq()
-        if known <= found:
-            return
-        kept = keep_wal(self.path)
-        raise RolledBack(
-            f"{self.path} lacks the last {known - found} transactions that were committed: its -wal was damaged or "
-            f"removed after a crash{kept}, or an older backup lies in its place. To go on without them, remove "
-            f"{self.path.name}.lock"
-        )
+        self._identity.wal.hold(self.seq, self._moved_seq)
 
     def _tables(self) -> set[str]:
         return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -193,14 +162,38 @@ class Writer:
         self._db.execute("COMMIT")
         self._lock.note_commit(self.seq)
 
+    def _moved_seq(self) -> int:
+        """The last transaction that the file itself holds, whatever is in the WAL. On any thread."""
+        for _ in range(READS_OF_A_PAGE):
+            if rows := small_table(self._identity.page(self._meta_page, self._page_size)):
+                return rows.get("seq", 0)
+        return 0
+
     def check(self) -> None:
         """That what is written now will be found under the store's name, on pages that are as memory knows them."""
         self._lock.check()
-        self.check_file()
+        try:
+            self.check_file()
+        except WalLost:
+            self._move_wal_without_name()
+            raise
+
+    def _move_wal_without_name(self) -> None:
+        """What was committed to a WAL that was removed would be lost if this process was killed: SQLite still has it
+        open, so it is moved into the file at once."""
+        if self._identity.wal.whole:
+            try:
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except sqlite3.Error as error:
+                log.warning("what is left of the WAL of %s could not be moved into the file: %s", self.path, error)
 
     def check_file(self) -> None:
-        """The same of the file alone, on any thread."""
-        self._identity.check()
+        """The same of the file and its WAL alone, on any thread."""
+        self._identity.check_file()
+        self._check_page()
+        self._identity.wal.check()
+
+    def _check_page(self) -> None:
         for _ in range(READS_OF_A_PAGE):
             page = self._identity.page(self._meta_page, self._page_size)
             if page == self._seen:
@@ -243,7 +236,8 @@ class Writer:
     def _written(self) -> None:
         """It is durable; under the store's name only if that still leads here."""
         self._lock.note_commit(self.seq)
-        self._identity.check()
+        self._identity.check_file()
+        self._identity.wal.committed(self.seq)
 
     def settle(self) -> bool:
         """Whether the transaction that was left `Unsettled` is in the file. Raises if that cannot be known yet.
@@ -292,6 +286,7 @@ class Writer:
 
     def truncate_wal(self) -> None:
         """Cut the WAL down, unless a reader stands in the way just now; never waits for one."""
+        self.check_file()
         self._db.execute("PRAGMA busy_timeout = 0")
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -299,20 +294,43 @@ class Writer:
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     def leave(self) -> None:
-        """Before closing. When another file lies under the store's name, a WAL left beside it would be moved into it,
-        by this closing or by the next start: it is emptied, and a copy is kept."""
+        """Before closing, which moves the WAL into the file. Not into another one that lies under the store's name,
+        nor what is left of a WAL that was cut: it is emptied, and a copy is kept."""
+        wal = self._identity.wal
         try:
             self.check_file()
         except FileReplaced:
-            self._forget_wal()
+            if self.path.exists():
+                wal.forget()
+        except WalLost:
+            wal.keep_stranger()
+            if not wal.whole:
+                wal.forget()
         except StoreUnavailable as error:
             log.warning("%s", error)
 
-    def _forget_wal(self) -> None:
-        wal = wal_of(self.path)
-        if self.path.exists() and wal.exists() and wal.stat().st_ino == self._wal_inode:
-            keep_wal(self.path)
-            os.truncate(wal, 0)
+    def conclude(self) -> None:
+        """After closing: note that nothing can be missing at the next start, if that is so. RolledBack if what was
+        committed is neither in the file nor in its WAL: the next start will say so, too."""
+        try:
+            self._identity.check_file()
+        except FileReplaced as error:
+            raise RolledBack(
+                f"{self.path} is not, or not all of, the file that was committed to: it was replaced, removed or cut "
+                f"while it was in use. Put it back before the next start, which refuses it while transactions are "
+                f"missing; to go on without them, remove {self.path.name}.lock"
+            ) from error
+        found = self._moved_seq()
+        if found >= self.seq:
+            self._lock.note_commit(0)
+            return
+        try:  # closing moves nothing on a full disk, nor for the last but one program that has the file open
+            self._identity.wal.check()
+            held = self._identity.wal.whole
+        except WalLost:
+            held = False
+        if not held:
+            raise lacking(self.path, self.seq, found)
 
     def _write(self, group: Sequence[ActorWrites], new: dict[str, int]) -> None:
         puts: list[tuple[int, bytes, bytes]] = []
@@ -346,42 +364,3 @@ class Writer:
                 raise StoreCorrupt(f"the index of actors in {self.path} is damaged: it hides {name!r}")
             known = new[name] = int(row[0])
         return known
-
-
-def check_whole(path: Path) -> None:
-    """Refuse what SQLite would take for a new store, and what it would then throw away."""
-    size = path.stat().st_size if path.exists() else 0
-    wal = wal_of(path)
-    if size:
-        return
-    state = "is empty" if path.exists() else "is missing"
-    if wal.exists() and wal.stat().st_size:
-        raise StoreCorrupt(
-            f"{path} {state}, but {wal.name} holds transactions of it: put the file back, or move {wal.name} away"
-        )
-    if path.exists() and path.with_name(path.name + ".reserve").exists():
-        raise StoreCorrupt(f"{path} {state}, but there was a store: restore a backup, or remove it to begin anew")
-
-
-def make_private(path: Path) -> None:
-    """An empty file that only its owner reads, if there is none yet; SQLite gives -wal and -shm the same rights."""
-    with suppress(OSError):  # it is there already, or whoever opens it next says what is wrong
-        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
-
-def wal_of(path: Path) -> Path:
-    return path.with_name(path.name + "-wal")
-
-
-def keep_wal(path: Path) -> str:
-    """Keep a copy of a WAL that SQLite would throw away; words that say so, or none."""
-    wal, copy = wal_of(path), path.with_name(path.name + "-wal.kept")
-    try:
-        if not wal.exists() or not wal.stat().st_size:
-            return ""
-        make_private(copy)
-        shutil.copyfile(wal, copy)
-    except OSError as error:
-        log.error("%s could not be kept: %s", wal, error)
-        return ""
-    return f" (a copy is {copy.name})"

@@ -17,9 +17,11 @@ from typing import Any
 
 from tocsin.errors import StoreCorrupt, StoreSchema, StoreUnavailable
 from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row
+from tocsin.storage.lockfile import last_commit
 from tocsin.storage.looking import Changed
 from tocsin.storage.sqlite_errors import translate
 from tocsin.storage.sqlite_file import BUSY_MS, LAYOUT
+from tocsin.storage.sqlite_start import lacking
 
 FAULTS_SHOWN = 20
 CACHE_KIB = 65_536
@@ -48,13 +50,15 @@ class SQLiteLook:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection in an open transaction. Errors of SQLite come out as ours."""
+        """A connection in an open transaction. Errors of SQLite come out as ours. RolledBack if the store lacks what
+        was committed to it."""
         before = _stamp(self.path)
+        known = last_commit(self.path.with_name(self.path.name + ".lock"))  # before the look: commits go on
         alone = not _in_use(self.path)
         try:
             with closing(connect_reading(self.path, immutable=alone)) as db:
                 db.execute("BEGIN")
-                _check_layout(db, self.path)
+                _check_layout(db, self.path, known)
                 yield db
         except sqlite3.Error as error:
             raise translate(error) from error
@@ -94,9 +98,11 @@ def _stamp(path: Path) -> tuple[int, int, int, int]:
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _check_layout(db: sqlite3.Connection, path: Path) -> None:
-    """A file that is not ours, or newer than us, is not judged."""
+def _check_layout(db: sqlite3.Connection, path: Path, known: int) -> None:
+    """A file that is not ours, or newer than us, is not judged; nor is one that lacks transactions."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if known and not tables:
+        raise lacking(path, known, 0)
     row = db.execute("SELECT v FROM meta WHERE k = 'layout'").fetchone() if {"meta", "actor", "kv"} <= tables else None
     if row is None or not isinstance(row[0], int):
         raise StoreSchema(f"{path} is a SQLite database, but not one of tocsin's")
@@ -105,6 +111,9 @@ def _check_layout(db: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer tocsin (layout {row[0]}); this one reads up to layout {LAYOUT}: "
             "upgrade tocsin"
         )
+    [found] = db.execute("SELECT v FROM meta WHERE k = 'seq'").fetchone() or (0,)
+    if found < known:
+        raise lacking(path, known, found)
 
 
 class SQLiteSnapshot:

@@ -46,6 +46,16 @@ async def value_in(path: Path) -> bytes | None:
     return found.get(b"k")
 
 
+async def stopped_without_its_file(provider: SQLiteProvider) -> None:
+    """That is no stop in order: it says so, and so does every start until somebody says to go on."""
+    with pytest.raises(RolledBack, match=r"to go on without them, remove store\.db\.lock|lacks the last"):
+        await provider.stop()
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"lacks the last \d+ transactions|is missing, but"):
+            await SQLiteProvider(provider.path).start()
+    provider.path.with_name("store.db.lock").unlink()
+
+
 async def with_a_backup(path: Path) -> tuple[SQLiteProvider, Path]:
     """A store that was backed up, and has gone on since."""
     backup = path.with_name("backup.db")
@@ -91,7 +101,7 @@ async def test_a_backup_restored_under_a_running_host_is_noticed_and_stays_whole
     assert isinstance(provider.trouble, RolledBack), "memory is of another history: only a start helps"
     with pytest.raises(StoreError):
         await provider._upkeep._thread.run(provider._upkeep._checkpoint)
-    await provider.stop()
+    await stopped_without_its_file(provider)
 
     assert await value_in(path) == b"backed up"
 
@@ -107,7 +117,7 @@ async def test_a_backup_restored_under_an_idle_host_survives_its_stop(
     await provider.start()
     await put(provider, b"later still")
     restored(path, backup)
-    await provider.stop()
+    await stopped_without_its_file(provider)
 
     assert await value_in(path) == b"backed up"
 
@@ -121,7 +131,7 @@ async def test_nothing_is_read_from_a_file_that_is_no_longer_the_store(tmp_path:
         with pytest.raises(RolledBack, match="replaced or removed"):
             await read
     assert isinstance(provider.trouble, RolledBack)
-    await provider.stop()
+    await stopped_without_its_file(provider)
 
 
 async def test_a_file_that_is_moved_away_and_back_goes_on(tmp_path: Path) -> None:
@@ -163,7 +173,7 @@ async def test_a_file_that_goes_in_the_middle_of_a_transaction_makes_it_an_error
     provider._file._db = MovedIn(provider._file._db, provider.path)  # type: ignore[assignment]
     with pytest.raises(RolledBack, match="replaced or removed"):
         await store.commit(Batch(puts={b"k": b"v"}))
-    await provider.stop()
+    await stopped_without_its_file(provider)
 
     assert not provider.path.exists()
 
@@ -193,7 +203,7 @@ async def test_who_was_too_slow_to_lock_anew_is_fenced(tmp_path: Path) -> None:
     with pytest.raises(Fenced, match="another process has the store"):
         await put(provider, b"lost")
     assert isinstance(provider.trouble, Fenced)
-    other.release()
+    other.let_go()
     await trouble_over(provider)
     await put(provider, b"written")
     await provider.stop()

@@ -20,6 +20,7 @@ from tocsin.storage.api import Batch
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.reserve import Reserve
 from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.wal import keep_wal
 
 NOBODY = 65534
 
@@ -107,7 +108,7 @@ def nothing_is_left(path: Path, before: set[threading.Thread]) -> None:
         assert not thread.is_alive()
     lock = LockFile(path.with_name(path.name + ".lock"))
     lock.take()
-    lock.release()
+    lock.let_go()
 
 
 @pytest.mark.parametrize(("make", "kind", "message"), UNUSABLE, ids=lambda value: getattr(value, "__name__", ""))
@@ -177,7 +178,7 @@ async def test_a_new_store_is_for_its_owner_only(tmp_path: Path) -> None:
     provider = SQLiteProvider(tmp_path / "tocsin.db")
     await provider.start()
     await (await provider.open("a")).commit(Batch(puts={b"k": b"args"}))
-    sqlite_file.keep_wal(tmp_path / "tocsin.db")
+    keep_wal(tmp_path / "tocsin.db")
     rights = rights_in(tmp_path)
     await provider.stop()
 
@@ -274,7 +275,8 @@ async def test_a_file_replaced_under_a_running_provider_loses_its_owner(
         with pytest.raises(RolledBack, match=r"replaced or removed") as caught:
             await again.commit(Batch(puts={b"k": b"2"}))
         assert caught.value.owner_lost
-    await provider.stop()
+    with pytest.raises(RolledBack, match="Put it back before the next start"):
+        await provider.stop()
 
     assert path.exists() == (happens is replace), "a removed file does not come back empty"
 

@@ -173,6 +173,19 @@ async def test_a_log_that_grows_too_long_is_told_once_and_counted(
     assert [record.levelname for record in caplog.records if "the WAL of" in record.message] == ["WARNING"]
 
 
+async def test_a_commit_is_synced_before_it_is_answered_also_after_a_second_start(provider: SQLiteProvider) -> None:
+    """`synchronous` is a connection's own: what counts is that of the one that commits."""
+
+    def pragma(name: str) -> object:
+        return provider._file._db.execute(f"PRAGMA {name}").fetchone()[0]
+
+    for _ in range(2):
+        assert await provider._writer.run(pragma, "synchronous") == 2, "FULL"
+        assert await provider._writer.run(pragma, "journal_mode") == "wal"
+        await provider.stop()
+        await provider.start()
+
+
 async def test_after_a_stop_there_is_one_file_and_no_wal(provider: SQLiteProvider) -> None:
     await (await provider.open("a")).commit(Batch(puts={b"k": b""}))
     await provider.stop()

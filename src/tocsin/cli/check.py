@@ -105,7 +105,7 @@ def _check_free(store: str) -> None:
         lock.take()
     except StoreLocked as error:
         raise StoreUnusable(f"{error}\nWithout --repair it is checked while it is in use.") from None
-    lock.abandon()
+    lock.let_go()
 
 
 def _check_engine(look: StoreLook, report: _Report) -> None:
