@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tocsin.dispatch.exchange import Body, joined
+from tocsin.dispatch.answer_reader import BODILESS, Fault, headers_of, length_of
 from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected, TransportError
 
 log = logging.getLogger("tocsin.dispatch")
@@ -109,10 +109,13 @@ class _Call:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.answered = False
         self.failed = False
+        self._cut = False
         self._body: bytes | None = body
-        self._received = Body(max_body)
+        self._max_body = max_body
+        self._received = bytearray()
         self._status: int | None = None
         self._headers: dict[str, str] = {}
+        self._length: int | None = None
 
     async def receive(self) -> Message:
         if self._body is not None:
@@ -135,19 +138,41 @@ class _Call:
             raise BrokenExchange("the call is over")
         kind = message["type"]
         if kind == "http.response.start" and self._status is None:
-            self._status = message["status"]
-            pairs = message.get("headers", ())
-            self._headers = joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+            self._begin(message)
         elif kind == "http.response.body" and self._status is not None:
-            self._received.add(message.get("body", b""))
-            if not message.get("more_body", False):
-                self.answered = True
-                self.answer.set_result(Answer(self._status, self._headers, self._received.whole()))
+            self._add(self._status, message.get("body", b""), more=message.get("more_body", False))
         else:
             raise BrokenExchange(f"the app sent {kind!r} out of turn")
 
+    def _begin(self, message: Message) -> None:
+        """What is no answer over a wire is none here."""
+        status = message["status"]
+        if not 200 <= status <= 999:
+            raise BrokenExchange(f"the app sent the status {status!r}, with which no answer ends")
+        try:
+            self._headers = headers_of(message.get("headers", ()))
+            self._length = 0 if status in BODILESS else length_of(self._headers)
+        except Fault as fault:
+            raise BrokenExchange(str(fault)) from None
+        self._status = status
+
+    def _add(self, status: int, piece: bytes, *, more: bool) -> None:
+        """A server would drop what goes over the length that the app has said."""
+        room = (self._max_body + 1 if self._length is None else self._length) - len(self._received)
+        self._received += piece[: max(room, 0)]
+        if len(self._received) > self._max_body:
+            self._answered(Answer(status, self._headers, bytes(self._received[: self._max_body]), cut=True))
+        elif not more:
+            if self._length is not None and len(self._received) < self._length:
+                raise BrokenExchange(f"the app ended in the middle of the body, after {len(self._received)} bytes")
+            self._answered(Answer(status, self._headers, bytes(self._received)))
+
+    def _answered(self, answer: Answer) -> None:
+        self.answered, self._cut = True, answer.cut
+        self.answer.set_result(answer)
+
     def end(self, error: TransportError) -> None:
-        """Nothing more will come."""
-        self.failed = not self.answered
+        """Nothing more will come, or be taken: an app that streams on after its answer was cut off hears of it."""
+        self.failed = not self.answered or self._cut
         if not self.answer.done():
             self.answer.set_exception(error)

@@ -72,7 +72,7 @@ class Outcome:
 
     verdict: Verdict
     message: str | None = None
-    """Why, for everything but DONE: `HTTP 500`, `connection refused`, ..."""
+    """Why: `HTTP 500`, `connection refused`, ... For DONE only where a result was not kept."""
     status: int | None = None
     """The HTTP status, if there was an answer."""
     retry_after_ms: int | None = None
@@ -80,7 +80,7 @@ class Outcome:
     response: bytes | None = None
     """The first 2 KiB of the answer's body."""
     result: bytes | None = None
-    """For DONE: the whole body, if its type says that it is JSON."""
+    """For DONE: the body, if it is whole and its type says that it is JSON."""
     code: str | None = None
     """For UNREACHABLE: why nothing was sent, if not because the origin could not be reached."""
     lease_ms: int | None = None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from tocsin.dispatch.transport import AnswerTooLarge, BrokenExchange, DeadlinePassed, NeverConnected, TransportError
+from tocsin.dispatch.transport import BrokenExchange, DeadlinePassed, NeverConnected, TransportError
 
 KEEP_ALIVE_S: Final = 1.5
 """Shorter than the 2 s (gunicorn) or 5 s (uvicorn, Node, Apache) after which servers close what is idle.
@@ -34,11 +34,11 @@ class Bounds:
         if not self.scope.expired():
             self.scope.reschedule(self._end)
 
-    def failure(self, error: Exception) -> TransportError:
-        """What an exception that ended the call means."""
+    def failure(self, error: Exception, fault: str | None = None) -> TransportError:
+        """What an exception that ended the call means; `fault`: what was wrong with the answer, if that is known."""
         late = self.scope.expired()
         if self._sent:
-            return DeadlinePassed(f"none after {self._timeout:g} s") if late else BrokenExchange(said(error))
+            return DeadlinePassed(f"none after {self._timeout:g} s") if late else BrokenExchange(fault or said(error))
         return NeverConnected(f"no connection after {self._connect_timeout:g} s" if late else said(error))
 
 
@@ -53,21 +53,3 @@ def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
         name = name.lower()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
-
-
-class Body:
-    """An answer's body as it comes in, refused as soon as it is over its limit."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._pieces: list[bytes] = []
-
-    def add(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self._size > self._limit:
-            raise AnswerTooLarge(f"the answer is longer than {self._limit} bytes")
-        self._pieces.append(piece)
-
-    def whole(self) -> bytes:
-        return b"".join(self._pieces)

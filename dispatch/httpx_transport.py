@@ -1,8 +1,8 @@
-"""The transport that always works: httpx, one of its transports with one connection per lane.
+"""The transport that always works: httpcore, the engine below httpx, with one connection per lane.
 
-httpx's pool is quadratic in what waits and leaks what is cancelled (measured: one shared client, 64 lanes,
+A pool of connections is quadratic in what waits and leaks what is cancelled (measured: one shared client, 64 lanes,
 76 requests/s; one each, 1,000 to 1,500), so a pool is used by one call at a time and closed if that breaks.
-Its client layer is left out: no redirects, cookies, proxies or netrc there are to be switched off.
+The client layer is left out: no redirects, cookies, proxies or netrc there are to be switched off.
 """
 
 from __future__ import annotations
@@ -11,19 +11,30 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import httpcore
 import httpx
 
-from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Body, Bounds, joined
+from tocsin.dispatch.answer_reader import AnswerReader
+from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Bounds
 from tocsin.dispatch.transport import Answer, NeverConnected
 
 log = logging.getLogger("tocsin.dispatch")
 
-LIMITS: Final = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEEP_ALIVE_S)
-PIECES_AT_ONCE: Final = 128
-"""Chunks of one byte each are parsed without a pause otherwise: a quarter of a second in which nobody else runs."""
+READ_AT_ONCE: Final = 4 * 1024
+"""Bytes between two pauses: chunks of one byte each take a millisecond or two."""
+FAILURES: Final = (
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+    httpcore.UnsupportedProtocol,
+    httpcore.ConnectionNotAvailable,
+    httpx.InvalidURL,
+    OSError,  # TimeoutError is one
+    ValueError,
+)
 
 
 class HttpxTransport:
@@ -31,7 +42,7 @@ class HttpxTransport:
 
     def __init__(self, *, ssl_context: ssl.SSLContext | None = None) -> None:
         self._ssl_context = ssl_context
-        self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()
+        self._idle: deque[tuple[_Wire, float]] = deque()
         """With the instant each became idle, oldest first."""
         self._sweep: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -49,28 +60,33 @@ class HttpxTransport:
     ) -> Answer:
         if self._closed:
             raise NeverConnected("the transport is closed")
-        call = _Call(self._idle.pop()[0] if self._idle else self._open(), Bounds(connect_timeout, timeout))
+        wire, bounds = self._idle.pop()[0] if self._idle else self._open(), Bounds(connect_timeout, timeout)
+        reader = AnswerReader(max_body)
         try:
-            async with call.bounds.scope:
-                answer = await call.exchange(url, headers, body, max_body)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:  # TimeoutError is an OSError
-            self._discard(call.wire, call.socket)
-            raise call.bounds.failure(error) from error
+            async with bounds.scope:
+                await wire.exchange(_request(url, headers, body), bounds, reader)
+        except FAILURES as error:
+            self._discard(wire)
+            if reader.answer is None:
+                raise bounds.failure(error, reader.fault) from error
         except BaseException:
-            self._discard(call.wire, call.socket)
+            self._discard(wire)
             raise
-        self._keep(call.wire)
-        return answer
+        else:
+            self._keep(wire) if reader.reusable else self._discard(wire)
+        if reader.answer is None:
+            raise bounds.failure(ConnectionError("the connection ended without an answer"), reader.fault)
+        return reader.answer
 
-    def _open(self) -> httpx.AsyncHTTPTransport:
-        # The system's certificates, as in the other transport; httpx would take its own bundle, and read it per lane.
+    def _open(self) -> _Wire:
+        # The system's certificates, as in the other transport; read once, not per lane.
         self._ssl_context = self._ssl_context or ssl.create_default_context()
-        return httpx.AsyncHTTPTransport(verify=self._ssl_context, trust_env=False, limits=LIMITS)
+        return _Wire(self._ssl_context)
 
     # ---- Idle ones -------------------------------------------------------------------------------
 
-    def _keep(self, wire: httpx.AsyncHTTPTransport) -> None:
-        if self._closed or not _nothing_left_over(wire):
+    def _keep(self, wire: _Wire) -> None:
+        if self._closed:
             self._discard(wire)
             return
         loop = asyncio.get_running_loop()
@@ -87,9 +103,9 @@ class HttpxTransport:
         if self._idle:
             self._sweep = loop.call_at(self._idle[0][1] + KEEP_ALIVE_S, self._discard_stale)
 
-    def _discard(self, *closables: Any) -> None:
+    def _discard(self, wire: _Wire) -> None:
         """Close in a task of its own: a cancelled call must not wait, nor be cancelled out of closing."""
-        task = asyncio.get_running_loop().create_task(_close(*closables))
+        task = asyncio.get_running_loop().create_task(wire.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -104,52 +120,98 @@ class HttpxTransport:
             await asyncio.wait(self._closing)
 
 
-class _Call:
-    """One call, on a connection that is its own meanwhile."""
+class _Wire(httpcore.AnyIOBackend):
+    """One connection, and what connects it: a pool with room for one."""
 
-    def __init__(self, wire: httpx.AsyncHTTPTransport, bounds: Bounds) -> None:
-        self.wire, self.bounds = wire, bounds
-        self.socket: Any = None
-        """A new connection, as soon as there is one: a cancelled TLS handshake leaves it open in nobody's care."""
+    def __init__(self, ssl_context: ssl.SSLContext) -> None:
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl_context,
+            max_connections=1,
+            max_keepalive_connections=1,
+            keepalive_expiry=KEEP_ALIVE_S,
+            network_backend=self,
+        )
+        self._socket: httpcore.AsyncNetworkStream | None = None
+        """The last one connected: a cancelled TLS handshake leaves it open in nobody's care."""
+        self.reader: AnswerReader | None = None
+        """Of the call that has this wire."""
 
-    async def exchange(self, url: str, headers: Mapping[str, str], body: bytes, max_body: int) -> Answer:
-        extensions = {"trace": self._trace}  # and no timeouts of httpx: ours cover everything
-        request = httpx.Request("POST", url, headers={**ASKED, **headers}, content=body, extensions=extensions)
-        response = await self.wire.handle_async_request(request)
-        received, pieces = Body(max_body), 0
-        async for piece in response.aiter_raw():
-            received.add(piece)
-            pieces += 1
-            if pieces % PIECES_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return Answer(response.status_code, joined(response.headers.multi_items()), received.whole())
+    async def exchange(self, request: httpcore.Request, bounds: Bounds, reader: AnswerReader) -> None:
+        """Until the reader has ended, or the connection."""
 
-    async def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        if event.endswith(".connect_tcp.complete"):
-            self.socket = info["return_value"]
-        elif event.endswith(".send_request_headers.started"):
-            self.bounds.sending()
+        async def trace(event: str, info: Mapping[str, Any]) -> None:
+            if event.endswith(".send_request_headers.started"):
+                bounds.sending()
+
+        self.reader = reader
+        request.extensions = {"trace": trace}  # and no timeouts of httpcore: ours cover everything
+        response = await self._pool.handle_async_request(request)
+        await response.aread()
+        await response.aclose()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        self._socket = await super().connect_tcp(host, port, timeout, local_address, socket_options)
+        return _Stream(self._socket, self)
+
+    async def close(self) -> None:
+        for each in (self._pool, self._socket):
+            if each is not None:
+                try:
+                    await each.aclose()
+                except Exception:
+                    # It was being thrown away: nobody waits for it, and nothing else of it is left to close.
+                    log.debug("a broken connection did not close cleanly", exc_info=True)
 
 
-def _nothing_left_over(wire: httpx.AsyncHTTPTransport) -> bool:
-    """Whether the connection is open still and nothing was read behind the answer.
+class _Stream(httpcore.AsyncNetworkStream):
+    """Gives what comes to the reader of the call, and shows httpcore only that its answer ended."""
 
-    Such bytes (the body of a 204, say) would be taken for the answer to the next request. There is no public way
-    to ask; where the private one is gone, connections are used once.
-    """
-    pool: Any = wire._pool
-    try:
-        (connection,) = pool.connections
-        return bool(connection._connection._h11_state.trailing_data == (b"", False))
-    except (AttributeError, ValueError):
-        return False
+    def __init__(self, inner: httpcore.AsyncNetworkStream, wire: _Wire) -> None:
+        self._inner, self._wire = inner, wire
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        reader = self._wire.reader
+        assert reader is not None, "httpcore reads during a call only"
+        while not reader.ended:
+            data = await self._inner.read(max_bytes, timeout)
+            if not data:
+                reader.eof()
+            for start in range(0, len(data), READ_AT_ONCE):
+                if start:
+                    await asyncio.sleep(0)
+                reader.feed(data[start : start + READ_AT_ONCE])
+        if reader.answer is None:
+            raise httpcore.RemoteProtocolError(reader.fault)
+        return reader.shown()
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout), self._wire)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
 
 
-async def _close(*closables: Any) -> None:
-    for each in closables:
-        if each is not None:
-            try:
-                await each.aclose()
-            except Exception:
-                # It was being thrown away: nobody waits for it, and nothing else of it is left to close.
-                log.debug("a broken connection did not close cleanly", exc_info=True)
+def _request(url: str, headers: Mapping[str, str], body: bytes) -> httpcore.Request:
+    to = httpx.URL(url)
+    fields = {"host": to.netloc.decode("ascii"), **ASKED, **headers, "content-length": str(len(body))}
+    return httpcore.Request(
+        "POST",
+        httpcore.URL(scheme=to.raw_scheme, host=to.raw_host, port=to.port, target=to.raw_path),
+        headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in fields.items()],
+        content=body,
+    )

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
+from tocsin.dispatch.answer_headers import members, whole
 from tocsin.errors import SettingsError, UnreachableError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
@@ -109,6 +110,5 @@ def json_object(answer: httpx.Response) -> dict[str, Any] | None:
 
 
 def retry_after_s(answer: httpx.Response) -> float:
-    """What it asks for; 0 if it does not."""
-    text = answer.headers.get("retry-after", "").strip()
-    return float(text[:9]) if text.isascii() and text.isdigit() else 0.0
+    """What it asks for in seconds, as our servers do; 0 if it does not."""
+    return max((whole(each) or 0 for each in members(answer.headers, "retry-after")), default=0)

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
+from tocsin.dispatch.answer_reader import headers_of
 from tocsin.dispatch.asgi_transport import Message, Send
 from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
-from tocsin.dispatch.exchange import Body, Bounds, joined
+from tocsin.dispatch.exchange import Bounds, joined
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
 from tocsin.errors import SignatureError
@@ -82,9 +83,8 @@ class SimNetwork:
             raise bounds.failure(error) from None
         finally:
             self.in_flight -= 1
-        received = Body(max_body)
-        received.add(answer.body)
-        return Answer(answer.status, joined(answer.headers.items()), received.whole())
+        headers = joined(answer.headers.items())
+        return Answer(answer.status, headers, answer.body[:max_body], cut=len(answer.body) > max_body)
 
     async def _connect(self, fault: Fault | None) -> None:
         await self._travel()
@@ -194,7 +194,7 @@ class FakeReceiver:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
-        headers = joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+        headers = headers_of(scope["headers"])
         answer = await self(headers, await _whole(receive))
         pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers.items()]
         pairs.append((b"content-length", b"%d" % len(answer.body)))

@@ -9,11 +9,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A complete HTTP answer. Header names are lower case; repeated ones are joined with `, `."""
+    """An HTTP answer. Header names are lower case; repeated ones are joined with `, `."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    """As it came: compressed, if the receiver did so."""
+    cut: bool = False
+    """Whether the body went over the limit: this is its beginning, and the rest was not read."""
 
 
 class TransportError(Exception):
@@ -26,10 +29,6 @@ class NeverConnected(TransportError):
 
 class BrokenExchange(TransportError):
     """Connected, then broken, reset or malformed: the receiver may or may not have acted."""
-
-
-class AnswerTooLarge(BrokenExchange):
-    """The answer's body went over the limit, compressed or not."""
 
 
 class DeadlinePassed(TransportError):
@@ -51,7 +50,8 @@ class Transport(Protocol):
     ) -> Answer:
         """One POST under one total deadline of `timeout` seconds, connecting within `connect_timeout`.
 
-        Raises a TransportError. Cancelling the call closes its connection and leaks nothing.
+        Of a body longer than `max_body` the beginning is returned, and the connection closed. All transports take the
+        same for an answer. Raises a TransportError. Cancelling the call closes its connection and leaks nothing.
         """
         ...
 

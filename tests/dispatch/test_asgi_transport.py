@@ -17,7 +17,6 @@ from starlette.routing import Route
 from tocsin.dispatch.asgi_transport import App, AsgiTransport, Message, Receive, Send
 from tocsin.dispatch.transport import (
     Answer,
-    AnswerTooLarge,
     BrokenExchange,
     DeadlinePassed,
     NeverConnected,
@@ -150,12 +149,14 @@ async def test_a_listening_app_is_not_told_of_a_disconnect_before_its_answer() -
 
 
 async def test_the_limit_of_an_answer() -> None:
-    assert len((await post(sending(start(), piece(b"x" * MAX_BODY)))).body) == MAX_BODY
-    with pytest.raises(AnswerTooLarge):
-        await post(sending(start(), piece(b"x" * MAX_BODY, True), piece(b"x")))
+    whole = await post(sending(start(), piece(b"x" * MAX_BODY)))
+    longer = await post(sending(start(), piece(b"x" * MAX_BODY, True), piece(b"x")))
+
+    assert (whole.body, whole.cut) == (b"x" * MAX_BODY, False)
+    assert (longer.body, longer.cut) == (b"x" * MAX_BODY, True)
 
 
-async def test_an_app_that_ignores_the_limit_is_stopped() -> None:
+async def test_an_app_that_goes_on_after_the_limit_hears_that_nobody_listens() -> None:
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await send(start())
         while True:
@@ -166,10 +167,37 @@ async def test_an_app_that_ignores_the_limit_is_stopped() -> None:
             await asyncio.sleep(0)
 
     refused = asyncio.Event()
-    with pytest.raises(AnswerTooLarge):
-        await post(app)
+    transport = AsgiTransport(app)
+    answer = await transport.post("http://x/", {}, b"", connect_timeout=1, timeout=5, max_body=MAX_BODY)
+    await soon(refused.wait())
+    await transport.aclose()
 
-    assert refused.is_set()
+    assert (len(answer.body), answer.cut) == (MAX_BODY, True)
+
+
+async def test_a_streamed_answer_that_is_cut_off_ends_its_app_without_a_word_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def endless(request: Request) -> Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            while True:
+                yield b"x" * 10_000
+
+        return StreamingResponse(pieces())
+
+    async def watched(scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            await Starlette(routes=[Route("/", endless, methods=["POST"])])(scope, receive, send)
+        finally:
+            ended.set()
+
+    ended = asyncio.Event()
+    transport = AsgiTransport(watched)
+    answer = await transport.post("http://x/", {}, b"", connect_timeout=1, timeout=5, max_body=MAX_BODY)
+    await soon(ended.wait())
+    await transport.aclose()
+
+    assert (answer.status, answer.cut, caplog.records) == (200, True, [])
 
 
 async def test_one_deadline_covers_everything() -> None:

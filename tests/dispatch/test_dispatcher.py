@@ -18,7 +18,7 @@ from tests.dispatch.wild import OK, Visit, answering, refused_port, serving, sil
 from tocsin.dispatch.callback import Callback, Outcome, Verdict
 from tocsin.dispatch.dispatcher import CONNECT_TIMEOUT_S, MAX_ANSWER, Dispatcher, body_of
 from tocsin.dispatch.signing import Signer
-from tocsin.dispatch.transport import Answer, AnswerTooLarge, BrokenExchange, DeadlinePassed, NeverConnected, Transport
+from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected, Transport
 from tocsin.errors import SettingsError
 
 pytestmark = pytest.mark.anyio
@@ -249,7 +249,6 @@ async def test_unsigned_callbacks_never_leave_the_machine() -> None:
         (NeverConnected("refused"), Verdict.UNREACHABLE),
         (DeadlinePassed("late"), Verdict.UNKNOWN),
         (BrokenExchange("reset"), Verdict.FAILED),
-        (AnswerTooLarge("long"), Verdict.FAILED),
     ],
 )
 async def test_whatever_happens_becomes_an_outcome(answer: Answer | Exception, verdict: Verdict) -> None:

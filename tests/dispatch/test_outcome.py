@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tocsin.dispatch import answer_headers
 from tocsin.dispatch.callback import Outcome, Verdict
-from tocsin.dispatch.outcome import classify, from_error, plain, retry_after_ms
-from tocsin.dispatch.transport import Answer, AnswerTooLarge, BrokenExchange, DeadlinePassed, NeverConnected
+from tocsin.dispatch.outcome import classify, from_error, plain
+from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected
 
 NOW = 1_741_942_800_000  # Fri, 14 Mar 2025 09:00:00 GMT
 HOUR = 3_600_000
+
+
+def retry_after_ms(value: str | None, now_ms: int) -> int | None:
+    return answer_headers.retry_after_ms({} if value is None else {"retry-after": value}, now_ms)
 
 
 def judged(status: int, headers: dict[str, str] | None = None, body: bytes = b"said") -> Outcome:
@@ -31,7 +36,45 @@ def test_any_2xx_is_done(status: int, headers: dict[str, str]) -> None:
     assert judged(status, headers) == Outcome(Verdict.DONE, None, status, None, b"said")
 
 
-@pytest.mark.parametrize("value", ["1", " 1 "])
+TWICE = ["1", " 1 ", "1, 1", "1,1", ",1", "1 ,", "0, 1", '"1"', "\t1"]
+
+
+@pytest.mark.parametrize("value", TWICE)
+def test_work_that_was_accepted_goes_on_however_the_header_is_doubled(value: str) -> None:
+    outcome = judged(202, {"tocsin-accepted": value, "tocsin-lease-ms": "60000"})
+
+    assert (outcome.verdict, outcome.lease_ms) == (Verdict.ACCEPTED, 60_000)
+
+
+@pytest.mark.parametrize("value", ["", "0", "11", "true", "1.0", ";", "01"])
+def test_what_does_not_say_that_it_was_accepted_is_done(value: str) -> None:
+    assert judged(202, {"tocsin-accepted": value}).verdict is Verdict.DONE
+
+
+@pytest.mark.parametrize(
+    ("value", "length"),
+    [
+        ("3000", 3_000),
+        (" 3000 ", 3_000),
+        ("3000, 3000", 3_000),
+        ("3000, 60000", 60_000),
+        ("x, 3000", 3_000),
+        ('"3000"', 3_000),
+        ("0003000", 3_000),
+        ("1", 1_000),
+        ("9" * 5_000, HOUR),
+        ("", None),
+        ("x", None),
+        ("-3000", None),
+        ("1e4", None),
+        ("３０００", None),
+    ],
+)
+def test_a_lease_is_as_long_as_the_longest_that_was_said(value: str, length: int | None) -> None:
+    assert judged(202, {"tocsin-accepted": "1", "tocsin-lease-ms": value}).lease_ms == length
+
+
+@pytest.mark.parametrize("value", TWICE)
 def test_a_declared_decline_is_one_whatever_the_body(value: str) -> None:
     outcome = judged(409, {"tocsin-declined": value, "tocsin-retry": "never"}, b"not json")
 
@@ -46,7 +89,7 @@ def test_a_plain_409_is_a_failure(status: int, headers: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 409, 429, 500, 503, 302])
-@pytest.mark.parametrize("value", ["never", "Never", " never "])
+@pytest.mark.parametrize("value", ["never", "Never", " never ", "NEVER, never", "later, never", '"never"'])
 def test_a_receiver_that_never_wants_it_again_is_obeyed(status: int, value: str) -> None:
     outcome = judged(status, {"tocsin-retry": value, "retry-after": "5"})
 
@@ -80,9 +123,75 @@ def test_other_errors_climb_the_ladder(status: int) -> None:
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308, 399])
 def test_redirects_are_failures_that_explain_themselves(status: int) -> None:
-    outcome = judged(status, {"location": "https://elsewhere.example"})
+    outcome = judged(status)
 
     assert (outcome.verdict, outcome.message) == (Verdict.FAILED, f"HTTP {status}: redirects are not followed")
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("https://elsewhere.example/x", "https://elsewhere.example/x"),
+        ("https://Elsewhere.example:8443", "https://elsewhere.example:8443"),
+        ("//elsewhere.example/x", "//elsewhere.example/x"),
+        ("/_tocsin/callback/", "/_tocsin/callback/"),
+        ("login", "login"),
+        (" /x ", "/x"),
+        ("https://user:hunter2@elsewhere.example/x?token=hunter2#hunter2", "https://elsewhere.example/x"),
+        ("/x?token=hunter2", "/x"),
+        ("http://[::1]:8000/x", "http://[::1]:8000/x"),
+        ("/" + "x" * 9_000, "/" + "x" * 199 + "..."),
+        ("/\x1b[31m", r"/\x1b[31m"),
+    ],
+)
+def test_a_redirect_says_where_it_leads_without_what_may_be_secret(location: str, shown: str) -> None:
+    outcome = judged(307, {"location": location})
+
+    assert outcome.message == f"HTTP 307: redirects are not followed; it leads to {shown}"
+    assert outcome.verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    "location", ["", "?token=hunter2", "mailto:hunter2", "data:hunter2", "http://[::1", "http://x:y/"]
+)
+def test_a_redirect_that_leads_nowhere_says_that_it_is_one(location: str) -> None:
+    assert judged(302, {"location": location}).message == "HTTP 302: redirects are not followed"
+
+
+JSON_TYPES = [
+    "application/json",
+    "Application/JSON; charset=utf-8",
+    "application/json, application/json",
+    "application/x+json",
+]
+
+
+@pytest.mark.parametrize("content_type", JSON_TYPES)
+def test_a_whole_json_body_is_the_result(content_type: str) -> None:
+    assert judged(200, {"content-type": content_type}, b"[1]").result == b"[1]"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"content-type": "text/html"},
+        {"content-type": "text/html, application/json"},
+        {"content-type": "application/json", "tocsin-result": "0, 0"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+    ],
+)
+def test_another_body_is_no_result(headers: dict[str, str]) -> None:
+    assert judged(200, headers, b"[1]") == Outcome(Verdict.DONE, None, 200, None, b"[1]")
+
+
+def test_a_body_that_was_cut_off_is_no_result_and_the_history_says_so() -> None:
+    answer = Answer(200, {"content-type": "application/json"}, b"1" * 65_536, cut=True)
+    outcome = classify(answer, NOW)
+
+    assert (outcome.verdict, outcome.result) == (Verdict.DONE, None)
+    assert outcome.message == "HTTP 200: the body is longer than 65536 bytes, so it is not kept as the result"
+    assert classify(Answer(200, {"content-type": "text/html"}, b"1", cut=True), NOW).message is None
 
 
 @pytest.mark.parametrize("status", [0, 99, 100, 101, 103, 199, 600, 999])
@@ -123,7 +232,14 @@ def test_two_kib_of_the_answer_are_kept(status: int) -> None:
         ("1.5", None),
         ("1e3", None),
         ("１２０", None),
-        ("120, 120", None),
+        ("120, 120", 120_000),
+        ("120, 60", 120_000),
+        (" , 120", 120_000),
+        ("soon, 120", 120_000),
+        ('"120"', 120_000),
+        ("Fri, 14 Mar 2025 09:05:00 GMT, Fri, 14 Mar 2025 09:05:00 GMT", 300_000),
+        ("fri, 14 mar 2025 09:05:00 gmt", 300_000),
+        ("120, Fri, 14 Mar 2025 09:05:00 GMT", 300_000),
         ("120 s", None),
         ("2025-03-14T09:05:00Z", None),
         ("Fri, 32 Mar 2025 09:05:00 GMT", None),
@@ -179,7 +295,6 @@ def test_dates_count_from_now(seconds: int) -> None:
         (NeverConnected("refused"), Outcome(Verdict.UNREACHABLE, "never connected: refused")),
         (DeadlinePassed("none after 5 s"), Outcome(Verdict.UNKNOWN, "no answer in time: none after 5 s")),
         (BrokenExchange("reset"), Outcome(Verdict.FAILED, "broken exchange: reset")),
-        (AnswerTooLarge("too long"), Outcome(Verdict.FAILED, "broken exchange: too long")),
     ],
 )
 def test_errors_have_their_rows(error: NeverConnected, outcome: Outcome) -> None:

@@ -1,0 +1,282 @@
+"""One HTTP/1 answer, read from the bytes of a connection: the only reader, so all HTTP transports judge alike.
+
+Status and headers decide, so what cannot change them is forgiven: reason phrases, the number of headers, equal lengths
+said twice, chunk extensions, trailers, line ends without CR. What leaves status, headers or the end of the body in
+doubt is a fault. A body is read up to its limit, as it came: nothing is unpacked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from tocsin.dispatch.exchange import joined
+from tocsin.dispatch.transport import Answer
+
+HEAD_LIMIT: Final = 128 * 1024
+"""Bytes of a head, and of the trailers: some 3,000 headers."""
+LINE_LIMIT: Final = 8 * 1024
+"""Bytes of a line before a chunk."""
+LONGEST: Final = 10**18
+"""Stands for any length beyond it: Python refuses to read thousands of digits."""
+
+STATUS_LINE: Final = re.compile(rb"HTTP/([0-9])\.([0-9]) ([1-9][0-9]{2})(?: .*)?", re.DOTALL)
+HEAD_END: Final = re.compile(rb"\n\r?\n")
+NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+UNFIT: Final = re.compile(rb"\x00|\r(?!\n)")
+PLAIN_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
+CHUNK: Final = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+EMPTY_LINES: Final = re.compile(rb"[\r\n]*")
+KEPT: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+LAST: Final = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+SWITCHING: Final = 101
+BODILESS: Final = frozenset({204, 304})
+
+
+class Fault(Exception):
+    """Why an answer is none. Its text is for people, and holds at most a few words of the answer."""
+
+
+class AnswerReader:
+    """Fed with what a connection brings, until it has `ended`: with an `answer`, or with a `fault`."""
+
+    def __init__(self, max_body: int) -> None:
+        self.answer: Answer | None = None
+        self.fault: str | None = None
+        self.reusable = False
+        """Whether the connection may carry another request: nothing of this answer, and nothing else, can follow."""
+        self._max_body = max_body
+        self._data = bytearray()
+        self._at = 0
+        self._step: Callable[[], bool] = self._head
+        self._status, self._headers = 0, dict[str, str]()
+        self._keeps_open = False
+        self._body = bytearray()
+        self._left = 0
+        """Bytes of the body, or of the chunk, that are still to come; -1: until the connection ends."""
+        self._spare = HEAD_LIMIT
+
+    @property
+    def ended(self) -> bool:
+        return self.answer is not None or self.fault is not None
+
+    def shown(self) -> bytes:
+        """What the engine of a transport is shown in place of the answer: that the exchange is over, and whether the
+        connection may be used again. What it would make of the answer itself differs from engine to engine."""
+        return KEPT if self.reusable else LAST
+
+    def feed(self, data: bytes) -> None:
+        """More bytes. After the end they are dropped, and the connection is not reusable."""
+        if self.ended:
+            self.reusable = False
+            return
+        self._data += data
+        if self._read():
+            self.reusable = self.reusable and self._at == len(self._data)
+            self._data.clear()
+        else:
+            del self._data[: self._at]
+        self._at = 0
+
+    def eof(self) -> None:
+        """Nothing more will come."""
+        if self.ended:
+            return
+        if self._step == self._measured and self._left < 0:
+            self._end()
+        elif self._step == self._head:
+            begun = "in the middle of its headers" if self._data else "without an answer"
+            self.fault = f"the connection was closed {begun}"
+        else:
+            self.fault = f"the connection was closed in the middle of the body, after {len(self._body)} bytes"
+
+    def _read(self) -> bool:
+        """As far as it goes; whether that is the end."""
+        try:
+            while self._step():
+                pass
+        except Fault as fault:
+            self.fault = str(fault)
+        return self.ended
+
+    # ---- Steps: each says whether the next one can be taken with what is there --------------------
+
+    def _head(self) -> bool:
+        if (empty := EMPTY_LINES.match(self._data, self._at)) is not None:
+            self._at = empty.end()
+        end = HEAD_END.search(self._data, self._at, self._at + HEAD_LIMIT)
+        if end is None:
+            if len(self._data) - self._at > HEAD_LIMIT:
+                raise Fault(f"the headers are longer than {HEAD_LIMIT} bytes")
+            return False
+        first, _, rest = bytes(self._data[self._at : end.end()]).partition(b"\n")
+        self._at = end.end()
+        found = STATUS_LINE.fullmatch(first.removesuffix(b"\r"))
+        if found is None:
+            raise Fault(f"its first line is not that of an HTTP answer: {first[:60]!r}")
+        self._status, version = int(found[3]), (found[1], found[2])
+        if self._status == SWITCHING:
+            raise Fault("it switches to another protocol, which nobody asked for")
+        self._headers = headers_of(pairs(rest))
+        if self._status > 199:
+            self._keeps_open = keeps_open(self._headers, new=version >= (b"1", b"1"))
+            self._step = self._framed()
+        return True
+
+    def _framed(self) -> Callable[[], bool]:
+        """How the body is read, as the headers say (RFC 9112, 6.3)."""
+        length = length_of(self._headers)
+        coded = [name for name in listed(self._headers.get("transfer-encoding")) if name != "identity"]
+        if self._status in BODILESS:
+            self._left = 0
+        elif coded:
+            self._keeps_open = self._keeps_open and length is None
+            if coded[-1] == "chunked":
+                return self._chunk
+            self._left = -1
+        else:
+            self._left = -1 if length is None else length
+        return self._measured
+
+    def _measured(self) -> bool:
+        """A body of a known length, or one that the end of the connection ends."""
+        if not self._take() and self._left == 0:
+            self._end()
+        return False
+
+    def _chunk(self) -> bool:
+        self._plain_chunks()
+        line = self._line(LINE_LIMIT, "a line before a chunk has no end")
+        if line is None:
+            return False
+        found = CHUNK.fullmatch(line)
+        if found is None:
+            raise Fault(f"its body is not in chunks: {line[:40]!r}")
+        self._left = int(found[1], 16)
+        self._step = self._in_chunk if self._left else self._trailer
+        return True
+
+    def _plain_chunks(self) -> None:
+        """Those that are there whole, at a quarter of the price: an answer in chunks of one byte holds up others."""
+        data, at, body = self._data, self._at, self._body
+        while (line := PLAIN_CHUNK.match(data, at)) is not None:
+            start = line.end()
+            end = start + int(line[1], 16)
+            if end == start or len(body) + end - start > self._max_body or data[end : end + 2] != b"\r\n":
+                break
+            body += data[start:end]
+            at = end + 2
+        self._at = at
+
+    def _in_chunk(self) -> bool:
+        if self._take() or self._left:
+            return False
+        line = self._line(1, "a chunk is longer than it says")
+        if line is None:
+            return False
+        if line:
+            raise Fault(f"a chunk is longer than it says: {line[:40]!r}")
+        self._step = self._chunk
+        return True
+
+    def _trailer(self) -> bool:
+        """Dropped, whatever it says."""
+        line = self._line(self._spare, "the trailers have no end")
+        if line is None:
+            return False
+        self._spare -= len(line) + 1
+        if not line:
+            self._end()
+        return bool(line)
+
+    # ---- Inside ----------------------------------------------------------------------------------
+
+    def _line(self, limit: int, fault: str) -> bytes | None:
+        """The next one, if it is there whole. Fault if it is longer than `limit` bytes."""
+        end = self._data.find(b"\n", self._at)
+        if (len(self._data) if end < 0 else end) - self._at > limit:
+            raise Fault(f"{fault}: {bytes(self._data[self._at : self._at + 40])!r}")
+        if end < 0:
+            return None
+        line = bytes(self._data[self._at : end])
+        self._at = end + 1
+        return line.removesuffix(b"\r")
+
+    def _take(self) -> bool:
+        """What is there of the body. Whether it is over its limit, which ends the answer."""
+        there = len(self._data) - self._at
+        size = there if self._left < 0 else min(there, self._left)
+        room = self._max_body - len(self._body)
+        self._body += self._data[self._at : self._at + min(size, room)]
+        self._at += size
+        if self._left > 0:
+            self._left -= size
+        if size > room:
+            self.answer = Answer(self._status, self._headers, bytes(self._body), cut=True)
+        return size > room
+
+    def _end(self) -> None:
+        self.reusable = self._keeps_open and self._left >= 0
+        self.answer = Answer(self._status, self._headers, bytes(self._body))
+
+
+# ---- Headers, from whatever they came by -----------------------------------------------------------
+
+
+def pairs(block: bytes) -> list[tuple[bytes, bytes]]:
+    """Names and values, up to the empty line. One that begins with a blank goes on with the one before it."""
+    if (unfit := UNFIT.search(block)) is not None:
+        raise Fault(f"a header holds a control character: {block[max(unfit.start() - 20, 0) :][:40]!r}")
+    found: list[tuple[bytes, bytes]] = []
+    for line in block.split(b"\n"):
+        name, colon, value = line.partition(b":")
+        if line in (b"", b"\r"):
+            break
+        if line[0] in b" \t":
+            if not found:
+                raise Fault(f"its first header begins with a blank: {line[:40]!r}")
+            name, before = found.pop()
+            value = before + b" " + line.strip()
+        elif not colon or NAME.fullmatch(name) is None:
+            raise Fault(f"this is not a header: {line[:40]!r}")
+        found.append((name, value.strip()))
+    return found
+
+
+def headers_of(found: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """As an `Answer` has them."""
+    return joined((name.decode("latin-1"), text_of(value)) for name, value in found)
+
+
+def text_of(value: bytes) -> str:
+    """UTF-8 if it is, else what HTTP was made for."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def listed(value: str | None) -> list[str]:
+    """The members of a list, in lower case."""
+    return [] if value is None else [part for each in value.lower().split(",") if (part := each.strip())]
+
+
+def length_of(headers: Mapping[str, str]) -> int | None:
+    """Of the body, if a length is said, however often. Fault if it is none, or not always the same."""
+    said = headers.get("content-length")
+    if said is None:
+        return None
+    lengths = {part.strip() for part in said.split(",")}
+    if not all(part.isascii() and part.isdigit() for part in lengths):
+        raise Fault(f"its content-length is not a number: {said[:40]!r}")
+    numbers = {int(part) if len(part) < 19 else LONGEST for part in lengths}
+    if len(numbers) > 1:
+        raise Fault(f"it says two different lengths: content-length {said[:40]!r}")
+    return numbers.pop()
+
+
+def keeps_open(headers: Mapping[str, str], *, new: bool) -> bool:
+    """Whether its sender means to answer again on this connection; `new`: it speaks HTTP/1.1 or later."""
+    said = listed(headers.get("connection"))
+    return "close" not in said and (new or "keep-alive" in said)
