@@ -216,7 +216,8 @@ async def test_nowhere_to_go_is_nobodys_fault(origin: Callable[[], str | None], 
 async def test_an_origin_that_is_no_text_is_nobodys_fault(origin: Any) -> None:
     outcome = await dispatcher(Recorder(), origin=lambda: origin).attempt(JOB, now_ms=NOW)
 
-    assert outcome == Outcome(Verdict.UNREACHABLE, f"origin() must return text, not {type(origin).__name__}")
+    said = f"origin() must return text, not {type(origin).__name__}"
+    assert outcome == Outcome(Verdict.UNREACHABLE, said, code="ORIGIN_NOT_CONFIGURED")
 
 
 @pytest.mark.parametrize("path", ["cb", "https://x/", "/a?b"])
