@@ -180,6 +180,18 @@ MUTANTS = (
         "    turn.book.erase_job(job)\n    turn.book.count(expired=1)\n",
         "    turn.book.count(expired=1)\n",
     ),
+    Mutant(
+        "jobs of two schedulers have one webhook-id",
+        "actors/scheduler/turn.py",
+        'return f"{self.ctx.activation}-{self.ctx.next_seq()}"',
+        'return f"{self.ctx.epoch}-{self.ctx.next_seq()}"',
+    ),
+    Mutant(
+        "an activation is named without chance, so a restored store names jobs as the one before did",
+        "actors/activation.py",
+        'f"{host.random.getrandbits(64):016x} {host.provider.owner} {actor_id}"',
+        'f"{host.provider.owner} {actor_id}"',
+    ),
     *SCHEDULES,
     *QUEUES,
     Mutant(

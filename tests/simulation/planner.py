@@ -12,19 +12,18 @@ from tocsin.dispatch.retry import Retry
 from tocsin.errors import ActorError, ConflictError, NotFoundError, StoreError
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.instance import Instance
 
 UNHEARD = (ActorError, StoreError)
 NAMES = ("hourglass", "owner:bell", "metronome")
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 STALL_S = 90
 
 
 class Planner:
     """One of them."""
 
-    def __init__(self, world: World, jobs: Scheduler) -> None:
-        self.world, self.random, self.jobs = world, world.random, jobs
+    def __init__(self, instance: Instance, jobs: Scheduler) -> None:
+        self.instance, self.random, self.jobs = instance, instance.random, jobs
 
     async def live(self) -> None:
         for _ in range(self.random.randint(3, 8)):
@@ -39,45 +38,38 @@ class Planner:
             except NotFoundError:
                 pass
             except UNHEARD:
-                assert self.world.storm, "nothing failed, yet a caller heard an error"
+                assert self.instance.storm, "nothing failed, yet a caller heard an error"
             self.disturb()
 
     def disturb(self) -> None:
         """The clock steps, or the whole process stands still."""
-        if self.world.promises.steps and self.random.random() < 0.2:
-            self.step()
-        if self.world.storm_now and self.random.random() < 0.1:
-            self.world.stall(self.random.random() * STALL_S)
-
-    def step(self) -> None:
-        """A clock goes wrong, by hours or days; or it is set right again."""
-        world = self.world
-        far = self.random.choice((DAY_MS, 2 * DAY_MS)) if world.far else HOUR_MS
-        wrong = self.random.choice((-far, far, -HOUR_MS, HOUR_MS))
-        ms = -world.wrong_ms if world.wrong_ms and self.random.random() < 0.6 else wrong
-        world.wrong_ms += ms
-        world.promises.step(ms)
+        if self.instance.promises.steps and self.random.random() < 0.2:
+            self.instance.world.clock_goes_wrong()
+        if self.instance.storm_now and self.random.random() < 0.1:
+            self.instance.world.stall(self.random.random() * STALL_S)
 
     def definition(self) -> dict[str, Any]:
         """Any combination of rule and policies."""
-        now = self.world.clock.now_ms()
+        now = self.instance.clock.now_ms()
         rule = self.random.choice((
             {"every": 3}, {"every": 20}, {"every": 7.5}, {"cron": "*/10 * * * * *"}, {"cron": "* * * * *"},
             {"cron": "*/2 * * * *", "timezone": "Asia/Kolkata"}, {"at": now - 5_000}, {"at": now + 15_000},
         ))  # fmt: skip
         overlap = self.random.choice(("skip", "skip", "queue", "allow"))
-        queues = (None, None, "q1", "q2") if self.world.pullers else (None,)
+        queues = (None, None, "q1", "q2") if self.instance.pullers else (None,)
         then = [Job(path="sim:run", args={"n": 0}, options={"queue": self.random.choice(queues)})]
         return {
             "queue": self.random.choice(queues),
-            "then": then if self.world.pullers and self.random.random() < 0.2 else None,
+            "then": then if self.instance.pullers and self.random.random() < 0.2 else None,
             **rule,
             "path": "sim:planned",
             "args": {"v": self.random.randrange(1000)},
             "misfire": self.random.choice(("skip", "one", "one", "all")),
             "overlap": overlap,
             "grace": self.random.choice((0, 2, 60)),
-            "catch_up_limit": self.random.choice((1, 7, 100) if self.world.far or "every" in rule else (7, None)),
+            "catch_up_limit": self.random.choice(
+                (1, 7, 100) if self.instance.world.far or "every" in rule else (7, None)
+            ),
             "jitter": self.random.choice((0, 0, 3)),
             "expires_after": self.random.choice((None, None, None, 4)),
             "pool": self.random.choice((None, None, None, "b")),
@@ -85,24 +77,26 @@ class Planner:
         }
 
     async def put(self, name: str) -> None:
-        given = self.world.definitions.get(name) if self.random.random() < 0.25 else None
-        given = self.world.definitions[name] = given or self.definition()
+        given = self.instance.definitions.get(name) if self.random.random() < 0.25 else None
+        given = self.instance.definitions[name] = given or self.definition()
         if given["overlap"] == "allow":
-            self.world.disk.schedules.of(name).exclusive = False
+            self.instance.disk.schedules.of(name).exclusive = False
         paused = self.random.choice((None, None, None, True, False))
         made = await self.jobs.schedules.put(name, **given, paused=paused)
-        self.world.note(f"put {name} at {made.revision}")
+        self.instance.note(f"put {name} at {made.revision}")
         if self.random.random() < 0.3:
             again = await self.jobs.schedules.put(name, **given, paused=paused)
             record = await self.jobs.schedules.get(name)
             others = again.revision != made.revision and record is not None and record.args != given["args"]
-            leaps = self.world.promises.steps and self.world.far  # from more than a day ahead a cursor goes back
+            leaps = (
+                self.instance.promises.steps and self.instance.world.far
+            )  # from more than a day ahead a cursor goes back
             if not others and not leaps and "at" not in given and again.revision == made.revision:
                 assert list(again.preview) >= list(made.preview), "the same again went back"
 
     async def make_again(self, name: str) -> None:
         await self.jobs.schedules.delete(name)
-        if (given := self.world.definitions.get(name)) is not None:
+        if (given := self.instance.definitions.get(name)) is not None:
             await self.jobs.schedules.put(name, **given)
 
     async def pause(self, name: str) -> None:
@@ -129,10 +123,12 @@ class Planner:
         except ConflictError:
             return
         if stale or change != "put":  # with 0 it asks for a new one, and somebody may just have deleted this
-            self.world.promises.broken.append(f"{change} of {name} at revision {stale} was done, it was at {stale + 1}")
+            self.instance.promises.broken.append(
+                f"{change} of {name} at revision {stale} was done, it was at {stale + 1}"
+            )
 
     async def trigger(self, name: str) -> None:
-        self.world.disk.schedules.of(name).exclusive = False
+        self.instance.disk.schedules.of(name).exclusive = False
         key = f"key{self.random.randrange(4)}"
         first = await self.jobs.schedules.trigger(name, key)
         again = await self.jobs.schedules.trigger(name, key)
@@ -142,7 +138,7 @@ class Planner:
         found = await self.jobs.schedules.occurrences(name)
         for one in found.occurrences:
             if one.state == "dead":
-                self.world.disk.schedules.of(name).exclusive = False
+                self.instance.disk.schedules.of(name).exclusive = False
                 await self.jobs.dead_retry(one.job_id or "")
                 return
 

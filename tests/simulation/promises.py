@@ -6,17 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-import msgspec
-
-from tests.simulation.schedules import WatchedDisk
+from tests.simulation.schedules import Watched
 from tocsin.actors.scheduler.invariants import check
 from tocsin.actors.scheduler.rows import LeaseRow, PoolRow, decode, job_key, lease_key, pool_key, split_line_tail
 from tocsin.actors.testing import VirtualClock
 from tocsin.storage.api import after
 from tocsin.storage.memory import MemoryProvider
-
-NAME = "scheduler/sim"
 
 
 @dataclass(slots=True)
@@ -53,7 +50,7 @@ class Run:
 class Promises:
     """Notes every broken one; the run fails at its end at the latest."""
 
-    disk: WatchedDisk
+    disk: Watched
     clock: VirtualClock
     wishes: dict[int, Wish] = field(default_factory=dict)
     delivered: Counter[int] = field(default_factory=Counter)
@@ -75,10 +72,6 @@ class Promises:
     latest_ms: int = 0
     """How far it was before any of its steps."""
 
-    def step(self, ms: int) -> None:
-        self.latest_ms = max(self.latest_ms, self.clock.now_ms())
-        self.clock.step(ms)
-
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Inside the host an assertion would be taken for a fault of the network: keep it for the end."""
@@ -90,11 +83,10 @@ class Promises:
 
     # ---- At the sender ---------------------------------------------------------------------------
 
-    def sent(self, headers: Mapping[str, str], body: bytes) -> None:
+    def sent(self, headers: Mapping[str, str], content: Mapping[str, Any]) -> None:
         """A callback is about to leave the host."""
-        content = msgspec.json.decode(body)
         job_id, lease, webhook_id = content["id"], content["lease"], headers["webhook-id"]
-        row = self.disk.maps[NAME].get(lease_key(job_id, lease))
+        row = self.disk.rows_now.get(lease_key(job_id, lease))
         assert row is not None, f"job {job_id} was sent before its lease was on disk"
         if not self.steps:
             assert self.clock.now_ms() >= content["scheduledFor"], f"job {job_id} was sent early"
@@ -121,7 +113,7 @@ class Promises:
     def _count_slots(self, pool: str | None) -> None:
         if pool is None:
             return
-        rows = self.disk.maps[NAME]
+        rows = self.disk.rows_now
         row = rows.get(pool_key(pool))
         cap = decode(PoolRow, b"", row).cap if row else 1
         leases = rows.range(b"lease/", after(b"lease/"), 10_000, False)
@@ -130,15 +122,13 @@ class Promises:
 
     # ---- At the receiver -------------------------------------------------------------------------
 
-    def arrived(self, headers: Mapping[str, str], body: bytes) -> Run:
+    def arrived(self, webhook_id: str, job_id: str, lease: str) -> Run:
         """Two attempts of one job may not be alive inside one lease."""
-        content = msgspec.json.decode(body)
-        webhook_id, lease = headers["webhook-id"], content["lease"]
         runs = self.runs.setdefault(webhook_id, [])
         for other in runs:
             if other.lease != lease and other.running and not self.steps:
                 late = self.clock.now_ms() >= other.ends
-                held = self.disk.maps[NAME].get(lease_key(content["id"], other.lease)) is not None
+                held = self.disk.rows_now.get(lease_key(job_id, other.lease)) is not None
                 assert late or ((other.accepted or other.answered) and not held), (
                     f"{webhook_id}: a second attempt inside the lease of the first"
                 )
@@ -154,7 +144,7 @@ class Promises:
 
     def accepted(self, wish: Wish) -> None:
         wish.accepted = True
-        on_disk = self.disk.maps[NAME].get(job_key(wish.id)) is not None
+        on_disk = self.disk.rows_now.get(job_key(wish.id)) is not None
         assert on_disk or self.delivered[wish.n] or self._gone(wish), f"job {wish.n} was accepted and is not on disk"
 
     def _gone(self, wish: Wish) -> bool:
@@ -162,7 +152,7 @@ class Promises:
 
     def instants_ahead(self) -> Iterator[int]:
         """When what is on disk is to go on: a clock that was ahead may have put it far away."""
-        rows = self.disk.maps[NAME]
+        rows = self.disk.rows_now
         for key, value in rows.range(b"lease/", after(b"lease/"), 10_000, False):
             yield decode(LeaseRow, key, value).until
         for key, _ in rows.range(b"line/", after(b"line/"), 10_000, False):
@@ -172,9 +162,9 @@ class Promises:
 
     async def rows_are_sound(self) -> None:
         """At any instant, a crash included."""
-        provider = MemoryProvider(self.disk)
+        provider = MemoryProvider(self.disk.whole)
         await provider.start()
-        faults = await check(provider.view(NAME), self.disk.wakes.get(NAME))
+        faults = await check(provider.view(self.disk.name), self.disk.whole.wakes.get(self.disk.name))
         await provider.stop()
         assert faults == [], faults
 
@@ -182,9 +172,9 @@ class Promises:
         """After the storm: everything accepted ended well, nothing is left over, the rows are sound."""
         assert self.broken == [], self.broken
         await self.rows_are_sound()
-        provider = MemoryProvider(self.disk)
+        provider = MemoryProvider(self.disk.whole)
         await provider.start()
-        view = provider.view(NAME)
+        view = provider.view(self.disk.name)
         for wish in self.wishes.values():
             if wish.accepted and not self.delivered[wish.n] and wish.n not in self.done:
                 assert self._gone(wish) or await self._dead(provider, wish), f"job {wish.n} was lost"
@@ -208,4 +198,4 @@ class Promises:
         await provider.stop()
 
     async def _dead(self, provider: MemoryProvider, wish: Wish) -> bool:
-        return bool(await provider.view(NAME).get([b"dead/" + wish.id.encode()]))
+        return bool(await provider.view(self.disk.name).get([b"dead/" + wish.id.encode()]))

@@ -13,7 +13,7 @@ from tocsin.dispatch.pulled import Claimed, WorkerInfo
 from tocsin.errors import ActorError, StaleLeaseError, StoreError
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.instance import Instance
 
 QUEUES = ("q1", "q2", "q3")
 LOOK_S = 0.5
@@ -37,8 +37,8 @@ UNHEARD = (ActorError, StoreError, Unheard)
 class Puller:
     """One worker. With `jobs` it lives in the process of the host; without it is another process, and goes on."""
 
-    def __init__(self, world: World, n: int, jobs: Scheduler | None, *, sweeps: bool = False) -> None:
-        self.world, self.random, self.promises = world, world.random, world.disk.pulled
+    def __init__(self, instance: Instance, n: int, jobs: Scheduler | None, *, sweeps: bool = False) -> None:
+        self.instance, self.random, self.promises = instance, instance.random, instance.disk.pulled
         self.id = f"w{n}"
         self._jobs = jobs
         self._running = True
@@ -46,7 +46,7 @@ class Puller:
         self._sweeps = sweeps
         draws = self.random
         everything = sweeps or draws.random() < 0.6
-        self.exclude = [] if sweeps or draws.random() < 0.6 else [draws.choice(QUEUES)]
+        self.exclude = [] if sweeps or not everything or draws.random() < 0.4 else [draws.choice(QUEUES)]
         self.queues: str | list[str] = "*" if everything else draws.sample(QUEUES, draws.choice((1, 1, 2)))
         self.slots = draws.choice((1, 2, 5))
         self.lease_ms = draws.choice((1_000, 2_000, 5_000, 20_000))
@@ -59,10 +59,10 @@ class Puller:
 
     @property
     def jobs(self) -> Scheduler:
-        return self._jobs or self.world.current.scheduler("sim")
+        return self._jobs or self.instance.scheduler()
 
     async def live(self) -> None:
-        while self._running and not self.world.over:
+        while self._running and not self.instance.over:
             free = self.slots - len(self._work)
             if free <= 0:
                 await asyncio.wait(self._work, return_when=asyncio.FIRST_COMPLETED)
@@ -77,19 +77,19 @@ class Puller:
 
     def start(self, job: Claimed) -> None:
         with_id = self.id if self.info else ""
-        hold = self.promises.gives(job, with_id, self.world.clock.now_ms(), steps=self.world.promises.steps)
-        self.world.note(f"{self.id} has {job.id} attempt {job.attempt}")
+        hold = self.promises.gives(job, with_id, self.instance.clock.now_ms(), steps=self.instance.promises.steps)
+        self.instance.note(f"{self.id} has {job.id} attempt {job.attempt}")
         if job.schedule is not None:
             content = {"id": job.id, "schedule": {"name": job.schedule.name, "slot": job.schedule.slot}}
-            self.world.disk.schedules.sent(content, job.webhook_id)
+            self.instance.disk.schedules.sent(content, job.webhook_id)
         else:
-            wish = self.world.promises.wishes[job.args["n"]]
+            wish = self.instance.promises.wishes[job.args["n"]]
             self.promises.must(not wish.cancelled, f"job {wish.n} was given after its cancel was answered")
         task = asyncio.ensure_future(self.work(job, hold))
         self._work[task] = None
         task.add_done_callback(self._worked)
         if self._jobs is None:
-            self.world.spare(task)
+            self.instance.world.spare(task)
 
     def _worked(self, task: asyncio.Task[None]) -> None:
         self._work.pop(task, None)
@@ -99,9 +99,9 @@ class Puller:
     async def claim(self, most: int) -> list[Claimed]:
         wait = 120 if self._sweeps else self.random.choice((0, 0.5, 5, 5, 60, 300))
         patience = self.random.choice((0, 0.001, 0.05, 0.3, 3, 8)) if self.random.random() < 0.15 else None
-        claims = self.world.claims
-        self.world.claims_made += 1
-        claims[n := self.world.claims_made] = self
+        claims = self.instance.claims
+        self.instance.claims_made += 1
+        claims[n := self.instance.claims_made] = self
         try:
             got = await self.call(
                 self.jobs.claim(
@@ -129,7 +129,7 @@ class Puller:
 
     def die(self) -> None:
         """With all that it holds."""
-        self.world.note(f"{self.id} dies")
+        self.instance.note(f"{self.id} dies")
         self._running = False
         for task in self._work:
             if task is not asyncio.current_task():
@@ -138,7 +138,7 @@ class Puller:
     # ---- The work --------------------------------------------------------------------------------
 
     async def work(self, job: Claimed, hold: Hold) -> None:
-        dice = self.random.random() if self.world.storm_now else 1.0
+        dice = self.random.random() if self.instance.storm_now else 1.0
         if dice < 0.04:
             self.die()
             return
@@ -150,7 +150,7 @@ class Puller:
             return
         if job.schedule is not None:
             content = {"id": job.id, "schedule": {"name": job.schedule.name, "slot": job.schedule.slot}}
-            self.world.disk.schedules.delivered(content)
+            self.instance.disk.schedules.delivered(content)
         await self.say(job, hold)
 
     async def take_time(self, job: Claimed, hold: Hold) -> bool:
@@ -165,13 +165,13 @@ class Puller:
         return True
 
     async def extend(self, job: Claimed, hold: Hold) -> bool:
-        asked = self.world.clock.now_ms()
+        asked = self.instance.clock.now_ms()
         hold.until = min(hold.until, asked + self.lease_ms)  # an answer that is lost may have been done
         try:
             until = await self.call(self.jobs.extend(job.id, job.lease, self.lease_ms))
         except StaleLeaseError as error:
             if not error.details.get("cancelled"):
-                self.promises.refused(hold, self.world.clock.now_ms(), steps=self.world.promises.steps)
+                self.promises.refused(hold, self.instance.clock.now_ms(), steps=self.instance.promises.steps)
             return False
         except UNHEARD:
             return True
@@ -179,8 +179,8 @@ class Puller:
         return True
 
     async def say(self, job: Claimed, hold: Hold) -> None:
-        dice = self.random.random() if self.world.storm_now else 1.0
-        mortal = job.schedule is None and self.world.promises.wishes[job.args["n"]].mortal
+        dice = self.random.random() if self.instance.storm_now else 1.0
+        mortal = job.schedule is None and self.instance.promises.wishes[job.args["n"]].mortal
         if dice < 0.05:
             await self.settle(job, hold, ok=False, error="broken")
         elif dice < 0.10:
@@ -206,7 +206,7 @@ class Puller:
             try:
                 answer = await self.call(self.jobs.settle(job.id, job.lease, ok=ok, result=result, **how))
             except StaleLeaseError:
-                self.promises.refused(hold, self.world.clock.now_ms(), steps=self.world.promises.steps)
+                self.promises.refused(hold, self.instance.clock.now_ms(), steps=self.instance.promises.steps)
                 return
             except UNHEARD:
                 await asyncio.sleep(self.random.choice((0.1, 1, 3)))
@@ -216,7 +216,7 @@ class Puller:
 
     async def meddle(self, job: Claimed) -> None:
         """A lease that never was, and one of another job, settle nothing."""
-        other = self.random.choice([wish for wish in self.world.promises.wishes.values() if wish.id])
+        other = self.random.choice([wish for wish in self.instance.promises.wishes.values() if wish.id])
         for id, lease in ((job.id, job.lease[:-1] + "x"), (other.id, job.lease)):
             if id == job.id and lease == job.lease:
                 continue
@@ -230,29 +230,29 @@ class Puller:
 class Watch:
     """Nobody waits in vain: a claim and a job that fit may stay apart for an instant only."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
         self._apart: dict[tuple[int, bytes], int] = {}
         self._most = 0
 
     async def live(self) -> None:
         pause = LOOK_S
-        while not self.world.over:
+        while not self.instance.over:
             await asyncio.sleep(pause)
             self.look()
             pause = LOOK_S if self._apart else min(pause * 1.3, LOOK_MAX_S)
 
     def look(self) -> None:
-        world, promises = self.world, self.world.disk.pulled
-        startable = list(promises.may_start(world.clock.now_ms() - 500)) if world.claims else []
+        instance, promises = self.instance, self.instance.disk.pulled
+        startable = list(promises.may_start(instance.clock.now_ms() - 500)) if instance.claims else []
         singly = {queue.removeprefix(ALONE) for queue, _ in startable if queue.startswith(ALONE)}
         most = LOOKS
-        if world.storm:
-            most = LOOKS_OF_STEPS if world.promises.steps else LOOKS_OF_STORMS if world.storm_now else LOOKS_AFTER
+        if instance.storm:
+            most = LOOKS_OF_STEPS if instance.promises.steps else LOOKS_OF_STORMS if instance.storm_now else LOOKS_AFTER
         if most != self._most:  # the weather has changed
             self._most, self._apart = most, {}
         apart: dict[tuple[int, bytes], int] = {}
-        for n, worker in world.claims.items():
+        for n, worker in instance.claims.items():
             held = [lease for lease in promises.leases.values() if worker.info and lease.host == worker.id]
             alone = any(lease.at.losses >= LOSSES_TOGETHER for lease in held)
             if alone or (held and any(worker.takes(queue) for queue in singly)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.pulled import Pulled
+from tests.simulation.record import Record, RecordedDisk
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, SlotRow, cursor_key, definition_key
 from tocsin.actors.scheduler.rows import JobRow, R, dead_key, decode
@@ -27,24 +28,25 @@ LATE_MS = 2_000
 """How long after its due a slot may be undecided once the weather is good."""
 
 
-class WatchedDisk(MemoryDisk):
-    """Shows each commit to the promises of schedules and queues, before and after."""
+class Watched:
+    """The rows of one scheduler, and its promises."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
+    def __init__(self, whole: MemoryDisk, name: str) -> None:
+        self.whole, self.name = whole, name
         self.schedules = Schedules(self)
-        self.pulled = Pulled(self.maps, name)
+        self.pulled = Pulled(whole.maps, name)
 
-    def apply(self, writes: Sequence[ActorWrites]) -> None:
-        mine = [one for one in writes if one.name == self.name]
-        names = {
-            key.split(b"/")[1].decode() for one in mine for key in one.rows if key.startswith((b"cron/", b"cronat/"))
-        }
-        before = {name: self.schedule(name) for name in sorted(names)}
-        for one in mine:
-            self.pulled.commit(one.rows)
-        super().apply(writes)
+    @property
+    def rows_now(self) -> SortedMap:
+        return self.whole.maps.get(self.name) or SortedMap()
+
+    def begins(self, one: ActorWrites) -> Mapping[str, tuple[DefinitionRow | None, CursorRow | None]]:
+        """A commit is about to be applied: the schedules that it changes, as they are."""
+        names = {key.split(b"/")[1].decode() for key in one.rows if key.startswith((b"cron/", b"cronat/"))}
+        self.pulled.commit(one.rows)
+        return {name: self.schedule(name) for name in sorted(names)}
+
+    def ends(self, before: Mapping[str, tuple[DefinitionRow | None, CursorRow | None]]) -> None:
         for name, old in before.items():
             self.schedules.moved(name, *old, *self.schedule(name))
 
@@ -52,12 +54,28 @@ class WatchedDisk(MemoryDisk):
         return self.row(DefinitionRow, definition_key(name)), self.row(CursorRow, cursor_key(name))
 
     def row(self, kind: type[R], key: bytes) -> R | None:
-        value = self.maps[self.name].get(key) if self.name in self.maps else None
+        value = self.rows_now.get(key)
         return None if value is None else decode(kind, key, value)
 
     def rows(self, kind: type[R], prefix: bytes) -> list[tuple[str, R]]:
-        rows = self.maps.get(self.name, SortedMap()).range(prefix, after(prefix), 1_000_000, False)
+        rows = self.rows_now.range(prefix, after(prefix), 1_000_000, False)
         return [(key[len(prefix) :].decode(), decode(kind, key, value)) for key, value in rows]
+
+
+class WatchedDisk(RecordedDisk):
+    """Shows each commit to the promises of its scheduler, before and after."""
+
+    def __init__(self, record: Record, names: Sequence[str]) -> None:
+        super().__init__(record)
+        self.watched = {name: Watched(self, f"scheduler/{name}") for name in names}
+        self._by_name = {one.name: one for one in self.watched.values()}
+
+    def apply(self, writes: Sequence[ActorWrites]) -> None:
+        mine = [(self._by_name[one.name], one) for one in writes if one.name in self._by_name]
+        before = [(watched, watched.begins(one)) for watched, one in mine]
+        super().apply(writes)
+        for watched, rows in before:
+            watched.ends(rows)
 
 
 @dataclass(slots=True)
@@ -84,7 +102,7 @@ class Ledger:
 class Schedules:
     """Notes what came of them; `hold` checks at the end."""
 
-    disk: WatchedDisk
+    disk: Watched
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     triggered: dict[str, set[str]] = field(default_factory=dict)
     """Webhook ids by job id."""
@@ -157,7 +175,7 @@ class Schedules:
             job_id
             for job_id, job in self.disk.rows(JobRow, b"job/cron-")
             if row is not None and job.schedule is not None and job.schedule.uid == row.uid
-            if self.disk.maps[self.disk.name].get(dead_key("cron-" + job_id)) is None
+            if self.disk.rows_now.get(dead_key("cron-" + job_id)) is None
         ]
 
     def delivered(self, content: Mapping[str, Any]) -> None:
@@ -223,7 +241,7 @@ class Schedules:
                 assert inside == row.count, f"{name}: the run at {first} says {row.count}, there were {inside}"
 
     def lives(self, row: SlotRow) -> bool:
-        rows = self.disk.maps[self.disk.name]
+        rows = self.disk.rows_now
         return row.job_id is not None and rows.get(b"job/" + row.job_id.encode()) is not None
 
 
