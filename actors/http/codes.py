@@ -19,6 +19,7 @@ LIMIT: Final[Schema] = {"type": "integer", "description": "The limit, in the uni
 JOB: Final[Schema] = {**TEXT, "description": "The job."}
 STATE: Final[Schema] = {**TEXT, "description": "The state of the job that holds the id."}
 EXPRESSION: Final[Schema] = {**TEXT, "description": "The expression, as it was read."}
+REDRIVE: Final[Schema] = {**TEXT, "description": "The bulk retry that goes on."}
 REVISION: Final[Schema] = {"type": "integer", "description": "The latest revision of the schedule; 0: there is none."}
 CANCELLED: Final[Schema] = {**FLAG, "description": "The job was cancelled: stop working on it."}
 
@@ -103,13 +104,13 @@ _ALL: Final = (
     ),
     _code(
         "CONFLICT", 409,
-        "The schedule is not at the revision that was given, a job still names the pool, or the instance is being "
-        "removed.",
+        "The schedule is not at the revision that was given, a job still names the pool, a bulk retry has these dead "
+        "jobs already, or the instance is being removed.",
         "later",
-        "Read the schedule again and decide on what is there now; cancel what the message names; or wait until the "
-        "removal is done.",
+        "Read the schedule again and decide on what is there now; cancel what the message names; look how far the bulk "
+        "retry `redriveId` is, or stop it; or wait until the removal is done.",
         "schedule 'daily-report' is at revision 3, not 2: read it again, and decide on what is there now",
-        {"id": JOB, "revision": REVISION}, revision=3,
+        {"id": JOB, "revision": REVISION, "redriveId": REDRIVE}, revision=3,
     ),
     _code(
         "STALE_LEASE", 409, "The lease does not, or no longer, hold this job: it has ended, or was settled.",

@@ -178,7 +178,7 @@ _JOBS: Final = (
         "POST", "/dead/retry-all", "dead_retry_all", OPERATE, dead_retry_all,
         About(
             name="dead_retry_all", group="dead jobs", said="Retry the dead jobs that fit, at a pace, as a durable job",
-            request=wire.RetryAllRequest, answer=records.Redrive,
+            request=wire.RetryAllRequest, answer=records.Redrive, errors=("CONFLICT",),
         ),
     ),
     Operation(

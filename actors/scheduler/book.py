@@ -38,6 +38,7 @@ from tocsin.actors.scheduler.rows import (
     ParkedRow,
     PoolRow,
     R,
+    RedriveRow,
     ResultRow,
     args_key,
     at_key,
@@ -87,6 +88,8 @@ class Book(Leases):
         self.history_ms = HISTORY_MS
         self.dead_ms: int | None = DEAD_MS
         self.quota: int | None = None
+        self.redrives: dict[str, RedriveRow] | None = None
+        """Bulk retries that have not ended, once somebody has asked (`redrive`)."""
         self.occurrences = Occurrences()
         self.kept_slots = KEPT_SLOTS
         self._damaged = False

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.scheduler import arguments, listing, query
+from tocsin.actors.scheduler import redrive as redrives
 from tocsin.actors.scheduler.complete import Completion
 from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Page, Redrive, Rescheduled
 from tocsin.actors.scheduler.rows import RedriveRow, redrive_key
 from tocsin.dispatch.pulled import MAX_RESULT, Settlement, check_end
-from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError
+from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, StaleLeaseError
 
 ERROR_MAX = 2_000
 CANCEL_PAGE = 500
@@ -204,24 +205,40 @@ class Changing(Handle):
         rate_per_second: int = 10,
         dry_run: bool = False,
     ) -> Redrive:
-        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job."""
+        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
+
+        Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
+        them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
+        """
         if all == any(one is not None for one in (pool, reason, path, since)):
             raise InvalidInputError("give pool, reason, functionPath or since, or all: true and none of them")
         rate = arguments.integer(rate_per_second, "ratePerSecond", *arguments.RATE_PER_SECOND)
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         redrive_id = arguments.mint_id(self._now(), self._service.random.getrandbits(80))
         row = RedriveRow(self._now(), rate, 0, self._name(pool, "pool"), reason, path, parked_since)
-        matched = await listing.count_dead(self._view(), row)
-        row = msgspec.structs.replace(row, matched=matched)
-        if matched and not dry_run:
-            await self._call("redrive", redrive_id, row)
-        return Redrive(redrive_id, matched, 0, bool(matched) and not dry_run)
+        while True:
+            others = await redrives.running(self._view())
+            counted = await redrives.count(self._view(), row, others)
+            if counted.under_way and not counted.matched:
+                raise ConflictError(
+                    f"bulk retry {counted.by!r} goes on, and has every dead job that matches: look how far it is, or "
+                    "stop it before you start another",
+                    redriveId=counted.by,
+                )
+            row = msgspec.structs.replace(row, matched=counted.matched, turn=redrives.next_turn(others))
+            begins = bool(counted.matched) and not dry_run
+            if not begins or await self._call("redrive", redrive_id, row, tuple(others)):
+                waits_for = redrives.waits_for(redrive_id, row, others) if begins else None
+                return Redrive(redrive_id, counted.matched, 0, begins, waits_for=waits_for)
 
     async def redrive(self, redrive_id: str) -> Redrive | None:
         """How far a `dead_retry_all` has come; None if there is none of that id."""
         key = redrive_key(arguments.schedule_id(redrive_id))
         row = query.read(RedriveRow, key, (await self._view().get([key])).get(key))
-        return None if row is None else Redrive(redrive_id, row.matched, row.retried, bool(row.next_at), row.stopped)
+        if row is None:
+            return None
+        waits = redrives.waits_for(redrive_id, row, await redrives.running(self._view())) if row.next_at else None
+        return Redrive(redrive_id, row.matched, row.retried, bool(row.next_at), row.stopped, waits)
 
     async def redrive_stop(self, redrive_id: str) -> bool:
         """Stop it; what it has retried stays retried. False if there is none, or it has ended."""

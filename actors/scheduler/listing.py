@@ -17,13 +17,10 @@ from tocsin.actors.scheduler.damage import args_fault
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.query import Found, attach, read, whole
 from tocsin.actors.scheduler.records import Page, Record
-from tocsin.actors.scheduler.redrive import wanted
 from tocsin.actors.scheduler.rows import (
     JobRow,
     LeaseRow,
     LinesRow,
-    ParkedRow,
-    RedriveRow,
     args_key,
     at_key,
     dead_key,
@@ -226,16 +223,6 @@ async def list_dead(
         else:
             start = rows[-1][0] + b"\x00"
     return pager.page(more=bool(await view.scan(parked_key(*pager.last) + b"\x00", after(b"parked/"), limit=1)))
-
-
-async def count_dead(view: StoreView, row: RedriveRow) -> int:
-    """How many dead letters a redrive would retry."""
-    start, matched = b"parked/%015d/" % row.since, 0
-    while rows := await view.scan(start, b"parked/%015d/" % row.before, limit=ROWS_PER_PAGE):
-        letters = (read(ParkedRow, key, value) for key, value in rows)
-        matched += sum(letter is not None and wanted(row, letter) for letter in letters)
-        start = rows[-1][0] + b"\x00"
-    return matched
 
 
 async def load(view: StoreView, ids: Sequence[str]) -> list[Found]:

@@ -338,6 +338,8 @@ class Redrive(_Value, frozen=True, rename="camel", omit_defaults=True):
     retried: int
     running: bool
     stopped: bool = False
+    waits_for: str | None = None
+    """The id of an earlier one that retries jobs of the same pool: this one begins when that has ended."""
 
 
 class Reason(_Value, frozen=True, rename="camel", omit_defaults=True):

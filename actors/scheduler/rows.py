@@ -197,6 +197,8 @@ class RedriveRow(Row, frozen=True, array_like=True, tag=1):
     next_at: int = 0
     """Its timer; 0 once it has ended."""
     stopped: bool = False
+    turn: int = 0
+    """Of several that retry jobs of one pool, the one with the lowest goes first."""
 
 
 class IdemRow(Row, frozen=True, array_like=True, tag=1):

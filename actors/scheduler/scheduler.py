@@ -160,10 +160,11 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return removed
 
-    async def redrive(self, redrive_id: str, row: RedriveRow) -> None:
+    async def redrive(self, redrive_id: str, row: RedriveRow, known: Sequence[str]) -> bool:
         turn = self._turn()
-        await redrive.start(turn, redrive_id, row)
+        began = await redrive.start(turn, redrive_id, row, known)
         await self._finish(turn)
+        return began
 
     async def redrive_stop(self, redrive_id: str) -> bool:
         turn = self._turn()

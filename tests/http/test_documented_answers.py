@@ -108,6 +108,7 @@ async def dead_tour(ask: Ask, face: Face) -> None:
     await ask("POST", "/dead/retry-all", {"all": True, "dryRun": True})
     for place in PLACES:
         started = await ask("POST", "/dead/retry-all", {"all": True, "ratePerSecond": 1}, places=[place])
+        await ask("POST", "/dead/retry-all", {"all": True}, places=[place])  # goes on already
         await ask("GET", "/dead/redrives/{redriveId}", redrive=started["redriveId"], places=[place])
         await ask("DELETE", "/dead/redrives/{redriveId}", redrive=started["redriveId"], places=[place])
     for route in ("/dead/retry", "/dead/cancel"):

@@ -229,3 +229,13 @@ async def test_wrong_leases_cost_no_activation(face: Face, monkeypatch: pytest.M
         refused(await face.post("/complete", {"id": "a", "lease": "wrong"}), 409, "STALE_LEASE")
         refused(await face.post("/extend", {"id": "a", "lease": "wrong", "leaseMs": 5_000}), 409, "STALE_LEASE")
     assert built == []
+
+
+async def test_a_second_bulk_retry_of_the_same_dead_jobs_names_the_one_that_goes_on(face: Face) -> None:
+    for n in range(3):
+        await face.bury(f"d{n}")
+    started = (await face.post("/dead/retry-all", {"all": True, "ratePerSecond": 1})).json()
+    said = refused(await face.post("/dead/retry-all", {"all": True}), 409, "CONFLICT", started["redriveId"])
+    assert said["redriveId"] == started["redriveId"]
+    assert (await face.client.delete(f"/dead/redrives/{started['redriveId']}")).json() == {"stopped": True}
+    assert (await face.post("/dead/retry-all", {"all": True})).status_code == 200

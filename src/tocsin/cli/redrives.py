@@ -53,7 +53,8 @@ def dead_retry_all(
     if connection.as_json:
         return
     put(printable(answer["redriveId"]))
-    say(f"retrying {plural(answer['matched'], 'dead job')}, {rate_per_second} a second")
+    later = f", once {printable(answer['waitsFor'])} has ended" if "waitsFor" in answer else ""
+    say(f"retrying {plural(answer['matched'], 'dead job')}, {rate_per_second} a second{later}")
 
 
 def _would_retry(connection: Connection, answer: Mapping[str, Any]) -> None:
@@ -89,6 +90,7 @@ def dead_redrive(connection: Connection, /, id: str, stop: bool) -> None:
         [
             ("redrive", found["redriveId"]),
             ("state", state),
+            ("waits for", found.get("waitsFor")),
             ("matched", f"{found['matched']:,}"),
             ("retried", f"{found['retried']:,}"),
         ]

@@ -259,3 +259,14 @@ async def test_pending_counts_survive_restarts_and_paths_of_any_length(stage: St
     assert (await stage.jobs.pending("p" * 400)).count == 2
     await stage.jobs.cancel_all(all=True)
     assert not (await stage.jobs.pending()).pending
+
+
+@staged()
+async def test_who_asked_for_a_chain_is_the_initiator_of_all_its_jobs(stage: Stage) -> None:
+    """Rules of the app ask for them; a follower without one would pass as nobody's."""
+    await stage.jobs.run_after(0, "a:run", queue="q", initiator="alice", then=[queued("b:run", queued("c:run"))])
+    for path in ("a:run", "b:run", "c:run"):
+        [record] = (await stage.jobs.list()).records
+        assert record.function_path == path
+        assert record.initiator is not None and record.initiator.user == "alice"
+        await run_next(stage)
