@@ -178,10 +178,19 @@ class Activation:
         if self._ring_at is not UNSET:
             self._rings_at = self._ring_at
             self.host.alarms.set(self.id, self._ring_at)
+            self._nothing_due(number, self._ring_at)
         self.storage.end()
         self._wake_change = self._ring_at = UNSET
         self._release_deferred(number)
         return number
+
+    def _nothing_due(self, number: int, ring_at: int | Unset | None) -> None:
+        """A turn that leaves nothing to be done now has done what a failing alarm could not, whichever turn it was."""
+        if self.host.alarms.failure(self.id) is None or (
+            isinstance(ring_at, int) and ring_at <= self.host.clock.now_ms()
+        ):
+            return
+        self._output.when_durable(number, partial(self.host.alarms.worked, self.id), lambda error: None)
 
     def _commit(self, wake: int | Unset | None) -> None:
         puts, deletes = self.storage.changes()

@@ -290,6 +290,7 @@ class Host:
         for name in event.names:
             actor = ActorId.parse(name)
             self.alarms.set(actor, None)
+            self.alarms.worked(actor)  # whose it is now will tell
             if (activation := self._activations.get(actor)) is not None:
                 activation.break_(StoreError(f"{actor}: ownership lost: {event.reason}"))
 

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.heard import heard
-from tests.actors.scheduler.stage import SECRET, Stage, Wire, staged
+from tests.actors.scheduler.stage import OK, SECRET, Stage, Wire, staged
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler import host_health
 from tocsin.actors.scheduler.handle import Job
 from tocsin.actors.scheduler.health import LEVELS
 from tocsin.actors.scheduler.records import HealthReason
 from tocsin.actors.testing import simulate
+from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import StoreUnavailable
+from tocsin.storage.memory import MemoryProvider
 
 
 async def reasons(stage: Stage) -> list[HealthReason]:
@@ -175,6 +177,59 @@ async def test_an_alarm_that_fails_is_named_with_its_error(stage: Stage) -> None
     await stage.sleep(30)
 
     assert await reasons(stage) == [] and stage.host.health() == ()
+
+
+async def refuse(batches: object) -> None:
+    raise StoreUnavailable("as the test wanted")
+
+
+@pytest.mark.parametrize("seconds", [20, 60, 61, 62, 63, 200])
+@pytest.mark.parametrize("expiring", [False, True])
+def test_what_failed_while_a_store_took_nothing_is_over_once_the_work_is_done(seconds: int, expiring: bool) -> None:
+    """Whoever does it: an alarm that rings again, or the settlement that comes first."""
+
+    @staged()
+    async def test(stage: Stage) -> None:
+        async def late(delivery: Delivery) -> Answer:
+            await asyncio.sleep(seconds + 0.5 if delivery.id == "x" else 0)
+            return OK
+
+        stage.reply = late
+        await stage.jobs.run_after(0, "work:run", id="x", timeout_ms=300_000)
+        if expiring:
+            await stage.jobs.run_after(3, "work:run", queue="q", expires_at=stage.now + 6_000)
+        else:
+            await stage.jobs.run_after(3, "work:run")
+        await stage.sleep(1)
+        provider = stage.host.runtime.provider
+        assert isinstance(provider, MemoryProvider)
+        write, provider.combiner._write = provider.combiner._write, refuse
+        await stage.sleep(seconds)
+        assert [one.code for one in await reasons(stage)] == ["ALARM_FAILING"]
+        provider.combiner._write = write
+        await stage.sleep(30)
+
+        status = await stage.jobs.status()
+        assert (status.backlog, status.in_flight, status.alarm_failures) == (0, 0, 0)
+        assert status.health == "green" and stage.host.health() == ()
+
+    test()
+
+
+@staged()
+async def test_an_alarm_is_not_well_because_another_event_of_its_actor_is(stage: Stage) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+
+        async def broken(*_: Any, **__: Any) -> None:
+            raise StoreUnavailable("as the test wanted")
+
+        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        await stage.jobs.run_after(5, "work:run", queue="q", expires_at=stage.now + 6_000)
+        await stage.sleep(20)
+        for _ in range(5):
+            await stage.jobs.run_after("1h", "work:run")
+            await stage.sleep(1)
+        assert [one.code for one in await reasons(stage)] == ["ALARM_FAILING"]
 
 
 @staged()
