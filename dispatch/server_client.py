@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from tocsin.dispatch.answer_headers import members, whole
+from tocsin.dispatch.secret import check_unquoted
 from tocsin.errors import SettingsError, UnreachableError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
@@ -97,6 +98,7 @@ def sendable_token(token: str) -> str:
     """Refused here, where it is not shown."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise SettingsError("token must be printable ASCII without spaces")
+    check_unquoted(token, "token")
     return token
 
 

@@ -12,31 +12,13 @@ import hmac
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from tocsin.dispatch.secret import parse_secret
 from tocsin.errors import SettingsError, SignatureError
 
-PREFIX: Final = "whsec_"
-MIN_BYTES: Final = 24
-TOLERANCE_S: Final = 5 * 60
+MAX_AGE_S: Final = 5 * 60
+MAX_AHEAD_S: Final = 60
+"""Of a timestamp: time on the way, and clocks that differ. What is ahead can be replayed for that much longer."""
 MAX_STAMP_DIGITS: Final = 15
-
-
-def parse_secret(secret: str | bytes) -> bytes:
-    """The key of `whsec_` + base64, or of at least 24 raw bytes. The SettingsError never shows the secret."""
-    if not isinstance(secret, (str, bytes)):
-        # bytes(32) would be a key of 32 zeros.
-        raise SettingsError(f"a secret must be text or bytes, not {type(secret).__name__}")
-    raw = _raw(secret)
-    if raw.lstrip() != raw and raw.lstrip().startswith(PREFIX.encode()):
-        raise SettingsError(f"a secret has spaces before its {PREFIX}: as raw bytes it would sign what nobody verifies")
-    key = _decoded(_padded(raw[len(PREFIX) :])) if raw.startswith(PREFIX.encode()) else raw
-    if key is None:
-        several = ', and this looks like several with commas: give a list, like text.split(",")' if b"," in raw else ""
-        raise SettingsError(f"a secret that starts with {PREFIX} must go on in base64{several}")
-    if len(key) < MIN_BYTES:
-        raise SettingsError(
-            f"a secret has {len(key)} bytes, at least {MIN_BYTES} are needed: make one with `tocsin keys new`"
-        )
-    return key
 
 
 class Signer:
@@ -49,7 +31,8 @@ class Signer:
         if isinstance(secrets, (str, bytes)) or not secrets:
             raise SettingsError("secrets must be a list with at least one secret")
         # A keyed hash object is copied per message: the key schedule is computed once.
-        self._keyed = [hmac.new(parse_secret(secret), digestmod=hashlib.sha256) for secret in secrets]
+        keys = [parse_secret(secret, named(n, len(secrets))) for n, secret in enumerate(secrets, 1)]
+        self._keyed = [hmac.new(key, digestmod=hashlib.sha256) for key in keys]
 
     def __repr__(self) -> str:
         return f"Signer({len(self._keyed)} secrets)"
@@ -59,10 +42,19 @@ class Signer:
         digests = self._digests(message_id, b"%d" % timestamp_s, body)
         return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
 
-    def verify(self, headers: Mapping[str, str], body: bytes, *, now_s: float) -> str:
+    def verify(
+        self,
+        headers: Mapping[str, str],
+        body: bytes,
+        *,
+        now_s: float,
+        max_age_s: float = MAX_AGE_S,
+        max_ahead_s: float = MAX_AHEAD_S,
+    ) -> str:
         """The message id of a genuine request; header names in lower case. Raises SignatureError.
 
-        Verify before parsing the body, and on its exact bytes.
+        Verify before parsing the body, and on its exact bytes. Its timestamp may be `max_age_s` old, or `max_ahead_s`
+        ahead of `now_s`.
         """
         message_id = headers.get("webhook-id", "")
         stamp = headers.get("webhook-timestamp", "")
@@ -71,8 +63,13 @@ class Signer:
             raise SignatureError("webhook-id, webhook-timestamp and webhook-signature are needed")
         if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= MAX_STAMP_DIGITS):
             raise SignatureError("webhook-timestamp is not a number of seconds")
-        if not abs(now_s - int(stamp)) <= TOLERANCE_S:  # true for a clock that is NaN, too
-            raise SignatureError(f"webhook-timestamp is more than {TOLERANCE_S} s away from now")
+        age_s = now_s - int(stamp)
+        if not age_s <= max_age_s:  # true for a clock that is NaN, too
+            raise SignatureError(f"webhook-timestamp is {age_s:.0f} s old, at most {max_age_s:g} s are taken")
+        if age_s < -max_ahead_s:
+            raise SignatureError(
+                f"webhook-timestamp is {-age_s:.0f} s ahead of the clock here, at most {max_ahead_s:g} s are taken"
+            )
         sent = list(_signatures(given))
         genuine = False
         for digest in self._digests(message_id, stamp.encode(), body):
@@ -98,17 +95,9 @@ class Signer:
         return digests
 
 
-def _raw(secret: str | bytes) -> bytes:
-    try:
-        return secret.encode() if isinstance(secret, str) else secret
-    except UnicodeEncodeError:
-        # Its exception would carry the secret.
-        raise SettingsError("a secret holds characters that cannot be written as UTF-8") from None
-
-
-def _padded(text: bytes) -> bytes:
-    """Other libraries of the standard take secrets without their padding, too."""
-    return text + b"=" * (-len(text) % 4)
+def named(number: int, of: int) -> str:
+    """How errors call a secret of several."""
+    return f"secret {number} of {of}" if of > 1 else "a secret"
 
 
 def _signatures(given: str) -> Iterator[bytes]:

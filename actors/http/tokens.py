@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
+from tocsin.dispatch.secret import check_unquoted, wrapped
 from tocsin.errors import SettingsError
 
 SCOPES: Final = ("read", "schedule", "work", "operate", "admin")
@@ -71,7 +72,11 @@ def parse_tokens(tokens: Tokens) -> tuple[Token, ...]:
 
 def parse_token(text: str, which: str = "token") -> Token:
     """One token. A `*` in its instance pattern stands for any text, a `?` for any one character (also a colon)."""
-    if not isinstance(text, str) or text.count(":") < 2:
+    if not isinstance(text, str):
+        raise SettingsError(f"{which} must look like {SHAPE}")
+    if (around := wrapped(text)) is not None:
+        raise SettingsError(f"{which} {around}")
+    if text.count(":") < 2:
         raise SettingsError(f"{which} must look like {SHAPE}")
     name, grants, secret = text.strip().split(":", 2)
     listed, limited, pattern = grants.partition("@")
@@ -84,6 +89,7 @@ def parse_token(text: str, which: str = "token") -> Token:
         )
     if not _SECRET.fullmatch(secret):
         raise SettingsError(f"{which}: the secret must be printable ASCII without spaces, and not empty")
+    check_unquoted(secret, f"{which}: the secret")
     return Token(name, _scopes(listed, which), pattern if limited else None, _digest(secret))
 
 

@@ -12,7 +12,7 @@ from tocsin.dispatch.exchange import joined
 from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.reading import Headers
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import PayloadTooLargeError
+from tocsin.errors import PayloadTooLargeError, TocsinError
 
 log = logging.getLogger("tocsin.receiver")
 
@@ -29,6 +29,8 @@ class Handles(Protocol):
     max_body: int
 
     async def handle(self, headers: Headers, body: bytes) -> Answer: ...
+
+    def open(self) -> None: ...
 
     async def aclose(self) -> None: ...
 
@@ -107,6 +109,11 @@ async def _send(answer: Answer, send: Send, *, body: bool) -> None:
 
 async def _lifespan(receiver: Handles, receive: Receive, send: Send) -> None:
     await receive()
+    try:
+        receiver.open()
+    except TocsinError as error:
+        await send({"type": "lifespan.startup.failed", "message": error.message})
+        return
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await receiver.aclose()

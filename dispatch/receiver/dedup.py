@@ -83,7 +83,10 @@ class Dedup(Protocol):
         """Give up this lease's claim: the next attempt may run; whether it still had one."""
         ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """The receiver is closed. One that is entered again calls `reopen()` first, if there is such a method; a store
+        without it serves one life of a receiver."""
+        ...
 
 
 class AnswerKeeping(Dedup, Protocol):
@@ -220,6 +223,9 @@ class MemoryDedup:
         with self._lock:
             return self._put(webhook_id, released(self._row(webhook_id, now_ms), lease, now_ms))
 
+    def reopen(self) -> None:
+        """Nothing was given up."""
+
     async def aclose(self) -> None:
         """Nothing is held."""
 
@@ -291,6 +297,9 @@ class NoDedup:
 
     async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
         return True
+
+    def reopen(self) -> None:
+        """Nothing was given up."""
 
     async def aclose(self) -> None:
         """Nothing is held."""

@@ -44,7 +44,8 @@ class Handlers:
             raise SettingsError(f"threads must be a positive number, not {threads!r}")
         self._by_name: dict[tuple[str, str], Registered] = {}
         self._catalog: Catalog | None = None
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="tocsin-handler")
+        self._at_most = threads
+        self.open()
 
     def add(self, handlers: Mapping[tuple[str, str], Handler]) -> None:
         """By kind and name; all of them or none. SettingsError names the one that does not fit."""
@@ -83,6 +84,10 @@ class Handlers:
                 by_kind[kind][name] = registered.handler
             self._catalog = Catalog.from_handlers(by_kind[FUNCTION], workflows=by_kind[WORKFLOW])
         return self._catalog
+
+    def open(self) -> None:
+        """Take threads, which are made as they are needed."""
+        self._threads = ThreadPoolExecutor(self._at_most, thread_name_prefix="tocsin-handler")
 
     def close(self) -> None:
         """No function begins any more; those at work end by themselves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from tocsin.dispatch.exchange import joined
 from tocsin.dispatch.receiver.clock import Clock
 from tocsin.dispatch.receiver.received import Parent, Received
-from tocsin.dispatch.signing import Signer
+from tocsin.dispatch.signing import MAX_AGE_S, MAX_AHEAD_S, Signer
 from tocsin.dispatch.values import decode
 from tocsin.errors import InvalidInputError, SettingsError
 
@@ -18,6 +19,7 @@ Secrets = Sequence[str | bytes] | Callable[[], Sequence[str | bytes]]
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 LONGEST_MS: Final = 3_600_000
+LONGEST_AGE_S: Final = 86_400
 DEFAULT_ARGS: Final = msgspec.Raw(b"{}")
 NO_RESULT: Final = msgspec.Raw(b"null")
 
@@ -84,17 +86,35 @@ class Signers:
         return self._signer
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far the timestamp of a callback may be from now: so old, or so far ahead. In seconds."""
+
+    max_age_s: float = MAX_AGE_S
+    max_ahead_s: float = MAX_AHEAD_S
+
+    def __post_init__(self) -> None:
+        """SettingsError. A bound that is not known to be short is none against replays."""
+        for name, least in (("max_age_s", 1), ("max_ahead_s", 0)):
+            value = getattr(self, name)
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or not least <= value <= LONGEST_AGE_S:
+                raise SettingsError(f"{name} must be {least} to {LONGEST_AGE_S} seconds, not {value!r}")
+
+
 def lower(headers: Headers) -> dict[str, str]:
     """By lower-case name, whatever the framework has."""
     return joined(headers.items() if isinstance(headers, Mapping) else headers)
 
 
-def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock) -> Received:
+def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock, bounds: Bounds) -> Received:
     """A genuine callback; header names in lower case. SignatureError, before anything is parsed; InvalidInputError."""
     if not isinstance(body, bytes):
         raise TypeError(f"body must be the bytes as they came, not {type(body).__name__}: the signature is over them")
     arrived = clock.monotonic()
-    webhook_id = signer.verify(headers, body, now_s=clock.now_ms() / 1000)
+    webhook_id = signer.verify(
+        headers, body, now_s=clock.now_ms() / 1000, max_age_s=bounds.max_age_s, max_ahead_s=bounds.max_ahead_s
+    )
     content = _parsed(body)
     _check(headers, webhook_id, content)
     sent_ms = int(headers["webhook-timestamp"]) * 1000

@@ -18,9 +18,10 @@ from tocsin.dispatch.receiver.clock import Clock, SystemClock
 from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup
 from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handler, Handlers
 from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
-from tocsin.dispatch.receiver.reading import Headers, Secrets, Signers, lower, read
+from tocsin.dispatch.receiver.reading import Bounds, Headers, Secrets, Signers, lower, read
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.receiver.record import Record
+from tocsin.dispatch.signing import MAX_AGE_S, MAX_AHEAD_S
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode
 from tocsin.errors import InvalidInputError, PayloadTooLargeError, SettingsError, SignatureError, TocsinError
@@ -45,7 +46,8 @@ class Receiver:
     `secrets` are the scheduler's, or a function that returns them, asked at each request, so they rotate without a
     restart. `dedup` (memory, if not given) runs each job once; give a `SQLiteDedup` where several processes or a
     restart matter. A delivery's claim lapses after `stale_s` seconds, or 15 s after its deadline if that is later.
-    Plain functions run in at most `threads` threads. Raises SettingsError.
+    Plain functions run in at most `threads` threads. A callback is taken up to `max_age_s` after it was sent and, for
+    clocks that differ, up to `max_ahead_s` before. Raises SettingsError.
     """
 
     def __init__(
@@ -56,20 +58,22 @@ class Receiver:
         max_body: int = MAX_BODY,
         stale_s: float = STALE_S,
         threads: int = THREADS,
+        max_age_s: float = MAX_AGE_S,
+        max_ahead_s: float = MAX_AHEAD_S,
         clock: Clock | None = None,
     ) -> None:
         if isinstance(max_body, bool) or not isinstance(max_body, int) or max_body < 1:
             raise SettingsError(f"max_body must be a positive number of bytes, not {max_body!r}")
         if isinstance(stale_s, bool) or not isinstance(stale_s, (int, float)) or not 1 <= stale_s <= 86_400:
             raise SettingsError(f"stale_s must be 1 to 86400 seconds, not {stale_s!r}")
-        self._signers = Signers(secrets)
+        self._signers, self._bounds = Signers(secrets), Bounds(max_age_s, max_ahead_s)
         self.dedup: Dedup = MemoryDedup() if dedup is None else dedup
         self._done = Record(self.dedup)
         self.max_body, self._stale_ms = max_body, int(stale_s * 1000)
         self._clock = clock or SystemClock()
         self._handlers = Handlers(threads)
         self._running: set[asyncio.Task[Answer]] = set()
-        self._stopping = False
+        self._stopping, self._closed, self._entered = False, False, 0
 
     # ---- Handlers --------------------------------------------------------------------------------
 
@@ -115,12 +119,12 @@ class Receiver:
     def verify(self, headers: Headers, body: bytes) -> Received:
         """A genuine callback, decoded; nothing is claimed or run.
 
-        SignatureError for what is not signed with one of the secrets within five minutes, PayloadTooLargeError,
+        SignatureError for what is not signed with one of the secrets, or not within the bounds, PayloadTooLargeError,
         InvalidInputError for a signed body that is no callback, SettingsError if `secrets()` fails.
         """
         if len(body) > self.max_body:
             raise PayloadTooLargeError(f"the body has {len(body)} bytes, the limit is {self.max_body}")
-        return read(lower(headers), body, self._signers.now(), self._clock)
+        return read(lower(headers), body, self._signers.now(), self._clock, self._bounds)
 
     async def handle(self, headers: Headers, body: bytes) -> Answer:
         """The answer to a POST: status, headers and body, to be sent as they are. `body` is the bytes as they came.
@@ -223,7 +227,25 @@ class Receiver:
     def _stopped(self) -> Answer:
         return answers.unavailable("the receiver is stopping")
 
-    # ---- The end ---------------------------------------------------------------------------------
+    # ---- Life ------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take callbacks again after `aclose`; a new receiver does so by itself.
+
+        SettingsError while it is being closed, and for a dedup store that has no `reopen()`: it was closed with it.
+        """
+        if not self._stopping:
+            return
+        if not self._closed:
+            raise SettingsError("this receiver is still being closed: enter it again when that has ended")
+        reopen = getattr(self.dedup, "reopen", None)
+        if reopen is None:
+            raise SettingsError(
+                f"{type(self.dedup).__name__} was closed with this receiver, and has no reopen(): make another receiver"
+            )
+        reopen()
+        self._handlers.open()
+        self._stopping = self._closed = False
 
     async def aclose(self, drain_s: float = DRAIN_S) -> None:
         """Take no more callbacks (503), give handlers `drain_s` to end, cancel the coroutines among those left.
@@ -242,14 +264,19 @@ class Receiver:
             await asyncio.wait(waiting)
         self._handlers.close()
         await self.dedup.aclose()
+        self._closed = True
 
     async def __aenter__(self) -> Self:
+        self.open()
+        self._entered += 1
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
+        self._entered -= 1
+        if not self._entered:  # who entered it first may still want it
+            await self.aclose()
 
 
 def _done(job: Received, returned: Any) -> Answer:

@@ -132,8 +132,12 @@ class SQLiteDedup:
     async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
         return await self._change(webhook_id, now_ms, lambda row: released(row, lease, now_ms))
 
+    def reopen(self) -> None:
+        """After `aclose`: the next use opens the file again."""
+        self._closed = False
+
     async def aclose(self) -> None:
-        """Close the file; calls after it raise StoreClosed."""
+        """Close the file; calls after it raise StoreClosed, until `reopen`."""
         self._closed = True
         with self._opening:
             file, self._file = self._file, None

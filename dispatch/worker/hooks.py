@@ -26,7 +26,10 @@ OnFinalFailure = Callable[[Claimed, BaseException, str | None], Any]
 
 @dataclass(slots=True)
 class Tally:
-    """Attempts of a worker by how they ended. `lost`: somebody else's by then, or nobody could be told."""
+    """Attempts of a worker by how they ended. `lost`: somebody else's by then, or nobody could be told.
+
+    `hook_failures`: calls of `on_retry`, `on_final_failure` and `on_heartbeat` that did not end well, each of them.
+    """
 
     claimed: int = 0
     done: int = 0
@@ -61,6 +64,10 @@ class Hooks:
         elif settlement.state == "dead" and self._on_final_failure is not None:
             self._start("on_final_failure", job, self._on_final_failure, error, settlement.reason)
 
+    def failed(self) -> None:
+        """One call of a hook did not end well."""
+        self._tally.hook_failures += 1
+
     async def ended(self) -> None:
         """When all have ended; each has 30 s."""
         while self._running:
@@ -77,8 +84,10 @@ class Hooks:
                 ran = hook(job, *said)
                 if inspect.isawaitable(ran):
                     await ran
-        except (Exception, asyncio.CancelledError) as error:  # it may fail in any way: what it hears of has happened
-            if stops(error):
+        except (
+            BaseException
+        ) as error:  # SystemExit and groups too: what it hears of has happened, and the worker goes on
+            self.failed()
+            if stops(error) or isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise
-            self._tally.hook_failures += 1
             log.error("job %s: the hook %s failed", job.id, name, exc_info=error)

@@ -30,8 +30,9 @@ class Presence:
         snapshot: Callable[[], WorkerSnapshot],
         announce: Callable[[WorkerSnapshot], Awaitable[None]],
         listener: Listener | None,
+        listener_failed: Callable[[], None],
     ) -> None:
-        self._snapshot, self._announce = snapshot, announce
+        self._snapshot, self._announce, self._listener_failed = snapshot, announce, listener_failed
         self.listeners = [] if listener is None else [listener]
         self._changed = asyncio.Event()
         self._failing: set[str] = set()
@@ -67,19 +68,22 @@ class Presence:
         # The host first, and both whatever the other does.
         await self._try("the host", lambda: self._announce(snapshot))
         for listener in self.listeners:
-            await self._try("on_heartbeat", lambda listener=listener: listener(snapshot))  # type: ignore[misc]
+            if not await self._try("on_heartbeat", lambda listener=listener: listener(snapshot)):  # type: ignore[misc]
+                self._listener_failed()
 
-    async def _try(self, whom: str, tell: Callable[[], Any]) -> None:
+    async def _try(self, whom: str, tell: Callable[[], Any]) -> bool:
+        """Whether it could be told; the first failure of several in a row is logged."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 told = tell()
                 if inspect.isawaitable(told):
                     await told
-        except (Exception, asyncio.CancelledError) as error:  # an observer may fail in any way, and jobs go on
-            if stops(error):
+        except BaseException as error:  # an observer may fail in any way, and jobs go on
+            if stops(error) or isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise
             if whom not in self._failing:
                 self._failing.add(whom)
                 log.warning("a snapshot of this worker could not be given to %s: %s", whom, described(error))
-        else:
-            self._failing.discard(whom)
+            return False
+        self._failing.discard(whom)
+        return True

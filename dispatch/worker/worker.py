@@ -73,7 +73,7 @@ class Worker:
         self.tally = Tally()
         self._hooks = Hooks(self.tally, on_retry, on_final_failure)
         self.info = self._new_info()
-        self._presence = Presence(self.snapshot, self._source.announce, on_heartbeat)
+        self._presence = Presence(self.snapshot, self._source.announce, on_heartbeat, self._hooks.failed)
         self._attempts: dict[Attempt, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._started_at = 0

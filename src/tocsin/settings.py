@@ -3,11 +3,9 @@ Every error names the setting, as it was written, and what to write instead; sec
 
 from __future__ import annotations
 
-import binascii
 import re
 import stat
 import tomllib
-from base64 import b64decode
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_address
@@ -21,8 +19,6 @@ CONFIG_FILE: Final = "tocsin.toml"
 PREFIX: Final = "TOCSIN_"
 HIDDEN: Final = ("secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
-SECRET_BYTES: Final = 24
-"""The least a signing secret must hold."""
 SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://\S+", re.IGNORECASE)
 """What Kubernetes puts into TOCSIN_PORT of every pod beside a service called `tocsin`."""
 Stamp = tuple[int, ...] | None
@@ -240,7 +236,11 @@ def _read_secret_file(path: Path, label: str) -> str:
         raise SettingsError(f"{label}: {path} cannot be read: {reason}") from None
     if not text.replace(",", "").strip():
         raise SettingsError(f"{label}: {path} is empty")
-    return ",".join(text.splitlines())
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("# "):  # long enough it would be taken for a secret, and one that others can read
+            raise SettingsError(f"{label}: line {number} of {path} is a comment, and the file may hold none")
+    return ",".join(lines)
 
 
 # ---- Values --------------------------------------------------------------------------------------
@@ -328,24 +328,15 @@ def _parts(value: object, label: str) -> Iterator[str]:
 
 
 def _secrets(value: object, label: str) -> tuple[str, ...]:
+    from tocsin.dispatch.signing import Signer
+
     secrets = tuple(_parts(value, label))
-    for number, secret in enumerate(secrets, 1):
-        if fault := _secret_fault(secret):
-            which = f"secret {number} of {len(secrets)}" if len(secrets) > 1 else "the secret"
-            raise SettingsError(f"{label}: {which} {fault}; `tocsin keys new` makes a good one")
+    try:
+        if secrets:
+            Signer(secrets)
+    except SettingsError as error:
+        raise SettingsError(f"{label}: {error.message}") from None
     return secrets
-
-
-def _secret_fault(secret: str) -> str | None:
-    encoded = secret.removeprefix("whsec_")
-    if encoded == secret:
-        size = len(secret.encode())
-    else:
-        try:
-            size = len(b64decode(encoded, validate=True))
-        except (binascii.Error, ValueError):
-            return "is not base64 after `whsec_`"
-    return None if size >= SECRET_BYTES else f"holds {size} bytes, at least {SECRET_BYTES} are needed"
 
 
 def _tokens(value: object, label: str) -> tuple[str, ...]:

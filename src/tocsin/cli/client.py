@@ -126,10 +126,13 @@ def _checked(url: str) -> str:
 
 def _sendable(token: str) -> str:
     """A token that no header can hold is refused here, where it is not shown."""
-    stripped = token.strip()
-    if not stripped.isascii() or not stripped.isprintable() or " " in stripped:
-        raise WrongSettings("--token (TOCSIN_TOKEN) must be printable ASCII without spaces")
-    return stripped
+    from tocsin.dispatch.server_client import sendable_token
+    from tocsin.errors import SettingsError
+
+    try:
+        return sendable_token(token.strip())
+    except SettingsError as error:
+        raise WrongSettings(f"--token (TOCSIN_TOKEN): {error.message}") from None
 
 
 def _local(base: str) -> bool:

@@ -113,7 +113,7 @@ def sign(
     metavar="HEADER",
     help="One `name: value`; may come again.",
 )
-@click.option("--any-age", is_flag=True, help="Also when it is more than five minutes old, or early.")
+@click.option("--any-age", is_flag=True, help="Also when it is over five minutes old, or a minute ahead.")
 def verify(
     body: BinaryIO, secrets_file: str | None, as_json: bool,
     headers: TextIO | None, given: Sequence[str], any_age: bool,

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from tests.dispatch.receiver.calls import NOW_MS, OTHER, SECRET, Kit, Scheduler, error
-from tocsin import Accepted, Received, RetryLater, TerminalError
+from tocsin import Accepted, Received, Receiver, RetryLater, TerminalError
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.dispatcher import MAX_ANSWER, body_of
 from tocsin.dispatch.outcome import classify
 from tocsin.dispatch.transport import Answer
-from tocsin.errors import SignatureError
+from tocsin.errors import SettingsError, SignatureError
 
 pytestmark = pytest.mark.anyio
 
@@ -59,6 +59,18 @@ async def test_what_is_left_of_the_deadline_does_not_depend_on_the_clocks_agreei
     await kit.receiver.handle(*request)
 
     assert left == [40]
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "left"), [(3_599, 3_599), (3_600, 3_600), (3_601, 3_600), (10**9, 3_600), (0, 0), (-5, 0)]
+)
+async def test_a_deadline_is_believed_up_to_an_hour(deadline_s: int, left: float) -> None:
+    """Its header is not signed: who changes it on the way must not hold a claim for longer."""
+    kit = Kit()
+    headers, body = kit.scheduler.request()
+    headers["Tocsin-Deadline"] = str(kit.clock.ms + deadline_s * 1000)
+
+    assert kit.receiver.verify(headers, body).remaining_s() == left
 
 
 @pytest.mark.parametrize(
@@ -176,14 +188,35 @@ async def test_nothing_is_parsed_before_it_is_verified() -> None:
     assert (genuine.status, error(genuine)["code"]) == (400, "INVALID_JSON")
 
 
-@pytest.mark.parametrize(("skew_s", "status"), [(-301, 401), (-300, 200), (300, 200), (301, 401)])
-async def test_a_callback_is_good_for_five_minutes_both_ways(skew_s: int, status: int) -> None:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: None})
-    request = kit.scheduler.request()
-    kit.clock.forward(skew_s)
+@pytest.mark.parametrize(
+    ("bounds", "taken_at", "refused_at"),
+    [
+        ({}, (-60, 0, 299, 300), (-61, 301)),
+        ({"max_age_s": 30}, (-60, 30), (-61, 31)),
+        ({"max_ahead_s": 300, "max_age_s": 3_600}, (-300, 3_600), (-301, 3_601)),
+        ({"max_ahead_s": 0}, (0, 300), (-1, 301)),
+    ],
+)
+async def test_a_callback_is_good_within_the_bounds_of_its_timestamp(
+    bounds: dict[str, Any], taken_at: tuple[int, ...], refused_at: tuple[int, ...]
+) -> None:
+    """Seconds since it was sent, by the clock here."""
+    found = {}
+    for age_s in (*taken_at, *refused_at):
+        kit = Kit(**bounds)
+        kit.receiver.register({"invoices:send": lambda args: None})
+        request = kit.scheduler.request()
+        kit.clock.forward(age_s)
+        found[age_s] = (await kit.receiver.handle(*request)).status
 
-    assert (await kit.receiver.handle(*request)).status == status
+    assert found == dict.fromkeys(taken_at, 200) | dict.fromkeys(refused_at, 401)
+
+
+@pytest.mark.parametrize("value", [-1, 86_401, float("nan"), True, "5m", None])
+@pytest.mark.parametrize("name", ["max_age_s", "max_ahead_s"])
+def test_a_bound_that_is_none_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=f"{name} must be . to 86400 seconds, not"):
+        Receiver([SECRET], **{name: value})
 
 
 async def test_secrets_rotate_without_a_restart_and_without_a_refusal() -> None:
