@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tocsin.actors.actor import Actor
 from tocsin.actors.clock import Clock
-from tocsin.dispatch.transport import Transport, TransportError
+from tocsin.dispatch.transport import Transport, TransportError, reopen
 from tocsin.errors import SettingsError, TocsinError
 
 log = logging.getLogger("tocsin.actors")
@@ -51,6 +51,7 @@ class Heartbeat:
         self._silent: str | None = None
 
     def start(self) -> None:
+        reopen(self._transport)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:

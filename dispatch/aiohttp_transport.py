@@ -91,6 +91,10 @@ class AiohttpTransport:
         )
         return self._session
 
+    def reopen(self) -> None:
+        """After `aclose`, also in another event loop."""
+        self._closed = False
+
     async def aclose(self) -> None:
         """Calls in flight break."""
         self._closed = True

@@ -71,6 +71,10 @@ class AsgiTransport:
         else:
             call.end(BrokenExchange("the app ended without a whole answer"))
 
+    def reopen(self) -> None:
+        """After `aclose`, also in another event loop."""
+        self._closed = False
+
     async def aclose(self) -> None:
         self._closed = True
         for task in self._running:

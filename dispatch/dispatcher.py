@@ -15,7 +15,7 @@ from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback
-from tocsin.dispatch.transport import Transport, TransportError
+from tocsin.dispatch.transport import Transport, TransportError, reopen
 from tocsin.errors import SettingsError
 
 __all__ = ["DEFAULT_PATH", "Dispatcher", "body_of"]
@@ -109,6 +109,10 @@ class Dispatcher:
     def last_origin(self) -> str | None:
         """Where the last attempt went, or was to go; it holds no user name or password. None before the first one."""
         return self._last[0] or None
+
+    def open(self) -> None:
+        """Also after `aclose`: a host may be entered again."""
+        reopen(self._transport)
 
     async def aclose(self) -> None:
         await self._transport.aclose()

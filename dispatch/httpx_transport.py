@@ -109,11 +109,16 @@ class HttpxTransport:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
+    def reopen(self) -> None:
+        """After `aclose`, also in another event loop."""
+        self._closed, self._closing = False, set()
+
     async def aclose(self) -> None:
         """Calls in flight go on to their own ends."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
+            self._sweep = None
         while self._idle:
             self._discard(self._idle.popleft()[0])
         if self._closing:

@@ -58,3 +58,10 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Close every connection. Idempotent."""
         ...
+
+
+def reopen(transport: Transport) -> None:
+    """Before another life of its host. Ours connect again after `aclose`; one of a user's does if it has a `reopen`."""
+    again = getattr(transport, "reopen", None)
+    if again is not None:
+        again()

@@ -99,6 +99,7 @@ class SchedulerService:
 
     def start(self) -> None:
         self._stopping = self._nobody_waits = False
+        self._dispatcher.open()
         for stopped in (self._lanes, self._pulls, self._watches):
             stopped.clear()  # those of an earlier run go when the garbage of its actors does, and serve nobody any more
         if self._ticks is not None:
