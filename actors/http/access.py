@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
+from tocsin.actors.http.deeds import deed
 from tocsin.actors.http.tokens import Token, find_token
 from tocsin.errors import ForbiddenError, UnauthenticatedError
 
@@ -91,7 +92,7 @@ class Gate:
         """ForbiddenError if the token lacks the scope."""
         if token is not None and not token.may(scopes):
             needed = " or ".join(sorted(scopes))
-            raise ForbiddenError(f"token {token.name!r} may not {action}: that needs the scope {needed}")
+            raise ForbiddenError(f"token {token.name!r} may not {deed(action)}: that needs the scope {needed}")
 
     async def ask(self, caller: Caller, action: str, instance: str, resource: str | None) -> None:
         """Ask the app's own rule, if there is one. An error of the rule lets nobody pass."""
@@ -101,7 +102,7 @@ class Gate:
         if inspect.isawaitable(allowed):
             allowed = await allowed
         if not allowed:
-            raise ForbiddenError(f"{action} in the instance {instance!r} is not allowed to this caller")
+            raise ForbiddenError(f"this caller may not {deed(action)} in the instance {instance!r}")
 
 
 def _token_of(request: Request, tokens: Sequence[Token]) -> Token:

@@ -83,7 +83,7 @@ _ALL: Final = (
         "The token lacks the scope or the instance, the app's own rule refuses, or a server without tokens is "
         "addressed other than as localhost.",
         NEVER, "Use a token with the scope that the message names, or ask whoever runs the server.",
-        "token 'web' may not dead_retry: that needs the scope operate",
+        "token 'web' may not retry dead jobs: that needs the scope operate",
     ),
     _code(
         "NOT_FOUND", 404, "There is no such route, no such schedule, or no such redrive.",
@@ -99,7 +99,8 @@ _ALL: Final = (
         "DUPLICATE_SCHEDULE_ID", 409, "A live or dead job holds the id; `state` says how that one stands.",
         NEVER,
         "Choose another id, cancel that job, or say `onConflict`: `keep` or `replace`. A dead one: retry or cancel it.",
-        "id 'invoice-42' is taken by a pending job: cancel it, choose another id, or pass onConflict keep or replace",
+        "id 'invoice-42' is taken by a pending job: cancel it, choose another id, or say what to do on conflict: keep "
+        "or replace",
         {"id": JOB, "state": STATE}, id="invoice-42", state="pending",
     ),
     _code(

@@ -18,6 +18,7 @@ from tocsin.actors.http.faults import MethodNotAllowedError, refusal
 from tocsin.actors.http.operations import Operation
 from tocsin.actors.scheduler.arguments import instance_name
 from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.dispatch.words import of_json
 
 log = logging.getLogger("tocsin.http")
 
@@ -36,7 +37,8 @@ class Endpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
-            response = await self._answer(request)
+            with of_json():
+                response = await self._answer(request)
         except ClientDisconnect:
             response = unheard()  # nothing was done
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there

@@ -120,8 +120,8 @@ EXAMPLES: Final[Mapping[str, Example]] = {
                 {
                     "error": {
                         "code": "DUPLICATE_SCHEDULE_ID",
-                        "message": "id 'invoice-42' is taken by a pending job: cancel it, choose another id, or pass "
-                        "onConflict keep or replace",
+                        "message": "id 'invoice-42' is taken by a pending job: cancel it, choose another id, or say "
+                        "what to do on conflict: keep or replace",
                         "id": "invoice-42",
                         "state": "pending",
                     }
@@ -263,7 +263,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     "workers": Example({"workers": [{**_WORKER, "heartbeatAt": NOW}], "truncated": False}),
     "extend": Example({"leaseUntil": LATER + 900_000}, {**_ID, "lease": LEASE, "leaseMs": 900_000}),
     "pool": Example({**_POOL, "inFlight": 1, "maxConcurrency": 1, "holders": [_HOLDER]}),
-    "set_pool": Example(_POOL, {"name": "stripe", "maxConcurrency": 8}),
+    "set_pool": Example({**_POOL, "created": True}, {"name": "stripe", "maxConcurrency": 8}),
     "delete_pool": Example({"deleted": True}),
     "catalog": Example(
         {

@@ -13,6 +13,7 @@ from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.scheduler.arguments import MAX_BATCH
 from tocsin.actors.scheduler.followers import check_chain
+from tocsin.actors.scheduler.reasons import DEAD_REASONS
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError
 
@@ -235,7 +236,7 @@ class RetryAllRequest(Request, frozen=True, kw_only=True):
     )
 
     pool: Annotated[str | None, shape(shapes.NAME, "Of this pool.")] = None
-    reason: Annotated[str | None, shape(shapes.TEXT, "Dead for this reason.")] = None
+    reason: Annotated[str | None, shape(shapes.one_of(DEAD_REASONS), "Dead for this reason.")] = None
     function_path: Annotated[str | None, shape(shapes.TEXT, "With this function path, or workflow.")] = None
     since: Annotated[Scalar, shape(shapes.INSTANT, "Parked at this instant or later, epoch ms.")] = None
     all: Annotated[bool | None, shape(shapes.FLAG, "Every dead letter.")] = None

@@ -20,6 +20,7 @@ from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms as duration_ms
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.values import MAX_DEPTH
+from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError
 
 SMALLEST_MS: Final = 10**11
@@ -240,15 +241,15 @@ def new_job(
 ) -> NewJob:
     """Check everything a caller may give with a job. `options` has keys of OPTIONS; None means not given."""
     if (function_path is None) == (workflow is None):
-        raise InvalidInputError("give exactly one of functionPath and workflow")
+        raise InvalidInputError(f"give exactly one of {word('function_path')} and workflow")
     given = {name: value for name, value in options.items() if value is not None}
     if unknown := sorted(given.keys() - OPTIONS):
         raise InvalidInputError(f"unknown option {unknown[0]!r}: choose from {', '.join(sorted(OPTIONS))}")
     conflict = given.get("on_conflict", "error")
     if conflict not in CONFLICTS:
-        raise InvalidInputError(f"onConflict must be one of {', '.join(CONFLICTS)}, not {_show(conflict)}")
+        raise InvalidInputError(f"{word('on_conflict')} must be one of {', '.join(CONFLICTS)}, not {_show(conflict)}")
     if "max_concurrency" in given and "pool" not in given:
-        raise InvalidInputError("maxConcurrency is the cap of a pool: give pool as well")
+        raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
     chosen, then, fits = "id" in given, given.get("then"), len(args) <= INLINE_ARGS
     job = JobRow(
         id=schedule_id(given["id"]) if chosen else minted,
@@ -256,19 +257,19 @@ def new_job(
         scheduled_for=scheduled_for,
         enqueued_at=enqueued_at,
         args=args if fits else b"",
-        function_path=None if function_path is None else target(function_path, "functionPath"),
+        function_path=None if function_path is None else target(function_path, word("function_path")),
         workflow=None if workflow is None else target(workflow, "workflow"),
         pool=plain_name(given["pool"], "pool") if "pool" in given else "",
         queue=plain_name(given["queue"], "queue") if "queue" in given else "",
         priority=integer(given.get("priority", 0), "priority", *PRIORITY),
-        max_concurrency=_optional(given, "max_concurrency", "maxConcurrency", *MAX_CONCURRENCY),
+        max_concurrency=_optional(given, "max_concurrency", *MAX_CONCURRENCY),
         retry=_retry(given.get("retry")),
-        timeout_ms=_optional(given, "timeout_ms", "timeoutMs", *TIMEOUT_MS),
+        timeout_ms=_optional(given, "timeout_ms", *TIMEOUT_MS),
         expires_at=_expiry(given.get("expires_at")),
-        shard_key=target(given["shard_key"], "shardKey") if "shard_key" in given else None,
+        shard_key=target(given["shard_key"], word("shard_key")) if "shard_key" in given else None,
         labels=labels_of(given["labels"]) if "labels" in given else (),
         initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
-        keep_result_ms=_optional(given, "keep_result_ms", "keepResultMs", *KEEP_RESULT_MS),
+        keep_result_ms=_optional(given, "keep_result_ms", *KEEP_RESULT_MS),
     )
     if fits and not then:
         return NewJob(job, (), chosen, conflict)  # as most are
@@ -288,13 +289,15 @@ def follower(
     given = {name: value for name, value in options.items() if value is not None}
     for name, why in (("id", "ids of a chain are made here"), ("on_conflict", "it has no id of yours")):
         if name in given:
-            raise InvalidInputError(f"{'onConflict' if name == 'on_conflict' else name} cannot be given in then: {why}")
+            raise InvalidInputError(f"{word(name)} cannot be given in then: {why}")
     followers = check_then(given.pop("then", ()))
     new = new_job(
         function_path=function_path, workflow=workflow, args=b"", scheduled_for=0, enqueued_at=0, minted=minted,
         options=given,
     )  # fmt: skip
-    return Follower(msgspec.structs.replace(new.job, args=args), integer(delay_ms, "delayMs", *DELAY_MS), followers)
+    return Follower(
+        msgspec.structs.replace(new.job, args=args), integer(delay_ms, word("after_ms"), *DELAY_MS), followers
+    )
 
 
 def keep_result_ms(value: object) -> int:
@@ -305,12 +308,12 @@ def keep_result_ms(value: object) -> int:
     return ms
 
 
-def _optional(given: Mapping[str, Any], key: str, field: str, least: int, most: int) -> int | None:
-    return integer(given[key], field, least, most) if key in given else None
+def _optional(given: Mapping[str, Any], key: str, least: int, most: int) -> int | None:
+    return integer(given[key], word(key), least, most) if key in given else None
 
 
 def _expiry(value: object) -> int | None:
-    return None if value is None else instant_ms(value, "expiresAt")
+    return None if value is None else instant_ms(value, word("expires_at"))
 
 
 def _retry(value: object) -> Retry | None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.dispatch.catalog.catalog import Catalog, Targeted
 from tocsin.dispatch.current import Current
+from tocsin.dispatch.words import reworded, word
 from tocsin.errors import InvalidInputError, SettingsError
 
 log = logging.getLogger("tocsin.catalog")
@@ -56,7 +57,7 @@ class CatalogCheck:
     def check(self, target: Targeted, raw_args: bytes) -> None:
         """InvalidInputError if there is a refusal."""
         if (refused := self.refusal(target, raw_args)) is not None:
-            raise InvalidInputError(refused)
+            raise InvalidInputError(reworded(refused, {"functionPath": word("function_path")}))
 
     def before_attempt(self, target: Targeted, raw_args: bytes) -> Outcome | None:
         """How an attempt ends that is not begun: the job is parked as dead, reason `blocked`."""

@@ -12,9 +12,10 @@ import msgspec
 
 from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.followers import followers_of
+from tocsin.actors.scheduler.reasons import DeadReason
 from tocsin.actors.scheduler.rows import INLINE_ARGS, BadRow, JobRow
 
-DAMAGED: Final = "damaged"
+DAMAGED: Final[DeadReason] = "damaged"
 """The reason of dead letters whose job could not be started because of it."""
 _check: Final = msgspec.json.Decoder(msgspec.Raw).decode
 

@@ -11,9 +11,11 @@ from tocsin.actors.scheduler import arguments, listing, query
 from tocsin.actors.scheduler import redrive as redrives
 from tocsin.actors.scheduler.complete import Completion
 from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
+from tocsin.actors.scheduler.reasons import DEAD_REASONS
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Page, Redrive, Rescheduled
 from tocsin.actors.scheduler.rows import RedriveRow, redrive_key
 from tocsin.dispatch.pulled import MAX_RESULT, Settlement, check_end
+from tocsin.dispatch.words import word
 from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, StaleLeaseError
 
 ERROR_MAX = 2_000
@@ -39,7 +41,7 @@ class Changing(Handle):
     ) -> Matched:
         """Cancel every job there is now that fits all filters (`all=True`: every job), a page at a time."""
         if all == any(one is not None for one in (pool, label, path)):
-            raise InvalidInputError("give pool, label or functionPath, or all: true and none of them")
+            raise InvalidInputError(f"give pool, label or {word('function_path')}, or {word('all')} and none of them")
         wanted = listing.Filter(self._name(pool, "pool"), None, self._name(label, "label"), path)
         until, cursor, matched, cancelled = self._now(), None, 0, 0
         while True:
@@ -137,7 +139,8 @@ class Changing(Handle):
     ) -> Settlement:
         """`settle` with wire values; for the HTTP face."""
         if delay_ms is not None:
-            self._after(arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
+            name = word("delay_ms")
+            self._after(arguments.integer(delay_ms, name, *arguments.DELAY_MS), name)
         if result is not None:
             arguments.raw_args(result, MAX_RESULT, "result")
         said = Completion(
@@ -157,7 +160,7 @@ class Changing(Handle):
 
         StaleLeaseError if the lease is not alive, also when the job was cancelled: then stop working on it.
         """
-        length = arguments.integer(lease_ms, "leaseMs", *arguments.LEASE_MS)
+        length = arguments.integer(lease_ms, word("lease_ms"), *arguments.LEASE_MS)
         job_id, token = arguments.schedule_id(id), lease_token(lease)
         try:
             answer: int | StaleLeaseError = await self._service.host.call(
@@ -211,8 +214,12 @@ class Changing(Handle):
         them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
         """
         if all == any(one is not None for one in (pool, reason, path, since)):
-            raise InvalidInputError("give pool, reason, functionPath or since, or all: true and none of them")
-        rate = arguments.integer(rate_per_second, "ratePerSecond", *arguments.RATE_PER_SECOND)
+            raise InvalidInputError(
+                f"give pool, reason, {word('function_path')} or since, or {word('all')} and none of them"
+            )
+        if reason is not None and reason not in DEAD_REASONS:
+            raise InvalidInputError(f"reason must be one of {', '.join(DEAD_REASONS)}, not {reason!r:.80}")
+        rate = arguments.integer(rate_per_second, word("rate_per_second"), *arguments.RATE_PER_SECOND)
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         redrive_id = arguments.mint_id(self._now(), self._service.random.getrandbits(80))
         row = RedriveRow(self._now(), rate, 0, self._name(pool, "pool"), reason, path, parked_since)

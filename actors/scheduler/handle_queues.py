@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.pulls import PullClaim
 from tocsin.actors.scheduler.records import Outcome, Pending, Queue
 from tocsin.actors.scheduler.turn import due_of
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Parent, Slot, WorkerInfo
+from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, JobFailedError, NotFoundError, NotYetError, TocsinError
 
 CLAIM_LEASE_MS = 60_000
@@ -45,11 +46,11 @@ class Queues(Handle):
             named,
             frozenset(left_out),
             arguments.integer(max, "max", *arguments.CLAIM_MAX),
-            arguments.integer(lease_ms, "leaseMs", *arguments.LEASE_MS),
+            arguments.integer(lease_ms, word("lease_ms"), *arguments.LEASE_MS),
             "" if worker is None else arguments.plain_name(worker.id, "worker.id"),
         )
         wait_ms = arguments.duration_ms(wait, "wait")
-        seconds = arguments.integer(wait_ms, "waitMs", *arguments.CLAIM_WAIT_MS) / 1000
+        seconds = arguments.integer(wait_ms, word("wait_ms"), *arguments.CLAIM_WAIT_MS) / 1000
         pulls = self._service.pulls(self.name)
         pulls.enter(pull)
         try:

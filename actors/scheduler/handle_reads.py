@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import msgspec
+
 from tocsin.actors.scheduler import arguments, listing, outcomes, query, why
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.health import level
 from tocsin.actors.scheduler.pools import Erased
 from tocsin.actors.scheduler.records import Attempt, LanesStatus, Page, Pool, Reason, Record, Removed, Status
+from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError
 
 STATES = ("pending", "waiting", "running")
@@ -96,15 +99,18 @@ class Operating(Handle):
         return await query.pool(self._view(), arguments.plain_name(name, "name"))
 
     async def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> Pool:
-        """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish."""
+        """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish.
+
+        `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
+        """
         if max_concurrency is None and paused is None:
-            raise InvalidInputError("give maxConcurrency, paused or both")
+            raise InvalidInputError(f"give {word('max_concurrency')}, paused or both")
         if max_concurrency is not None:
-            arguments.integer(max_concurrency, "maxConcurrency", *arguments.CAP)
+            arguments.integer(max_concurrency, word("max_concurrency"), *arguments.CAP)
         if paused is not None and not isinstance(paused, bool):
             raise InvalidInputError(f"paused must be true or false, not {paused!r}")
-        await self._call("set_pool", arguments.plain_name(name, "name"), max_concurrency, paused)
-        return await self.pool(name)
+        created = await self._call("set_pool", arguments.plain_name(name, "name"), max_concurrency, paused)
+        return msgspec.structs.replace(await self.pool(name), created=created)
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""

@@ -17,8 +17,10 @@ from tocsin.storage.api import after
 PAGE = 500
 
 
-async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None) -> None:
-    """From here on jobs no longer set its cap. A lowered cap lets holders finish."""
+async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None) -> bool:
+    """From here on jobs no longer set its cap. A lowered cap lets holders finish. True if there was no such pool."""
+    lines = turn.book.lines
+    created = name not in lines.pools and not lines.queued(name) and not lines.holders[name]
     old = turn.book.lines.pools.get(name, PoolRow(1))
     turn.book.put_pool(
         name,
@@ -28,6 +30,7 @@ async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None) 
             set_by=old.set_by if cap is None else "put",
         ),
     )
+    return created
 
 
 async def delete_pool(turn: Turn, name: str) -> bool:

@@ -262,8 +262,9 @@ class Holder(_Value, frozen=True, rename="camel"):
     orphan: bool
 
 
-class Pool(_Value, frozen=True, rename="camel"):
-    """A pool in detail; `holders` shows at most 1,000."""
+class Pool(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A pool in detail; `holders` shows at most 1,000. `created`, where one was set just now: whether it was unknown
+    until then."""
 
     name: str
     in_flight: int
@@ -271,6 +272,7 @@ class Pool(_Value, frozen=True, rename="camel"):
     queued: int
     paused: bool
     holders: Sequence[Holder]
+    created: bool | None = None
 
 
 class Attempt(_Value, frozen=True, rename="camel", omit_defaults=True):

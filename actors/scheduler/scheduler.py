@@ -183,10 +183,11 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return answer
 
-    async def set_pool(self, name: str, cap: int | None, paused: bool | None) -> None:
+    async def set_pool(self, name: str, cap: int | None, paused: bool | None) -> bool:
         turn = self._turn()
-        await set_pool(turn, name, cap, paused)
+        created = await set_pool(turn, name, cap, paused)
         await self._finish(turn)
+        return created
 
     async def delete_pool(self, name: str) -> bool | ConflictError:
         turn = self._turn()

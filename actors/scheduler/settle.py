@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.book import EXPIRE
 from tocsin.actors.scheduler.chains import load_followers, start
 from tocsin.actors.scheduler.claim import expire, expired
 from tocsin.actors.scheduler.followers import Follower
+from tocsin.actors.scheduler.reasons import DeadReason
 from tocsin.actors.scheduler.rows import DAY_MS, AtRow, DeadRow, HistRow, JobRow, LastError, LeaseRow, hist_key
 from tocsin.actors.scheduler.turn import Known, Turn, due_of, indexable, retry_of
 from tocsin.dispatch.callback import Outcome, Verdict
@@ -271,7 +272,7 @@ def enter(turn: Turn, job: JobRow, at: AtRow) -> None:
         turn.book.put_timer(job.expires_at, EXPIRE, job.id)
 
 
-def park(turn: Turn, job: JobRow, at: AtRow, reason: str, outcome: Outcome | None) -> None:
+def park(turn: Turn, job: JobRow, at: AtRow, reason: DeadReason, outcome: Outcome | None) -> None:
     status, response = (outcome.status, outcome.response) if outcome else (None, None)
     if outcome is None and at.last_error is not None:
         status = at.last_error.status

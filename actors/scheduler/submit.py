@@ -67,7 +67,7 @@ async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answe
         advice = {
             "dead": "retry or cancel the dead letter, or choose another id",
             "running": "wait until it has ended, cancel it, or choose another id",
-        }.get(state, "cancel it, choose another id, or pass onConflict keep or replace")
+        }.get(state, "cancel it, choose another id, or say what to do on conflict: keep or replace")
         return DuplicateScheduleIdError(
             f"id {new.job.id!r} is taken by a {state} job: {advice}", id=new.job.id, state=state
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tocsin.dispatch.words import PYTHON, reworded
 from tocsin.errors import (
     ActorError,
     ConflictError,
@@ -56,6 +57,6 @@ def refusal(status: int, value: dict[str, Any] | None, base: str) -> TocsinError
         return UnreachableError(f"what answers at {base} is not a tocsin server (status {status})")
     details = {name: detail for name, detail in error.items() if name not in ("code", "message")}
     kind = BY_CODE.get(error["code"], RequestError if 400 <= status <= 499 else TocsinError)
-    refused = kind(str(error.get("message") or "refused"))
+    refused = kind(reworded(str(error.get("message") or "refused"), PYTHON))
     refused.details = details if kind in BY_CODE.values() else {"code": error["code"], **details}
     return refused

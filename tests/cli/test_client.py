@@ -232,7 +232,7 @@ def test_status_shows_counts_and_pools(run: Run, canned: Canned) -> None:
     for words in ("12,345", "9 (the oldest for 1m 1s)", "3 of 64 in use", "stripe", "paused"):
         assert words in shown
     assert json.loads(run("status", "--json").stdout)["backlog"] == 12_345
-    assert "nothing of it starts" not in shown
+    assert "none of its jobs start" not in shown
 
 
 def test_status_says_beside_the_colour_why_and_for_how_long(run: Run, canned: Canned) -> None:
@@ -249,7 +249,7 @@ def test_status_says_beside_the_colour_why_and_for_how_long(run: Run, canned: Ca
 
 def test_status_says_that_an_instance_is_paused(run: Run, canned: Canned) -> None:
     canned.answer({"backlog": 1, "inFlight": 0, "due": 0, "dead": 0, "health": "green", "pools": [], "paused": True})
-    assert "nothing of it starts" in run("status").stdout
+    assert "none of its jobs start" in run("status").stdout
 
 
 # ---- Failures ------------------------------------------------------------------------------------

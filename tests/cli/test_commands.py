@@ -80,7 +80,7 @@ def test_a_job_without_history_is_told_from_one_that_is_not_there(
     assert (result.exit_code, result.output) == (0, "")
     canned.answers = [(200, {"attempts": []}), (200, {})]
     result = run("history", "x")
-    assert (result.exit_code, "nothing has ended of a job 'x'" in result.stderr) == (1, True)
+    assert (result.exit_code, "there is no job 'x' in default, and none has ended" in result.stderr) == (1, True)
 
 
 def test_pools_alone_lists_them_with_whatever_options(run: Run, canned: Canned) -> None:
@@ -92,7 +92,7 @@ def test_pools_alone_lists_them_with_whatever_options(run: Run, canned: Canned) 
     found = run("pools", "--json", "--instance", "t")
     assert [json.loads(line)["name"] for line in found.stdout.splitlines()] == ["gpu", "p" * 128]
     assert canned.requests[-1].path == "/i/t/status"
-    assert "there are more pools" in found.stderr
+    assert "only the 1,000 pools" in found.stderr
 
 
 def test_a_pool_is_shown_with_its_holders_and_changed(run: Run, canned: Canned) -> None:
@@ -122,7 +122,7 @@ def test_reschedule_says_where_to_or_why_not(run: Run, canned: Canned) -> None:
     canned.answer({"rescheduled": False})
     assert "at 2030-03-17T17:46:40.000Z" in run("reschedule", "x", "--at", "2030-03-17T17:46:40Z").stderr
     assert canned.requests[0].body == {"id": "x", "scheduledFor": NOW}
-    assert "runs" in run("reschedule", "x", "--in", "5m").stderr
+    assert "is running" in run("reschedule", "x", "--in", "5m").stderr
     assert canned.requests[1].body == {"id": "x", "delayMs": 300_000}
     result = run("reschedule", "x", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (1, {"rescheduled": False})
@@ -193,7 +193,7 @@ def test_where_nobody_can_be_asked_only_options_that_are_there_are_named(run: Ru
 def test_a_redrive_is_shown_and_stopped(run: Run, canned: Canned) -> None:
     going = {"redriveId": "r1", "matched": 9, "retried": 4, "running": True}
     canned.answer(going)
-    assert "goes on" in run("dead", "redrive", "r1").stdout
+    assert "running" in run("dead", "redrive", "r1").stdout
     canned.answers = [(200, {"stopped": True}), (200, {**going, "running": False, "stopped": True})]
     assert "stopped" in run("dead", "redrive", "r1", "--stop").stdout
     assert [request.method for request in canned.requests] == ["GET", "DELETE", "GET"]
@@ -257,7 +257,7 @@ def test_instances_are_listed_page_by_page_at_the_root(run: Run, canned: Canned)
 def test_an_instance_is_paused_resumed_and_removed_by_name(run: Run, canned: Canned) -> None:
     canned.answer({"name": "t:a", "paused": True, "jobs": 3, "rows": 9})
     assert "is paused" in run("instances", "pause", "t:a", "--instance", "other").stderr
-    assert "fires again" in run("instances", "resume", "t:a").stderr
+    assert "starts jobs again" in run("instances", "resume", "t:a").stderr
     assert run("instances", "rm", "t:a").exit_code == 2
     assert "3 jobs" in run("instances", "rm", "default", "--yes").stderr
     assert [(one.method, one.path, one.body) for one in canned.requests] == [

@@ -34,12 +34,12 @@ def test_queues_are_listed_within_80_columns_and_no_name_is_cut(run: Run, canned
 def test_pending_is_for_scripts_to_ask(run: Run, canned: Canned) -> None:
     canned.answer({"pending": True, "count": 2})
     yes = run("pending", "mail: x")
-    assert (yes.exit_code, yes.stdout, yes.stderr) == (0, "", "2 jobs of mail: x pend\n")
+    assert (yes.exit_code, yes.stdout, yes.stderr) == (0, "", "2 jobs whose path starts with 'mail: x' are left\n")
     assert httpx.URL(canned.requests[-1].path).params["prefix"] == "mail: x"
     canned.answers = [(200, {"pending": False, "count": 0})]
     no = run("pending", "--json")
     assert (no.exit_code, json.loads(no.stdout)) == (1, {"pending": False, "count": 0})
-    assert no.stderr == "nothing pends in default\n"
+    assert no.stderr == "no job is left in default\n"
 
 
 def test_a_result_is_json_on_stdout(run: Run, canned: Canned) -> None:

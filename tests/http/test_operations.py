@@ -92,6 +92,7 @@ async def test_a_pool_is_set_shown_and_deleted(face: Face) -> None:
         "queued": 0,
         "paused": False,
         "holders": [],
+        "created": True,
     }
     await face.schedule(id="a", pool="p")
     assert (await face.get("/pool?name=p")).json()["queued"] == 1

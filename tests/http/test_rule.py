@@ -95,7 +95,7 @@ async def test_what_the_rule_refuses_does_not_happen(host: ActorHost, path: str)
         if path == "/schedule/batch":
             assert [one["error"]["code"] for one in answer.json()["results"]] == ["FORBIDDEN"]
         else:
-            refused(answer, 403, "FORBIDDEN", "not allowed")
+            refused(answer, 403, "FORBIDDEN", "this caller may not")
     status = await host.scheduler("t").status()
     assert (status.backlog, status.dead) == (1, 0)
     assert (await host.scheduler("t").schedules.list()).schedules == []

@@ -13,6 +13,7 @@ import pytest
 
 from tests.http.face import client_of, open_host, refused
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.http.deeds import DEEDS
 from tocsin.actors.http.openapi import PLACES
 from tocsin.actors.http.operations import ADMIN, OPERATIONS, Operation
 from tocsin.actors.http.tokens import SCOPES
@@ -150,3 +151,14 @@ def test_the_page_about_access_lists_every_route_with_its_scopes() -> None:
         ("GET", "/instances"): "`admin`"
     }
     assert listed == wanted
+
+
+def test_what_a_token_may_not_do_is_said_in_plain_english() -> None:
+    assert {one.action for one in OPERATIONS} | {"instances"} == set(DEEDS)
+    assert not [words for words in DEEDS.values() if "_" in words or "." in words]
+
+
+async def test_who_may_not_reads_what(host: ActorHost) -> None:
+    async with client_of(host.asgi(tokens=["web:read:hush"])) as client:
+        answer = await client.post("/dead/retry", json={"id": "a"}, headers={"authorization": "Bearer hush"})
+    refused(answer, 403, "FORBIDDEN", "token 'web' may not retry dead jobs: that needs the scope operate")

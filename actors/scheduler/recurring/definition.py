@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.recurring.rows import DefinitionRow
 from tocsin.actors.scheduler.recurring.slots import rule_of
 from tocsin.actors.scheduler.rows import INLINE_ARGS
 from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
 MISFIRES: Final = ("skip", "one", "all")
@@ -65,7 +66,7 @@ def new_schedule(
 def _rule(known: Mapping[str, Any]) -> dict[str, Any]:
     rules = [name for name in ("cron", "every_ms", "at") if name in known]
     if len(rules) != 1:
-        raise InvalidInputError("give exactly one of cron, everyMs and at")
+        raise InvalidInputError(f"give exactly one of cron, {word('every')} and at")
     timezone = known.get("timezone", "UTC")
     if rules[0] == "cron":
         rule = rule_of(known["cron"], timezone)
@@ -73,35 +74,35 @@ def _rule(known: Mapping[str, Any]) -> dict[str, Any]:
     zone = Zone(timezone).name
     if rules[0] == "at":
         return {"at": arguments.instant_ms(known["at"], "at"), "timezone": zone}
-    return {"every_ms": arguments.integer(known["every_ms"], "everyMs", *EVERY_MS), "timezone": zone}
+    return {"every_ms": arguments.integer(known["every_ms"], word("every_ms"), *EVERY_MS), "timezone": zone}
 
 
 def _target(known: Mapping[str, Any]) -> dict[str, Any]:
     path, workflow = known.get("function_path"), known.get("workflow")
     if (path is None) == (workflow is None):
-        raise InvalidInputError("give exactly one of functionPath and workflow")
+        raise InvalidInputError(f"give exactly one of {word('function_path')} and workflow")
     if path is not None:
-        return {"function_path": arguments.target(path, "functionPath")}
+        return {"function_path": arguments.target(path, word("function_path"))}
     return {"workflow": arguments.target(workflow, "workflow")}
 
 
 def _options(known: Mapping[str, Any]) -> dict[str, Any]:
     if "max_concurrency" in known and "pool" not in known:
-        raise InvalidInputError("maxConcurrency is the cap of a pool: give pool as well")
+        raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
     retry = known.get("retry")
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidInputError(f"retry must be a Retry, not {retry!r:.80}")
     return {
         "pool": arguments.plain_name(known["pool"], "pool") if "pool" in known else "",
-        "max_concurrency": _whole(known, "max_concurrency", "maxConcurrency", (1, 10_000)),
+        "max_concurrency": _whole(known, "max_concurrency", (1, 10_000)),
         "priority": arguments.integer(known.get("priority", 0), "priority", -9, 9),
         "labels": arguments.labels_of(known["labels"]) if "labels" in known else (),
-        "shard_key": arguments.target(known["shard_key"], "shardKey") if "shard_key" in known else None,
+        "shard_key": arguments.target(known["shard_key"], word("shard_key")) if "shard_key" in known else None,
         "queue": arguments.plain_name(known["queue"], "queue") if "queue" in known else "",
         "then": _then(known.get("then", ())),
         "retry": retry,
-        "timeout_ms": _whole(known, "timeout_ms", "timeoutMs", arguments.TIMEOUT_MS),
-        "expires_after_ms": _whole(known, "expires_after_ms", "expiresAfterMs", EVERY_MS),
+        "timeout_ms": _whole(known, "timeout_ms", arguments.TIMEOUT_MS),
+        "expires_after_ms": _whole(known, "expires_after_ms", EVERY_MS),
     }
 
 
@@ -119,14 +120,14 @@ def _policies(known: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "misfire": _choice(known.get("misfire", "one"), "misfire", MISFIRES),
         "overlap": _choice(known.get("overlap", "skip"), "overlap", OVERLAPS),
-        "grace_ms": arguments.integer(known.get("grace_ms", 60_000), "graceMs", *GRACE_MS),
-        "catch_up_limit": None if limit is None else arguments.integer(limit, "catchUpLimit", *CATCH_UP),
-        "jitter_ms": arguments.integer(known.get("jitter_ms", 0), "jitterMs", *JITTER_MS),
+        "grace_ms": arguments.integer(known.get("grace_ms", 60_000), word("grace_ms"), *GRACE_MS),
+        "catch_up_limit": None if limit is None else arguments.integer(limit, word("catch_up_limit"), *CATCH_UP),
+        "jitter_ms": arguments.integer(known.get("jitter_ms", 0), word("jitter_ms"), *JITTER_MS),
     }
 
 
-def _whole(known: Mapping[str, Any], key: str, field: str, limits: tuple[int, int]) -> int | None:
-    return arguments.integer(known[key], field, *limits) if key in known else None
+def _whole(known: Mapping[str, Any], key: str, limits: tuple[int, int]) -> int | None:
+    return arguments.integer(known[key], word(key), *limits) if key in known else None
 
 
 def _choice(value: object, field: str, choices: Sequence[str]) -> str:

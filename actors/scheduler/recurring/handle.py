@@ -34,6 +34,7 @@ from tocsin.actors.scheduler.recurring.rows import jitter_of, request_hash
 from tocsin.actors.scheduler.recurring.schedule import Schedule
 from tocsin.actors.scheduler.recurring.slots import next_of
 from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.words import word
 from tocsin.errors import (
     InvalidInputError,
     NotFoundError,
@@ -330,11 +331,11 @@ def _coming(following: Any, after: int, count: int) -> Sequence[int]:
 
 def _request_key(value: object) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= REQUEST_KEY_MAX:
-        raise InvalidInputError(f"requestKey must be a text of 1 to {REQUEST_KEY_MAX} characters")
+        raise InvalidInputError(f"{word('request_key')} must be a text of 1 to {REQUEST_KEY_MAX} characters")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError("requestKey holds half a character (a lone surrogate)") from None
+        raise InvalidInputError(f"{word('request_key')} holds half a character (a lone surrogate)") from None
     return value
 
 

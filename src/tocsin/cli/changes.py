@@ -28,7 +28,7 @@ def reschedule(connection: Connection, /, id: str, delay: str | None, at: str | 
     if connection.as_json:
         emit(answer)
     if answer.get("wasRunning"):
-        raise Refused(f"job {id!r} runs, so it was not moved")
+        raise Refused(f"job {id!r} is running, so it was not moved")
     if not answer["rescheduled"]:
         raise Refused(f"there is no live job {id!r} in {connection.instance} (a dead one: tocsin dead retry)")
     if not connection.as_json:

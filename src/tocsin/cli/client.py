@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from tocsin.cli.failure import Refused, Unreachable, WrongSettings
+from tocsin.cli.flags import as_typed
 from tocsin.cli.names import instance_in_path
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _answer(base: str, response: httpx.Response, *, with_token: bool) -> Any:
         words = f"what answers at {base} is not a tocsin server (status {response.status_code}, {kind})"
         raise Unreachable(f"{words}\n{MOUNTED}" if response.status_code == 404 else words)
     code = str(error["code"])
-    words = f"{error.get('message') or 'refused'} [{code}]"
+    words = f"{as_typed(str(error.get('message') or 'refused'))} [{code}]"
     hint = (WRONG_TOKEN if with_token else NO_TOKEN) if code == "UNAUTHENTICATED" else HINTS.get(code)
     if hint:
         words += f"\n{hint}"

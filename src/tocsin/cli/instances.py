@@ -73,7 +73,9 @@ def _set_paused(connection: Connection, name: str, paused: bool) -> None:
     if connection.as_json:
         emit(answer)
     else:
-        say(f"{printable(name)} is paused: nothing of it starts" if paused else f"{printable(name)} fires again")
+        say(
+            f"{printable(name)} is paused: none of its jobs start" if paused else f"{printable(name)} starts jobs again"
+        )
 
 
 @instances.command("rm")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tocsin.cli.streams import mute, writing
 
@@ -210,6 +210,9 @@ def size(count: int) -> str:
 
 # ---- Time ----------------------------------------------------------------------------------------
 
+SOON_MS: Final = 100
+"""What is due so soon is due now; what was asked for in a second is due in one."""
+
 
 def now_ms() -> int:
     from tocsin.actors.clock import SystemClock
@@ -231,7 +234,7 @@ def span(ms: int) -> str:
 
 def relative(instant: int, now: int) -> str:
     """`in 5m`, `now`, or `3s ago`."""
-    if abs(instant - now) < 1_000:
+    if -1_000 < instant - now <= SOON_MS:
         return "now"
     if instant > now:
         return f"in {span(instant - now + 999)}"  # rounded up: what was asked for reads as it was asked for

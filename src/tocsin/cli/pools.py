@@ -19,6 +19,7 @@ POOLS: Final = (
     Column("QUEUED", 9, right=True),
     Column("", 9),
 )
+MORE: Final = "only the 1,000 pools with most jobs waiting are shown"
 HOLDERS: Final = (Column("HELD BY", 40), Column("KIND", 9), Column("UNTIL", 12), Column(""))
 
 
@@ -40,7 +41,7 @@ def pools_ls(connection: Connection, /) -> None:
     else:
         say(f"no pools in {connection.instance}")
     if answer.get("morePools"):
-        say("there are more pools than these, the longest 1,000")
+        say(MORE)
 
 
 def print_pools(found: Any) -> None:
@@ -69,7 +70,7 @@ def _shown(connection: Connection, pool: Mapping[str, Any]) -> None:
             ("pool", pool["name"]),
             ("in flight", f"{pool['inFlight']:,} of {pool['maxConcurrency']:,}"),
             ("queued", f"{pool['queued']:,}"),
-            ("paused", "yes: nothing of it starts" if pool["paused"] else "no"),
+            ("paused", "yes: none of its jobs start" if pool["paused"] else "no"),
         ]
     )
     holders = pool.get("holders") or ()
@@ -101,13 +102,17 @@ def _shown(connection: Connection, pool: Mapping[str, Any]) -> None:
 def pools_set(connection: Connection, /, name: str, max_concurrency: int | None, paused: bool | None) -> None:
     """Set a pool's cap, pause or resume it. Jobs that run may finish.
 
-    The pool need not be there yet.
+    The pool need not be there yet; if it was not, it says so.
     """
     given = {"name": name, "maxConcurrency": max_concurrency, "paused": paused}
     body = {member: value for member, value in given.items() if value is not None}
     if len(body) == 1:
         raise click.UsageError("say what to set: --max-concurrency, --pause or --resume")
-    _shown(connection, connection.put("/pool", body))
+    pool = connection.put("/pool", body)
+    _shown(connection, pool)
+    if not connection.as_json and pool.get("created") is not None:
+        new = f"made pool {name}: no job has named it yet (tocsin pools rm {name} takes it back)"
+        say(new if pool["created"] else f"changed pool {name}")
 
 
 @pools.command("rm")

@@ -59,19 +59,19 @@ def _line(queue: Mapping[str, Any]) -> tuple[str, ...]:
 @click.argument("prefix", default="")
 @client_command
 def pending(connection: Connection, /, prefix: str) -> None:
-    """Ask whether anything still pends whose path starts so.
+    """Ask whether any job is left whose path starts with PREFIX.
 
     Live jobs count, and those that follow them. Exit code 0 if there are any,
     1 if there are none. Without PREFIX: any job at all.
     """
     found = connection.get("/pending", prefix=prefix)
-    what = f" of {printable(prefix)}" if prefix else ""
+    what = f" whose path starts with {prefix!r}" if prefix else ""
     if connection.as_json:
         emit(found)
     if not found["pending"]:
-        raise No(f"nothing{what} pends in {connection.instance}")
+        raise No(f"no job{what} is left in {connection.instance}")
     if not connection.as_json:
-        say(f"{plural(found['count'], 'job')}{what} {'pends' if found['count'] == 1 else 'pend'}")
+        say(f"{plural(found['count'], 'job')}{what} {'is' if found['count'] == 1 else 'are'} left")
 
 
 @click.command()

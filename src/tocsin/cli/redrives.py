@@ -78,14 +78,14 @@ def dead_redrive(connection: Connection, /, id: str, stop: bool) -> None:
         if not answer["stopped"]:
             if connection.as_json:
                 emit(answer)
-            raise Refused(f"there is no redrive {id!r} in {connection.instance} that goes on")
+            raise Refused(f"there is no bulk retry {id!r} running in {connection.instance}")
         if not connection.as_json:
             say(f"stopped {printable(id)}")
     found = connection.get(route)
     if connection.as_json:
         emit(found)
         return
-    state = "goes on" if found["running"] else "stopped" if found.get("stopped") else "done"
+    state = "running" if found["running"] else "stopped" if found.get("stopped") else "done"
     key_values(
         [
             ("redrive", found["redriveId"]),

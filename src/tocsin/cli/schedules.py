@@ -133,7 +133,7 @@ def schedules_put(connection: Connection, /, name: str, path: str, **options: An
         return
     if answer["preview"]:
         print_upcoming([(at, None) for at in answer["preview"]], _zone(options["tz"]))
-    coming = "" if answer["preview"] else ": nothing comes any more"
+    coming = "" if answer["preview"] else ": it will not run again"
     held = ", and paused" if answer["preview"] and answer["nextAt"] is None else ""
     say(f"{printable(answer['name'])} is at revision {answer['revision']}{held}{coming}")
 
@@ -235,7 +235,7 @@ def schedules_trigger(connection: Connection, /, name: str, key: str | None) -> 
         return
     put(printable(run["id"]))
     at = f"{relative(run['slot'], now_ms())}, at {instant(run['slot'])}"
-    say("due now" if run["created"] else f"this key ran it {at}; nothing was done now")
+    say("due now" if run["created"] else f"this key has run it already, {at}; nothing was done now")
 
 
 @schedules.command("rm")

@@ -9,7 +9,7 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.output import emit, key_values, now_ms, put, say, span
-from tocsin.cli.pools import print_pools
+from tocsin.cli.pools import MORE, print_pools
 
 
 def health(answer: Mapping[str, Any]) -> str | None:
@@ -33,7 +33,7 @@ def status(connection: Connection, /) -> None:
         [
             ("instance", connection.instance),
             ("health", health(answer)),
-            ("paused", "yes: nothing of it starts" if answer.get("paused") else None),
+            ("paused", "yes: none of its jobs start" if answer.get("paused") else None),
             ("backlog", f"{answer['backlog']:,}"),
             ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),
             ("in flight", f"{answer['inFlight']:,}"),
@@ -45,4 +45,4 @@ def status(connection: Connection, /) -> None:
         put()
         print_pools(answer["pools"])
         if answer.get("morePools"):
-            say("there are more pools than these, the longest 1,000")
+            say(MORE)

@@ -50,7 +50,7 @@ def upcoming(expression: str, tz: str, count: int, start: str | None, as_json: b
     elif lines:
         print_upcoming([(line.at_ms, line.note) for line in lines], rule.zone)
     if len(lines) < count:
-        say("nothing comes later" if lines else "nothing comes after that")
+        say("there is no later time" if lines else "there is no such time")
 
 
 def print_upcoming(lines: Sequence[tuple[int, str | None]], zone: Zone) -> None:

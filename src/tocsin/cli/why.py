@@ -42,7 +42,7 @@ def why(connection: Connection, /, id: str) -> None:
             emit(reason)
         return
     if not reasons:
-        say("nothing holds it: it may start at this instant")
+        say("nothing holds it back: it may start now")
     for reason in reasons:
         _print_reason(reason)
 
@@ -87,7 +87,7 @@ def _say_why_none(connection: Connection, id: str) -> None:
     """A job that is there and has no history is no failure."""
     record = connection.get("/get", id=id).get("record")
     if not record:
-        raise Refused(f"nothing has ended of a job {id!r} in {connection.instance}, or it was more than a week ago")
+        raise Refused(f"there is no job {id!r} in {connection.instance}, and none has ended within the last week")
     if connection.as_json:
         return
     state, dispatched = record["state"], record.get("attempt") or 0

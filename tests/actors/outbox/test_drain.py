@@ -50,8 +50,8 @@ def test_a_refused_row_is_parked_at_its_eighth_try_and_keeps_nobody_back(
             [row] = parked
             assert (row.instance, row.tries, row.job) == ("t", 8, entry.statement.values["job"])
             assert row.error == (
-                "DUPLICATE_SCHEDULE_ID: id 'taken' is taken by a pending job: cancel it, choose another id, or pass "
-                "onConflict keep or replace"
+                "DUPLICATE_SCHEDULE_ID: id 'taken' is taken by a pending job: cancel it, choose another id, or say "
+                "what to do on conflict: keep or replace"
             )
             assert f"outbox row {row.id} was parked after 8 tries: DUPLICATE_SCHEDULE_ID" in caplog.text
 

@@ -206,7 +206,7 @@ async def test_made_up_leases_and_bad_values_are_refused(stage: Stage) -> None:
         await stage.jobs.complete("other", lease)
     with pytest.raises(InvalidInputError, match="lease must be"):
         await stage.jobs.complete("x", "")
-    with pytest.raises(InvalidInputError, match=r"leaseMs must be 1000\.\.3600000"):
+    with pytest.raises(InvalidInputError, match=r"lease_ms must be 1000\.\.3600000"):
         await stage.jobs.extend("x", lease, 3_600_001)
     with pytest.raises(PayloadTooLargeError, match="65536"):
         await stage.jobs.complete("x", lease, result="x" * 66_000)

@@ -26,7 +26,7 @@ from tocsin.errors import InvalidInputError, SettingsError
 BAD = {"amount": "x"}
 GOOD = {"amount": 1, "due": datetime(2027, 1, 1, tzinfo=UTC)}
 PLACE = r"args\.amount: expected int, got str"
-UNKNOWN = "functionPath 'nope' is not in the catalog"
+UNKNOWN = "path 'nope' is not in the catalog"
 
 
 class Invoice(msgspec.Struct):

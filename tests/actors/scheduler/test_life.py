@@ -148,13 +148,13 @@ async def test_refused_arguments_say_which_and_change_nothing(stage: Stage) -> N
         (jobs.run_at(datetime(2027, 1, 1), "w:r"), "at must be an aware datetime"),
         (jobs.run_at(1_800_000_000, "w:r"), "at looks like seconds"),
         (jobs.run_at(10**15, "w:r"), "at must be"),
-        (jobs.run_after(1, ""), "functionPath must be a text"),
+        (jobs.run_after(1, ""), "path must be a text"),
         (jobs.run_after(1, "w:r", {"items": [1, {"when": object()}]}), r"args.items\[1\].when is a object"),
         (jobs.run_after(1, "w:r", [{1}]), r"args\[0\] is a set"),
         (jobs.run_after(1, "w:r", pool="a/b"), "pool must be 1 to 128"),
         (jobs.run_after(1, "w:r", max_concurrency=3), "give pool as well"),
         (jobs.run_after(1, "w:r", priority=10), r"priority must be -9..9, not 10"),
-        (jobs.run_after(1, "w:r", timeout_ms=1), r"timeoutMs must be 1000..3600000, not 1"),
+        (jobs.run_after(1, "w:r", timeout_ms=1), r"timeout_ms must be 1000..3600000, not 1"),
         (jobs.run_after(1, "w:r", labels=["x"] * 21), "at most 20"),
     ):
         with pytest.raises(InvalidInputError, match=words):

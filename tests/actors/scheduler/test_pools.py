@@ -159,7 +159,7 @@ async def test_asking_about_or_completing_in_an_unknown_pool_creates_none(stage:
 @staged()
 async def test_bad_pool_settings_are_refused(stage: Stage) -> None:
     for call, words in (
-        (stage.jobs.set_pool("p"), "give maxConcurrency, paused or both"),
+        (stage.jobs.set_pool("p"), "give max_concurrency, paused or both"),
         (stage.jobs.set_pool("p", max_concurrency=-1), "0..10000"),
         (stage.jobs.set_pool("p", max_concurrency=True), "must be an integer"),
         (stage.jobs.set_pool("p", paused=1), "true or false"),  # type: ignore[arg-type]

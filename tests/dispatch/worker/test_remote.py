@@ -86,7 +86,7 @@ async def test_refusals_come_back_as_the_errors_they_were_and_tokens_are_never_s
                 assert "wrong-secret" not in f"{refused.value!r} {client!r}"
             with pytest.raises(UnauthenticatedError):
                 await Worker(wrong, {}).run()
-        with pytest.raises(InvalidInputError, match="leaseMs must be"):
+        with pytest.raises(InvalidInputError, match="lease_ms must be"):
             await w.source.claim("q", lease_ms=5)
         with pytest.raises(InvalidInputError, match="no 'initiator' over HTTP"):
             await w.source.run_after(0, "p", initiator="alice")

@@ -197,10 +197,10 @@ async def test_what_cannot_follow_is_refused_and_says_where(stage: Stage) -> Non
     for then, words in (
         ([Job(path="b:run", at=stage.now)], r"then\[0\]\.at"),
         ([queued("b:run"), queued("c:run", id="mine")], r"then\[1\]: id cannot be given"),
-        ([queued("b:run", on_conflict="keep")], "onConflict cannot be given"),
+        ([queued("b:run", on_conflict="keep")], "on_conflict cannot be given"),
         ([queued("b:run", priority=10)], r"then\[0\]: priority must be -9\.\.9"),
         ([queued("b:run", queued("c:run", priority=10))], r"then\[0\]: then\[0\]: priority"),
-        ([Job(options={"queue": "q"})], r"then\[0\]: give exactly one of functionPath and workflow"),
+        ([Job(options={"queue": "q"})], r"then\[0\]: give exactly one of path and workflow"),
         ([queued(f"b{n}:run") for n in range(21)], "then starts 21 jobs, at most 20"),
         ([queued("b:run", *[queued("c:run") for _ in range(20)]) for _ in range(5)], "the chain has 105 jobs"),
         ([deep], "deeper than 50 levels"),

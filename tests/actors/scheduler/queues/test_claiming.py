@@ -343,7 +343,8 @@ async def test_what_cannot_be_claimed_is_refused_by_name(stage: Stage) -> None:
     for bad, words in (
         ({"queue": ""}, "queue"), ({"queue": "a b"}, r"queue\[0\]"), ({"queue": []}, "queue: name one"),
         ({"max": 0}, r"max must be 1\.\.100"), ({"max": True}, "max must be an integer"),
-        ({"lease_ms": 999}, r"leaseMs must be 1000\.\.3600000"), ({"wait": 301}, r"waitMs must be 0\.\.300000"),
+        ({"lease_ms": 999}, r"lease_ms must be 1000\.\.3600000"),
+        ({"wait": 301}, r"wait \(in ms\) must be 0\.\.300000"),
         ({"wait": -1}, "wait"), ({"queue": "q", "exclude": ["x"]}, "exclude goes with"),
         ({"exclude": ["!"]}, r"exclude\[0\]"), ({"worker": worker("a b")}, r"worker\.id"),
     ):  # fmt: skip

@@ -222,16 +222,16 @@ async def test_a_thousand_occurrences_are_kept(stage: Stage) -> None:
 async def test_what_cannot_be_is_refused_and_changes_nothing(stage: Stage) -> None:
     schedules = stage.jobs.schedules
     for change, error, words in (
-        (schedules.put("x", "w:r"), InvalidInputError, "exactly one of cron, everyMs and at"),
+        (schedules.put("x", "w:r"), InvalidInputError, "exactly one of cron, every and at"),
         (schedules.put("x", "w:r", cron="* * * * *", every=5), InvalidInputError, "exactly one of cron"),
-        (schedules.put("x", every=5), InvalidInputError, "exactly one of functionPath and workflow"),
-        (schedules.put("x", "w:r", every=0.5), InvalidInputError, "everyMs must be 1000"),
+        (schedules.put("x", every=5), InvalidInputError, "exactly one of path and workflow"),
+        (schedules.put("x", "w:r", every=0.5), InvalidInputError, r"every \(in ms\) must be 1000"),
         (schedules.put("x", "w:r", cron="61 * * * *"), InvalidCronError, "minute field"),
         (schedules.put("x", "w:r", cron="* * * * *", timezone="Mars"), UnknownTimezoneError, "Mars"),
         (schedules.put("a/b", "w:r", every=5), InvalidInputError, "name must match"),
         (schedules.put("x", "w:r", every=5, misfire="maybe"), InvalidInputError, "misfire must be one of"),
         (schedules.put("x", "w:r", every=5, max_concurrency=2), InvalidInputError, "give pool as well"),
-        (schedules.put("x", "w:r", every=5, catch_up_limit=0), InvalidInputError, "catchUpLimit must be 1"),
+        (schedules.put("x", "w:r", every=5, catch_up_limit=0), InvalidInputError, "catch_up_limit must be 1"),
     ):
         with pytest.raises(error, match=words):
             await change

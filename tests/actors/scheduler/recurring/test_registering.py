@@ -186,7 +186,7 @@ async def test_a_preview_of_many_lines_is_one_of_few_continued(stage: Stage) -> 
 async def test_request_keys_are_texts_that_can_be_kept(stage: Stage) -> None:
     await stage.jobs.schedules.put("x", "w:r", every=3600)
     for key in ("", "k" * 256, "\ud800", 5):
-        with pytest.raises(InvalidInputError, match="requestKey"):
+        with pytest.raises(InvalidInputError, match="request_key"):
             await stage.jobs.schedules.trigger("x", key)  # type: ignore[arg-type]
 
 

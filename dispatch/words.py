@@ -1,0 +1,69 @@
+"""What an argument is called by whoever gave it: Python says `max_concurrency`, a request `maxConcurrency`, the command
+line `--max-concurrency`, and each reads its own word in an error."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from typing import Final
+
+_SAID: Final[Mapping[str, tuple[str, str]]] = {
+    "function_path": ("path", "functionPath"),
+    "every": ("every", "everyMs"),
+    "every_ms": ("every (in ms)", "everyMs"),
+    "grace_ms": ("grace (in ms)", "graceMs"),
+    "jitter_ms": ("jitter (in ms)", "jitterMs"),
+    "expires_after_ms": ("expires_after (in ms)", "expiresAfterMs"),
+    "keep_result_ms": ("keep_result (in ms)", "keepResultMs"),
+    "wait_ms": ("wait (in ms)", "waitMs"),
+    "delay_ms": ("delay (in ms)", "delayMs"),
+    "after_ms": ("after (in ms)", "delayMs"),
+    "all": ("all=True", "all: true"),
+}
+"""By the name inside: in Python, which takes durations, and in JSON. Others differ by their humps only."""
+_QUOTED: Final = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+_SAYING: Final = r"[\[.:]| must | has \d| holds | contains | looks | needs | cannot "
+"""What follows the name of a field that is told what it must be."""
+_HUMPS: Final = re.compile(r"_([a-z])")
+_json: ContextVar[bool] = ContextVar("tocsin_words_of_json", default=False)
+
+
+@contextlib.contextmanager
+def of_json() -> Iterator[None]:
+    """For what is called in this block, and in tasks it starts: the caller speaks JSON."""
+    token = _json.set(True)
+    try:
+        yield
+    finally:
+        _json.reset(token)
+
+
+def word(name: str) -> str:
+    """What the caller calls the argument that is `name` inside."""
+    in_python, in_json = _SAID.get(name) or (name, _HUMPS.sub(lambda found: found[1].upper(), name))
+    return in_json if _json.get() else in_python
+
+
+PYTHON: Final[Mapping[str, str]] = {
+    "functionPath": "path", "onConflict": "on_conflict", "maxConcurrency": "max_concurrency",
+    "timeoutMs": "timeout_ms", "expiresAt": "expires_at", "shardKey": "shard_key",
+    "keepResultMs": "keep_result (in ms)", "delayMs": "delay (in ms)", "scheduledFor": "at",
+    "leaseMs": "lease_ms", "waitMs": "wait (in ms)", "retry.maxRetries": "retry.max_retries",
+    "retry.baseMs": "retry.base_ms", "retry.maxMs": "retry.max_ms",
+}  # fmt: skip
+"""Of a server's words, for clients in Python."""
+
+
+def reworded(message: str, words: Mapping[str, str]) -> str:
+    """A server's message with other words for its fields; what it quotes stays. Names with humps or dots are changed
+    wherever they stand, plain ones only where a message begins with what they must be, or asks to give them."""
+    parts = _QUOTED.split(message)
+    for name, instead in words.items():
+        plain = name.islower() and name.isalpha()
+        form = r"(?<=\bgive ){0}(?!\w)|^{0}(?={1})" if plain else r"(?<![\w.]){0}(?!\w)"
+        pattern = re.compile(form.format(re.escape(name), _SAYING))
+        for number in range(0, 1 if plain else len(parts), 2):
+            parts[number] = pattern.sub(lambda _, instead=instead: instead, parts[number])
+    return "".join(parts)
