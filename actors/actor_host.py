@@ -22,6 +22,7 @@ from tocsin.actors.scheduler import instances
 from tocsin.actors.scheduler.arguments import instance_name, integer
 from tocsin.actors.scheduler.authorize import AuthorizeFire
 from tocsin.actors.scheduler.catalog_check import CatalogGiven
+from tocsin.actors.scheduler.deaths import OnDead
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.scheduler.health import RED, level
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
@@ -85,6 +86,7 @@ class ActorHost:
         occurrences_kept: int = KEPT_SLOTS,
         authorize_fire: AuthorizeFire | None = None,
         on_tick: OnTick | None = None,
+        on_dead: OnDead | None = None,
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
         heartbeat_url: str | None = None,
         heartbeat_transport: Transport | None = None,
@@ -104,6 +106,7 @@ class ActorHost:
             authorize_fire=authorize_fire,
             occurrences_kept=occurrences_kept,
             on_tick=on_tick,
+            on_dead=on_dead,
             catalog=catalog,
         )
         kinds = {KIND: self._service.kind, Pulse.kind: Kind(Pulse)}
@@ -146,11 +149,12 @@ class ActorHost:
         attempt: False parks the job as dead (`blocked`). `on_tick(covered_until, lateness)`, sync or async, is called
         after each pass over the schedules of an instance in which nothing failed: all their slots up to `covered_until`
         (epoch ms) are decided and on disk, the latest of this pass `lateness` ms after it was due; with a parameter
-        `instance` it is told which. `catalog`, a dict by function path, a `Catalog` or a callable that gives one, says
-        which paths there are and what args each takes: what does not fit is refused when it is scheduled, and parked
-        (`blocked`) if it no longer fits before an attempt. `heartbeat_url` gets a POST once a minute while all is well.
-        More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`,
-        `max_jobs`, `occurrences_kept`, `drain_s`. SettingsError if something does not fit.
+        `instance` it is told which. `on_dead(job)`, sync or async, is called for each job that dies (a `DeadJob`),
+        after that is on disk; its errors are logged and counted. `catalog`, a dict by function path, a `Catalog` or a
+        callable that gives one, says which paths there are and what args each takes: what does not fit is refused when
+        it is scheduled, and parked (`blocked`) if it no longer fits before an attempt. `heartbeat_url` gets a POST once
+        a minute while all is well. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`,
+        `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`. SettingsError if something does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()

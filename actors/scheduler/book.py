@@ -82,6 +82,7 @@ class Book(Leases):
         super().__init__(storage)
         self.paths = Paths(storage)
         self.to_tell: list[str] = []
+        self.deaths: list[tuple[JobRow, DeadRow]] = []
         """Jobs of this turn whose end somebody may wait for: they asked for their result to be kept."""
         self.instance = InstanceRow()
         self.next_timer: int | None = None  # no timer is earlier
@@ -258,6 +259,7 @@ class Book(Leases):
         self.storage.put(parked_key(dead.parked_at, job.id), encode(row))
         self.paths.change(job, -1)
         self.count(dead=1)
+        self.deaths.append((job, dead))
         self.note_end(job)
 
     def unpark(self, job: JobRow, dead: DeadRow) -> None:

@@ -49,10 +49,12 @@ class HostHealth:
         guard: Guard | None,
         last_origin: Callable[[], str | None],
         busy: Callable[[], Iterable[ActorId]],
+        hook: Callable[[], Cause | None],
         start_soon: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._host, self._circuit, self._guard = host, circuit, guard
-        self._last_origin, self._busy, self._start_soon = last_origin, busy, start_soon
+        self._last_origin, self._busy = last_origin, busy
+        self._hook, self._start_soon = hook, start_soon
         self._health = Health(lambda: self._host().clock.now_ms())
 
     # ---- What is wrong ---------------------------------------------------------------------------
@@ -104,6 +106,9 @@ class HostHealth:
         rule = None if self._guard is None else self._guard.broken
         if rule is not None and (broken is None or broken.code != AUTHORIZE_FIRE_FAILING):
             yield Cause(AUTHORIZE_FIRE_FAILING, f"{rule.message}; jobs wait until it answers", rule.since)
+
+        if (failing := self._hook()) is not None:
+            yield failing
 
     def _of_alarms(self) -> Iterator[Cause]:
         alarms = self._host().alarms

@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.book import Book
 from tocsin.actors.scheduler.claim import claim, claim_alone
 from tocsin.actors.scheduler.complete import complete, extend
 from tocsin.actors.scheduler.completions import Batch
+from tocsin.actors.scheduler.deaths import DeadJob, dead_jobs
 from tocsin.actors.scheduler.grants import Grant
 from tocsin.actors.scheduler.lanes import Lanes
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Tick
@@ -85,9 +86,11 @@ class SchedulerActor(Actor):
         owner: str,
         full: Callable[[], bool],
         limits: Limits,
+        died: Callable[[Sequence[DeadJob]], None],
         ticked: Ticked | None = None,
     ) -> None:
         super().__init__(ctx)
+        self._died = died
         self._ticked = ticked
         self._lanes = lanes
         self._pulls = pulls
@@ -315,6 +318,9 @@ class SchedulerActor(Actor):
         if self._book.to_tell:
             ended, self._book.to_tell = self._book.to_tell, []
             self.ctx.after_commit(self._watches.tell, ended)
+        if self._book.deaths:
+            deaths, self._book.deaths = self._book.deaths, []
+            self.ctx.after_commit(self._died, dead_jobs(self.ctx.id.name, deaths))
         self._set_alarm(turn.now)
 
     async def _end_leases(self, turn: Turn) -> None:

@@ -20,6 +20,7 @@ from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.circuit import Circuit
 from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.completions import Answer, Batch, Completions
+from tocsin.actors.scheduler.deaths import Deaths, OnDead
 from tocsin.actors.scheduler.host_health import HostHealth
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
@@ -58,6 +59,7 @@ class SchedulerService:
         authorize_fire: AuthorizeFire | None = None,
         occurrences_kept: int = KEPT_SLOTS,
         on_tick: OnTick | None = None,
+        on_dead: OnDead | None = None,
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
     ) -> None:
         self.has_origin = has_origin
@@ -92,8 +94,10 @@ class SchedulerService:
             self._guard,
             lambda: dispatcher.last_origin,
             lambda: [ActorId(KIND, name) for name, lanes in self._lanes.items() if lanes.busy],
+            lambda: self.deaths.broken,
             self._start_soon,
         )
+        self.deaths = Deaths(on_dead, lambda: self.clock, self._start_soon)
         self._stopping = False
         self._nobody_waits = False
 
@@ -132,7 +136,7 @@ class SchedulerService:
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
             ctx, self.lanes(name), self.pulls(name), self.watches(name), owner,
-            lambda: self.health.store_trouble() is not None, self._limits, ticked,
+            lambda: self.health.store_trouble() is not None, self._limits, self.deaths.note, ticked,
         )  # fmt: skip
 
     async def _doubt_alarm(self, actor: ActorId) -> None:
@@ -271,6 +275,7 @@ class SchedulerService:
                 await asyncio.gather(*(lanes.wait_settled() for lanes in used))
         except TimeoutError:
             log.warning("the ends of some callbacks could not be stored: they are repeated when their leases end")
+        await self.deaths.drain(seconds)
 
     async def aclose(self) -> None:
         await self._dispatcher.aclose()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tocsin.actors.outbox.entry import OutboxEntry as OutboxEntry
     from tocsin.actors.outbox.remote import OutboxClient as OutboxClient
     from tocsin.actors.outbox.table import ParkedRow as ParkedRow
+    from tocsin.actors.scheduler.deaths import DeadJob as DeadJob
     from tocsin.actors.scheduler.deferred import Deferred as Deferred
     from tocsin.actors.scheduler.handle import Job as Job
     from tocsin.actors.scheduler.handle import Scheduler as Scheduler
@@ -86,6 +87,7 @@ _HOMES = {
     "Cron": "tocsin.actors.cron.builder",
     "CronPreview": "tocsin.actors.scheduler.recurring.records",
     "DeadRetried": "tocsin.actors.scheduler.records",
+    "DeadJob": "tocsin.actors.scheduler.deaths",
     "Deferred": "tocsin.actors.scheduler.deferred",
     "Drain": "tocsin.actors.outbox.drain",
     "Firing": "tocsin.actors.scheduler.records",
@@ -151,6 +153,7 @@ __all__ = [
     "Context",
     "Cron",
     "CronPreview",
+    "DeadJob",
     "DeadRetried",
     "Deferred",
     "Drain",
