@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -10,10 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import aiohttp.abc
 from aiohttp.client_proto import ResponseHandler
 
 from tocsin.dispatch.answer_reader import AnswerReader
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Bounds
+from tocsin.dispatch.names import address_of, names
 from tocsin.dispatch.transport import Answer, NeverConnected
 
 if TYPE_CHECKING:
@@ -79,6 +82,7 @@ class AiohttpTransport:
         """Made in the loop that uses it."""
         self._session = aiohttp.ClientSession(
             connector=_Connector(
+                resolver=_Resolver(),
                 limit=0,  # lanes and permits bound what is in flight; a second bound could only make them wait
                 keepalive_timeout=KEEP_ALIVE_S,
                 ssl=self._ssl_context or True,  # True: the system's certificates
@@ -152,6 +156,28 @@ class _Protocol(ResponseHandler):
             if self.reader.answer is not None:
                 super().data_received(self.reader.shown())
         super().connection_lost(exc)
+
+
+class _Resolver(aiohttp.abc.AbstractResolver):
+    """Our lookups in aiohttp's form."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        return [
+            aiohttp.abc.ResolveResult(
+                hostname=host,
+                host=address_of(info),
+                port=info[4][1],
+                family=info[0],
+                proto=info[2],
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for info in await names.look_up(host, port, family)
+        ]
+
+    async def close(self) -> None:
+        """The threads are the process's."""
 
 
 class _Connector(aiohttp.TCPConnector):

@@ -19,6 +19,7 @@ import httpx
 
 from tocsin.dispatch.answer_reader import AnswerReader
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Bounds
+from tocsin.dispatch.names import Connecting
 from tocsin.dispatch.transport import Answer, NeverConnected
 
 log = logging.getLogger("tocsin.dispatch")
@@ -125,7 +126,7 @@ class HttpxTransport:
             await asyncio.wait(self._closing)
 
 
-class _Wire(httpcore.AnyIOBackend):
+class _Wire(Connecting):
     """One connection, and what connects it: a pool with room for one."""
 
     def __init__(self, ssl_context: ssl.SSLContext) -> None:

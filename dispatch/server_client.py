@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from tocsin.dispatch.answer_headers import members, whole
+from tocsin.dispatch.names import HttpxConnections
 from tocsin.dispatch.secret import check_unquoted
 from tocsin.errors import SettingsError, UnreachableError
 
@@ -72,10 +73,8 @@ class ServerClient:
             self._http = httpx.AsyncClient(
                 headers=headers,
                 timeout=self._timeout_s,
-                limits=self._limits,
                 trust_env=False,
-                verify=verify,
-                transport=self._transport,
+                transport=self._transport or HttpxConnections(verify, self._limits),
             )
         return self._http
 

@@ -31,6 +31,7 @@ from tocsin.storage.api import (
     StoreStats,
     StoreView,
 )
+from tocsin.storage.aside import aside
 from tocsin.storage.combiner import ActorWrites, Combiner
 from tocsin.storage.condition import Condition
 from tocsin.storage.handles import Handle, Handles
@@ -171,7 +172,7 @@ class SQLiteProvider:
         try:
             await self._writer.open(self._file.open)
         except StoreFull:
-            if not await asyncio.to_thread(self._reserve.give_up):
+            if not await aside(self._reserve.give_up):
                 raise
             self._condition.now_full()
             await self._writer.open(self._file.open)
@@ -179,7 +180,7 @@ class SQLiteProvider:
         await self._views.thread.open(self._views.reader.open)
         await self._upkeep.open()
         if not self.full:
-            await asyncio.to_thread(self._reserve.make)
+            await aside(self._reserve.make)
 
     async def stop(self) -> None:
         if self._stopped is None:
@@ -193,7 +194,7 @@ class SQLiteProvider:
         self.handles.close_all()
         stopped.set()
         await self._upkeep.stop()
-        await asyncio.to_thread(self._file.leave)
+        await aside(self._file.leave)
         await self._close(in_order=True)
 
     async def _close(self, *, in_order: bool) -> None:
@@ -202,7 +203,7 @@ class SQLiteProvider:
             last_first.callback(self._lock.let_go)
             last_first.callback(self._identity.let_go)
             if in_order:
-                last_first.push_async_callback(asyncio.to_thread, self._file.conclude)
+                last_first.push_async_callback(aside, self._file.conclude)
             for thread in (self._writer, self._turns.thread, self._views.thread, self._upkeep):
                 last_first.push_async_callback(thread.close)
 
@@ -253,7 +254,7 @@ class SQLiteProvider:
             try:
                 await self._apply(group)
             except StoreFull:
-                given_up = await asyncio.to_thread(self._reserve.give_up)
+                given_up = await aside(self._reserve.give_up)
                 self._condition.now_full()
                 self._upkeep.look()
                 if not given_up:
@@ -279,7 +280,7 @@ class SQLiteProvider:
             async with self._transaction:
                 await self._apply_settled(group)
         except StoreError as error:
-            if says_little(error) and await asyncio.to_thread(self._no_space):
+            if says_little(error) and await aside(self._no_space):
                 raise StoreFull(f"no space is left for the store: {error}") from error
             raise
 

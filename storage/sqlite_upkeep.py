@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tocsin.errors import StoreClosed, StoreError, StoreFull
+from tocsin.storage.aside import aside
 from tocsin.storage.condition import Condition
 from tocsin.storage.reserve import Reserve
 from tocsin.storage.sqlite_file import Writer, connect
@@ -121,7 +122,7 @@ class Upkeep:
 
     async def _see_whether_it_passed(self) -> None:
         refusals = self._condition.refusals
-        if self._condition.full and not await asyncio.to_thread(self._reserve.make):
+        if self._condition.full and not await aside(self._reserve.make):
             return
         try:
             await self._probe()

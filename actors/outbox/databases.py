@@ -28,6 +28,7 @@ log = logging.getLogger("tocsin.outbox")
 Row = tuple[Any, ...]
 BUSY_S: Final = 5.0
 """How long another writer of the file is waited for."""
+SQL_THREADS: Final = 4
 LISTEN_S: Final = 1.0
 """How long a connection to listen on is waited for."""
 LISTEN_AGAIN_S: Final = 30.0
@@ -180,6 +181,8 @@ class SQLAlchemyDatabase:
         self._sync = engine if isinstance(engine, Engine) else None
         self._async = None if isinstance(engine, Engine) else engine
         self._dialect = dialect_of(engine.dialect.name)
+        # Not the loop's own: those belong to the app, which may keep all of them busy.
+        self._threads = ThreadPoolExecutor(SQL_THREADS, thread_name_prefix="tocsin-outbox")
 
     @property
     def dialect(self) -> Dialect:
@@ -189,13 +192,14 @@ class SQLAlchemyDatabase:
         if self._async is not None:
             async with self._async.begin() as connection:
                 return await connection.run_sync(self._execute, statements)
-        return await asyncio.to_thread(self._run, statements)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, statements)
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """SQLAlchemy has no way to listen: give such a drain the pool of a driver, or let it poll."""
 
     async def aclose(self) -> None:
         """The engine is the user's."""
+        self._threads.shutdown(wait=False)
 
     def _run(self, statements: Sequence[Statement]) -> list[list[Row]]:
         assert self._sync is not None

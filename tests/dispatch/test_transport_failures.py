@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.dispatch import lookups
 from tests.dispatch.test_transports import LONG_S, post, trusting
 from tests.dispatch.wild import (
     OK,
@@ -143,6 +144,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     for fault in odd.values():
         if isinstance(fault, threading.Event):
             fault.set()
+    lookups.settle()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,38 @@
+"""Blocking calls on threads of their own. The event loop's default executor belongs to the app, which may have filled
+it: a store must open, close and make room all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def aside(function: Callable[..., T], *args: object) -> T:
+    """Its result. A caller that is cancelled does not interrupt it. For what is rare: each call makes a thread."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def give(result: T | None, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)  # type: ignore[arg-type]  # None only where T is
+        else:
+            answer.set_exception(error)
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = function(*args)
+        except Exception as raised:  # whatever it is, it belongs to the one who waits
+            error = raised
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits
+            loop.call_soon_threadsafe(give, result, error)
+
+    threading.Thread(target=work, name="tocsin-aside", daemon=True).start()
+    return await answer
