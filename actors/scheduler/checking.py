@@ -13,8 +13,9 @@ from tocsin.actors.scheduler.findings import Findings
 from tocsin.actors.scheduler.invariants import examine
 from tocsin.actors.scheduler.mending import mend
 from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tocsin.actors.scheduler.shapes import BAD
 from tocsin.errors import StoreUnavailable
-from tocsin.storage.api import StoreProvider
+from tocsin.storage.api import Batch, StoreProvider, after
 from tocsin.storage.looking import Changed, StoreLook, StoreSnapshot
 
 TRIES = 5
@@ -100,3 +101,16 @@ async def repair(provider: StoreProvider, name: str) -> None:
         await mend(store)
     finally:
         await store.close()
+
+
+async def discard(provider: StoreProvider, name: str) -> int:
+    """Delete what was set aside in one scheduler; how many rows. The provider must be started."""
+    store = await provider.open(str(ActorId(SchedulerActor.kind_name(), name)), create=False)
+    gone = 0
+    try:
+        while rows := await store.scan(BAD, after(BAD), limit=NAMES_AT_ONCE):
+            await store.commit(Batch(deletes={key for key, _ in rows}))
+            gone += len(rows)
+    finally:
+        await store.close()
+    return gone

@@ -10,6 +10,7 @@ import msgspec
 from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.damage import DAMAGED, job_fault
 from tocsin.actors.scheduler.lines import PRIORITY_MS, Stream
+from tocsin.actors.scheduler.lost import NO_JOB
 from tocsin.actors.scheduler.rows import (
     AtRow,
     DeadRow,
@@ -226,7 +227,7 @@ def _set_aside(turn: Turn, stream: Stream, due: int, job_id: str) -> None:
     """A place in line whose job is missing or unreadable: keep it to be looked at, out of the way."""
     line = stream.line
     key = line_key(line.pool, line.queue, stream.priority, due, job_id)
-    turn.book.storage.put(bad_key(key), b"")
+    turn.book.storage.put(bad_key(key), NO_JOB)
     turn.book.storage.delete(at_key(job_id))
     turn.book.storage.delete(job_key(job_id))
     turn.book.drop_line(line.pool, line.queue, stream.priority, due, job_id)

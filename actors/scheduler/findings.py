@@ -57,6 +57,11 @@ KINDS: Final[dict[str, Kind]] = {
         "cancel the job and schedule it again, or restore a backup",
         for_people=True,
     ),
+    "LOST": Kind(
+        "it was accepted, cannot be read any more, and will not run",
+        "look at what is left of it under bad/, schedule it anew, and delete that with `tocsin check --discard`",
+        for_people=True,
+    ),
     "PATHS": Kind("`/pending` would answer wrongly for this function path", "counted anew from the jobs"),
     "LINES": Kind("jobs of this line would be missed or looked for in vain", "counted anew from the line"),
     "PARKED": Kind("dead jobs would be missing from lists and bulk retries", "written anew from the dead letters"),

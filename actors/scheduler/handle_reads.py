@@ -10,6 +10,7 @@ import msgspec
 from tocsin.actors.scheduler import arguments, listing, outcomes, query, why
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.health import level
+from tocsin.actors.scheduler.lost import lost
 from tocsin.actors.scheduler.pools import Erased
 from tocsin.actors.scheduler.records import Attempt, LanesStatus, Page, Pool, Reason, Record, Removed, Status
 from tocsin.dispatch.words import word
@@ -62,8 +63,9 @@ class Reading(Handle):
     async def status(self) -> Status:
         """Counts of this instance, exact but for `due`."""
         counts = await query.counts(self._view(), self._now())
+        gone = await lost(self._view())
         facts = self._service.facts(self.name)
-        reasons = self._service.health.of_instance(self._id, dead=counts.dead, suspects=counts.suspects)
+        reasons = self._service.health.of_instance(self._id, dead=counts.dead, suspects=counts.suspects, lost=gone)
         return Status(
             backlog=counts.backlog,
             in_flight=counts.in_flight,

@@ -21,6 +21,7 @@ HOST_STOPPING: Final = "HOST_STOPPING"
 HOOK_FAILING: Final = "HOOK_FAILING"
 DEAD_LETTERS: Final = "DEAD_LETTERS"
 SUSPECTS_WAITING: Final = "SUSPECTS_WAITING"
+DAMAGED_ROWS: Final = "DAMAGED_ROWS"
 
 LEVELS: Final[Mapping[str, str]] = {
     ORIGIN_UNREACHABLE: RED,
@@ -35,6 +36,7 @@ LEVELS: Final[Mapping[str, str]] = {
     HOOK_FAILING: AMBER,
     DEAD_LETTERS: AMBER,
     SUSPECTS_WAITING: AMBER,
+    DAMAGED_ROWS: AMBER,
 }
 """Every code that there is, and what health is while its cause stands. `docs/operating.md` has them in words."""
 

@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.circuit import PROBE_EVERY_S, Broken, Circuit
 from tocsin.actors.scheduler.health import (
     ALARM_FAILING,
     AUTHORIZE_FIRE_FAILING,
+    DAMAGED_ROWS,
     DEAD_LETTERS,
     HOST_STOPPING,
     ORIGIN_UNREACHABLE,
@@ -24,6 +25,7 @@ from tocsin.actors.scheduler.health import (
     Health,
     code_of,
 )
+from tocsin.actors.scheduler.lost import Lost
 from tocsin.actors.scheduler.records import HealthReason
 from tocsin.actors.scheduler.settle import UNREACHABLE_MS
 from tocsin.errors import StoreError
@@ -64,9 +66,11 @@ class HostHealth:
         causes = [*self._of_all(), *self._of_alarms()]
         return self._health.reasons(HOST, causes)
 
-    def of_instance(self, actor: ActorId, *, dead: int = 0, suspects: int = 0) -> Sequence[HealthReason]:
+    def of_instance(
+        self, actor: ActorId, *, dead: int = 0, suspects: int = 0, lost: Lost | None = None
+    ) -> Sequence[HealthReason]:
         """What is wrong as one scheduler sees it, the whole host included. `suspects`: how many jobs wait that must
-        run alone."""
+        run alone; `lost`: how many cannot be read any more."""
         causes = list(self._of_all())
         if (failed := self._host().alarms.failure(actor)) is not None:
             times = "once" if failed.count == 1 else f"{failed.count} times in a row"
@@ -77,6 +81,9 @@ class HostHealth:
         if suspects:
             said = f"{suspects:,} jobs that two hosts or workers were lost with wait for their turn to run alone"
             causes.append(Cause(SUSPECTS_WAITING, said))
+        if lost:
+            said = f"{lost} that had been accepted cannot be read any more: `tocsin check` names them"
+            causes.append(Cause(DAMAGED_ROWS, said))
         return self._health.reasons(str(actor), causes)
 
     def store_trouble(self) -> StoreError | None:

@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.findings import Findings, shown
 from tocsin.actors.scheduler.held import hold
 from tocsin.actors.scheduler.invariants_of_jobs import Look
 from tocsin.actors.scheduler.lines import ALONE
+from tocsin.actors.scheduler.lost import lost_work
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.recurring.invariants import TIMERS as RECURRING_TIMERS
 from tocsin.actors.scheduler.recurring.invariants import check_schedules
@@ -312,9 +313,13 @@ async def _schedules(look: Look) -> None:
 
 
 async def _aside(look: Look) -> None:
+    lost: set[tuple[str, str]] = set()
     async for page in look.of(BAD):
-        for key, _ in page:
+        for key, value in page:
             look.found.add_aside(key)
+            if (work := lost_work(key, value)) is not None and work not in lost:
+                lost.add(work)
+                look.found.add("LOST", work[1], f"{work[0]} {work[1]} was set aside: {shown(key)}")
 
 
 async def _unknown(look: Look) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER, Lines
+from tocsin.actors.scheduler.lost import NO_JOB
 from tocsin.actors.scheduler.rows import (
     AtRow,
     BadRow,
@@ -25,6 +26,7 @@ from tocsin.actors.scheduler.rows import (
     bad_key,
     dead_key,
     encode,
+    job_key,
     line_key,
     lines_key,
 )
@@ -113,7 +115,9 @@ async def _places(book: Book, found: Rebuilt, at: dict[str, AtRow]) -> tuple[Pla
     keys: dict[str, list[bytes]] = {}
     for shape in await _read(book, b"line"):
         job_id, key = shape.names[4], b"line/" + "/".join(shape.names).encode()
-        if job_id not in found.jobs or book.lease_of(job_id) is not None:
+        if job_id not in found.jobs:
+            _set_aside(book, key, NO_JOB)
+        elif book.lease_of(job_id) is not None:
             _set_aside(book, key)
         else:
             keys.setdefault(job_id, []).append(key)
@@ -162,6 +166,9 @@ async def _letters(book: Book, found: Rebuilt, moved: dict[str, AtRow]) -> None:
         if job_id not in found.jobs or job_id in found.waiting or job_id in moved or book.lease_of(job_id) is not None:
             book.storage.put(bad_key(dead_key(job_id)), encode(shape.row))
             book.storage.delete(dead_key(job_id))
+            own = bad_key(job_key(job_id))
+            if job_id not in found.jobs and await book.storage.get(own) is None:
+                book.storage.put(own, NO_JOB)
         else:
             found.dead[job_id] = shape.row
     for shape in await _read(book, b"parked"):
@@ -181,8 +188,8 @@ def _leftovers(book: Book, found: Rebuilt, at: dict[str, AtRow]) -> None:
             book.storage.delete(at_key(job_id))
 
 
-def _set_aside(book: Book, key: bytes) -> None:
-    book.storage.put(bad_key(key), b"")
+def _set_aside(book: Book, key: bytes, value: bytes = b"") -> None:
+    book.storage.put(bad_key(key), value)
     book.storage.delete(key)
 
 

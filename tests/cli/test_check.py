@@ -183,15 +183,24 @@ BREAKS: dict[str, Break] = {
     "a job's place is gone": Break(drop(b"at/retried"), {"WRONG_PLACE"}),
     # Rows of nobody
     "a line row of nobody": Break(
-        lambda r: r.put(line_of(r, b"plain").replace(b"plain", b"nobody")), {"NO_JOB", "LINES", "COUNTER"}, aside=1
+        lambda r: r.put(line_of(r, b"plain").replace(b"plain", b"nobody")),
+        {"NO_JOB", "LINES", "COUNTER"},
+        left={"LOST"},
+        aside=1,
     ),
     "a lease of nobody": Break(a_lease_of_nobody, {"NO_JOB", "COUNTER"}),
     "a lease is of two jobs": Break(a_lease_of_two, {"TWO_PLACES", "NO_JOB", "COUNTER"}, aside=1),
-    "a letter of nobody": Break(lambda r: r.put(b"dead/nobody", r.get(b"dead/dead")), {"NO_JOB", "COUNTER"}, aside=1),
+    "a letter of nobody": Break(
+        lambda r: r.put(b"dead/nobody", r.get(b"dead/dead")), {"NO_JOB", "COUNTER"}, left={"LOST"}, aside=2
+    ),
     "a place of nobody": Break(lambda r: r.put(b"at/nobody", encode(AtRow(5))), {"NO_JOB"}, aside=1),
     "a place of a dead job": Break(lambda r: r.put(b"at/dead", encode(AtRow(5))), {"LEFTOVER"}, aside=1),
-    "a job is gone": Break(lambda r: r.delete(b"job/plain"), {"NO_JOB", "PATHS"}, lost={"plain"}, aside=1),
-    "a dead job is gone": Break(lambda r: r.delete(b"job/dead"), {"NO_JOB", "PARKED", "TIMER_IDLE"}, aside=1),
+    "a job is gone": Break(
+        lambda r: r.delete(b"job/plain"), {"NO_JOB", "PATHS"}, lost={"plain"}, left={"LOST"}, aside=1
+    ),
+    "a dead job is gone": Break(
+        lambda r: r.delete(b"job/dead"), {"NO_JOB", "PARKED", "TIMER_IDLE"}, left={"LOST"}, aside=2
+    ),
     # Args
     "a piece of args of nobody": Break(lambda r: r.put(b"args/nobody/00", b"x"), {"ARGS_EXTRA"}, aside=1),
     "a piece of args too many": Break(lambda r: r.put(b"args/big/07", b"x"), {"ARGS_EXTRA"}, aside=1),
@@ -237,11 +246,13 @@ BREAKS: dict[str, Break] = {
     "nobody is to be woken": Break(lambda r: r.wake(None), {"WAKE"}),
     "to be woken too late": Break(lambda r: r.wake(1_950_000_000_000), {"WAKE"}),
     # What cannot be read
-    "a job is garbage": Break(garbage(b"job/plain"), {"UNREADABLE", "NO_JOB", "PATHS"}, lost={"plain"}, aside=2),
-    "a job with pieces of args is garbage": Break(
-        garbage(b"job/big"), {"UNREADABLE", "NO_JOB", "ARGS_EXTRA", "PATHS"}, lost={"big"}, aside=5
+    "a job is garbage": Break(
+        garbage(b"job/plain"), {"UNREADABLE", "NO_JOB", "PATHS"}, lost={"plain"}, left={"LOST"}, aside=2
     ),
-    "a job says it is another": Break(a_job_that_is_another, {"UNREADABLE"}, aside=1),
+    "a job with pieces of args is garbage": Break(
+        garbage(b"job/big"), {"UNREADABLE", "NO_JOB", "ARGS_EXTRA", "PATHS"}, lost={"big"}, left={"LOST"}, aside=5
+    ),
+    "a job says it is another": Break(a_job_that_is_another, {"UNREADABLE"}, left={"LOST"}, aside=1),
     "a place is garbage": Break(garbage(b"at/retried"), {"UNREADABLE", "WRONG_PLACE"}, aside=1),
     "a lease is garbage": Break(garbage(b"lease/held/"), {"UNREADABLE", "NO_PLACE", "COUNTER"}, aside=1),
     "a letter is garbage": Break(
@@ -269,7 +280,7 @@ BREAKS: dict[str, Break] = {
     "a schedule has lost its cursor": Break(drop(b"cronat/rare"), {"SCHEDULE"}),
     "a schedule has lost its definition": Break(drop(b"cron/rare"), {"SCHEDULE"}),
     "a schedule has lost both": Break(lose_a_schedule, {"SCHEDULE"}),
-    "a definition is garbage": Break(garbage(b"cron/rare"), {"UNREADABLE", "SCHEDULE"}, aside=1),
+    "a definition is garbage": Break(garbage(b"cron/rare"), {"UNREADABLE", "SCHEDULE"}, left={"LOST"}, aside=1),
     "a cursor is garbage": Break(garbage(b"cronat/rare"), {"UNREADABLE", "SCHEDULE"}, aside=1),
     "a result is garbage": Break(lambda r: r.put(b"result/gone", b"\xc1"), {"UNREADABLE"}, aside=1),
     "a count of a path is garbage": Break(
@@ -290,8 +301,28 @@ def lines_of(run: Run, *words: str) -> tuple[int, list[dict[str, object]]]:
 
 
 def test_every_kind_of_fault_is_made_here() -> None:
-    made = {code for each in BREAKS.values() for code in each.codes}
+    made = {code for each in BREAKS.values() for code in each.codes | each.left}
     assert made | {"LAYOUT"} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", ["a job is garbage", "a job is gone", "a dead job is gone", "a definition is garbage"])
+def test_lost_work_is_told_until_what_is_left_of_it_is_discarded(run: Run, store: Path, name: str) -> None:
+    """After looking at it, from a copy that has it still."""
+    with edited(store) as rows:
+        BREAKS[name].edit(rows)
+    url = f"sqlite:///{store}"
+    assert run("check", "--repair", "--store", url).exit_code == 1
+    both = run("check", "--repair", "--discard", "--store", url)
+    assert both.exit_code == 2 and "two steps" in both.stderr
+
+    gone = run("check", "--discard", "--store", url)
+    assert gone.exit_code == 0, gone.output
+    assert f"deleted {BREAKS[name].aside} row" in gone.stderr and "sound:" in gone.stderr
+    (copy,) = store.parent.glob("jobs.db.before-discard-*")
+    assert run("check", "--store", f"sqlite:///{copy}").exit_code == 1
+    code, found = lines_of(run, "--discard", "--store", url)
+    assert (code, [one["type"] for one in found]) == (0, ["summary"]), "nothing to discard, so nothing is copied"
+    assert len(list(store.parent.glob("jobs.db.before-discard-*"))) == 1
 
 
 def test_a_whole_store_is_sound(run: Run, store: Path) -> None:

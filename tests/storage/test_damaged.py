@@ -7,7 +7,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -108,11 +108,46 @@ async def test_a_row_that_cannot_be_read_is_set_aside_in_the_file_and_stops_nobo
     async with hosting(path, wire) as (host, provider):
         await wire.until(lambda arrived: len(arrived) == 3)
         assert provider.trouble is None, "one row is no trouble of the store"
+        status = await host.scheduler().status()
+        assert [(one.code, one.message[:5]) for one in status.reasons] == [("DAMAGED_ROWS", "1 job")]
+        assert status.health == "amber"
     with closing(sqlite3.connect(path)) as connection:
         kept = connection.execute("SELECT value FROM kv WHERE key >= ? AND key < ?", (b"bad/", b"bad0")).fetchall()
 
     assert sorted(wire.arrived) == ["job-0", "job-1", "job-3"]
     assert any(b"no record" in value for (value,) in kept), "kept for people to look at"
+    checked = tocsin("check", "--store", f"sqlite:///{path}", cwd=tmp_path)
+    assert (checked.returncode, "job job-2 was set aside" in checked.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("use", ["commit", "read", "checkpoint", "stop"])
+@pytest.mark.parametrize("left", [0.0, 0.5])
+async def test_a_file_that_is_cut_in_use_is_noticed_and_nothing_is_moved_into_it(
+    left: float, use: str, tmp_path: Path
+) -> None:
+    """A checkpoint would make it as long as it was, with holes for pages."""
+    path = tmp_path / "store.db"
+    await written(path)
+    provider = SQLiteProvider(path)
+    await provider.start()
+    store = await provider.open("a")
+    await store.commit(Batch(puts={b"k": b"v"}))
+    os.truncate(path, int(path.stat().st_size * left))
+    cut = path.read_bytes()
+    if use != "stop":
+        uses: dict[str, Callable[[], Awaitable[object]]] = {
+            "commit": lambda: store.commit(Batch(puts={b"k": b"lost"})),
+            "read": lambda: provider.view("a").get([b"0001"]),
+            "checkpoint": lambda: provider._upkeep._thread.run(provider._upkeep._checkpoint),
+        }
+        with pytest.raises(RolledBack, match=r"was cut from [\d,]+ to [\d,]+ bytes while it was in use"):
+            await uses[use]()
+    with pytest.raises(RolledBack, match="is not, or not all of, the file"):
+        await provider.stop()
+
+    assert path.read_bytes() == cut
+    with pytest.raises(StoreError):
+        await SQLiteProvider(path).start()
 
 
 # ---- At the start --------------------------------------------------------------------------------

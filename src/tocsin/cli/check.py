@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tocsin.cli.check_report import Totals, print_checked, print_set_aside
-from tocsin.cli.failure import Refused, StoreUnusable
-from tocsin.cli.output import emit, instant, now_ms, printable, put, say, size
+from tocsin.cli.failure import Refused, StoreUnusable, WrongSettings
+from tocsin.cli.output import emit, instant, now_ms, plural, printable, put, say, size
 from tocsin.cli.stores import DAMAGED, store_command
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from tocsin.actors.scheduler.checking import Checked
+    from tocsin.storage.api import StoreProvider
     from tocsin.storage.looking import StoreLook
 
 EXAMPLES: Final = 10
@@ -21,9 +24,10 @@ EXAMPLES: Final = 10
 @click.command()
 @click.option("--instance", envvar="TOCSIN_INSTANCE", metavar="NAME", help="Only this scheduler (default: all).")
 @click.option("--repair", is_flag=True, help="Mend what can be; copies the store first. Stop the server before.")
+@click.option("--discard", is_flag=True, help="Delete what was set aside under bad/; copies the store first.")
 @click.option("--examples", type=click.IntRange(0, 1_000), default=EXAMPLES, show_default=True, help="Of each fault.")
 @store_command
-def check(store: str, /, instance: str | None, repair: bool, examples: int, as_json: bool) -> None:
+def check(store: str, /, instance: str | None, repair: bool, discard: bool, examples: int, as_json: bool) -> None:
     """Check every row of a store, also while a server uses it.
 
     Reads all of it: SQLite's own structures, then each scheduler from one
@@ -34,7 +38,10 @@ def check(store: str, /, instance: str | None, repair: bool, examples: int, as_j
     """
     import asyncio
 
-    asyncio.run(_check(store, instance, repair, _Report(as_json, examples)))
+    if repair and discard:
+        raise WrongSettings("--repair and --discard are two steps: look at what was set aside before you delete it")
+    report = _Report(as_json, examples)
+    asyncio.run(_discard(store, instance, report) if discard else _check(store, instance, repair, report))
 
 
 class _Report:
@@ -79,15 +86,39 @@ async def _check(store: str, instance: str | None, repair: bool, report: _Report
     if repair:
         _check_free(store)
     _check_engine(look, report)
-    before, broken = await _look(look, instance, report)
-    if not repair or not broken:
-        _conclude(before, report, repaired=None)
+    before, marked = await _look(look, instance, report)
+    if not repair or not before.faults:
+        _conclude(before, report)
         return
-    mendable = [one.name for one in broken if one.findings.total > one.findings.for_people]
+    mendable = [one.name for one in marked if one.findings.total > one.findings.for_people]
     copy = await _repair(store, mendable, report) if mendable else None
     report.say("checking again")
     after, _ = await _look(open_look(store), instance, report)
     _conclude(after, report, repaired=before, copy=copy)
+
+
+async def _discard(store: str, instance: str | None, report: _Report) -> None:
+    from tocsin.actors.scheduler.checking import discard
+    from tocsin.storage.urls import open_look
+
+    look = open_look(store)
+    _check_free(store)
+    _check_engine(look, report)
+    before, marked = await _look(look, instance, report)
+    names = [one.name for one in marked if one.findings.aside_count]
+    gone = 0
+
+    async def delete(provider: StoreProvider, name: str) -> None:
+        nonlocal gone
+        gone += await discard(provider, name)
+
+    if not names:
+        _conclude(before, report)
+        return
+    copy = await _change(store, names, delete, "before-discard", report)
+    report.say(f"deleted {plural(gone, 'row')} under bad/; checking again")
+    after, _ = await _look(open_look(store), instance, report)
+    _conclude(after, report, discarded=gone, copy=copy)
 
 
 def _check_free(store: str) -> None:
@@ -122,44 +153,63 @@ def _check_engine(look: StoreLook, report: _Report) -> None:
 
 
 async def _look(look: StoreLook, instance: str | None, report: _Report) -> tuple[Totals, list[Checked]]:
+    """What was found in all, and the schedulers with faults or with rows that were set aside."""
     from tocsin.actors.scheduler.checking import check_store
 
     totals = Totals()
-    broken: list[Checked] = []
+    marked: list[Checked] = []
     async for one in check_store(look, instance):
         totals.add(one)
         if one.findings.total or one.findings.aside_count:
             report.checked(one)
-        if one.findings.total:
-            broken.append(one)
+            marked.append(one)
     if instance is not None and not totals.schedulers:
         raise Refused(f"there is no scheduler {instance!r} in {look.place}")
-    return totals, broken
+    return totals, marked
 
 
 async def _repair(store: str, names: list[str], report: _Report) -> str:
+    from tocsin.actors.scheduler.checking import repair
+
+    return await _change(store, names, repair, "before-repair", report)
+
+
+async def _change(
+    store: str,
+    names: Sequence[str],
+    change: Callable[[StoreProvider, str], Awaitable[None]],
+    ending: str,
+    report: _Report,
+) -> str:
     """Under the store's lock: a copy, then each scheduler. The copy's name is what is answered."""
     import asyncio
 
-    from tocsin.actors.scheduler.checking import repair
     from tocsin.storage.urls import back_up, file_beside, open_provider
 
     provider = open_provider(store)
     await provider.start()
     try:
         moment = instant(now_ms()).translate(str.maketrans("", "", "-:"))
-        copy = file_beside(store, f".before-repair-{moment}")
+        copy = file_beside(store, f".{ending}-{moment}")
         written = await asyncio.to_thread(back_up, store, copy)
         report.say(f"copied to {printable(copy)}: {size(written)}, checked")
         for name in names:
-            await repair(provider, name)
+            await change(provider, name)
     finally:
         await provider.stop()
     return str(copy)
 
 
-def _conclude(totals: Totals, report: _Report, *, repaired: Totals | None, copy: str | None = None) -> None:
-    mended = max(repaired.faults - totals.faults, 0) if repaired is not None else None
+def _conclude(
+    totals: Totals,
+    report: _Report,
+    *,
+    repaired: Totals | None = None,
+    discarded: int | None = None,
+    copy: str | None = None,
+) -> None:
+    # By kind: a row that could not be read is a lost job once it was set aside.
+    mended = (repaired.codes - totals.codes).total() if repaired is not None else None
     report.summary(
         sound=not totals.faults,
         faults=totals.faults,
@@ -169,6 +219,7 @@ def _conclude(totals: Totals, report: _Report, *, repaired: Totals | None, copy:
         jobs=totals.jobs,
         rows=totals.rows,
         **({"mended": mended, "backup": copy} if repaired is not None else {}),
+        **({"discarded": discarded, "backup": copy} if discarded is not None else {}),
     )
     if not report.as_json:
         if mended is not None:

@@ -248,6 +248,42 @@ async def test_many_dead_letters_are_amber_and_named(stage: Stage) -> None:
     assert (await stage.jobs.status()).health == "green"
 
 
+@staged()
+async def test_jobs_and_schedules_that_cannot_be_read_any_more_are_told_until_their_rows_are_gone(stage: Stage) -> None:
+    for id in ("garbage", "gone", "fine"):
+        await stage.jobs.run_after(60, "work:run", id=id)
+    await stage.jobs.run_after(60, "work:run", id="place")
+    await stage.jobs.schedules.put("hourly", "work:run", every=3_600)
+    rows = stage.disk.maps["scheduler/t"]
+    rows.apply({b"job/garbage": b"\xc1", b"job/gone": None, b"at/place": b"\xc1", b"cron/hourly": b"\xc1"})
+    assert await reasons(stage) == [], "nobody has seen it yet"
+    await stage.sleep(3_700)
+    for again in range(2):
+        (reason,) = await reasons(stage)
+        assert reason.code == "DAMAGED_ROWS"
+        assert "2 jobs and 1 schedule that had been accepted cannot be read any more" in reason.message
+        assert (await stage.jobs.status()).health == "amber"
+        if not again:
+            await stage.crash()
+            await stage.open()
+    assert {one.body["id"] for one in stage.deliveries} == {"fine", "place"}
+    rows.apply(dict.fromkeys([key for key, _ in rows.range(b"bad/", b"bad0", 100, False)]))
+    await stage.jobs.schedules.put("hourly", "work:run", every=3_600)
+
+    assert await reasons(stage) == []
+
+
+@staged()
+async def test_very_many_lost_jobs_are_counted_to_a_bound(stage: Stage) -> None:
+    await stage.jobs.run_after(60, "work:run")
+    value, keys = bytes(64 * 1024), [b"bad/job/%05d" % n for n in range(1_500)]
+    stage.disk.maps["scheduler/t"].apply(dict.fromkeys(keys, value))
+    (reason,) = await reasons(stage)
+    stage.disk.maps["scheduler/t"].apply(dict.fromkeys(keys))
+
+    assert "1,000 jobs or more that had been accepted" in reason.message
+
+
 def test_every_code_stands_in_the_docs() -> None:
     page = (Path(__file__).parents[3] / "docs" / "operating.md").read_text()
     assert set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE)) == set(LEVELS)
