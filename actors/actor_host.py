@@ -203,6 +203,17 @@ class ActorHost:
             self._stopped = asyncio.get_running_loop().create_task(self._stop())
         await asyncio.shield(self._stopped)
 
+    async def _abandon(self) -> None:
+        """As if its process was killed; for simulations, see `tocsin.testing.crash`."""
+        self._stopped = asyncio.get_running_loop().create_task(self._end())
+        await asyncio.shield(self._stopped)
+
+    async def _end(self) -> None:
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
+        await self.runtime.abandon()
+        self._service.stop_waiting()
+
     def stop_waiting(self) -> None:
         """Answer all who wait for jobs of queues, or for a job's end, and let nobody wait any more.
 

@@ -124,6 +124,19 @@ class Host:
         self._activations.clear()
         await self.provider.stop()
 
+    async def abandon(self) -> None:
+        """End as a process does that is killed: nothing is drained or stored. Who waits for an answer gets an error."""
+        self._open = False
+        self.alarms.stop()
+        for activation in list(self._activations.values()):
+            activation.break_(HostClosedError("the host was killed"), fail_line=True)
+        self._activations.clear()
+        current = asyncio.current_task()
+        while tasks := [task for task in self._tasks if task is not current]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
     async def _until_quiet(self) -> None:
         """Until no task but the host's own loops is left."""
         while True:

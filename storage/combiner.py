@@ -104,6 +104,12 @@ class Combiner:
             return StoreTooLarge(f"{handle.name}: {reason}")
         return None
 
+    async def give_up(self) -> None:
+        """End at once; whoever waits hears an error. Whether what was on its way is in the store, nobody knows."""
+        while (task := self._task) is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
     async def drain(self) -> None:
         """Until nothing is on its way."""
         while (task := self._task) is not None:

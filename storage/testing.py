@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
-from tocsin.errors import StoreUnavailable
+from tocsin.errors import StoreClosed, StoreUnavailable
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
 
@@ -31,6 +31,20 @@ class FaultyProvider(MemoryProvider):
     ) -> None:
         super().__init__(disk)
         self._random, self._alive, self._fault = random, alive, fault
+        self._died = False
+        self._begun: Sequence[ActorWrites] | None = None
+
+    def die(self) -> None:
+        """At this very instant: the transaction it had begun is applied or not, by chance; who comes later hears
+        StoreClosed."""
+        self._died = True
+        if self._begun is not None and self._random.random() < 0.5:
+            self.disk.apply(self._begun)
+        self._begun = None
+
+    async def end(self) -> None:
+        """After `die`: who waits hears StoreClosed, too."""
+        await self.combiner.give_up()
 
     async def hop(self) -> None:
         await self._pause()
@@ -39,7 +53,11 @@ class FaultyProvider(MemoryProvider):
             raise StoreUnavailable("a read failed, as the simulation wanted")
 
     async def write(self, writes: Sequence[ActorWrites]) -> None:
+        self._check()
+        self._begun = writes
         await asyncio.sleep(self._random.choice(LATENCIES_S))
+        self._check()
+        self._begun = None
         if not self._alive():
             if self._random.random() < 0.5 and self.disk.starts == self.epoch:
                 self.disk.apply(writes)
@@ -54,8 +72,13 @@ class FaultyProvider(MemoryProvider):
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._random.choice(LATENCIES_S))
+        self._check()
         if not self._alive():
             await _never()
+
+    def _check(self) -> None:
+        if self._died:
+            raise StoreClosed("the process of this store has crashed")
 
 
 async def _never() -> None:

@@ -91,9 +91,12 @@ async def test_the_queue_of_the_readme_is_worked_off(capsys: pytest.CaptureFixtu
     assert (mail.function_path, mail.parent and mail.parent.result) == ("mail:send", {"seconds": 5})
 
 
-def test_the_example_of_a_simulation_holds() -> None:
-    [example] = blocks(ROOT / "docs" / "testing.md")
+def test_the_examples_of_simulations_hold() -> None:
+    example, of_crashes = blocks(ROOT / "docs" / "testing.md")
     names: dict[str, Any] = {}
     exec(example, names)
+    exec(of_crashes, names)
 
-    simulate(1, names["a_reminder_arrives_in_time"])
+    for seed in range(5):
+        simulate(seed, names["a_reminder_arrives_in_time"])
+        simulate(seed, names["a_bell_rings_through_crashes"])

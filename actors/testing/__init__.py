@@ -2,6 +2,6 @@
 
 from tocsin.actors.testing.clock import VirtualClock
 from tocsin.actors.testing.loop import SimLoop, Stuck, simulate
-from tocsin.actors.testing.process import Process, Weather
+from tocsin.actors.testing.process import Process, Weather, crash
 
-__all__ = ["Process", "SimLoop", "Stuck", "VirtualClock", "Weather", "simulate"]
+__all__ = ["Process", "SimLoop", "Stuck", "VirtualClock", "Weather", "crash", "simulate"]

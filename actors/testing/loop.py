@@ -22,6 +22,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 OUTSIDE = "a simulation has no threads and no sockets: something tried to leave its virtual time"
+ENDING_S = 3_600
+"""So much virtual time may pass, once `main` is over, until the last of the tasks that it has left is cancelled."""
 NAMED_WHEN_STUCK = 20
 """How many waiting tasks the message of `Stuck` names."""
 
@@ -44,6 +46,7 @@ class SimLoop(base_events.BaseEventLoop):
         self._chance = Random(seed)
         self._numbers = itertools.count()
         self._thread = threading.get_ident()
+        self._ends_at: float | None = None
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # Python 3.11 passes no name
 
     def time(self) -> float:
@@ -73,6 +76,10 @@ class SimLoop(base_events.BaseEventLoop):
             heapq.heappop(timers)._scheduled = False
         if not timers:
             raise Stuck(self._why_stuck())
+        if self._ends_at is not None and timers[0].when() > self._ends_at:
+            raise Stuck(
+                f"these tasks go on although they are cancelled; stop or crash() what they belong to: {_names(self)}"
+            )
         self._time = max(self._time, timers[0].when())
 
     def _due(self) -> Iterator[asyncio.TimerHandle]:
@@ -94,13 +101,14 @@ class SimLoop(base_events.BaseEventLoop):
         return [step or next(callbacks) for step in order]
 
     def _why_stuck(self) -> str:
-        waiting = sorted(asyncio.all_tasks(self), key=lambda task: (getattr(task, "number", -1), task.get_name()))
-        named = [f"{task.get_name()} at {_place(task)}" for task in waiting[:NAMED_WHEN_STUCK]]
-        more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
         return (
             f"no task is ready and no timer is set at {self._time:g} s, so what is waited for cannot come: "
-            f"{', '.join(named) or 'no task is left'}{more}"
+            f"{_names(self) or 'no task is left'}"
         )
+
+    def ends(self) -> None:
+        """What the run was for is over: what goes on for much longer, though it is cancelled, is Stuck."""
+        self._ends_at = self._time + ENDING_S
 
     # ---- Tasks and futures -----------------------------------------------------------------------
 
@@ -160,6 +168,14 @@ def _number(handle: asyncio.Handle) -> int:
     return owner.number if isinstance(owner, _NumberedTask) else -1
 
 
+def _names(loop: SimLoop) -> str:
+    """The tasks that are left, and where they wait."""
+    waiting = sorted(asyncio.all_tasks(loop), key=lambda task: (getattr(task, "number", -1), task.get_name()))
+    named = [f"{task.get_name()} at {_place(task)}" for task in waiting[:NAMED_WHEN_STUCK]]
+    more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
+    return f"{', '.join(named)}{more}"
+
+
 def _place(task: asyncio.Task[Any]) -> str:
     """Where a task waits: the innermost of its coroutines."""
     frame: Any = None
@@ -170,6 +186,17 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 
 def simulate(seed: int, main: Callable[[Random], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` on a simulated loop; it gets a `Random` of the same seed. Same seed, same run."""
-    with asyncio.Runner(loop_factory=lambda: SimLoop(seed)) as runner:
-        return runner.run(main(Random(seed ^ 0x5EED)))
+    """Run `main` on a simulated loop; it gets a `Random` of the same seed. Same seed, same run.
+
+    What it leaves running is cancelled. Stuck if that does not end it: a host that was neither stopped nor crashed.
+    """
+    loop = SimLoop(seed)
+
+    async def whole() -> T:
+        try:
+            return await main(Random(seed ^ 0x5EED))
+        finally:
+            loop.ends()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(whole())

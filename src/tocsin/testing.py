@@ -4,7 +4,7 @@
 `FaultyProvider` as store and a `SimNetwork` as transport, and the run is a function of its seed.
 """
 
-from tocsin.actors.testing import Process, SimLoop, Stuck, VirtualClock, Weather, simulate
+from tocsin.actors.testing import Process, SimLoop, Stuck, VirtualClock, Weather, crash, simulate
 from tocsin.dispatch.testing import Delivery, FakeReceiver, SimNetwork
 from tocsin.storage.memory import MemoryDisk
 from tocsin.storage.testing import FaultyProvider
@@ -20,5 +20,6 @@ __all__ = [
     "Stuck",
     "VirtualClock",
     "Weather",
+    "crash",
     "simulate",
 ]

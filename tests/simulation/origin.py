@@ -13,7 +13,6 @@ import msgspec
 
 from tests.simulation.promises import Run, Wish
 from tests.simulation.record import Record
-from tocsin.actors.testing import Process
 from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup
 from tocsin.dispatch.testing import SimNetwork
 from tocsin.dispatch.transport import Answer, NeverConnected
@@ -207,16 +206,15 @@ class Origin:
 class WatchedNetwork(SimNetwork):
     """Shows every callback to the promises of its instance before it leaves."""
 
-    def __init__(self, world: World, process: Process) -> None:
-        super().__init__(world.origin.receive, world.random, alive=process.is_alive, fault=world.weather.now)
-        self._world, self._process = world, process
+    def __init__(self, world: World) -> None:
+        super().__init__(world.origin.receive, world.random, fault=world.weather.now)
+        self._world = world
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, **bounds: Any) -> Answer:
-        if self._process.alive:
-            content = msgspec.json.decode(body)
-            promises = self._world.instance_of(content).promises
-            with promises.watching():
-                promises.sent(headers, content)
+        content = msgspec.json.decode(body)
+        promises = self._world.instance_of(content).promises
+        with promises.watching():
+            promises.sent(headers, content)
         if self._world.down:
             raise NeverConnected("the origin is away, as the simulation wanted")
         return await super().post(url, headers, body, **bounds)

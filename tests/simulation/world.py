@@ -19,7 +19,7 @@ from tests.simulation.schedules import WatchedDisk
 from tests.simulation.sequel import Sequel
 from tests.simulation.tally import COUNTER, Tally
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.testing import Process, VirtualClock, Weather
+from tocsin.actors.testing import VirtualClock, Weather, crash
 from tocsin.dispatch.signing import Signer
 from tocsin.storage.testing import FaultyProvider
 
@@ -110,9 +110,9 @@ class World:
 
     # ---- A life of the host ----------------------------------------------------------------------
 
-    def host(self, process: Process) -> ActorHost:
-        provider = FaultyProvider(self.disk, self.random, alive=process.is_alive, fault=self.weather.now)
-        network = WatchedNetwork(self, process)
+    def host(self) -> ActorHost:
+        provider = FaultyProvider(self.disk, self.random, fault=self.weather.now)
+        network = WatchedNetwork(self)
         return ActorHost.open(
             provider,
             origin="https://receiver.example",
@@ -132,8 +132,7 @@ class World:
             self.spare(self.back_up())
         for life in range(lives):
             last = life == lives - 1
-            process = Process()
-            host = self.host(process)
+            host = self.host()
             await host.__aenter__()
             self.current = host
             self.note(f"life {life}")
@@ -147,7 +146,7 @@ class World:
                 await self.end_well(host, users)
             else:
                 await asyncio.sleep(self.random.choice((0.05, 0.5, 2, 6, 30)))
-                await self.crash(host, process)
+                await self.crash(host)
 
     current: Any = None
     """The host that lives just now."""
@@ -156,14 +155,11 @@ class World:
         await asyncio.sleep(self.random.choice((0.3, 2, 10, 60)))
         self.backup = self.disk.copied()
 
-    async def crash(self, host: ActorHost, process: Process) -> None:
-        process.alive = False
+    async def crash(self, host: ActorHost) -> None:
         for instance in self.instances.values():
             instance.crashed()
         self.note("crash")
-        await asyncio.sleep(0.2)  # what it had in flight is applied, or not
-        host.runtime.alarms.stop()
-        host.runtime._open = False  # nothing of it goes on
+        await crash(host)
         await end_tasks(self.receiving)
         self.waiters = []
         for instance in self.instances.values():
