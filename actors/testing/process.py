@@ -24,10 +24,10 @@ class Mortal(Protocol):
 async def crash(host: ActorHost) -> None:
     """End a host at this very instant, as `kill -9` ends its process: nothing is drained, stored or told.
 
-    What it had begun to write is on the disk or not, by chance; calls that wait for it raise an error, and so do later
-    ones (a claim that waits gets nothing). Then open another host on the same `MemoryDisk`. Your own tasks that stand for parts of the dead process are
-    yours to cancel; the receiver is another machine, and goes on. InvalidInputError unless its store can die, as a
-    `FaultyProvider` can.
+    What it had begun to write is on the disk or not, by chance. Calls that wait for it raise an error, and so do later
+    ones; a claim that waits gets nothing. Then open another host on the same `MemoryDisk`. Your own tasks that stand
+    for parts of the dead process are yours to cancel; the receiver is another machine, and goes on.
+    InvalidInputError unless its store can die, as a `FaultyProvider` can.
     """
     provider = host.runtime.provider
     if not isinstance(provider, Mortal):
