@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tocsin.actors.overlay import ActorStorage
+from tocsin.actors.scheduler.recurring.spread import Spread
 from tocsin.actors.scheduler.rows import META_SLOT, End, JobRow
 
 KEPT_SLOTS = 1_000
@@ -32,8 +33,8 @@ class Occurrences:
 
     def __init__(self) -> None:
         self.ended: list[End] = []
-        self.spread_until = 0
-        """Late occurrences start one after the other: the next one not before this instant."""
+        self.spread = Spread()
+        """Late occurrences start one after the other."""
         self.latest_slot = 0
         """A clock that is a day behind it was ahead when that slot was decided."""
         self._sealed_slot = 0

@@ -65,6 +65,20 @@ SCHEDULES = (
         "    if False:\n",
     ),
     Mutant(
+        "schedules: slots say coalesced though no run stands for them",
+        FOLDER + "fire.py",
+        "        record_pieces(turn, one, fire.pieces, state, reason)\n",
+        '        record_pieces(turn, one, fire.pieces, "coalesced")\n',
+        also=(
+            (
+                FOLDER + "ends.py",
+                '_pieces(turn, one, one.cursor.stands or (), "skipped", reason)\n',
+                '_pieces(turn, one, one.cursor.stands or (), "coalesced")\n',
+            ),
+        ),
+        seeds=400,
+    ),
+    Mutant(
         "schedules: a backlog forgets what it has counted",
         FOLDER + "slots.py",
         "    return None if cursor.missed is None else cursor.missed + len(slots)\n",

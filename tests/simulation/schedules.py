@@ -16,7 +16,18 @@ from tests.simulation.pulled import Pulled
 from tests.simulation.record import Record, RecordedDisk
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, SlotRow, cursor_key, definition_key
-from tocsin.actors.scheduler.rows import JobRow, R, dead_key, decode
+from tocsin.actors.scheduler.rows import (
+    AtRow,
+    JobRow,
+    LeaseRow,
+    R,
+    at_key,
+    dead_key,
+    decode,
+    job_key,
+    split_line_tail,
+    stream_prefix,
+)
 from tocsin.storage.api import after
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, SortedMap
@@ -49,6 +60,8 @@ class Watched:
     def ends(self, before: Mapping[str, tuple[DefinitionRow | None, CursorRow | None]]) -> None:
         for name, old in before.items():
             self.schedules.moved(name, *old, *self.schedule(name))
+        for key in [key for one in mine for key, value in one.rows.items() if key.startswith(b"lease/cron-") and value]:
+            self.schedules.started(key)
 
     def schedule(self, name: str) -> tuple[DefinitionRow | None, CursorRow | None]:
         return self.row(DefinitionRow, definition_key(name)), self.row(CursorRow, cursor_key(name))
@@ -150,6 +163,22 @@ class Schedules:
         else:
             ledger.due.update(slots_between(row, start, new.last))
 
+    def started(self, key: bytes) -> None:
+        """Where an occurrence starts no earlier one of its schedule still waits for its first attempt."""
+        lease, job = self.disk.row(LeaseRow, key), self.disk.row(JobRow, b"job/" + key.split(b"/")[1])
+        if lease is None or job is None or job.schedule is None or lease.at.attempt > 1 or lease.at.losses:
+            return
+        prefix = stream_prefix(job.pool, job.queue, job.priority)
+        for place, _ in self.disk.maps[self.disk.name].range(prefix, after(prefix), 1_000_000, False):
+            due, job_id = split_line_tail(place)
+            other = self.disk.row(JobRow, job_key(job_id))
+            same = other is not None and other.schedule is not None and other.schedule.uid == job.schedule.uid
+            if not same or other is None or other.schedule is None or other.schedule.request is not None:
+                continue
+            new = self.disk.row(AtRow, at_key(job_id))
+            if other.schedule.slot < job.schedule.slot and (new is None or (not new.attempt and new.moved_to is None)):
+                self.broken.append(f"{job.id} starts, and {job_id}, which is due at {due}, still waits")
+
     def _job_of(self, name: str, slot: int) -> bool:
         row = self.disk.row(SlotRow, b"slot/%b/%015d" % (name.encode(), slot))
         return row is not None and (row.job_id is not None or row.state == "queued")
@@ -217,6 +246,7 @@ class Schedules:
         rows = self.disk.rows(SlotRow, b"slot/%b/" % name.encode())
         runs = [(int(key), row) for key, row in rows if row.until is not None]
         single = {int(key): row for key, row in rows if row.until is None and row.request is None}
+        stood_for = [(row.first_slot or slot, slot) for slot, row in single.items() if row.job_id is not None]
         for slot, row in single.items():
             assert slot in ledger.due or ledger.unsure_of(slot), f"{name}: {slot} is no slot, and ended as {row.state}"
             assert row.state != "queued", f"{name}: {slot} is held back, and nothing lives any more"
@@ -235,6 +265,10 @@ class Schedules:
             assert ends == 1 or (ends and ledger.unsure_of(slot)), (
                 f"{name}: slot {slot} ended {ends} times: {single.get(slot)}, {covering}, {cursor}"
             )
+        for first, row in [*runs, *single.items()]:
+            if row.state == "coalesced":
+                covered = any(earliest <= first and (row.until or first) < slot for earliest, slot in stood_for)
+                assert covered, f"{name}: {first} says coalesced, and no run stands for it"
         for first, row in runs:
             if row.count is not None and not any(ledger.unsure_of(at) for at in (first, row.until or 0)):
                 inside = sum(first <= slot <= (row.until or 0) and slot not in single for slot in ledger.due)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tocsin.actors.scheduler.recurring.fire import record_pieces
 from tocsin.actors.scheduler.recurring.rows import slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot
 from tocsin.actors.scheduler.rows import End, encode
@@ -58,13 +59,16 @@ async def _held_back(turn: Turn, schedules: Sequence[Schedule]) -> None:
 
 
 async def drop_held(turn: Turn, schedules: Sequence[Schedule], reason: str) -> None:
-    """Slots that were held back pass."""
+    """Slots that were held back pass, with those they were to stand for."""
     keys = {one.name: slot_key(one.name, one.cursor.queued) for one in schedules if one.cursor.queued is not None}
     rows = await turn.book.storage.get_many(keys.values()) if keys else {}
     for one in schedules:
         if one.name in keys:
             row = read_slot(turn, one, keys[one.name], rows)
             if row is not None and row.state == "queued":
-                passed = msgspec.structs.replace(row, state="skipped", reason=reason, at=turn.now)
+                passed = msgspec.structs.replace(
+                    row, state="skipped", reason=reason, at=turn.now, first_slot=None, coalesced=0
+                )
                 turn.book.storage.put(keys[one.name], encode(passed))
-            one.move(queued=None)
+            record_pieces(turn, one, one.cursor.stands or (), "skipped", reason)
+            one.move(queued=None, stands=None)

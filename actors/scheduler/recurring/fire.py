@@ -11,16 +11,16 @@ import msgspec
 
 from tocsin.actors.scheduler.arguments import mint_id
 from tocsin.actors.scheduler.followers import Follower, with_blob, with_ids
-from tocsin.actors.scheduler.recurring.rows import DefinitionRow, SlotRow, occurrence_id, slot_key
+from tocsin.actors.scheduler.recurring.rows import DefinitionRow, Piece, SlotRow, occurrence_id, slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, args_of
 from tocsin.actors.scheduler.recurring.slots import Fire, Run
+from tocsin.actors.scheduler.recurring.spread import not_before
 from tocsin.actors.scheduler.rows import JobRow, ScheduleRef, job_key
 from tocsin.actors.scheduler.submit import accept, over_quota
 from tocsin.actors.scheduler.turn import Turn
 
-SPREAD_MS: Final = 300_000
-SPREAD_OVER: Final = 3_000
-"""Late occurrences start one after the other, 100 ms apart, within five minutes: the more of them, the closer."""
+PIECES: Final = 50
+"""A slot that is held back stands for so many runs of others: each pause while it waits begins another one."""
 MERGED: Final = ("overlap", "quota")
 """Reasons of skipped slots that follow one another for long; those are one row."""
 
@@ -59,47 +59,98 @@ def record_run(turn: Turn, one: Schedule, run: Run) -> None:
     one.record(turn, run.first, row)
 
 
+def record_pieces(turn: Turn, one: Schedule, pieces: Sequence[Piece], state: str, reason: str | None = None) -> None:
+    """Earlier slots of one that has ended, or has started for them."""
+    for first, last, count in pieces:
+        if count != 0:
+            record_run(turn, one, Run(first, last, count, state, reason))
+
+
 def fire_slot(turn: Turn, one: Schedule, fire: Fire, known: Known, *, again: bool = False) -> None:
     """`again`: its row is there already, held back by an overlap that is over."""
     if not again and slot_key(one.name, fire.slot) in known.decided:
+        record_pieces(turn, one, fire.pieces, "skipped", "misfire")  # it ended before, and stands for none of them
         return
-    overlap = one.definition.overlap
     row = SlotRow("fired", turn.now, fire.slot + one.jitter, first_slot=fire.first_slot, coalesced=fire.coalesced)
     job_id = occurrence_id(one.name, fire.slot)
     if one.is_over(fire.slot, turn.now):
-        one.record(turn, fire.slot, msgspec.structs.replace(row, state="expired"), again=again)
-        return
-    if overlap != "allow" and one.cursor.live:
-        if overlap == "queue" and one.cursor.queued is None:
-            one.record(turn, fire.slot, msgspec.structs.replace(row, state="queued"), again=again)
-            one.move(queued=fire.slot)
-            return
-        reason = "overlap"
+        _pass(turn, one, fire, "expired", None, again=again)
+    elif one.definition.overlap != "allow" and one.cursor.live:
+        if _waits(one, fire):
+            _hold(turn, one, fire, row, known, again=again)
+        else:
+            _pass(turn, one, fire, "skipped", "overlap", again=again)
     elif job_id in known.taken:
-        reason = "id_taken"
+        _pass(turn, one, fire, "skipped", "id_taken", again=again)
     elif over_quota(turn) is not None:
-        reason = "quota"
+        _pass(turn, one, fire, "skipped", "quota", again=again)
     else:
+        record_pieces(turn, one, fire.pieces, "coalesced")
         start(turn, one, job_id, fire.slot, row, known, late=fire.late, again=again)
-        return
-    skipped = msgspec.structs.replace(row, state="skipped", reason=reason)
-    if again or reason not in MERGED or fire.first_slot is not None:
-        one.record(turn, fire.slot, skipped, again=again)
+
+
+def _pass(turn: Turn, one: Schedule, fire: Fire, state: str, reason: str | None, *, again: bool) -> None:
+    """It ends without a job, and so do those that it would have stood for."""
+    row = SlotRow(state, turn.now, fire.slot + one.jitter, reason=reason)
+    if again or reason not in MERGED or fire.coalesced is None:
+        record_pieces(turn, one, fire.pieces, state, reason)
+        one.record(turn, fire.slot, row, again=again)
     else:
-        _join_run(turn, one, fire.slot, reason, skipped)
+        assert reason is not None
+        _join_run(turn, one, fire, reason, row)
 
 
-def _join_run(turn: Turn, one: Schedule, slot: int, reason: str, row: SlotRow) -> None:
-    """Skipped like the one before it: the same row stands for both."""
-    run = one.cursor.run
-    if run is None or run[2] != reason:
-        one.record(turn, slot, row)
-        one.move(run=(slot, 1, reason))
-        return
-    first, count = run[0], run[1] + 1
-    row = msgspec.structs.replace(row, due=first + one.jitter, until=slot, count=count)
-    one.record(turn, first, row, again=True)
+def _join_run(turn: Turn, one: Schedule, fire: Fire, reason: str, row: SlotRow) -> None:
+    """Skipped like those before them: the same row stands for all."""
+    count, first = (fire.coalesced or 0) + 1, fire.slot if fire.first_slot is None else fire.first_slot
+    joins = one.cursor.run is not None and one.cursor.run[2] == reason
+    if joins and one.cursor.run is not None:
+        first, count = one.cursor.run[0], one.cursor.run[1] + count
+    if count > 1:
+        row = msgspec.structs.replace(row, due=first + one.jitter, until=fire.slot, count=count)
+    one.record(turn, first, row, again=joins)
     one.move(run=(first, count, reason))
+
+
+# ---- Held back -----------------------------------------------------------------------------------
+
+
+def _waits(one: Schedule, fire: Fire) -> bool:
+    """Whether it waits for the live occurrence to end, rather than pass."""
+    if one.cursor.queued is None:
+        return fire.catch_up or one.definition.overlap == "queue"
+    return (fire.catch_up or one.cursor.stands is not None) and len(one.cursor.stands or ()) < PIECES
+
+
+def _hold(turn: Turn, one: Schedule, fire: Fire, row: SlotRow, known: Known, *, again: bool) -> None:
+    """It waits; one that waited already is from now on among those it stands for."""
+    held, stands = one.cursor.queued, fire.pieces
+    if held is not None:
+        key = slot_key(one.name, held)
+        turn.book.storage.delete(key)
+        one.move(kept=one.cursor.kept - (key in known.decided))
+        *earlier, last = one.cursor.stands or ((held, held - 1, 0),)
+        last = _joined(last, (held, held, 1))
+        if not fire.joins:
+            stands = (*earlier, last, *(stands or (_nothing_before(fire.slot),)))
+        else:
+            stands = (*earlier, _joined(last, stands[0]) if stands else last)
+    elif fire.catch_up and not stands:
+        stands = (_nothing_before(fire.slot),)
+    fire.stand_for(stands)
+    row = msgspec.structs.replace(row, state="queued", first_slot=fire.first_slot, coalesced=fire.coalesced)
+    one.record(turn, fire.slot, row, again=again)
+    one.move(queued=fire.slot, stands=stands or None, run=None)
+
+
+def _nothing_before(slot: int) -> Piece:
+    """A piece that begins with a slot that is held back, and is empty so far."""
+    return slot, slot - 1, 0
+
+
+def _joined(piece: Piece, other: Piece) -> Piece:
+    count = None if piece[2] is None or other[2] is None else piece[2] + other[2]
+    return piece[0], other[1], count
 
 
 def start(
@@ -135,7 +186,7 @@ def start(
     # What is left of them, where a piece is missing, must not be taken for all of them: the job dies of its damage.
     args = definition.args + b"".join(more if len(more) == definition.args_rows else [])
     new = with_blob(job, args, _followers(turn, definition))
-    accept(turn, new, _start_at(turn, job) if late else row.due)
+    accept(turn, new, _start_at(turn, one, job, late=late) if row.request is None else row.due)
 
 
 def _followers(turn: Turn, definition: DefinitionRow) -> tuple[Follower, ...]:
@@ -144,14 +195,13 @@ def _followers(turn: Turn, definition: DefinitionRow) -> tuple[Follower, ...]:
     return with_ids(definition.then, mint)
 
 
-def _start_at(turn: Turn, job: JobRow) -> int:
-    """Late ones are spread, so that a catch-up does not fire everything in one second; in order, and never past their
-    time."""
-    spread = turn.book.occurrences
-    at = max(turn.now, spread.spread_until)
-    if at > turn.now + SPREAD_MS:  # the clock has stepped back
-        at = turn.now
-    if job.expires_at is not None and at >= job.expires_at:
-        return job.scheduled_for
-    spread.spread_until = at + (SPREAD_MS - (at - turn.now)) // SPREAD_OVER
-    return job.scheduled_for if at == turn.now else at
+def _start_at(turn: Turn, one: Schedule, job: JobRow, *, late: bool) -> int:
+    """No sooner than an earlier slot of it, which may have been spread: ids decide where both start at one instant."""
+    due, now = job.scheduled_for, turn.now
+    earlier = not_before(now, one.cursor.starts_from)
+    at = after = max(due, earlier)
+    if late:
+        begins, after = turn.book.occurrences.spread.place(now, earlier, job.expires_at)
+        at = max(at, begins) if begins > now else at
+    one.move(starts_from=max(at, after) if after > due else None)
+    return at

@@ -51,7 +51,7 @@ async def check_schedules(view: StoreView) -> list[tuple[str, str]]:
 
 async def _held_back(view: StoreView, name: str, cursor: CursorRow) -> list[str]:
     if cursor.queued is None:
-        return []
+        return [] if cursor.stands is None else [f"schedule {name} has slots that nobody stands for: {cursor.stands}"]
     key = slot_key(name, cursor.queued)
     row = query.read(SlotRow, key, (await view.get([key])).get(key))
     if row is None or row.state != "queued":

@@ -10,7 +10,7 @@ from typing import Final
 
 from tocsin.actors.scheduler.recurring import slots
 from tocsin.actors.scheduler.recurring.allowance import Allowance, Share
-from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, record_run
+from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, record_pieces, record_run
 from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot, trim, used_slots
 from tocsin.actors.scheduler.recurring.slots import Fire, Owed
@@ -38,6 +38,12 @@ class Looked:
     def slots(self) -> list[int]:
         fires = self.owed.fires if self.owed is not None else []
         return [fire.slot for fire in (*([self.held] if self.held else []), *fires)]
+
+    @property
+    def known(self) -> list[int]:
+        """Slots whose rows have to be read: one that goes on to be held back, too."""
+        waits = self.one.cursor.queued
+        return self.slots if waits is None else [waits, *self.slots]
 
 
 async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
@@ -74,7 +80,7 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
         seen = Looked(one, held.get(one.name), _see(turn, one, used.get(one.name, frozenset()), share))
         allowance.take(2 + rows * len(seen.slots), one.size * len(seen.slots))
         looked.append(seen)
-    known = await know(turn, [(seen.one, seen.slots, ()) for seen in looked])
+    known = await know(turn, [(seen.one, seen.known, ()) for seen in looked])
     for seen in looked:
         _apply(turn, seen, known)
     for seen in looked:
@@ -95,9 +101,14 @@ async def _held(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, Fire]:
     found: dict[str, Fire] = {}
     for one, slot in free:
         row = read_slot(turn, one, keys[one.name], rows)
-        one.move(queued=None)
+        pieces = one.cursor.stands or ()
+        one.move(queued=None, stands=None)
         if slot is not None and row is not None and row.state == "queued":
             found[one.name] = Fire(slot, False, row.first_slot, row.coalesced)
+            if pieces:
+                found[one.name].stand_for(pieces)
+        else:  # its row was lost: no job stands for them
+            record_pieces(turn, one, pieces, "skipped", "overlap")
     return found
 
 
@@ -136,7 +147,7 @@ def _apply(turn: Turn, seen: Looked, known: Known) -> None:
     decided = owed.cursor
     tick = turn.book.occurrences.tick
     tick.looked = True
-    for slot in (*(run.first for run in owed.runs), *(fire.slot for fire in owed.fires)):
+    for slot in (*(run.first for run in owed.runs), *(fire.first_slot or fire.slot for fire in owed.fires)):
         tick.late_ms = max(tick.late_ms, turn.now - one.jitter - slot)
     one.move(
         last=decided.last,

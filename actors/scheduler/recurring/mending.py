@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.recurring.rows import (
     DefinitionRow,
     SlotRow,
     cursor_key,
+    jitter_of,
     slot_key,
     split_slot_key,
 )
@@ -51,7 +52,9 @@ async def mend_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], dead
             rings_at = None
         if cursor.queued is not None:
             held = await _is_held(storage, name, cursor.queued, for_good=not count and rings_at is None)
-            cursor = msgspec.structs.replace(cursor, queued=cursor.queued if held else None)
+            if not held:
+                kept += _end_those_it_stands_for(storage, name, definition, cursor)
+                cursor = msgspec.structs.replace(cursor, queued=None, stands=None)
             if held and not count:
                 rings_at = cursor.last  # nothing of it lives, so it starts when it is looked at
         new = msgspec.structs.replace(cursor, live=count, kept=kept, rings_at=rings_at, forget_at=None)
@@ -64,7 +67,7 @@ async def mend_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], dead
             forget_at = cursor.forget_at if cursor.forget_at is not None else cursor.last + 30 * 86_400_000
             kept, _ = slots.get(name, (0, 0))
             gone = msgspec.structs.replace(
-                cursor, live=0, kept=kept, queued=None, rings_at=None, next_slot=None, forget_at=forget_at
+                cursor, live=0, kept=kept, queued=None, stands=None, rings_at=None, next_slot=None, forget_at=forget_at
             )
             _write(storage, name, cursor, gone)
             needed.add(timer_key(forget_at, FORGET, name))
@@ -86,6 +89,17 @@ async def _is_held(storage: ActorStorage, name: str, slot: int, *, for_good: boo
     if for_good:
         storage.put(key, encode(msgspec.structs.replace(row, state="skipped", reason="mended")))
     return not for_good
+
+
+def _end_those_it_stands_for(storage: ActorStorage, name: str, definition: DefinitionRow, cursor: CursorRow) -> int:
+    """No job will ever stand for them. How many rows they take."""
+    pieces = [piece for piece in cursor.stands or () if piece[2] != 0]
+    for first, last, count in pieces:
+        due = first + jitter_of(name, definition.jitter_ms)
+        until = None if last == first else last
+        row = SlotRow("skipped", cursor.last, due, reason="mended", until=until, count=count)
+        storage.put(slot_key(name, first), encode(row))
+    return len(pieces)
 
 
 async def _mend_timers(storage: ActorStorage, needed: set[bytes]) -> None:

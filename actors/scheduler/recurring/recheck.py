@@ -149,10 +149,18 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
             storage.put(key, encode(_cut(row, split_slot_key(key), turn.now)))
     if cursor.missed_from is not None and cursor.missed_from <= turn.now:
         record_run(turn, one, _counted(one, cursor.missed_from, turn.now))
+    _keep_what_came(turn, one)
     one.move(
         last=turn.now, kept=one.cursor.kept - dropped, used_to=cursor.last,
         missed_from=None, missed=0, skip_to=None, aim=None, fire_to=None, run=None,
     )  # fmt: skip
+
+
+def _keep_what_came(turn: Turn, one: Schedule) -> None:
+    """Of the slots that the one held back stands for: the others come again."""
+    if one.cursor.stands is not None:
+        came = [piece for piece in one.cursor.stands if piece[0] <= turn.now]
+        one.move(stands=tuple(piece if piece[1] <= turn.now else (piece[0], turn.now, None) for piece in came))
 
 
 def _cut(row: SlotRow, first: int, now: int) -> SlotRow:

@@ -68,7 +68,7 @@ class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_def
     owner: str | None = None
     orphaned: bool = False
     held_back: int | None = None
-    """With `overlap: queue`: the slot that waits for the live occurrence to end."""
+    """The slot that waits for the live one to end: with `overlap: queue`, or because it stands for missed ones."""
     error: str | None = None
     initiator: Initiator | None = None
     queue: str | None = None

@@ -55,6 +55,10 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     """What follows each occurrence (`followers`); ids are given with the occurrence."""
 
 
+Piece = tuple[int, int, int | None]
+"""Slots that follow one another: the first, the last, and how many; None: not counted."""
+
+
 class CursorRow(Row, frozen=True, array_like=True, tag=1):
     """`cronat/<name>`: how far it has come. Changes in the commit of the occurrence it speaks of."""
 
@@ -68,7 +72,7 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     live: int = 0
     """Occurrences whose jobs wait, run or retry."""
     queued: int | None = None
-    """A slot held back by `overlap: queue` until no occurrence is live."""
+    """A slot held back until no occurrence is live: by `overlap: queue`, or because it stands for others."""
     missed_from: int | None = None
     """The first of the slots that were missed and are still being counted, ..."""
     missed: int | None = 0
@@ -90,6 +94,11 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     """The newest row is a run that goes on: its first slot, how many, and why they are skipped."""
     used_to: int | None = None
     """The clock was ahead: slots up to this instant may have their rows already."""
+    starts_from: int | None = None
+    """No later slot of it starts before this instant: an earlier one was spread, and starts until then."""
+    stands: tuple[Piece, ...] | None = None
+    """The slot held back is a catch-up (`misfire: one`): the earlier slots it stands for, to which those are added that
+    come while it waits. None: `overlap: queue` holds it, and nothing is added."""
 
 
 class SlotRow(Row, frozen=True, array_like=True, tag=1):

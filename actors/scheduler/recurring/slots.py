@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from tocsin.actors.cron.rule import Rule
-from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow
+from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, Piece
 from tocsin.actors.scheduler.rows import DAY_MS, LARGEST_MS
 
 COUNTED: Final = 50_000
@@ -141,6 +141,19 @@ class Fire:
     first_slot: int | None = None
     coalesced: int | None = 0
     """How many earlier slots it stands for; None: not counted."""
+    pieces: tuple[Piece, ...] = ()
+    """Those slots, if they have no row yet: it comes with the job, since they are coalesced only if there is one."""
+    catch_up: bool = False
+    """One of them, or it, was missed (`misfire: one`): an overlap holds it back, whatever the policy."""
+    joins: bool = False
+    """No slot lies between the one held back and the first of these."""
+
+    def stand_for(self, pieces: tuple[Piece, ...]) -> None:
+        """Earlier slots, which have no row yet."""
+        some = [piece for piece in pieces if piece[2] != 0]
+        counts = [count for _, _, count in some]
+        self.pieces, self.first_slot = pieces, some[0][0] if some else None
+        self.coalesced = None if None in counts else sum(count for count in counts if count is not None)
 
 
 @dataclass(slots=True)
@@ -258,17 +271,23 @@ def _one(row: DefinitionRow, cursor: CursorRow, following: Next, now: int, pace:
         if not _too_many(cursor, found):
             return _counting(cursor, found)
         newest = before(following, now + 1)
-        run = Run(_first(cursor, found.slots), before(following, newest), None, "coalesced")
-        fire = Fire(newest, newest < now - row.grace_ms, run.first, None)
-        return Owed(_moved(cursor, newest, following(newest), **_COUNTED), runs=[run], fires=[fire])
+        piece = (_first(cursor, found.slots), before(following, newest), None)
+        fire = _folded(row, cursor, newest, (piece,), now)
+        return Owed(_moved(cursor, newest, following(newest), **_COUNTED), fires=[fire])
     if not found.slots:  # also when the clock has stepped back while they were counted: it will come again
         return Owed(_moved(cursor, cursor.last, found.next))
     *older, newest = found.slots
-    fire = Fire(newest, newest < now - row.grace_ms)
-    runs = _pending(cursor, older, "coalesced", None)
-    if runs:
-        fire.first_slot, fire.coalesced = runs[0].first, runs[0].count
-    return Owed(_moved(cursor, newest, found.next, **_COUNTED), runs=runs, fires=[fire])
+    pieces = tuple((run.first, run.last, run.count) for run in _pending(cursor, older, "coalesced", None))
+    fire = _folded(row, cursor, newest, pieces, now)
+    return Owed(_moved(cursor, newest, found.next, **_COUNTED), fires=[fire])
+
+
+def _folded(row: DefinitionRow, cursor: CursorRow, newest: int, pieces: tuple[Piece, ...], now: int) -> Fire:
+    late_before = now - row.grace_ms
+    fire = Fire(newest, newest < late_before, catch_up=(pieces[0][0] if pieces else newest) < late_before)
+    fire.stand_for(pieces)
+    fire.joins = cursor.missed_from is None and cursor.last == cursor.queued
+    return fire
 
 
 def _skip(row: DefinitionRow, cursor: CursorRow, following: Next, now: int, pace: Pace) -> Owed:

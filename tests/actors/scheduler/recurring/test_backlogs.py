@@ -13,7 +13,7 @@ from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.scheduler.recurring import slots
 from tocsin.actors.scheduler.recurring.records import Occurrence
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow
-from tocsin.actors.scheduler.recurring.slots import Next, Owed, before, next_of, owed
+from tocsin.actors.scheduler.recurring.slots import Next, Owed, Run, before, next_of, owed
 
 NOW = 1_800_000_000_000
 
@@ -53,11 +53,16 @@ def walked(following: Next, last: int, now: int) -> list[int]:
     return found
 
 
+def ended(look: Owed) -> list[Run]:
+    """Runs of slots without a job of their own: also those for which a job stands."""
+    return [*look.runs, *(Run(*piece, "coalesced") for fire in look.fires for piece in fire.pieces)]
+
+
 def ends_of(found: Sequence[Owed], all_slots: Sequence[int]) -> dict[int, str]:
     """By slot: what became of it; each may end once only."""
     ends: dict[int, str] = {}
     for look in found:
-        for run in look.runs:
+        for run in ended(look):
             inside = [slot for slot in all_slots if run.first <= slot <= run.last]
             assert run.count is None or len(inside) == run.count
             for slot in inside:
@@ -117,7 +122,7 @@ def test_of_more_slots_than_are_counted_the_newest_are_still_the_right_ones(
     monkeypatch.setattr(slots, "COUNTED", 1_000)
     row = defined(cron="* * 0-6 * * *", misfire=misfire, catch_up_limit=5)
     found, cursor = looks(row, CursorRow(1, NOW - 366 * DAY), NOW, 400)
-    [run] = [run for look in found for run in look.runs]
+    [run] = [run for look in found for run in ended(look)]
     fired = [fire.slot for look in found for fire in look.fires]
     due = walked(next_of(row), NOW - 3 * HOUR, NOW)  # the present lies at 08:00, the last slot is 06:59:59
 
@@ -144,7 +149,7 @@ def test_a_clock_that_steps_back_in_the_middle_of_a_backlog_loses_none_of_it() -
     found, _ = looks(row, back.cursor, NOW)
 
     assert first.more and not back.more and back.runs == [] and back.fires == []
-    [run], [fire] = found[-1].runs, found[-1].fires
+    [run], [fire] = ended(found[-1]), found[-1].fires
     assert (run.count, fire.coalesced) == (99, 99)
 
 
