@@ -61,8 +61,8 @@ SCHEDULES = (
     Mutant(
         "schedules: overlaps are not looked at",
         FOLDER + "fire.py",
-        '    if overlap != "allow" and one.cursor.live:\n',
-        "    if False:\n",
+        '    elif one.definition.overlap != "allow" and one.cursor.live:\n',
+        "    elif False:\n",
     ),
     Mutant(
         "schedules: slots say coalesced though no run stands for them",
