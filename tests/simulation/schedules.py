@@ -60,8 +60,6 @@ class Watched:
     def ends(self, before: Mapping[str, tuple[DefinitionRow | None, CursorRow | None]]) -> None:
         for name, old in before.items():
             self.schedules.moved(name, *old, *self.schedule(name))
-        for key in [key for one in mine for key, value in one.rows.items() if key.startswith(b"lease/cron-") and value]:
-            self.schedules.started(key)
 
     def schedule(self, name: str) -> tuple[DefinitionRow | None, CursorRow | None]:
         return self.row(DefinitionRow, definition_key(name)), self.row(CursorRow, cursor_key(name))
@@ -89,6 +87,10 @@ class WatchedDisk(RecordedDisk):
         super().apply(writes)
         for watched, rows in before:
             watched.ends(rows)
+        for watched, one in mine:
+            for key, value in one.rows.items():
+                if value is not None and key.startswith(b"lease/cron-"):
+                    watched.schedules.started(key)
 
 
 @dataclass(slots=True)
@@ -169,7 +171,7 @@ class Schedules:
         if lease is None or job is None or job.schedule is None or lease.at.attempt > 1 or lease.at.losses:
             return
         prefix = stream_prefix(job.pool, job.queue, job.priority)
-        for place, _ in self.disk.maps[self.disk.name].range(prefix, after(prefix), 1_000_000, False):
+        for place, _ in self.disk.rows_now.range(prefix, after(prefix), 1_000_000, False):
             due, job_id = split_line_tail(place)
             other = self.disk.row(JobRow, job_key(job_id))
             same = other is not None and other.schedule is not None and other.schedule.uid == job.schedule.uid
