@@ -7,11 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from ipaddress import ip_address
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from urllib.parse import urlsplit
 
 from tocsin.actors.actor import Actor
 from tocsin.actors.clock import Clock, SystemClock
@@ -34,6 +32,7 @@ from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.signing import Signer
+from tocsin.dispatch.target import callback_url, is_loopback, origin_of
 from tocsin.dispatch.transport import Transport
 from tocsin.dispatch.transports import default_transport
 from tocsin.errors import SettingsError
@@ -143,7 +142,8 @@ class ActorHost:
         """A host on a store URL (`sqlite:///file.db`, `memory:`) or a provider; enter it with `async with`.
 
         `origin` is where callbacks go (`https://app.example`); it and `secrets` may be left out by a host that sends
-        none. Both may be callables: they are asked whenever a callback is sent, so they should be quick. Of `secrets`
+        none. Both may be callables: they are asked whenever a callback is sent, so they should be quick. An origin is
+        checked here and at each use: while a callable says a wrong one, jobs wait, uncharged. Of `secrets`
         the last good answer stays in force while there is no better one; the first must be good. Without secrets an
         origin must be loopback and `insecure=True` be said. `authorize_fire(job)`, sync or async, is asked before each
         attempt: False parks the job as dead (`blocked`). `on_tick(covered_until, lateness)`, sync or async, is called
@@ -161,7 +161,9 @@ class ActorHost:
         provider = open_provider(store) if isinstance(store, str) else store
         signer = Current("secrets", secrets, _signer)
         read_origin: Callable[[], str | None] = origin if callable(origin) else lambda: origin
-        check_origin(read_origin(), signed=signer() is not None, insecure=insecure)
+        first = origin_of(origin) if callable(origin) else origin
+        if first is not None:
+            check_target(callback_url(first, callback_path), signed=signer() is not None, insecure=insecure)
         if transport is None or isinstance(transport, str):
             transport = default_transport(transport)
         dispatcher = Dispatcher(
@@ -170,7 +172,7 @@ class ActorHost:
         return cls(
             provider,
             dispatcher,
-            has_origin=lambda: bool(read_origin()),
+            has_origin=lambda: _has_origin(read_origin),
             clock=clock,
             random=random,
             **options,
@@ -315,27 +317,25 @@ async def _everyone(name: str) -> bool:
     return True
 
 
-def check_origin(origin: str | None, *, signed: bool, insecure: bool) -> None:
+def check_target(url: str, *, signed: bool, insecure: bool) -> None:
     """Refuse unsigned callbacks, but to loopback when the user said so."""
-    if origin is None or signed:
+    if signed:
         return
     if not insecure:
         raise SettingsError(
             "callbacks would go out unsigned: give secrets=[...] (TOCSIN_SECRETS; `whsec_` + base64), "
             "or say insecure=True (--insecure) for a loopback origin"
         )
-    if not is_loopback(origin):
-        raise SettingsError(f"insecure is for loopback origins only, and {origin} is not one: give secrets=[...]")
+    if not is_loopback(url):
+        raise SettingsError(f"insecure is for loopback origins only, and {url} is not one: give secrets=[...]")
 
 
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
+def _has_origin(read: Callable[[], object]) -> bool:
+    """Whether there is one. One that cannot be told, or is wrong, may be right when a job is due: that waits for it."""
     try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+        return origin_of(read) is not None
+    except SettingsError:
+        return True
 
 
 def check_options(

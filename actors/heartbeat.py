@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from tocsin.actors.actor import Actor
 from tocsin.actors.clock import Clock
+from tocsin.dispatch.target import check_url
 from tocsin.dispatch.transport import Transport, TransportError, reopen
-from tocsin.errors import SettingsError, TocsinError
+from tocsin.errors import TocsinError
 
 log = logging.getLogger("tocsin.actors")
 
@@ -45,7 +46,7 @@ class Heartbeat:
         trouble: Callable[[], str | None],
         write: Callable[[], Awaitable[object]],
     ) -> None:
-        self._url, self._transport, self._clock = check_url(url), transport, clock
+        self._url, self._transport, self._clock = check_heartbeat(url), transport, clock
         self._trouble, self._write = trouble, write
         self._task: asyncio.Task[None] | None = None
         self._silent: str | None = None
@@ -107,15 +108,6 @@ class Heartbeat:
             log.warning("a heartbeat was answered with %d by %s", answer.status, to)
 
 
-def check_url(value: object, name: str = "heartbeat_url") -> str:
+def check_heartbeat(value: object, name: str = "heartbeat_url") -> str:
     """SettingsError if it is no URL to post to. The message does not show it: such URLs are secrets."""
-    try:
-        parts = urlsplit(value) if isinstance(value, str) else None
-        usable = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or not isinstance(value, str) or parts is None or not value.isprintable() or " " in value:
-        raise SettingsError(f"{name} must be a URL like https://hc.example/your-check")
-    if parts.username is not None or parts.password is not None:
-        raise SettingsError(f"{name} must not hold a user or password")
-    return value
+    return check_url(value, name, example="https://hc.example/your-check", query=True, secret=True)

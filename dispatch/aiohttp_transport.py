@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import aiohttp.abc
 from aiohttp.client_proto import ResponseHandler
+from yarl import URL
 
 from tocsin.dispatch.answer_reader import AnswerReader
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Bounds
@@ -72,7 +73,7 @@ class AiohttpTransport:
     async def _exchange(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
         """Until the reader of the call has ended, or the connection."""
         session = self._session or self._open()
-        response = await session.post(url, data=body, headers=headers, allow_redirects=False)
+        response = await session.post(URL(url, encoded=True), data=body, headers=headers, allow_redirects=False)
         response.release()
         call = _call.get()
         if not call.reader.reusable:

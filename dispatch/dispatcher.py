@@ -14,7 +14,7 @@ import msgspec
 from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.signing import Signer
-from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback
+from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback, origin_of
 from tocsin.dispatch.transport import Transport, TransportError, reopen
 from tocsin.errors import SettingsError
 
@@ -119,7 +119,14 @@ class Dispatcher:
 
     def _url(self, *, signed: bool) -> str:
         """SettingsError if there is nowhere to call back: nobody's fault, as far as jobs are concerned."""
-        origin = self._read_origin()
+        try:
+            origin = origin_of(self._origin)
+        except SettingsError as error:
+            if error.__cause__ is not None:
+                log.error("origin() raised", exc_info=error.__cause__)
+            raise
+        if origin is None:
+            raise SettingsError("no origin to call back: set TOCSIN_ORIGIN_URL, or open the host with origin=")
         if origin != self._last[0]:
             url = callback_url(origin, self._path)
             self._last = (origin, url, is_loopback(url))
@@ -127,21 +134,6 @@ class Dispatcher:
         if not signed and not local:
             raise SettingsError(f"unsigned callbacks go to loopback only, not to {origin}: set TOCSIN_SECRETS")
         return url
-
-    def _read_origin(self) -> str:
-        try:
-            origin = self._origin()
-        except SettingsError:
-            raise
-        except Exception as error:
-            log.exception("origin() raised")
-            raise SettingsError(f"origin() raised {type(error).__name__}") from error
-        if origin is not None and not isinstance(origin, str):
-            # Typed callers cannot, but an `async def` is soon given; not charged, since no job is at fault.
-            raise SettingsError(f"origin() must return text, not {type(origin).__name__}")
-        if not origin:
-            raise SettingsError("no origin to call back: set TOCSIN_ORIGIN_URL, or open the host with origin=")
-        return origin
 
     def _headers(self, callback: Callback, body: bytes, now_ms: int, signer: Signer | None) -> dict[str, str]:
         message_id = f"{callback.id}:{callback.incarnation}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from tocsin.dispatch.answer_headers import members, whole
 from tocsin.dispatch.names import HttpxConnections
 from tocsin.dispatch.secret import check_unquoted
+from tocsin.dispatch.target import check_url
 from tocsin.errors import SettingsError, UnreachableError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
@@ -81,16 +82,8 @@ class ServerClient:
 
 def base_url_of(base_url: object, name: str = "base_url") -> str:
     """Of a server, without a slash at its end. SettingsError does not show what may hold a password."""
-    try:
-        base = str(base_url).strip().rstrip("/")
-        parts = urlsplit(base)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-        usable = usable and not (parts.query or parts.fragment or parts.username or parts.password)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise SettingsError(f"{name} must be a URL like {DEFAULT_URL}, without query or password")
-    return base
+    text = base_url.strip() if isinstance(base_url, str) else base_url
+    return check_url(text, name, example=DEFAULT_URL).rstrip("/")
 
 
 def sendable_token(token: str) -> str:

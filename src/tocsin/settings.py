@@ -285,35 +285,21 @@ def _flag(value: object, label: str) -> bool:
 
 
 def _origin(value: object, label: str) -> str:
-    text = _text(value, label).rstrip("/")
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise SettingsError(f"{label} must be a URL like https://app.example, not {text!r}")
-    if parts.username is not None or parts.password is not None:
-        raise SettingsError(f"{label} must not hold a user or password")
-    if parts.path or parts.query or parts.fragment:
-        raise SettingsError(
-            f"{label} is scheme, host and port only ({parts.scheme}://{parts.netloc}): "
-            "the path goes into TOCSIN_CALLBACK_PATH (--callback-path)"
-        )
-    return text
+    from tocsin.dispatch.target import check_origin_url
+
+    return check_origin_url(_text(value, label), label)
 
 
 def _heartbeat(value: object, label: str) -> str:
-    from tocsin.actors.heartbeat import check_url
+    from tocsin.actors.heartbeat import check_heartbeat
 
-    return check_url(value.strip() if isinstance(value, str) else value, label)
+    return check_heartbeat(value.strip() if isinstance(value, str) else value, label)
 
 
 def _path(value: object, label: str) -> str:
-    text = _text(value, label)
-    if not text.startswith("/") or any(mark in text for mark in "?# "):
-        raise SettingsError(f"{label} must be a path like /_tocsin/callback, not {text!r}")
-    return text
+    from tocsin.dispatch.target import check_path
+
+    return check_path(_text(value, label), label)
 
 
 def _parts(value: object, label: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.heartbeat import check_url
+from tocsin.actors.heartbeat import check_heartbeat
 from tocsin.dispatch.transport import Answer, NeverConnected
 from tocsin.errors import SettingsError, StoreUnavailable
 from tocsin.storage.memory import MemoryProvider
@@ -165,4 +165,4 @@ def test_a_url_that_cannot_be_is_refused_without_being_shown() -> None:
         with pytest.raises(SettingsError, match="heartbeat_url") as refused:
             ActorHost.open("memory:", heartbeat_url=wrong)
         assert "secret" not in str(refused.value)
-    assert check_url("http://127.0.0.1:9/x?y=1") == "http://127.0.0.1:9/x?y=1"
+    assert check_heartbeat("http://127.0.0.1:9/x?y=1") == "http://127.0.0.1:9/x?y=1"

@@ -52,7 +52,7 @@ def test_named_config_is_read_instead_of_the_default_one(tmp_path: Path) -> None
         ({}, {"TOCSIN_STORE": "jobs.db"}, "TOCSIN_STORE must be a store URL like sqlite:///tocsin.db"),
         ({}, {"TOCSIN_ORIGIN_URL": "app.example"}, "TOCSIN_ORIGIN_URL must be a URL like https://app.example"),
         ({}, {"TOCSIN_ORIGIN_URL": "https://a:99999"}, "TOCSIN_ORIGIN_URL must be a URL"),
-        ({}, {"TOCSIN_ORIGIN_URL": "https://a.example/x"}, "TOCSIN_CALLBACK_PATH"),
+        ({}, {"TOCSIN_ORIGIN_URL": "https://a.example/_tocsin/callback"}, "TOCSIN_CALLBACK_PATH"),
         ({}, {"TOCSIN_ORIGIN_URL": "https://me:hush@a.example"}, "must not hold a user or password"),
         ({}, {"TOCSIN_CALLBACK_PATH": "hook"}, "TOCSIN_CALLBACK_PATH must be a path like /_tocsin/callback"),
         ({}, {"TOCSIN_INSECURE": "perhaps"}, "TOCSIN_INSECURE must be true or false, not 'perhaps'"),

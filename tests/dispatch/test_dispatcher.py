@@ -197,8 +197,8 @@ def broken_settings() -> str:
     [
         (lambda: None, "set TOCSIN_ORIGIN_URL, or open the host with origin="),
         (lambda: "", "set TOCSIN_ORIGIN_URL, or open the host with origin="),
-        (lambda: "ftp://app.example", "must look like https://app.example"),
-        (lambda: "https://user:hunter2@app.example", "must not hold a user name or password"),
+        (lambda: "ftp://app.example", "must be a URL like https://app.example"),
+        (lambda: "https://user:hunter2@app.example", "must not hold a user or password"),
         (raising, "origin() raised KeyError"),
         (broken_settings, "the vault is closed"),
     ],

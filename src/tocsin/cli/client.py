@@ -114,15 +114,13 @@ class Connection:
 
 
 def _checked(url: str) -> str:
-    base = url.strip().rstrip("/")
+    from tocsin.dispatch.target import check_url
+    from tocsin.errors import SettingsError
+
     try:
-        parts = urlsplit(base)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise WrongSettings(f"--url (TOCSIN_URL) must be a URL like {DEFAULT_URL}, not {url!r}")
-    return base
+        return check_url(url.strip(), "--url (TOCSIN_URL)", example=DEFAULT_URL).rstrip("/")
+    except SettingsError as error:
+        raise WrongSettings(error.message) from None
 
 
 def _sendable(token: str) -> str:
