@@ -20,7 +20,7 @@ Range = tuple[bytes, bytes, int]
 
 MAX_KEY: Final = 1_024
 MAX_VALUE: Final = 96 * 1_024
-MAX_BATCH_KEYS: Final = 10_000
+MAX_BATCH_KEYS: Final = 20_000
 MAX_BATCH_BYTES: Final = 8 * 1_024 * 1_024
 MAX_INSTANT: Final = 2**63 - 1
 MAX_SCAN_ROWS: Final = 10_000

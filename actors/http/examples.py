@@ -46,6 +46,7 @@ _DEAD: Final[Mapping[str, Any]] = {
     "args": {"invoice": 41},
     "pool": "stripe",
     "scheduledFor": NOW,
+    "labels": ["tenant-7"],
     "state": "dead",
     "attempt": 1,
     "attempts": 1,

@@ -52,6 +52,8 @@ async def list_dead(call: Call) -> Page:
         cursor=query.text("cursor") or None,
         limit=query.whole_or("limit", DEFAULT_LIMIT),
         pool=query.text("pool"),
+        label=query.text("label"),
+        reason=query.text("reason"),
         since=query.whole("since"),
     )
 

@@ -32,6 +32,8 @@ MAX_BATCH_BYTES: Final = 7 * 1024 * 1024
 MAX_BATCH_PATHS: Final = 2_000
 """Different function paths in a batch, those of chains too: each is a row."""
 """Of args and names in one call: with what else is written of each job it still fits one commit (8 MiB)."""
+MAX_BATCH_LABELS: Final = 5_000
+"""In a call, all jobs together: each is a row."""
 MAX_TARGET: Final = 512
 MAX_LEASE: Final = 200
 TIMEOUT_MS: Final = (1_000, 3_600_000)
@@ -145,7 +147,7 @@ def labels_of(value: object) -> tuple[str, ...]:
         raise InvalidInputError(f"labels must be a list of texts, not {_show(value)}")
     if len(value) > MAX_LABELS:
         raise InvalidInputError(f"labels: {len(value)} given, at most {MAX_LABELS} allowed")
-    return tuple(plain_name(label, f"labels[{n}]") for n, label in enumerate(value))
+    return tuple(dict.fromkeys(plain_name(label, f"labels[{n}]") for n, label in enumerate(value)))
 
 
 def target(value: object, field: str) -> str:

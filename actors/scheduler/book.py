@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tocsin.actors.overlay import ActorStorage
+from tocsin.actors.scheduler.labels import META_LABELS, Labels
 from tocsin.actors.scheduler.leases import Leases
 from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER, Stream
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Occurrences
@@ -81,6 +82,7 @@ class Book(Leases):
     def __init__(self, storage: ActorStorage) -> None:
         super().__init__(storage)
         self.paths = Paths(storage)
+        self.labels = Labels(storage)
         self.to_tell: list[str] = []
         self.deaths: list[tuple[JobRow, DeadRow]] = []
         """Jobs of this turn whose end somebody may wait for: they asked for their result to be kept."""
@@ -102,8 +104,9 @@ class Book(Leases):
 
     async def load(self) -> None:
         """Memory from rows: one hop for most, a page at a time for many lines."""
-        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, INSTANCE])
+        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE])
         layout = self._check_layout(meta.get(META_LAYOUT))
+        self.labels.load(layout, meta.get(META_LABELS))
         if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
             self.counters = self._sealed_counters = counters
         self.occurrences.load(meta.get(META_SLOT))
@@ -126,6 +129,7 @@ class Book(Leases):
             await rebuild(self)
         elif layout == 1 or META_RECOUNT in meta:
             await self.paths.count_anew()
+            await self.labels.drop_strays()
         await self.look_at_timers()
 
     def _check_layout(self, value: bytes | None) -> int:
@@ -212,6 +216,7 @@ class Book(Leases):
     def erase_job(self, job: JobRow) -> None:
         """The job and what hangs on it, but for its line, lease or dead row."""
         self.storage.delete(job_key(job.id))
+        self.labels.erase(job)
         self.paths.change(job, -1)
         for n in range(job.args_rows):
             self.storage.delete(args_key(job.id, n))
@@ -223,6 +228,7 @@ class Book(Leases):
         due, queue = at.next_at, queue_of(job, at)
         self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
         self.write_at(job, at)
+        self.labels.wait(job, due)
         self.lines.add(job.pool, queue, job.priority, due)
         self.count(waiting=1)
 
@@ -257,6 +263,7 @@ class Book(Leases):
         self.storage.put(dead_key(job.id), encode(dead))
         row = ParkedRow(dead.reason, job.pool, job.target)
         self.storage.put(parked_key(dead.parked_at, job.id), encode(row))
+        self.labels.park(job, dead)
         self.paths.change(job, -1)
         self.count(dead=1)
         self.deaths.append((job, dead))
@@ -265,6 +272,7 @@ class Book(Leases):
     def unpark(self, job: JobRow, dead: DeadRow) -> None:
         self.storage.delete(dead_key(job.id))
         self.storage.delete(parked_key(dead.parked_at, job.id))
+        self.labels.unpark(job, dead)
         if dead.retire_at is not None:
             self.storage.delete(timer_key(dead.retire_at, RETIRE, job.id))
         self.paths.change(job, 1)
@@ -343,7 +351,12 @@ class Book(Leases):
             self.storage.put(META_COUNTERS, encode(self.counters))
             self._sealed_counters = self.counters
         self.occurrences.close(self.storage)
+        await self.labels.close(self._running)
         await self.paths.close()
+
+    def _running(self, job_id: str) -> AtRow | None:
+        token = self.lease_of(job_id)
+        return None if token is None else self.leases[token][1].at
 
 
 def queue_of(job: JobRow, at: AtRow) -> str:

@@ -63,6 +63,7 @@ KINDS: Final[dict[str, Kind]] = {
         for_people=True,
     ),
     "PATHS": Kind("`/pending` would answer wrongly for this function path", "counted anew from the jobs"),
+    "LABELS": Kind("the job would be missing from lists by this label", "written anew from the jobs"),
     "LINES": Kind("jobs of this line would be missed or looked for in vain", "counted anew from the line"),
     "PARKED": Kind("dead jobs would be missing from lists and bulk retries", "written anew from the dead letters"),
     "COUNTER": Kind("/status says a wrong number", "counted anew"),

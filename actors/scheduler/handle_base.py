@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler import arguments, labels
+from tocsin.actors.scheduler.candidates import Filter
 from tocsin.actors.scheduler.replay import Once, answered
 from tocsin.actors.scheduler.scheduler import SchedulerActor
 from tocsin.dispatch.catalog.catalog import Catalog
@@ -66,6 +68,14 @@ class Handle:
 
     def _view(self) -> StoreView:
         return self._service.host.provider.view(str(self._id))
+
+    async def _fill_labels(self, wanted: Filter) -> None:
+        """A store that is older than the index of labels is filled from the first list by label on, if not before; such
+        lists walk all jobs meanwhile."""
+        if wanted.label is None or await labels.are_filled(self._view()):
+            return
+        with suppress(TocsinError):  # the list needs it not: a later one may find a store that takes writes
+            await self._service.host.call(self._id, "count_paths", create=False)
 
     def _name(self, value: str | None, field: str) -> str | None:
         return None if value is None else arguments.plain_name(value, field)

@@ -9,6 +9,7 @@ import msgspec
 
 from tocsin.actors.scheduler import arguments, listing, query
 from tocsin.actors.scheduler import redrive as redrives
+from tocsin.actors.scheduler.candidates import Filter
 from tocsin.actors.scheduler.complete import Completion
 from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
 from tocsin.actors.scheduler.reasons import DEAD_REASONS
@@ -42,7 +43,8 @@ class Changing(Handle):
         """Cancel every job there is now that fits all filters (`all=True`: every job), a page at a time."""
         if all == any(one is not None for one in (pool, label, path)):
             raise InvalidInputError(f"give pool, label or {word('function_path')}, or {word('all')} and none of them")
-        wanted = listing.Filter(self._name(pool, "pool"), None, self._name(label, "label"), path)
+        wanted = Filter(self._name(pool, "pool"), None, self._name(label, "label"), path)
+        await self._fill_labels(wanted)
         until, cursor, matched, cancelled = self._now(), None, 0, 0
         while True:
             page = await listing.list_by_id(self._view(), self.name, until, CANCEL_PAGE, cursor, wanted)
@@ -180,11 +182,14 @@ class Changing(Handle):
         cursor: str | None = None,
         limit: int = 100,
         pool: str | None = None,
+        label: str | None = None,
+        reason: str | None = None,
         since: datetime | int | None = None,
     ) -> Page:
         """A page of dead jobs, the newest parked last; `since` leaves out those parked before."""
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
-        wanted = listing.Filter(self._name(pool, "pool"))
+        wanted = Filter(self._name(pool, "pool"), label=self._name(label, "label"), reason=self._name(reason, "reason"))
+        await self._fill_labels(wanted)
         return await listing.list_dead(
             self._view(), self.name, self._now(), self._limit(limit), cursor, wanted, parked_since
         )

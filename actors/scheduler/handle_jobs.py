@@ -182,6 +182,13 @@ class Scheduling(Following):
                 f"these jobs are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one call: send them in parts",
                 limit=arguments.MAX_BATCH_BYTES,
             )
+        labels = sum(len(job.job.labels) for job in jobs)
+        if labels > arguments.MAX_BATCH_LABELS:
+            raise PayloadTooLargeError(
+                f"these jobs have {labels} labels together, at most {arguments.MAX_BATCH_LABELS} fit one call: "
+                "send them in parts",
+                limit=arguments.MAX_BATCH_LABELS,
+            )
         paths = len(frozenset[str]().union(*(paths_of(job.job) for job in jobs)))
         if paths > arguments.MAX_BATCH_PATHS:
             raise PayloadTooLargeError(

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.scheduler import arguments, listing, outcomes, query, why
+from tocsin.actors.scheduler.candidates import Filter
 from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.health import level
 from tocsin.actors.scheduler.lost import lost
@@ -43,9 +44,8 @@ class Reading(Handle):
             raise InvalidInputError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
         if state is not None and state not in STATES:
             raise InvalidInputError(f"state must be one of {', '.join(STATES)}, not {state!r}")
-        wanted = listing.Filter(
-            self._name(pool, "pool"), state, self._name(label, "label"), queue=self._name(queue, "queue")
-        )
+        wanted = Filter(self._name(pool, "pool"), state, self._name(label, "label"), queue=self._name(queue, "queue"))
+        await self._fill_labels(wanted)
         pages = listing.list_by_due if order == "due" else listing.list_by_id
         return await pages(self._view(), self.name, self._now(), self._limit(limit), cursor, wanted)
 

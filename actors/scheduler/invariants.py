@@ -14,6 +14,8 @@ from tocsin.actors.scheduler.book import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.findings import Findings, shown
 from tocsin.actors.scheduler.held import hold
 from tocsin.actors.scheduler.invariants_of_jobs import Look
+from tocsin.actors.scheduler.invariants_of_labels import check_labels
+from tocsin.actors.scheduler.labels import META_LABELS
 from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.lost import lost_work
 from tocsin.actors.scheduler.places import place_of
@@ -74,6 +76,7 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
     await _parked(look)
     await _args(look)
     await _paths(look)
+    await check_labels(look)
     first_timer = await _timers(look)
     await _schedules(look)
     await _unknown(look)
@@ -336,7 +339,7 @@ def _gaps() -> list[tuple[bytes, bytes]]:
     known = [(family + b"/", after(family + b"/")) for family in FAMILIES]
     known += [
         (BAD, after(BAD)),
-        *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT, META_RECOUNT, META_SLOT, META_ZONES)),
+        *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT, META_RECOUNT, META_LABELS, META_SLOT, META_ZONES)),
     ]
     known.sort()
     starts, ends = [b"\x01", *(end for _, end in known)], [*(start for start, _ in known), b"\xff"]

@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.damage import json_fault
 from tocsin.actors.scheduler.findings import Findings, shown
 from tocsin.actors.scheduler.followers import followers_of
 from tocsin.actors.scheduler.held import HeldRows
+from tocsin.actors.scheduler.labels import META_LABELS, SINCE_LAYOUT, dead_rows, live_rows
 from tocsin.actors.scheduler.paths import keys_of
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.rows import (
@@ -55,6 +56,10 @@ class Look:
     wake_at: int | None
     found: Findings = field(default_factory=Findings)
     counters: Counters = field(default_factory=Counters)
+    is_recounted: bool = False
+    """The row of a job was set aside: what follows from it is put right at the next start."""
+    has_labels: bool = True
+    """Rows of labels are complete."""
     paused: bool = False
     pools: dict[str, PoolRow] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
@@ -120,13 +125,15 @@ class Look:
 
     async def instance(self) -> bool:
         """False if there is nothing to judge: a newer layout, or half of it is removed already."""
-        meta = await self.view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT, INSTANCE])
+        meta = await self.view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT, META_LABELS, INSTANCE])
         self.found.rows += len(meta)
         layout = meta.get(META_LAYOUT, b"%d" % LAYOUT)
         if not layout.isdigit() or len(layout) > 9 or int(layout) > LAYOUT:
             self.found.add("LAYOUT", "meta/layout", f"layout {shown(layout[:40])} is not one up to {LAYOUT}")
             return False
-        self.counts_paths = int(layout) >= 2 and META_RECOUNT not in meta
+        self.is_recounted = META_RECOUNT in meta
+        self.counts_paths = int(layout) >= 2 and not self.is_recounted
+        self.has_labels = int(layout) >= SINCE_LAYOUT and META_LABELS not in meta
         for key in (META_COUNTERS, INSTANCE):
             shape = self.read((key, meta[key])) if key in meta else None
             if shape is not None and isinstance(shape.row, Counters):
@@ -190,7 +197,9 @@ class Look:
         for job_id in dead.keys() - ids:
             self.found.add("NO_JOB", job_id, f"dead/{job_id} has no job")
         looks = [_of(job, at.get(job.id), dead.get(job.id), self) for job in jobs]
-        keys = [key for look in looks for key in (look.line, look.parked, look.expire, look.retire) if key]
+        keys = [
+            key for look in looks for key in (look.line, look.parked, look.expire, look.retire, *look.labels) if key
+        ]
         there: dict[bytes, bytes] = {}
         for first in range(0, len(keys), 5_000):
             there.update(await self.get(keys[first : first + 5_000]))
@@ -211,6 +220,7 @@ class Look:
         self.expected["line"] += in_line
         if places and look.at is not None:
             found.add("LEFTOVER", job_id, f"at/{job_id} is there, but that job does not wait")
+        self._judge_labels(look, there)
         if look.dead is not None:
             self._judge_letter(look, look.dead, there)
         if look.expire is not None:
@@ -218,6 +228,13 @@ class Look:
             waits = not places and (look.at is None or look.at.expires)
             if waits and look.expire not in there:
                 found.add("TIMER_MISSING", job_id, f"job {job_id} expires at {look.job.expires_at} and has no timer")
+
+    def _judge_labels(self, look: _OfJob, there: dict[bytes, bytes]) -> None:
+        for key, right in look.labels.items():
+            said = there.get(key)
+            self.expected[key[: key.index(b"/")].decode()] += said is not None
+            if said != right and (said is not None or self.has_labels):
+                self.found.add("LABELS", look.job.id, f"{shown(key)} does not say how job {look.job.id} stands")
 
     def _judge_letter(self, look: _OfJob, dead: DeadRow, there: dict[bytes, bytes]) -> None:
         job = look.job
@@ -281,14 +298,17 @@ class _OfJob:
     parked: bytes | None = None
     expire: bytes | None = None
     retire: bytes | None = None
+    labels: dict[bytes, bytes] = field(default_factory=dict)
+    """With what each must say."""
 
 
 def _of(job: JobRow, at: AtRow | None, dead: DeadRow | None, look: Look) -> _OfJob:
-    holders = 0
+    holders, running = 0, at
     for _, token, lease in look.by_id.get(job.id, ()):
         if lease.incarnation == job.incarnation:
             look.owned.add((job.id, token))
             holders += not lease.orphan
+            running = running if lease.orphan else lease.at
     return _OfJob(
         job,
         at,
@@ -298,7 +318,13 @@ def _of(job: JobRow, at: AtRow | None, dead: DeadRow | None, look: Look) -> _OfJ
         parked=None if dead is None else parked_key(dead.parked_at, job.id),
         expire=None if job.expires_at is None else timer_key(job.expires_at, EXPIRE, job.id),
         retire=None if dead is None or dead.retire_at is None else timer_key(dead.retire_at, RETIRE, job.id),
+        labels=_labels(job, running, dead) if job.labels else {},
     )
+
+
+def _labels(job: JobRow, at: AtRow | None, dead: DeadRow | None) -> dict[bytes, bytes]:
+    due = job.scheduled_for if at is None else at.next_at
+    return dict(live_rows(job, due) if dead is None else dead_rows(job, dead))
 
 
 def _is_chain(job: JobRow, whole: bytes) -> bool:

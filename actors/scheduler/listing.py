@@ -8,57 +8,22 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import aclosing
 
 import msgspec
 
+from tocsin.actors.scheduler import candidates
+from tocsin.actors.scheduler.candidates import INDEX_ROWS, Filter
 from tocsin.actors.scheduler.damage import args_fault
-from tocsin.actors.scheduler.lines import ALONE
-from tocsin.actors.scheduler.query import Found, attach, read, whole
+from tocsin.actors.scheduler.query import Found, attach, read
 from tocsin.actors.scheduler.records import Page, Record
-from tocsin.actors.scheduler.rows import (
-    JobRow,
-    LeaseRow,
-    LinesRow,
-    args_key,
-    at_key,
-    dead_key,
-    job_key,
-    parked_key,
-    split_lease_key,
-    split_line_tail,
-    split_lines_key,
-    stream_prefix,
-)
+from tocsin.actors.scheduler.rows import JobRow, args_key, at_key, dead_key, job_key
 from tocsin.errors import InvalidInputError
-from tocsin.storage.api import Range, Row, StoreView, after
+from tocsin.storage.api import Range, StoreView, after
 
 ROWS_PER_PAGE = 5_000
-LINES_MERGED = 1_000
 BYTES_PER_PAGE = 8 * 1024 * 1024
-CHUNK = 100
-"""Jobs loaded at once: with inline args of 64 KiB each, well inside the bytes of one read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which jobs to show; None does not ask."""
-
-    pool: str | None = None
-    state: str | None = None
-    label: str | None = None
-    path: str | None = None
-    queue: str | None = None
-
-    def passes(self, record: Record) -> bool:
-        return (
-            (self.pool is None or record.pool == self.pool)
-            and (self.state is None or record.state == self.state)
-            and (self.label is None or self.label in record.labels)
-            and (self.path is None or self.path in (record.function_path, record.workflow))
-            and (self.queue is None or record.queue == self.queue)
-        )
 
 
 class Cursor(msgspec.Struct, array_like=True, frozen=True):
@@ -100,105 +65,16 @@ async def list_by_id(view: StoreView, instance: str, now: int, limit: int, curso
     """Live jobs in id order."""
     scope = f"id/{instance}/{wanted}"
     place = decode_cursor(scope, cursor)
-    pager = _Pager(scope, limit)
-    start = job_key(place[1]) + b"\x00" if place else b"job/"
-    while not pager.full:
-        rows = await view.scan(start, after(b"job/"), limit=CHUNK)
-        if not rows:
-            return pager.page(more=False)
-        ids = [key[4:].decode() for key, _ in rows]
-        for found in await load(view, ids):
-            pager.look(0, found.job.id)
-            if found.dead is None and pager.take(found.record(now), wanted):
-                break
-        else:
-            pager.look(0, ids[-1])
-            start = rows[-1][0] + b"\x00"
-    return pager.page(more=bool(await view.scan(job_key(pager.last[1]) + b"\x00", after(b"job/"), limit=1)))
+    chunks = await candidates.by_id(view, now, wanted, place)
+    return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=False)
 
 
 async def list_by_due(view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter) -> Page:
-    """Live jobs in the order of their next attempt. Merges lines: past 1,000 it needs a pool or queue."""
+    """Live jobs in the order of their next attempt."""
     scope = f"due/{instance}/{wanted}"
     place = decode_cursor(scope, cursor)
-    pager = _Pager(scope, limit)
-    chunks = _by_due(view, place, wanted)
-    async for chunk in chunks:
-        found = {one.job.id: one for one in await load(view, [job_id for _, job_id in chunk])}
-        for due, job_id in chunk:
-            pager.look(due, job_id)
-            one = found.get(job_id)
-            if one is not None and one.dead is None and pager.take(one.record(now), wanted):
-                break
-        if pager.full:
-            more = pager.last != chunk[-1] or await anext(chunks, None) is not None
-            await chunks.aclose()
-            return pager.page(more=more)
-    return pager.page(more=False)
-
-
-async def _by_due(
-    view: StoreView, place: tuple[int, str] | None, wanted: Filter
-) -> AsyncGenerator[list[tuple[int, str]], None]:
-    """(due, id) of all live jobs behind `place`, in order, in chunks. Each chunk is read from one snapshot of lines
-    and leases, so a job that starts meanwhile is in the one or in the other."""
-    prefix = b"lines/%b/" % wanted.pool.encode() if wanted.pool is not None else b"lines/"
-    while True:
-        if wanted.queue is None:
-            lines = await view.scan(prefix, after(prefix), limit=LINES_MERGED + 1)
-        else:
-            lines = [row for row in await whole(view, prefix) if _is_of(row[0], wanted.queue)]
-        if len(lines) > LINES_MERGED:
-            raise InvalidInputError(
-                f"order=due merges at most {LINES_MERGED} lines with waiting jobs and there are more: "
-                "ask for one pool or queue, or use order=id"
-            )
-        streams = [
-            stream_prefix(*split_lines_key(key), priority)
-            for key, value in lines
-            if (row := read(LinesRow, key, value)) is not None
-            for priority in row.streams
-        ]
-        chunk, more = await _chunk(view, streams, place, wanted)
-        if chunk:
-            yield chunk
-            place = chunk[-1]
-        if not more:
-            return
-
-
-async def _chunk(
-    view: StoreView, streams: Sequence[bytes], place: tuple[int, str] | None, wanted: Filter
-) -> tuple[list[tuple[int, str]], bool]:
-    """The next entries of all streams and leases, as far as they are known completely; whether there are more."""
-    each = CHUNK // max(len(streams), 1) + 2
-    tail = b"%015d/%b\x00" % (place[0], place[1].encode()) if place else b""
-    ranges: list[Range] = [(b"lease/", after(b"lease/"), ROWS_PER_PAGE)]
-    ranges += [(prefix + tail, after(prefix), each) for prefix in streams]
-    leases, *waiting = await view.scan_many(ranges)
-    if len(leases) == ROWS_PER_PAGE:
-        raise InvalidInputError(f"order=due looks at most at {ROWS_PER_PAGE} running jobs: use order=id")
-    found = {entry for entry in _running(leases, wanted) if place is None or entry > place}
-    horizon: tuple[int, str] | None = None
-    for rows in waiting:
-        entries = [split_line_tail(key) for key, _ in rows]
-        found.update(entries)
-        if len(rows) == each and (horizon is None or entries[-1] < horizon):
-            horizon = entries[-1]  # behind it, this stream may hold more than was read
-    chunk = sorted(entry for entry in found if horizon is None or entry <= horizon)
-    return chunk, horizon is not None
-
-
-def _is_of(key: bytes, queue: str) -> bool:
-    return split_lines_key(key)[1].removeprefix(ALONE) == queue
-
-
-def _running(leases: Sequence[Row], wanted: Filter) -> Iterator[tuple[int, str]]:
-    for key, value in leases:
-        lease = read(LeaseRow, key, value)
-        mine = lease is not None and wanted.pool in (None, lease.pool) and wanted.queue in (None, lease.queue)
-        if mine and lease is not None and not lease.orphan:
-            yield lease.at.next_at, split_lease_key(key)[0]
+    chunks = await candidates.by_due(view, now, wanted, place)
+    return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=False)
 
 
 async def list_dead(
@@ -207,22 +83,30 @@ async def list_dead(
     """Dead letters, the newest last."""
     scope = f"dead/{instance}/{wanted}/{since}"
     place = decode_cursor(scope, cursor)
-    pager = _Pager(scope, limit)
-    start = parked_key(*place) + b"\x00" if place else b"parked/%015d/" % since
-    while not pager.full:
-        rows = await view.scan(start, after(b"parked/"), limit=CHUNK)
-        if not rows:
-            return pager.page(more=False)
-        keys = [split_line_tail(key) for key, _ in rows]
-        found = {one.job.id: one for one in await load(view, [job_id for _, job_id in keys])}
-        for parked_at, job_id in keys:
-            pager.look(parked_at, job_id)
-            one = found.get(job_id)
-            if one is not None and one.dead is not None and pager.take(one.record(now), wanted):
-                break
-        else:
-            start = rows[-1][0] + b"\x00"
-    return pager.page(more=bool(await view.scan(parked_key(*pager.last) + b"\x00", after(b"parked/"), limit=1)))
+    chunks = await candidates.dead(view, wanted, place, since)
+    return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=True)
+
+
+async def _page(
+    view: StoreView, chunks: candidates.Chunks, pager: _Pager, now: int, wanted: Filter, *, dead: bool
+) -> Page:
+    """Those of the candidates that are still so."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            ids = [job_id for _, job_id in chunk.places]
+            found = {one.job.id: one for one in await load(view, ids)} if ids else {}
+            for place in chunk.places:
+                pager.look(place)
+                one = found.get(place[1])
+                if one is not None and (one.dead is not None) == dead and pager.take(one.record(now), wanted):
+                    break
+            else:
+                pager.pass_by(chunk.last, chunk.looked)
+            if pager.full:
+                ends = pager.last in (chunk.last, *chunk.places[-1:])
+                more = not ends or await anext(chunks, None) is not None
+                return pager.page(more=more)
+    return pager.page(more=False)
 
 
 async def load(view: StoreView, ids: Sequence[str]) -> list[Found]:
@@ -259,17 +143,27 @@ class _Pager:
     def __init__(self, scope: str, limit: int) -> None:
         self._scope, self._limit = scope, limit
         self._records: list[Record] = []
-        self._looked = self._bytes = 0
+        self._looked = self._index_rows = self._bytes = 0
         self.last: tuple[int, str] = (0, "")
 
     @property
     def full(self) -> bool:
-        return len(self._records) >= self._limit or self._looked >= ROWS_PER_PAGE or self._bytes >= BYTES_PER_PAGE
+        return (
+            len(self._records) >= self._limit
+            or self._looked >= ROWS_PER_PAGE
+            or self._index_rows >= INDEX_ROWS
+            or self._bytes >= BYTES_PER_PAGE
+        )
 
-    def look(self, at: int, job_id: str) -> None:
-        if self.last != (at, job_id):
+    def look(self, place: tuple[int, str]) -> None:
+        if self.last != place:
             self._looked += 1
-            self.last = (at, job_id)
+            self.last = place
+
+    def pass_by(self, place: tuple[int, str], rows: int) -> None:
+        """Rows of an index up to there were looked at, whether or not they name jobs that may be shown."""
+        self._index_rows += rows
+        self.last = place
 
     def take(self, record: Record, wanted: Filter) -> bool:
         """True when the page is full."""

@@ -50,6 +50,7 @@ async def mend(store: OrderedStore) -> None:
     book = Book(storage)
     await book.load()
     if not book.instance.erasing:
+        book.labels.filled()  # for all of them are written here
         found = await rebuild(book)
         await _mend_args(book, found)
         await _mend_letters(book, found)

@@ -7,12 +7,13 @@ One that stands in two places keeps the one that comes first: its lease, its lin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from tocsin.actors.scheduler.labels import dead_rows, live_rows
 from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER, Lines
 from tocsin.actors.scheduler.lost import NO_JOB
 from tocsin.actors.scheduler.rows import (
@@ -68,12 +69,25 @@ async def rebuild(book: Book) -> Rebuilt:
     )
     living = [job for job_id, job in found.jobs.items() if job_id not in found.dead]
     await book.paths.replace(living)
+    await book.labels.replace(_labels(book, found, at | moved))
     for job_id, place in moved.items():
         book.enter_line(found.jobs[job_id], place)
     for job_id, job in found.jobs.items():
         if job_id not in found.waiting and job_id not in moved and not _is_held(book, found, job_id):
             book.enter_line(job, at.get(job_id, AtRow(job.scheduled_for)))
     return found
+
+
+def _labels(book: Book, found: Rebuilt, at: Mapping[str, AtRow]) -> dict[bytes, bytes]:
+    right: dict[bytes, bytes] = {}
+    for job_id, job in found.jobs.items():
+        if (letter := found.dead.get(job_id)) is not None:
+            right.update(dead_rows(job, letter))
+            continue
+        token = book.lease_of(job_id)
+        place = at.get(job_id) if token is None else book.leases[token][1].at
+        right.update(live_rows(job, job.scheduled_for if place is None else place.next_at))
+    return right
 
 
 def _is_held(book: Book, found: Rebuilt, job_id: str) -> bool:

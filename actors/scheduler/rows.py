@@ -253,8 +253,8 @@ class Counters(Row, frozen=True, array_like=True, tag=1):
     """Dead letters dropped for their age."""
 
 
-LAYOUT: Final = 2
-"""1: without `paths/`, which is counted when such a scheduler is opened."""
+LAYOUT: Final = 3
+"""1: without `paths/`, counted when such a scheduler is opened. 2: without `label/`, filled in then."""
 META_LAYOUT: Final = b"meta/layout"
 META_COUNTERS: Final = b"meta/counters"
 META_SLOT: Final = b"meta/slot"

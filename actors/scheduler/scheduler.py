@@ -390,7 +390,7 @@ class SchedulerActor(Actor):
         pulled = book.lines.pulled.next_due(now) if self._pulls.waiting else None
         if self._pulls.waiting and self._full():
             pulled = again
-        more = waiting or book.paths.counting
+        more = waiting or book.paths.counting or book.labels.filling
         ring_at = _earliest(again if more else None, head, pulled, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
 

@@ -41,10 +41,12 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"args": (NAME + r"/([0-9]{2,})", None),
     b"at": (NAME, AtRow),
     b"dead": (NAME, DeadRow),
+    b"deadlabel": (NAME + "/" + MS + "/" + NAME, ParkedRow),
     b"paths": (r"(?s)(.+)", None),
     b"hist": (DAY + "/" + NAME + "/" + NAME + "/" + NAME, HistRow),
     b"idem": (DAY + "/" + NAME, IdemRow),
     b"job": (NAME, JobRow),
+    b"label": (NAME + "/" + NAME, None),
     b"lease": (NAME + "/" + NAME, LeaseRow),
     b"line": (ANY + "/" + ANY + "/([0-9]{2})/" + MS + "/" + NAME, None),
     b"lines": (ANY + "/" + ANY, LinesRow),
@@ -86,6 +88,8 @@ def read_row(key: bytes, value: bytes) -> Shape | None:
         raise BadRow(key, "its key has another shape")
     if family == b"paths" and not value.isdigit():
         raise BadRow(key, "it holds no count")
+    if family == b"label" and not _INSTANT(value):
+        raise BadRow(key, "it holds no instant")
     shape = Shape(family, match.groups(), None if kind is None else decode(kind, key, value))
     if family in _CONTRADICTIONS and (fault := _contradiction(shape)) is not None:
         raise BadRow(key, fault)
@@ -93,6 +97,7 @@ def read_row(key: bytes, value: bytes) -> Shape | None:
 
 
 _CONTRADICTIONS: Final = (b"job", b"line", b"at", b"dead", b"redrive", b"hist", b"idem")
+_INSTANT: Final = re.compile(rb"[0-9]{15}").fullmatch
 _NAME: Final = re.compile(ANY).fullmatch
 
 

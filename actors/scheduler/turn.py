@@ -24,7 +24,7 @@ LEASE_MARGIN_MS = 15_000
 DEFAULT_RETRY = Retry()
 KEYS_PER_TURN = 4_000
 BYTES_PER_TURN = 3 * 1024 * 1024
-"""Of the 10,000 keys and 8 MiB of a commit. A turn that has written so much begins no more work that can wait."""
+"""Of the 20,000 keys and 8 MiB of a commit. A turn that has written so much begins no more work that can wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ async def fill(path: Path) -> None:
         await jobs.run_after("1h", "work:run", id="plain")
         await jobs.run_after("1h", "work:run", id="pooled", pool="p", max_concurrency=2)
         await jobs.run_after("61m", "work:run", id="urgent", pool="p", priority=5)
-        await jobs.run_after("1h", "work:run", id="expiring", expires_at=clock.now_ms() + 30 * HOUR_MS)
+        await jobs.run_after("1h", "work:run", id="expiring", labels=["eu"], expires_at=clock.now_ms() + 30 * HOUR_MS)
         await jobs.run_after("1h", "work:run", BIG, id="big")
         await jobs.run_after(0, "work:run", id="retried", retry=Retry(base_ms=HOUR_MS))
         await jobs.run_after(0, "work:run", id="dead")

@@ -228,6 +228,16 @@ BREAKS: dict[str, Break] = {
     "an entry of parked says something else": Break(
         lambda r: change(r, r.one(b"parked/"), ParkedRow, pool="q"), {"PARKED"}
     ),
+    "a row of a label is gone": Break(drop(b"label/"), {"LABELS"}),
+    "a row of a label says another instant": Break(lambda r: r.put(r.one(b"label/"), b"001900000000000"), {"LABELS"}),
+    "a row of a label is of nobody": Break(lambda r: r.put(b"label/eu/nobody", b"001900000000000"), {"LABELS"}),
+    "a row of a label that its job has not": Break(
+        lambda r: r.put(b"label/us/expiring", b"001900000000000"), {"LABELS"}
+    ),
+    "a row of a label is of a dead job that is none": Break(
+        lambda r: r.put(b"deadlabel/eu/001700000000000/expiring", encode(ParkedRow("x", "", "y"))), {"LABELS"}
+    ),
+    "a row of a label is garbage": Break(garbage(b"label/"), {"UNREADABLE", "LABELS"}, aside=1),
     # Timers
     "an expiry has no timer": Break(drop(b"timer/", b"/expire/"), {"TIMER_MISSING"}),
     "a letter's age has no timer": Break(drop(b"timer/", b"/retire/"), {"TIMER_MISSING"}),

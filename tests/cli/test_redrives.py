@@ -1,4 +1,4 @@
-"""What `tocsin dead retry-all` says when another bulk retry goes on."""
+"""`tocsin dead`: bulk retries where another goes on, and filters of the list."""
 
 from __future__ import annotations
 
@@ -15,3 +15,9 @@ def test_a_retry_of_many_that_waits_or_goes_on_already_says_so(run: Run, canned:
     result = run("dead", "retry-all", "--all", "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
     assert message in result.stderr
+
+
+def test_dead_jobs_are_listed_by_label_and_reason(run: Run, canned: Canned) -> None:
+    canned.answer({"records": [], "truncated": False})
+    assert run("dead", "ls", "--label", "eu", "--reason", "lost").exit_code == 0
+    assert canned.requests[-1].path == "/dead?limit=100&label=eu&reason=lost"

@@ -212,7 +212,7 @@ async def stand(face: Face, app: Accepting, name: str) -> dict[str, Any]:
     elif name == "pool":
         await accepted(face, app, "invoice-42", pool="stripe")
     elif "dead" in name or "redrive" in name:
-        pool = {"pool": "stripe"} if name == "dead" else {}
+        pool: dict[str, Any] = {"pool": "stripe", "labels": ["tenant-7"]} if name == "dead" else {}
         await face.schedule(id="invoice-41", functionPath="invoices:send", args={"invoice": 41}, delayMs=0, **pool)
         await face.until("invoice-41", "dead")
         if "redrive" in name:

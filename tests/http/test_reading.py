@@ -269,3 +269,15 @@ async def test_a_host_whose_callbacks_do_not_get_through_is_ready_and_names_it_b
     assert status["health"] == "red" and reason["code"] == "ORIGIN_UNREACHABLE"
     assert reason["since"] > 1_600_000_000_000 and "refused" in reason["message"]
     assert (ready.status_code, ready.json()) == (200, {"ready": True, "reasons": ["ORIGIN_UNREACHABLE"]})
+
+
+async def test_dead_jobs_are_listed_by_label_and_reason(face: Face) -> None:
+    for n, labels in enumerate((["eu"], ["us"], ["eu", "us"])):
+        await face.schedule(id=f"d{n}", functionPath="answer:410", delayMs=0, labels=labels)
+        await face.until(f"d{n}", "dead")
+    assert await pages(face, "/dead", label="us") == [["d1", "d2"]]
+    assert await pages(face, "/dead", label="eu", reason="refused", limit=1) == [["d0"], ["d2"]]
+    assert await pages(face, "/dead", label="eu", reason="lost") == [[]]
+    refused(await face.get("/dead?label=a%20b"), 400, "INVALID_INPUT", "label")
+    cursor = (await face.get("/dead?label=eu&limit=1")).json()["cursor"]
+    refused(await face.get("/dead", params={"label": "us", "cursor": cursor}), 400, "INVALID_INPUT", "cursor")

@@ -60,7 +60,9 @@ class Schedule:
     @property
     def rows(self) -> int:
         """About how many rows a job of it takes: what is to follow it counts by its path."""
-        return ROWS_PER_FIRE + len(set(targets(with_ids(self.definition.then, repeat("")))))
+        return (
+            ROWS_PER_FIRE + len(self.definition.labels) + len(set(targets(with_ids(self.definition.then, repeat("")))))
+        )
 
     @property
     def unfinished(self) -> bool:

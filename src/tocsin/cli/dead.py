@@ -25,6 +25,8 @@ def dead() -> None:
 @click.option("--limit", type=click.IntRange(1, PAGE), default=100, show_default=True, help="At most so many.")
 @click.option("--all", "every", envvar="TOCSIN_DEAD_LS_ALL", is_flag=True, help="All of them, page by page.")
 @click.option("--pool", help="Only this pool's.")
+@click.option("--label", help="Only those with this label.")
+@click.option("--reason", help="Only those given up for this reason.")
 @click.option("--since", metavar="INSTANT", help="Only those parked since.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
