@@ -16,6 +16,7 @@ class Condition:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.full = False
+        self._why_full: StoreError | None = None
         self.refusals = 0
         """How often it was full: what was seen before the last time says nothing of now."""
         self.failing: StoreError | None = None
@@ -26,7 +27,7 @@ class Condition:
         """The worst of it; None if all is well."""
         if (worst := self.broken or self.failing) is not None:
             return worst
-        return StoreFull(f"no space is left for the store {self._path}: free some on its disk") if self.full else None
+        return StoreFull(str(self._why_full)) if self.full else None
 
     @property
     def passes(self) -> bool:
@@ -47,10 +48,10 @@ class Condition:
                 log.error("%s cannot be used: nothing new is accepted or begun until it can. %s", self._path, error)
             self.failing = error
 
-    def now_full(self) -> None:
+    def now_full(self, error: StoreFull) -> None:
         if not self.full:
-            log.error("the disk of %s is full: no new work is accepted until space is freed", self._path)
-        self.full = True
+            log.error("%s has no space: no new work is accepted until it has. %s", self._path, error)
+        self.full, self._why_full = True, error
         self.refusals += 1
 
     def has_space(self, refusals: int) -> None:
@@ -58,7 +59,7 @@ class Condition:
         if refusals != self.refusals:
             return
         if self.full:
-            log.warning("the disk of %s has space again", self._path)
+            log.warning("%s has space again", self._path)
         self.full = False
 
     def works(self) -> None:

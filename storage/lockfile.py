@@ -5,14 +5,14 @@ The file also says who has the store, and how far its commits came: a WAL that w
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import logging
 import os
 from contextlib import suppress
 from pathlib import Path
 
-from tocsin.errors import Fenced, StoreError, StoreFull, StoreLocked, StoreUnavailable
+from tocsin.errors import Fenced, StoreError, StoreLocked, StoreUnavailable
+from tocsin.storage.sqlite_errors import by_errno
 
 log = logging.getLogger("tocsin.storage")
 
@@ -58,8 +58,8 @@ class LockFile:
     def _refused(self, error: OSError) -> StoreError:
         if not self._path.parent.is_dir():
             return StoreUnavailable(f"the folder {self._path.parent} of the store does not exist: make it")
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return StoreFull(f"no space is left for the lock file {self._path}")
+        if (named := by_errno(error, f"the lock file {self._path}")) is not None:
+            return named
         return StoreUnavailable(f"cannot lock {self._path}: {error.strerror}")
 
     def check(self) -> None:

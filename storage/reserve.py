@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
 RESERVE_BYTES = 8 * 1024 * 1024
 _PROBE_BYTES = 64 * 1024
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Of the disk, of a quota, of a limit on the size of files."""
+_DESCRIPTORS = 8
+"""What opening a connection takes at most: the file, its WAL, its shared memory, and some to look at them."""
 
 
 class Reserve:
@@ -56,11 +55,12 @@ class Reserve:
         return True
 
 
-def no_space(beside: Path, size: int) -> bool:
-    """Whether a file of that size cannot grow there for want of space. SQLite tells a full disk from a failing one,
-    but not a quota or a limit on the size of files."""
+def why_unwritable(beside: Path, size: int) -> OSError | None:
+    """What the system says to a file of that size there; None if it can be written. SQLite tells a full disk from a
+    failing one, but not a quota, a limit on the size of files or on open ones, or a file system that is read-only."""
     probe = beside.with_name(beside.name + ".probe")
     try:
+        _open_some()
         file = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(file, bytes(_PROBE_BYTES), 0)
@@ -69,8 +69,19 @@ def no_space(beside: Path, size: int) -> bool:
         finally:
             os.close(file)
     except OSError as error:
-        return error.errno in _NO_SPACE
+        return error
     finally:
         with suppress(OSError):
             probe.unlink()
-    return False
+    return None
+
+
+def _open_some() -> None:
+    """OSError if this process may not open as many files as a connection needs."""
+    opened: list[int] = []
+    try:
+        while len(opened) < _DESCRIPTORS:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    finally:
+        for each in opened:
+            os.close(each)

@@ -37,8 +37,8 @@ from tocsin.storage.condition import Condition
 from tocsin.storage.handles import Handle, Handles
 from tocsin.storage.identity import Identity
 from tocsin.storage.lockfile import LockFile
-from tocsin.storage.reserve import Reserve, no_space
-from tocsin.storage.sqlite_errors import Unsettled, says_little, translate
+from tocsin.storage.reserve import Reserve, why_unwritable
+from tocsin.storage.sqlite_errors import Unsettled, by_errno, says_little, translate
 from tocsin.storage.sqlite_file import Writer
 from tocsin.storage.sqlite_reader import Reader
 from tocsin.storage.sqlite_thread import Thread, whole
@@ -170,17 +170,26 @@ class SQLiteProvider:
     async def _open(self) -> None:
         self._condition.start()
         try:
-            await self._writer.open(self._file.open)
-        except StoreFull:
+            await self._open_writer()
+        except StoreFull as error:
             if not await aside(self._reserve.give_up):
                 raise
-            self._condition.now_full()
-            await self._writer.open(self._file.open)
-        await self._turns.thread.open(self._turns.reader.open)
-        await self._views.thread.open(self._views.reader.open)
-        await self._upkeep.open()
+            self._condition.now_full(error)
+            await self._open_writer()
+        try:
+            await self._turns.thread.open(self._turns.reader.open)
+            await self._views.thread.open(self._views.reader.open)
+            await self._upkeep.open()
+        except StoreError as error:
+            raise await self._with_its_cause(error) from error.__cause__
         if not self.full:
             await aside(self._reserve.make)
+
+    async def _open_writer(self) -> None:
+        try:
+            await self._writer.open(self._file.open)
+        except StoreError as error:
+            raise await self._with_its_cause(error) from error.__cause__
 
     async def stop(self) -> None:
         if self._stopped is None:
@@ -253,16 +262,16 @@ class SQLiteProvider:
         try:
             try:
                 await self._apply(group)
-            except StoreFull:
+            except StoreFull as error:
                 given_up = await aside(self._reserve.give_up)
-                self._condition.now_full()
+                self._condition.now_full(error)
                 self._upkeep.look()
                 if not given_up:
                     raise
                 await self._apply(group)
         except StoreError as error:
             if isinstance(error, StoreFull):
-                self._condition.now_full()
+                self._condition.now_full(error)
             self._met(error, writing=True)
             raise
         self._upkeep.committed()
@@ -280,13 +289,15 @@ class SQLiteProvider:
             async with self._transaction:
                 await self._apply_settled(group)
         except StoreError as error:
-            if says_little(error) and await aside(self._no_space):
-                raise StoreFull(f"no space is left for the store: {error}") from error
-            raise
+            raise await self._with_its_cause(error) from error.__cause__
 
-    def _no_space(self) -> bool:
+    async def _with_its_cause(self, error: StoreError) -> StoreError:
+        """The error that names what the system says, where SQLite does not."""
+        return (by_errno(await aside(self._why_unwritable), self.path) if says_little(error) else None) or error
+
+    def _why_unwritable(self) -> OSError | None:
         longest = max(self._upkeep.wal_bytes, self.path.stat().st_size if self.path.exists() else 0)
-        return no_space(self.path, longest)
+        return why_unwritable(self.path, longest)
 
     async def _apply_settled(self, group: Sequence[ActorWrites]) -> None:
         try:

@@ -8,9 +8,10 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from tocsin.errors import StoreCorrupt, StoreFull, StoreUnavailable
+from tocsin.errors import StoreCorrupt, StoreError, StoreUnavailable
 from tocsin.storage.looking import Changed
-from tocsin.storage.sqlite_errors import translate
+from tocsin.storage.reserve import why_unwritable
+from tocsin.storage.sqlite_errors import by_errno, translate
 from tocsin.storage.sqlite_look import SQLiteLook
 
 TRIES = 5
@@ -28,7 +29,7 @@ def back_up(path: Path, target: Path) -> int:
     try:
         for left in reversed(range(TRIES)):
             try:
-                _copy(look, partial)
+                _copy(look, partial, target)
                 break
             except Changed:
                 if not left:
@@ -38,9 +39,8 @@ def back_up(path: Path, target: Path) -> int:
         _name(partial, target)
         _sync(target.parent)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreFull(f"no space is left for the copy {target}") from error
-        raise StoreUnavailable(f"the copy {target} cannot be written: {error.strerror}") from error
+        named = by_errno(error, f"the copy {target}")
+        raise named or StoreUnavailable(f"the copy {target} cannot be written: {error.strerror}") from error
     finally:
         for suffix in ("", "-journal"):
             with suppress(FileNotFoundError):
@@ -55,15 +55,25 @@ def _check_free(target: Path) -> None:
         raise StoreUnavailable(f"the folder {target.parent} does not exist: make it")
 
 
-def _copy(look: SQLiteLook, partial: Path) -> None:
+def _copy(look: SQLiteLook, partial: Path, target: Path) -> None:
     """In one step, so it is one snapshot; SQLite copies pages, free ones too."""
     file = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)  # it holds what the store holds
     os.close(file)
     try:
         with look.reading() as source, closing(sqlite3.connect(partial, isolation_level=None)) as copy:
-            source.backup(copy, pages=-1)
+            try:
+                source.backup(copy, pages=-1)
+            except sqlite3.Error as error:
+                raise _of_the_copy(error, partial, target, look.path.stat().st_size) or error from error
     except sqlite3.Error as error:
         raise translate(error) from error
+
+
+def _of_the_copy(error: sqlite3.Error, partial: Path, target: Path, size: int) -> StoreError | None:
+    """SQLite does not say which of the two files failed; the store is only read."""
+    full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    said = OSError(errno.ENOSPC, str(error)) if full else why_unwritable(partial, size)
+    return by_errno(said, f"the copy {target}")
 
 
 def _verify(partial: Path) -> None:

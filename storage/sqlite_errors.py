@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
+from collections.abc import Mapping
+from typing import Final
 
 from tocsin.errors import (
+    RolledBack,
     StoreCorrupt,
     StoreError,
     StoreFull,
@@ -15,6 +19,8 @@ from tocsin.errors import (
 _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_FULL: (StoreFull, "no space is left for the store: free some on its disk"),
     sqlite3.SQLITE_TOOBIG: (StoreTooLarge, "a row is too large for SQLite"),
+    sqlite3.SQLITE_NOMEM: (StoreUnavailable, "this process has no memory left for the store"),
+    sqlite3.SQLITE_PROTOCOL: (StoreUnavailable, "the store is busy: another program opens it all the time"),
     sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "the store is damaged: stop, keep the file, restore a backup"),
     sqlite3.SQLITE_NOTADB: (StoreCorrupt, "the file is not a SQLite database"),
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "the store is busy: another program holds it"),
@@ -24,7 +30,23 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "the store cannot be opened: check its folder and rights"),
     sqlite3.SQLITE_PERM: (StoreUnavailable, "the store may not be opened: check its rights"),
 }
-
+_BY_EXTENDED_CODE: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_IOERR_NOMEM: _BY_CODE[sqlite3.SQLITE_NOMEM],
+    # The shared memory beside the file is a file too.
+    sqlite3.SQLITE_IOERR_SHMSIZE: _BY_CODE[sqlite3.SQLITE_FULL],
+    sqlite3.SQLITE_IOERR_CORRUPTFS: (StoreCorrupt, "the file system of the store is damaged: check it"),
+    sqlite3.SQLITE_IOERR_DATA: _BY_CODE[sqlite3.SQLITE_CORRUPT],
+    sqlite3.SQLITE_READONLY_DBMOVED: (RolledBack, "the file of the store was moved while it was in use: put it back"),
+}
+"""Where the first eight bits would name a cause that it is not."""
+_BY_ERRNO: Final[Mapping[int, tuple[type[StoreError], str]]] = {
+    errno.ENOSPC: (StoreFull, "no space is left for {}: free some on its disk"),
+    errno.EDQUOT: (StoreFull, "no space is left for {}: the quota there is used up, so free some or raise it"),
+    errno.EFBIG: (StoreFull, "no space is left for {}: the limit on the size of files is reached, raise ulimit -f"),
+    errno.EROFS: (StoreUnavailable, "the file system of {} is read-only: mount it so that it can be written"),
+    errno.EMFILE: (StoreUnavailable, "{} cannot be used: this process has too many files open, raise ulimit -n"),
+    errno.ENFILE: (StoreUnavailable, "{} cannot be used: this machine has too many files open"),
+}
 
 _COMMIT_LEAVES_NOTHING = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CORRUPT}
 _COMMIT_LEAVES_NOTHING_EXACTLY = {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHMSIZE}
@@ -49,17 +71,28 @@ def leaves_nothing(error: sqlite3.Error) -> bool:
 
 
 def says_little(error: StoreError) -> bool:
-    """It may be want of space: SQLite knows a full disk, but no quota and no limit on the size of files."""
+    """The system may know the cause: see `by_errno`."""
     code = getattr(error.__cause__, "sqlite_errorcode", 0)
-    return bool(code & 0xFF == sqlite3.SQLITE_IOERR)
+    if code in _BY_EXTENDED_CODE and code != sqlite3.SQLITE_IOERR_SHMSIZE:
+        return False
+    return code & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+
+
+def by_errno(error: OSError | None, what: object) -> StoreError | None:
+    """The named error for what the system said when `what` was to be written; None if it says no more than SQLite."""
+    if error is None or error.errno is None or error.errno not in _BY_ERRNO:
+        return None
+    kind, words = _BY_ERRNO[error.errno]
+    translated = kind(words.format(what))
+    translated.__cause__ = error
+    return translated
 
 
 def translate(error: sqlite3.Error) -> StoreError:
     """The named error for what SQLite raised; its own words go along."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code == sqlite3.SQLITE_IOERR_SHMSIZE:
-        code = sqlite3.SQLITE_FULL  # the shared memory beside the file is a file too
-    kind, words = _BY_CODE.get(code & 0xFF if code is not None else -1, (StoreError, "the store failed"))
-    translated = kind(f"{words} ({error})")
+    code = getattr(error, "sqlite_errorcode", -1)
+    kind, words = _BY_EXTENDED_CODE.get(code) or _BY_CODE.get(code & 0xFF, (StoreError, f"the store failed ({error})"))
+    # SQLite's own words go along where they say the same.
+    translated = kind(words if code in _BY_EXTENDED_CODE or f"({error})" in words else f"{words} ({error})")
     translated.__cause__ = error
     return translated

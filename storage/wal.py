@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.errors import RolledBack, StoreUnavailable
+from tocsin.storage.sqlite_errors import by_errno
 
 log = logging.getLogger("tocsin.storage")
 
@@ -55,8 +56,10 @@ class Wal:
         """From now on it is this file. `moved()`: the last transaction that the file itself holds; from any thread."""
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise self._gone() from None
         except OSError as error:
-            raise self._gone() from error
+            raise by_errno(error, self._path) or StoreUnavailable(f"{self._path} cannot be read: {error}") from error
         stat = os.fstat(self._file)
         self._inode = (stat.st_dev, stat.st_ino)
         self._moved, self._lost = moved, None

@@ -201,5 +201,5 @@ class Scheduling(Following):
         if (trouble := self._service.host.provider.trouble) is None:
             return
         if isinstance(trouble, StoreFull):
-            raise StoreFull("no space is left for new jobs: free some on the store's disk; what is under way goes on")
+            raise StoreFull(f"{trouble.message}; what is under way goes on")
         raise type(trouble)(trouble.message, **trouble.details)

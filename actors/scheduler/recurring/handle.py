@@ -311,8 +311,9 @@ class Schedules(Following):
     def _check_ready(self, news: Sequence[NewSchedule]) -> None:
         for new in news:
             self._check_origin({"queue": new.definition.queue or None})
-        if self._service.host.provider.full:
-            raise StoreFull("no space is left for schedules: free some on the store's disk; what is under way goes on")
+        provider = self._service.host.provider
+        if provider.full:
+            raise StoreFull(f"{provider.trouble}; what is under way goes on")
 
 
 def _answered(answer: Any) -> Any:
