@@ -181,11 +181,14 @@ class Writer:
     def _move_wal_without_name(self) -> None:
         """What was committed to a WAL that was removed would be lost if this process was killed: SQLite still has it
         open, so it is moved into the file at once."""
-        if self._identity.wal.whole:
-            try:
-                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            except sqlite3.Error as error:
-                log.warning("what is left of the WAL of %s could not be moved into the file: %s", self.path, error)
+        if not self._identity.wal.whole or self._moved_seq() >= self.seq:
+            return
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            log.warning("the WAL of %s has no name, and could not be moved into the file: %s", self.path, error)
+        if self._moved_seq() >= self.seq:
+            log.warning("the WAL of %s has no name: what it held was moved into the file", self.path)
 
     def check_file(self) -> None:
         """The same of the file and its WAL alone, on any thread."""

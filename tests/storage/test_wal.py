@@ -271,7 +271,7 @@ def test_what_was_answered_is_there_after_a_kill_though_the_wal_was_removed(tmp_
         assert [schedule(f"job-{n}") for n in range(5)] == [200] * 5
         removed(path)
         assert [schedule("refused"), client.get("/readyz").status_code] == [503, 503]
-        server.line_with("was replaced or removed while it was in use")
+        server.line_with("what it held was moved into the file")
         assert server.stop(signal.SIGKILL) == -signal.SIGKILL
     with serving(cwd=tmp_path) as server, httpx.Client(base_url=server.url()) as client:
         found = {f"job-{n}": client.get("/get", params={"id": f"job-{n}"}).status_code for n in range(5)}
