@@ -29,6 +29,7 @@ from tocsin.actors.scheduler.service import KIND, SchedulerService
 from tocsin.actors.scheduler.ticking import OnTick
 from tocsin.actors.standby import when_free
 from tocsin.dispatch.catalog.catalog import Catalog
+from tocsin.dispatch.certificates import CaFile, trusting
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.signing import Signer
@@ -135,6 +136,7 @@ class ActorHost:
         secrets: Secrets | Callable[[], Secrets] = (),
         insecure: bool = False,
         transport: Transport | str | None = None,
+        ca_file: CaFile | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
         **options: Any,
@@ -153,8 +155,9 @@ class ActorHost:
         after that is on disk; its errors are logged and counted. `catalog`, a dict by function path, a `Catalog` or a
         callable that gives one, says which paths there are and what args each takes: what does not fit is refused when
         it is scheduled, and parked (`blocked`) if it no longer fits before an attempt. `heartbeat_url` gets a POST once
-        a minute while all is well. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`,
-        `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`. SettingsError if something does not fit.
+        a minute while all is well. `ca_file` names a PEM file of authorities to trust beside the system's; it is read
+        here. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`,
+        `max_jobs`, `occurrences_kept`, `drain_s`. SettingsError if something does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()
@@ -165,7 +168,12 @@ class ActorHost:
         if first is not None:
             check_target(callback_url(first, callback_path), signed=signer() is not None, insecure=insecure)
         if transport is None or isinstance(transport, str):
-            transport = default_transport(transport)
+            trusted = None if ca_file is None else trusting(ca_file)
+            transport = default_transport(transport, ssl_context=trusted)
+            if trusted is not None and options.get("heartbeat_url") and options.get("heartbeat_transport") is None:
+                options["heartbeat_transport"] = default_transport(ssl_context=trusted)
+        elif ca_file is not None:
+            raise SettingsError("ca_file is for the transport that tocsin makes: give your own its certificates")
         dispatcher = Dispatcher(
             transport, signer, read_origin, path=callback_path, random=random, version=version("tocsin")
         )

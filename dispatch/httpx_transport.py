@@ -18,6 +18,7 @@ import httpcore
 import httpx
 
 from tocsin.dispatch.answer_reader import AnswerReader
+from tocsin.dispatch.certificates import trusting
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Bounds
 from tocsin.dispatch.names import Connecting
 from tocsin.dispatch.transport import Answer, NeverConnected
@@ -81,7 +82,7 @@ class HttpxTransport:
 
     def _open(self) -> _Wire:
         # The system's certificates, as in the other transport; read once, not per lane.
-        self._ssl_context = self._ssl_context or ssl.create_default_context()
+        self._ssl_context = self._ssl_context or trusting()
         return _Wire(self._ssl_context)
 
     # ---- Idle ones -------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -11,6 +10,7 @@ import httpx
 import msgspec
 
 from tocsin.dispatch.answer_headers import members, whole
+from tocsin.dispatch.certificates import CaFile, trusting
 from tocsin.dispatch.names import HttpxConnections
 from tocsin.dispatch.secret import check_unquoted
 from tocsin.dispatch.target import check_url
@@ -34,7 +34,10 @@ class ServerClient:
         token: str | None = None,
         timeout_s: float = TIMEOUT_S,
         transport: httpx.AsyncBaseTransport | None = None,
+        ca_file: CaFile | None = None,
     ) -> None:
+        """`ca_file`: certificates of authorities that are trusted beside the system's; read now."""
+        self._ssl_context = None if ca_file is None else trusting(ca_file)
         self._base, self._token = base_url_of(base_url), None if token is None else sendable_token(token)
         self._timeout_s, self._transport = timeout_s, transport
         self._http: httpx.AsyncClient | None = None
@@ -70,7 +73,7 @@ class ServerClient:
             if self._token is not None:
                 headers["authorization"] = f"Bearer {self._token}"
             # The system's certificates, as for callbacks; httpx would read its own bundle.
-            verify = ssl.create_default_context() if self._base.startswith("https:") else False
+            verify = (self._ssl_context or trusting()) if self._base.startswith("https:") else False
             self._http = httpx.AsyncClient(
                 headers=headers,
                 timeout=self._timeout_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from importlib.util import find_spec
 from typing import Final
 
@@ -11,18 +12,18 @@ from tocsin.errors import SettingsError
 NAMES: Final = ("aiohttp", "httpx")
 
 
-def default_transport(name: str | None = None) -> Transport:
-    """SettingsError for a name that is unknown or not installed."""
+def default_transport(name: str | None = None, *, ssl_context: ssl.SSLContext | None = None) -> Transport:
+    """SettingsError for a name that is unknown or not installed. Without a context the system's authorities count."""
     if name is None:
         name = "httpx" if find_spec("aiohttp") is None else "aiohttp"
     if name == "httpx":
         from tocsin.dispatch.httpx_transport import HttpxTransport
 
-        return HttpxTransport()
+        return HttpxTransport(ssl_context=ssl_context)
     if name != "aiohttp":
         raise SettingsError(f"transport must be one of {', '.join(NAMES)}, not {name!r}")
     if find_spec("aiohttp") is None:
         raise SettingsError("the aiohttp transport needs aiohttp: pip install 'tocsin[fast]'")
     from tocsin.dispatch.aiohttp_transport import AiohttpTransport
 
-    return AiohttpTransport()
+    return AiohttpTransport(ssl_context=ssl_context)

@@ -14,8 +14,9 @@ from tocsin.errors import UnreachableError
 class OutboxClient(ServerClient):
     """`Drain(database, OutboxClient(url, token=...))` brings rows of all instances to that server.
 
-    The token needs the scopes `schedule` and `read`. `transport`, an httpx one, reaches an app in this process. Use it
-    with `async with`, outside the drain's.
+    The token needs the scopes `schedule` and `read`. `transport`, an httpx one, reaches an app in this process.
+    `ca_file` names a PEM file of authorities that are trusted beside the system's. Use it with `async with`, outside
+    the drain's.
     """
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Final
 import httpx
 import msgspec
 
+from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import check_end
 from tocsin.dispatch.receiver import answers
@@ -39,7 +40,8 @@ class LeaseClient(ServerClient):
     `base_url` is the server's (or where a host's app is mounted); `transport`, an httpx one, reaches an app in this
     process (`httpx.ASGITransport(host.asgi(...))`). Give it the receiver's `dedup`, so that completed work is done
     there too. Each call tries again for `patience_s` where the network or the server fails for a moment; then it raises
-    UnreachableError, and may be made again. No token is needed. Proxies of the environment are not used.
+    UnreachableError, and may be made again. No token is needed. `ca_file` names a
+    PEM file of authorities that are trusted beside the system's. Proxies of the environment are not used.
     """
 
     def __init__(
@@ -52,8 +54,9 @@ class LeaseClient(ServerClient):
         patience_s: float = PATIENCE_S,
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
+        ca_file: CaFile | None = None,
     ) -> None:
-        super().__init__(base_url, token=token, timeout_s=timeout_s, transport=transport)
+        super().__init__(base_url, token=token, timeout_s=timeout_s, transport=transport, ca_file=ca_file)
         self._dedup: Dedup = NoDedup() if dedup is None else dedup
         self._done = Record(self._dedup)
         self._patience_s, self._clock = patience_s, clock or SystemClock()

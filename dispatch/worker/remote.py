@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from tocsin.dispatch import values
+from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import (
     MAX_RESULT,
@@ -104,7 +105,8 @@ class RemoteScheduler(ServerClient):
     close it. Errors are those of a `Scheduler`, and UnreachableError when nobody answers within `timeout_s` (of a claim
     or a result: beyond what it waits for). Where the network or the server fails for a moment, as in a restart,
     scheduling, `get` and `result` are tried again for `patience_s`; a `Worker` has its own patience for the rest.
-    Proxies of the environment are not used. The token is in no log and no repr.
+    `ca_file` names a PEM file of authorities that are trusted beside the system's. Proxies of the environment are not
+    used. The token is in no log and no repr.
     """
 
     _limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # waiting holds up nobody
@@ -119,8 +121,11 @@ class RemoteScheduler(ServerClient):
         timeout_s: float = TIMEOUT_S,
         patience_s: float = PATIENCE_S,
         random: Random | None = None,
+        ca_file: CaFile | None = None,
     ) -> None:
-        super().__init__(base_url_of(url, "url"), token=token, timeout_s=timeout_s, transport=transport)
+        super().__init__(
+            base_url_of(url, "url"), token=token, timeout_s=timeout_s, transport=transport, ca_file=ca_file
+        )
         if not isinstance(instance, str) or not NAME.fullmatch(instance) or instance[0] in ".:-":
             raise SettingsError(f"instance must be the name of a scheduler, not {instance!r:.100}")
         self.name = instance

@@ -19,6 +19,8 @@ CONFIG_FILE: Final = "tocsin.toml"
 PREFIX: Final = "TOCSIN_"
 HIDDEN: Final = ("secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
+PATHS: Final = ("ca_file",)
+"""Settings that name a file; one in a settings file is looked for beside that."""
 SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://\S+", re.IGNORECASE)
 """What Kubernetes puts into TOCSIN_PORT of every pod beside a service called `tocsin`."""
 Stamp = tuple[int, ...] | None
@@ -41,6 +43,7 @@ class Settings:
     max_in_flight: int = 256
     insecure: bool = False
     heartbeat_url: str | None = None
+    ca_file: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     files: Mapping[Path, Stamp] = field(default_factory=dict, compare=False)
     config: Path | None = field(default=None, compare=False)
@@ -177,6 +180,8 @@ class _Layer:
             path = self.directory / _text(file, label)
             self.files[path] = stamp(path)
             value = _read_secret_file(path, label)
+        if name in PATHS and isinstance(value, str) and value.strip():
+            value = str(self.directory / value.strip())
         if value is None:
             return None
         return _PARSERS[name](value, label), label
@@ -296,6 +301,14 @@ def _heartbeat(value: object, label: str) -> str:
     return check_heartbeat(value.strip() if isinstance(value, str) else value, label)
 
 
+def _ca_file(value: object, label: str) -> str:
+    from tocsin.dispatch.certificates import check_ca_file
+
+    path = _text(value, label)
+    check_ca_file(path, label)
+    return path
+
+
 def _path(value: object, label: str) -> str:
     from tocsin.dispatch.target import check_path
 
@@ -348,4 +361,5 @@ _PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "max_in_flight": _whole(1, 1_000_000, 256),
     "insecure": _flag,
     "heartbeat_url": _heartbeat,
+    "ca_file": _ca_file,
 }

@@ -79,7 +79,7 @@ def test_wrong_setting_is_named_as_it_was_written(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("prot = 1", "unknown setting 'prot'; choose from callback_path"),
+        ("prot = 1", "unknown setting 'prot'; choose from ca_file, callback_path"),
         ("port = ", "is not TOML"),
         ("port = true", "must be a whole number"),
         ("secrets = 7", "must be a list of texts"),

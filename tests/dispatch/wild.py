@@ -107,10 +107,12 @@ class WildServer:
 
 
 @asynccontextmanager
-async def serving(script: Script, *, tls: bool = False) -> AsyncIterator[WildServer]:
-    """A server whose every connection runs `script`."""
+async def serving(script: Script, *, tls: bool = False, certificate: Path | None = None) -> AsyncIterator[WildServer]:
+    """A server whose every connection runs `script`; with TLS if it is given a certificate, or `tls`."""
     wild = WildServer(script)
-    server = await asyncio.start_server(wild.visited, "127.0.0.1", 0, ssl=server_tls() if tls else None, backlog=1_024)
+    certificate = certificate or (CERTIFICATE if tls else None)
+    context = None if certificate is None else server_tls(certificate)
+    server = await asyncio.start_server(wild.visited, "127.0.0.1", 0, ssl=context, backlog=1_024)
     wild.port = server.sockets[0].getsockname()[1]
     try:
         yield wild
@@ -120,9 +122,9 @@ async def serving(script: Script, *, tls: bool = False) -> AsyncIterator[WildSer
         await asyncio.sleep(0)  # aborted transports close in the loop's next round
 
 
-def server_tls() -> ssl.SSLContext:
+def server_tls(certificate: Path = CERTIFICATE) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATE)
+    context.load_cert_chain(certificate)
     return context
 
 

@@ -18,6 +18,8 @@ from tocsin.cli.flags import as_typed
 from tocsin.cli.names import instance_in_path
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 P = ParamSpec("P")
@@ -46,6 +48,8 @@ class Connection:
     instance: str = "default"
     as_json: bool = False
     timeout_s: float = TIMEOUT_S
+    ca_file: str | None = None
+    """Of authorities that are trusted beside the usual ones."""
 
     def __post_init__(self) -> None:
         if self.instance != "default":
@@ -87,6 +91,18 @@ class Connection:
             raise WrongSettings(NOT_TEXT) from None
         return self._ask(method, route, content=content, headers={"content-type": "application/json"})
 
+    def _verified(self) -> ssl.SSLContext | bool:
+        """How the server's certificate is checked."""
+        if not self.ca_file:
+            return True
+        from tocsin.dispatch.certificates import trusting
+        from tocsin.errors import SettingsError
+
+        try:
+            return trusting(self.ca_file, "--ca-file (TOCSIN_CA_FILE)")
+        except SettingsError as error:
+            raise WrongSettings(error.message) from None
+
     def _ask(self, method: str, route: str, **request: Any) -> Any:
         import httpx
 
@@ -98,7 +114,7 @@ class Connection:
             prefix = "" if self.instance == "default" else f"/i/{instance_in_path(self.instance)}"
             # Certificates are read only for a URL that has any: that takes longer than all else. Redirects are not
             # followed, so plain HTTP stays what it is.
-            secure = base.startswith("https:")
+            secure = base.startswith("https:") and self._verified()
             with httpx.Client(timeout=self.timeout_s, trust_env=not _local(base), verify=secure) as client:
                 response = client.request(method, base + prefix + route, headers=headers, **request)
         except httpx.TimeoutException:
@@ -190,11 +206,22 @@ def client_command(function: Callable[Concatenate[Connection, P], None]) -> Call
     @click.option("--url", envvar="TOCSIN_URL", help="The server (default: the one that serve starts here).")
     @click.option("--token", envvar="TOCSIN_TOKEN", help="Bearer token; better given as TOCSIN_TOKEN.")
     @click.option("--instance", envvar="TOCSIN_INSTANCE", default="default", show_default=True, help="The scheduler.")
+    @click.option("--ca-file", envvar="TOCSIN_CA_FILE", metavar="FILE", help="PEM of authorities to trust as well.")
     @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout, one value a line.")
     @functools.wraps(function)
-    def run(*args: Any, url: str | None, token: str | None, instance: str, as_json: bool, **options: Any) -> None:
+    def run(
+        *args: Any,
+        url: str | None,
+        token: str | None,
+        instance: str,
+        ca_file: str | None,
+        as_json: bool,
+        **options: Any,
+    ) -> None:
         given, source = (url, "") if url else local_url()
-        connection = Connection(url=given, source=source, token=token or None, instance=instance, as_json=as_json)
+        connection = Connection(
+            url=given, source=source, token=token or None, instance=instance, as_json=as_json, ca_file=ca_file
+        )
         function(connection, *args, **options)
 
     return run

@@ -36,6 +36,7 @@ def _setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
 @_setting("--max-in-flight", "Callbacks in flight in all (default: 256).", metavar="N")
 @_setting("--insecure", "Send unsigned callbacks; for a loopback origin only.", is_flag=True, flag_value=True)
 @_setting("--heartbeat-url", "Gets a POST once a minute while all is well (a dead man's switch).", metavar="URL")
+@_setting("--ca-file", "PEM file of authorities to trust beside the system's.", metavar="FILE")
 @_setting("--config", "TOML file (default: tocsin.toml, if there is one).", metavar="FILE")
 @click.option("--access-log", envvar="TOCSIN_ACCESS_LOG", is_flag=True, help="Log every request.")
 @click.option(

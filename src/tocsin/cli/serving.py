@@ -58,6 +58,7 @@ def _open_host(settings: Settings, reload: Reload) -> ActorHost:
         lanes=settings.lanes,
         max_in_flight=settings.max_in_flight,
         heartbeat_url=settings.heartbeat_url,
+        ca_file=settings.ca_file,
     )
 
 

@@ -50,7 +50,9 @@ async def _work(connection: Connection, make: Make, drain_s: float | None) -> in
     """How many jobs had to be interrupted."""
     from tocsin.dispatch.worker.remote import RemoteScheduler
 
-    async with RemoteScheduler(connection.url, token=connection.token, instance=connection.instance) as jobs:
+    async with RemoteScheduler(
+        connection.url, token=connection.token, instance=connection.instance, ca_file=connection.ca_file
+    ) as jobs:
         worker = make(jobs, _shown if connection.as_json else None)
         stop = _Stop(worker, worker.drain_s if drain_s is None else drain_s)
         with stop.at_signals():
