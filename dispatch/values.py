@@ -20,6 +20,8 @@ import msgspec
 
 from tocsin.errors import InvalidInputError
 
+LEFT_OUT: Final = msgspec.UNSET
+"""Args that were not given: `{}` on every way in. None is given, and is null."""
 TAG: Final = "$tocsin"
 MAX_DEPTH: Final = 64
 PLAIN_INTEGERS: Final = (-(2**63), 2**64 - 1)
@@ -34,6 +36,8 @@ _SIGNS: Final = (b"$", b"\\u0024")
 
 def encode(value: object, name: str = "args") -> bytes:
     """JSON text. InvalidInputError names the place of what cannot be written (`args.items[3].when`)."""
+    if value is LEFT_OUT:
+        return b"{}"
     try:
         return msgspec.json.encode(_written(value, (None, name), 0))
     except RecursionError:

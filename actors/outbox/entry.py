@@ -17,6 +17,7 @@ from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.deferred import JobOptions
 from tocsin.dispatch.durations import Duration
+from tocsin.dispatch.values import LEFT_OUT
 
 if TYPE_CHECKING:
     from sqlalchemy import Insert
@@ -94,7 +95,7 @@ class Outbox:
         self,
         at: datetime | int,
         path: str | None,
-        args: Any = None,
+        args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
         **options: Unpack[JobOptions],
@@ -110,7 +111,7 @@ class Outbox:
         self,
         delay: Duration,
         path: str | None,
-        args: Any = None,
+        args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
         **options: Unpack[JobOptions],

@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.paths import paths_of
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.values import LEFT_OUT
 from tocsin.errors import InvalidInputError, NotAllAcceptedError, PayloadTooLargeError, TocsinError
 
 Submit = Callable[[Sequence[NewJob | TocsinError]], Awaitable[Sequence[Scheduled | TocsinError]]]
@@ -57,7 +58,7 @@ class Deferred:
         self,
         at: datetime | int,
         path: str | None,
-        args: Any = None,
+        args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
         **options: Unpack[JobOptions],
@@ -73,7 +74,7 @@ class Deferred:
         self,
         delay: timedelta | float | str,
         path: str | None,
-        args: Any = None,
+        args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
         **options: Unpack[JobOptions],

@@ -17,7 +17,7 @@ from tocsin.errors import InvalidInputError, OriginNotConfiguredError
 
 class _Called(msgspec.Struct, frozen=True):
     path: str | None = None
-    args: Any = None
+    args: Any = {}
 
 
 class Job(_Called, frozen=True, kw_only=True):

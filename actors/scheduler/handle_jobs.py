@@ -13,6 +13,7 @@ from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.replay import Kept, Once, answered
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.values import LEFT_OUT
 from tocsin.errors import InvalidInputError, PayloadTooLargeError, StoreFull, TocsinError
 
 
@@ -23,7 +24,7 @@ class Scheduling(Following):
         self,
         at: datetime | int,
         path: str | None,
-        args: Any = None,
+        args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
         id: str | None = None,
@@ -43,12 +44,13 @@ class Scheduling(Following):
     ) -> str:
         """Call `path` back at an instant (aware datetime or epoch ms; a past one is due at once). The id.
 
-        The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most. A
-        chosen `id` that is taken raises DuplicateScheduleIdError, unless `on_conflict` is "keep" (the job there stays)
-        or "replace" (a waiting one is swapped). `timeout_ms` is the deadline of each callback, 1 s to 1 h. `initiator`
-        names who wants it, for `authorize_fire` and the record; the receiver does not see it. With a `queue` nobody is
-        called back: a worker pulls it. `then`: jobs that start when this one is done, in the same commit; nested ones
-        make a chain. `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most; left
+        out it is `{}`, and None is null. A chosen `id` that is taken raises DuplicateScheduleIdError, unless
+        `on_conflict` is "keep" (the job there stays) or "replace" (a waiting one is swapped). `timeout_ms` is the
+        deadline of each callback, 1 s to 1 h. `initiator` names who wants it, for `authorize_fire` and the record; the
+        receiver does not see it. With a `queue` nobody is called back: a worker pulls it. `then`: jobs that start when
+        this one is done, in the same commit; nested ones make a chain. `keep_result`: for how long (1 s to 7 d)
+        `result` can tell what it came to.
         """
         options = {
             "id": id, "on_conflict": on_conflict, "pool": pool, "max_concurrency": max_concurrency,
@@ -64,7 +66,7 @@ class Scheduling(Following):
         self,
         delay: timedelta | float | str,
         path: str | None,
-        args: Any = None,
+        args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
         id: str | None = None,

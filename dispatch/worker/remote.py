@@ -29,6 +29,7 @@ from tocsin.dispatch.pulled import (
 from tocsin.dispatch.receiver.lease_client import MAX_ERROR, PATIENCE_S, TIMEOUT_S
 from tocsin.dispatch.receiver.refusals import refusal
 from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, base_url_of, json_object, retry_after_s
+from tocsin.dispatch.values import LEFT_OUT
 from tocsin.dispatch.worker.ending import described
 from tocsin.dispatch.worker.options import ALL, NAME
 from tocsin.dispatch.worker.specs import Cancelled, Scheduled, body_of
@@ -203,14 +204,14 @@ class RemoteScheduler(ServerClient):
 
     # ---- For apps --------------------------------------------------------------------------------
 
-    async def run_at(self, at: datetime | int, path: str | None, args: Any = None, **options: Any) -> str:
+    async def run_at(self, at: datetime | int, path: str | None, args: Any = LEFT_OUT, **options: Any) -> str:
         """As `Scheduler.run_at`: the id of a job that is on disk.
 
         Where the network or the server fails for a moment it is sent again, with a key under which it happens once.
         """
         return (await self._schedule({"path": path, "args": args, "at": at}, options)).id
 
-    async def run_after(self, delay: Duration, path: str | None, args: Any = None, **options: Any) -> str:
+    async def run_after(self, delay: Duration, path: str | None, args: Any = LEFT_OUT, **options: Any) -> str:
         """As `run_at`, after a delay: timedelta, seconds, or text like "90s", "5m"."""
         return (await self._schedule({"path": path, "args": args, "after": delay}, options)).id
 

@@ -86,7 +86,7 @@ def _parts(spec: object, place: str) -> dict[str, Any]:
     if isinstance(spec, Mapping):
         if unknown := spec.keys() - set(PARTS):
             raise InvalidInputError(f"{place}unknown part {min(map(str, unknown))!r}: a job has {', '.join(PARTS)}")
-        return {name: spec.get(name) for name in PARTS}
+        return {name: spec.get(name, values.LEFT_OUT if name == "args" else None) for name in PARTS}
     if not all(hasattr(spec, name) for name in PARTS):
         raise InvalidInputError(f"{place}a job must be a Job or a mapping, not {type(spec).__name__}")
     return {name: getattr(spec, name) for name in PARTS}

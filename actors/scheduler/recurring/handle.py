@@ -34,6 +34,7 @@ from tocsin.actors.scheduler.recurring.rows import jitter_of, request_hash
 from tocsin.actors.scheduler.recurring.schedule import Schedule
 from tocsin.actors.scheduler.recurring.slots import next_of
 from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.values import LEFT_OUT
 from tocsin.dispatch.words import word
 from tocsin.errors import (
     InvalidInputError,
@@ -58,7 +59,7 @@ class Schedules(Following):
         self,
         name: str,
         path: str | None = None,
-        args: Any = None,
+        args: Any = LEFT_OUT,
         *,
         cron: str | None = None,
         every: Duration | None = None,
@@ -198,7 +199,7 @@ class Schedules(Following):
                 known["then"] = self._followers(then)
             initiator = self._initiated_by(known.pop("initiator", None))
             new = new_schedule(
-                owned_name(owner, name), args=arguments.encode_args(known.pop("args", None)),
+                owned_name(owner, name), args=arguments.encode_args(known.pop("args", LEFT_OUT)),
                 paused=known.pop("paused", None), owner=owner, initiator=initiator, given=known,
             )  # fmt: skip
             return self._fitting(new)
