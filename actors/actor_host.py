@@ -17,8 +17,9 @@ from tocsin.actors.heartbeat import Heartbeat, Pulse
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler import instances
-from tocsin.actors.scheduler.arguments import instance_name, integer
+from tocsin.actors.scheduler.arguments import TIMEOUT_MS, instance_name, integer
 from tocsin.actors.scheduler.authorize import AuthorizeFire
+from tocsin.actors.scheduler.book import TIMEOUT_MS as DEFAULT_TIMEOUT_MS
 from tocsin.actors.scheduler.catalog_check import CatalogGiven
 from tocsin.actors.scheduler.deaths import OnDead
 from tocsin.actors.scheduler.handle import Scheduler
@@ -84,6 +85,7 @@ class ActorHost:
         dead_retention_s: float | None = 30 * 86_400,
         max_jobs: int | None = None,
         occurrences_kept: int = KEPT_SLOTS,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
         authorize_fire: AuthorizeFire | None = None,
         on_tick: OnTick | None = None,
         on_dead: OnDead | None = None,
@@ -95,6 +97,7 @@ class ActorHost:
         if authorize_fire is not None and not callable(authorize_fire):
             raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
         _within("occurrences_kept", occurrences_kept, 10, 1_000_000, whole=True)
+        _within("timeout_ms", timeout_ms, *TIMEOUT_MS, whole=True)
         check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
         self._service = SchedulerService(
             dispatcher,
@@ -105,6 +108,7 @@ class ActorHost:
             max_jobs=max_jobs,
             authorize_fire=authorize_fire,
             occurrences_kept=occurrences_kept,
+            timeout_ms=timeout_ms,
             on_tick=on_tick,
             on_dead=on_dead,
             catalog=catalog,
@@ -157,7 +161,8 @@ class ActorHost:
         it is scheduled, and parked (`blocked`) if it no longer fits before an attempt. `heartbeat_url` gets a POST once
         a minute while all is well. `ca_file` names a PEM file of authorities to trust beside the system's; it is read
         here. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`,
-        `max_jobs`, `occurrences_kept`, `drain_s`. SettingsError if something does not fit.
+        `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where neither job nor
+        instance says one (60,000). SettingsError if something does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()

@@ -31,6 +31,8 @@ _JOB: Final[Mapping[str, Any]] = {
 }
 _RECORD: Final[Mapping[str, Any]] = {
     **_JOB,
+    "instanceName": "default",
+    "retry": {"maxRetries": 3, "backoff": "exponential", "baseMs": 30_000, "maxMs": 3_600_000, "jitter": 0},
     "incarnation": "9f2c41d7b08ae365-11",
     "scheduledFor": LATER,
     "nextAttemptAt": LATER,
@@ -41,6 +43,7 @@ _RECORD: Final[Mapping[str, Any]] = {
 }
 _DEAD: Final[Mapping[str, Any]] = {
     "id": "invoice-41",
+    "instanceName": "default",
     "incarnation": "9f2c41d7b08ae365-3",
     "functionPath": "invoices:send",
     "args": {"invoice": 41},
@@ -281,7 +284,7 @@ EXAMPLES: Final[Mapping[str, Example]] = {
             ],
         }
     ),
-    "pause": Example({"name": "default", "paused": True}, {"paused": True}),
+    "pause": Example({"name": "default", "paused": True, "timeoutMs": 900_000}, {"paused": True, "timeoutMs": 900_000}),
     "remove": Example({"jobs": 1, "rows": 6}),
     "instances": Example(
         {

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from tocsin.actors.http import job_records, replies, wire, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http import operations_queues as queues
 from tocsin.actors.http import operations_recurring as recurring
 from tocsin.actors.http import operations_workers as workers
-from tocsin.actors.http import replies, wire, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.operations_changing import (
     cancel,
@@ -119,13 +119,13 @@ _JOBS: Final = (
     ),
     Operation(
         "GET", "/list", "list", READ, list_jobs,
-        About(name="list", group="jobs", said="A page of live jobs", query=LISTED, answer=records.Page),
+        About(name="list", group="jobs", said="A page of live jobs", query=LISTED, answer=job_records.JobPage),
     ),
     Operation(
         "GET", "/dead", "dead", READ, list_dead,
         About(
             name="dead", group="dead jobs", said="A page of dead jobs, the newest parked last",
-            query=DEAD_LISTED, answer=records.Page,
+            query=DEAD_LISTED, answer=job_records.JobPage,
         ),
     ),
     Operation(
@@ -315,8 +315,9 @@ _OTHERS: Final = (
     Operation(
         "PUT", "/instance", "pause", ADMIN, put_instance,
         About(
-            name="pause", group="operating", said="Stop all firing of the instance, or start it again",
-            request=wire.InstanceRequest, answer=replies.InstanceState,
+            name="pause", group="operating",
+            said="Stop all firing of the instance or start it again; set how long its callbacks may take",
+            request=wire.InstanceRequest, answer=records.InstanceState,
         ),
     ),
     Operation(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tocsin.actors.http.body import SMALL_BODY
 from tocsin.actors.http.call import Call
 from tocsin.actors.http.parameters import CONFIRMED, ONE_POOL, names
-from tocsin.actors.http.replies import InstanceState, PoolDeleted
+from tocsin.actors.http.replies import PoolDeleted
 from tocsin.actors.http.wire import InstanceRequest, PoolRequest, whole
-from tocsin.actors.scheduler.records import Pool, Removed
+from tocsin.actors.scheduler.records import InstanceState, Pool, Removed
 from tocsin.errors import InvalidInputError
 
 
@@ -35,11 +35,11 @@ async def delete_pool(call: Call) -> PoolDeleted:
 
 async def put_instance(call: Call) -> InstanceState:
     request = await call.body(InstanceRequest, SMALL_BODY)
-    if not isinstance(request.paused, bool):
-        raise InvalidInputError(f"paused must be true or false, not {request.paused!r}")
     await call.admit(None)
-    await call.scheduler.pause(request.paused)
-    return InstanceState(call.scheduler.name, request.paused)
+    return await call.scheduler.set_instance(
+        paused=request.paused,  # type: ignore[arg-type]  # the handle checks every value
+        timeout_ms=whole(request.timeout_ms),  # type: ignore[arg-type]
+    )
 
 
 async def remove(call: Call) -> Removed:

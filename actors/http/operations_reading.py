@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.actors.http.call import Call
+from tocsin.actors.http.job_records import JobPage, page_of, record_of
 from tocsin.actors.http.parameters import DEAD_LISTED, LISTED, ONE_JOB, names
 from tocsin.actors.http.replies import CatalogEntry, CatalogListed, Found, History, Reasons
-from tocsin.actors.scheduler.records import Page, Status
+from tocsin.actors.scheduler.records import Status
 from tocsin.dispatch.catalog.listing import listing
 
 DEFAULT_LIMIT: Final = 100
@@ -28,13 +29,14 @@ async def history(call: Call) -> History:
 async def get(call: Call) -> Found:
     id = call.query(*names(ONE_JOB)).required("id")
     await call.admit(id)
-    return Found(await call.scheduler.get(id))
+    record = await call.scheduler.get(id)
+    return Found(None if record is None else record_of(record, call.scheduler.name))
 
 
-async def list_jobs(call: Call) -> Page:
+async def list_jobs(call: Call) -> JobPage:
     query = call.query(*names(LISTED))
     await call.admit(None)
-    return await call.scheduler.list(
+    page = await call.scheduler.list(
         cursor=query.text("cursor") or None,
         limit=query.whole_or("limit", DEFAULT_LIMIT),
         order=_default(query.text("order"), "due"),
@@ -43,12 +45,13 @@ async def list_jobs(call: Call) -> Page:
         state=query.text("state"),
         label=query.text("label"),
     )
+    return page_of(page, call.scheduler.name)
 
 
-async def list_dead(call: Call) -> Page:
+async def list_dead(call: Call) -> JobPage:
     query = call.query(*names(DEAD_LISTED))
     await call.admit(None)
-    return await call.scheduler.dead(
+    page = await call.scheduler.dead(
         cursor=query.text("cursor") or None,
         limit=query.whole_or("limit", DEFAULT_LIMIT),
         pool=query.text("pool"),
@@ -56,6 +59,7 @@ async def list_dead(call: Call) -> Page:
         reason=query.text("reason"),
         since=query.whole("since"),
     )
+    return page_of(page, call.scheduler.name)
 
 
 async def status(call: Call) -> Status:

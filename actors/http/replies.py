@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from tocsin.actors.http.job_records import JobRecord
 from tocsin.actors.http.shapes import shape
-from tocsin.actors.scheduler.records import Attempt, Queue, Reason, Record
+from tocsin.actors.scheduler.records import Attempt, Queue, Reason
 from tocsin.dispatch.pulled import Claimed
 
 
@@ -44,7 +45,7 @@ class BatchResults(_Reply, frozen=True):
 class Found(_Reply, frozen=True):
     """The job, dead ones included; without a member if there is none of that id."""
 
-    record: Record | None = None
+    record: JobRecord | None = None
 
 
 class Reasons(_Reply, frozen=True):
@@ -105,13 +106,6 @@ class PoolDeleted(_Reply, frozen=True):
     """Whether there was something to forget."""
 
     deleted: bool
-
-
-class InstanceState(_Reply, frozen=True):
-    """Whether the instance is paused."""
-
-    name: str
-    paused: bool
 
 
 class CatalogEntry(_Reply, frozen=True):

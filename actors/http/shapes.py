@@ -71,7 +71,11 @@ CONFLICT: Final = one_of(limits.CONFLICTS, default="error")
 PRIORITY: Final = whole(limits.PRIORITY, default=0)
 MAX_CONCURRENCY: Final = whole(limits.MAX_CONCURRENCY)
 CAP: Final = whole(limits.CAP)
-TIMEOUT: Final = whole(limits.TIMEOUT_MS, default=60_000)
+TIMEOUT: Final = whole(limits.TIMEOUT_MS)
+TIMEOUT_OR_NONE: Final[Schema] = {
+    **whole((0, limits.TIMEOUT_MS[1])),
+    "not": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": limits.TIMEOUT_MS[0]},
+}
 LEASE_LENGTH: Final = whole(limits.LEASE_MS)
 CLAIM_MAX: Final = whole(limits.CLAIM_MAX, default=1)
 CLAIM_WAIT: Final = whole(limits.CLAIM_WAIT_MS, default=20_000)

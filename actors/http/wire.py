@@ -14,7 +14,7 @@ from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.scheduler.arguments import MAX_BATCH
 from tocsin.actors.scheduler.followers import check_chain
 from tocsin.actors.scheduler.reasons import DEAD_REASONS
-from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.errors import InvalidInputError
 
 Scalar = str | int | float | bool | None
@@ -93,7 +93,8 @@ class RetryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             "max_ms": self.max_ms,
             "jitter": self.jitter,
         }
-        return Retry(**{name: value for name, value in given.items() if value is not None})
+        kind = Retry if self.max_attempts is None else OlderRetry
+        return kind(**{name: value for name, value in given.items() if value is not None})
 
 
 class FollowingRequest(Request, frozen=True, kw_only=True):
@@ -120,7 +121,10 @@ class FollowingRequest(Request, frozen=True, kw_only=True):
     ] = None
     priority: Annotated[Scalar, shape(shapes.PRIORITY, "9 is most urgent; a step is worth 30 s of waiting.")] = None
     retry: RetryRequest | None = None
-    timeout_ms: Annotated[Scalar, shape(shapes.TIMEOUT, "The deadline of each attempt, ms.")] = None
+    timeout_ms: Annotated[
+        Scalar,
+        shape(shapes.TIMEOUT, "The deadline of each attempt, ms; left out: the instance's or the server's, or 60 s."),
+    ] = None
     expires_at: Annotated[
         Scalar, shape(shapes.INSTANT, "If it still waits at this instant (epoch ms) it is dropped, never sent.")
     ] = None
@@ -313,6 +317,15 @@ class PoolRequest(Request, frozen=True, kw_only=True):
 
 
 class InstanceRequest(Request, frozen=True, kw_only=True):
-    """Whether the instance fires."""
+    """Whether the instance fires, how long its callbacks may take, or both."""
 
-    paused: Annotated[Scalar, shape(shapes.FLAG, "True: start nothing of this instance.", needed=True)] = None
+    rules: ClassVar[tuple[Schema, ...]] = (shapes.at_least_one(paused="boolean", timeoutMs="integer"),)
+
+    paused: Annotated[Scalar, shape(shapes.FLAG, "True: start nothing of this instance.")] = None
+    timeout_ms: Annotated[
+        Scalar,
+        shape(
+            shapes.TIMEOUT_OR_NONE,
+            "The deadline of callbacks whose jobs have none of their own, ms; 0: the server's again.",
+        ),
+    ] = None

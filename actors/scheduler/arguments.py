@@ -18,7 +18,7 @@ from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, JobRow
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms as duration_ms
-from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.retry import OlderRetry, Retry, plain
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError
@@ -266,6 +266,7 @@ def new_job(
         priority=integer(given.get("priority", 0), "priority", *PRIORITY),
         max_concurrency=_optional(given, "max_concurrency", *MAX_CONCURRENCY),
         retry=_retry(given.get("retry")),
+        older_retry=isinstance(given.get("retry"), OlderRetry),
         timeout_ms=_optional(given, "timeout_ms", *TIMEOUT_MS),
         expires_at=_expiry(given.get("expires_at")),
         shard_key=target(given["shard_key"], word("shard_key")) if "shard_key" in given else None,
@@ -321,4 +322,4 @@ def _expiry(value: object) -> int | None:
 def _retry(value: object) -> Retry | None:
     if value is not None and not isinstance(value, Retry):
         raise InvalidInputError(f"retry must be a Retry, not {_show(value)}")
-    return value
+    return None if value is None else plain(value)

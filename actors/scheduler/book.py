@@ -72,6 +72,8 @@ IDEM = "idem"
 RESULT = "result"
 DEAD_MS = 30 * DAY_MS
 """How long dead letters are kept."""
+TIMEOUT_MS = 60_000
+"""The deadline of a callback, where neither its job, the instance nor the host says another."""
 HISTORY_MS = 7 * DAY_MS
 """How long the end of an attempt is kept, by whole days."""
 
@@ -95,6 +97,7 @@ class Book(Leases):
         """Bulk retries that have not ended, once somebody has asked (`redrive`)."""
         self.occurrences = Occurrences()
         self.kept_slots = KEPT_SLOTS
+        self.timeout_ms = TIMEOUT_MS
         self._damaged = False
         self._idem_day = self._history_day = -1
         self._sealed_counters = self.counters

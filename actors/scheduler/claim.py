@@ -191,7 +191,7 @@ def _choose(turn: Turn, heads: list[_Head], most: int, room: Room) -> Iterator[t
 
 def fired(turn: Turn, job: JobRow, at: AtRow, n: int) -> tuple[str, LeaseRow]:
     """The lease of a callback."""
-    return new_lease(turn, job, at, "fired", turn.owner, lease_ms(job))
+    return new_lease(turn, job, at, "fired", turn.owner, lease_ms(turn, job))
 
 
 def new_lease(turn: Turn, job: JobRow, at: AtRow, kind: str, holder: str, length_ms: int) -> tuple[str, LeaseRow]:

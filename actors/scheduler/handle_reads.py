@@ -13,7 +13,17 @@ from tocsin.actors.scheduler.handle_base import Handle
 from tocsin.actors.scheduler.health import level
 from tocsin.actors.scheduler.lost import lost
 from tocsin.actors.scheduler.pools import Erased
-from tocsin.actors.scheduler.records import Attempt, LanesStatus, Page, Pool, Reason, Record, Removed, Status
+from tocsin.actors.scheduler.records import (
+    Attempt,
+    InstanceState,
+    LanesStatus,
+    Page,
+    Pool,
+    Reason,
+    Record,
+    Removed,
+    Status,
+)
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError
 
@@ -120,7 +130,18 @@ class Operating(Handle):
 
     async def pause(self, paused: bool = True) -> None:
         """Stop all firing of this instance, or start it again."""
-        await self._call("set_instance", paused)
+        await self.set_instance(paused=paused)
+
+    async def set_instance(self, *, paused: bool | None = None, timeout_ms: int | None = None) -> InstanceState:
+        """Stop or start all firing of this instance, or set the deadline of callbacks whose jobs have none of their own
+        (1 s to 1 h; 0: the host's again). It counts for every attempt that starts from now on."""
+        if paused is None and timeout_ms is None:
+            raise InvalidInputError(f"give paused, {word('timeout_ms')} or both")
+        if paused is not None and not isinstance(paused, bool):
+            raise InvalidInputError(f"paused must be true or false, not {paused!r}")
+        if timeout_ms is not None and (timeout_ms is False or timeout_ms != 0):
+            arguments.integer(timeout_ms, word("timeout_ms"), *arguments.TIMEOUT_MS)
+        return InstanceState(self.name, *await self._call("set_instance", paused, timeout_ms))
 
     async def remove(self) -> Removed:
         """Remove everything of this instance. Goes on after a crash, once begun; accepts nothing meanwhile."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler.query import is_paused, one, read
+from tocsin.actors.scheduler.query import instance_row, one, read
 from tocsin.actors.scheduler.records import Instance, InstancePage
 from tocsin.actors.scheduler.rows import INSTANCE, META_COUNTERS, Counters
 from tocsin.actors.scheduler.scheduler import SchedulerActor
@@ -52,5 +52,6 @@ async def instance(provider: StoreProvider, name: str) -> Instance | None:
     if not any_row:
         return None
     raw = counted[0][1] if counted else None
+    row = instance_row(own)
     counters = read(Counters, META_COUNTERS, raw) or Counters()
-    return Instance(name, counters.waiting, counters.leased, counters.dead, is_paused(own))
+    return Instance(name, counters.waiting, counters.leased, counters.dead, row.paused, row.timeout_ms)

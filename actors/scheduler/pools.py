@@ -96,8 +96,16 @@ class Erased:
     more: bool
 
 
-async def set_instance(turn: Turn, paused: bool) -> None:
-    turn.book.put_instance(msgspec.structs.replace(turn.book.instance, paused=paused))
+async def set_instance(turn: Turn, paused: bool | None, timeout_ms: int | None) -> InstanceRow:
+    """None: as it was. A timeout of 0 is the host's again."""
+    old = turn.book.instance
+    row = msgspec.structs.replace(
+        old,
+        paused=old.paused if paused is None else paused,
+        timeout_ms=old.timeout_ms if timeout_ms is None else timeout_ms or None,
+    )
+    turn.book.put_instance(row)
+    return row
 
 
 async def erase_page(turn: Turn) -> Erased:

@@ -26,6 +26,7 @@ from tocsin.actors.scheduler.records import (
     Record,
     ScheduleSlot,
     initiator_of,
+    retry_of_record,
 )
 from tocsin.actors.scheduler.rows import (
     INSTANCE,
@@ -97,7 +98,7 @@ class Found:
             queue=job.queue or None,
             max_concurrency=job.max_concurrency,
             priority=job.priority,
-            retry=job.retry,
+            retry=retry_of_record(job),
             timeout_ms=job.timeout_ms,
             expires_at=job.expires_at,
             shard_key=job.shard_key,
@@ -288,9 +289,12 @@ async def due_callbacks(view: StoreView, until: int) -> int:
 
 
 def is_paused(rows: Sequence[Row]) -> bool:
-    """What the instance's own row says; without one it is not."""
-    row = read(InstanceRow, INSTANCE, rows[0][1]) if rows else None
-    return row is not None and row.paused
+    return instance_row(rows).paused
+
+
+def instance_row(rows: Sequence[Row]) -> InstanceRow:
+    """What the instance's own row says; without one nothing was set."""
+    return (read(InstanceRow, INSTANCE, rows[0][1]) if rows else None) or InstanceRow()
 
 
 async def whole(view: StoreView, prefix: bytes) -> list[Row]:

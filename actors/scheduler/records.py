@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.rows import JobRow
 from tocsin.dispatch import values
 from tocsin.dispatch.pulled import WorkerSnapshot
-from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.errors import StoreCorrupt
 
 
@@ -88,12 +89,13 @@ class ScheduleSlot(_Value, frozen=True, rename="camel", omit_defaults=True):
     triggered: bool = False
 
 
-def _record_member(name: str) -> str:
+def record_member(name: str) -> str:
+    """What a member is called in JSON: `raw_args` is `args`."""
     first, *rest = name.removeprefix("raw_").split("_")
     return first + "".join(part.title() for part in rest)
 
 
-class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
+class Record(_Value, frozen=True, rename=record_member, omit_defaults=True):
     """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
 
     All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones have no next
@@ -141,13 +143,19 @@ class Record(_Value, frozen=True, rename=_record_member, omit_defaults=True):
         return given_args(self.raw_args, f"the args of job {self.id!r}")
 
 
+def retry_of_record(job: JobRow) -> Retry | None:
+    if job.retry is None or not job.older_retry:
+        return job.retry
+    return OlderRetry(*msgspec.structs.astuple(job.retry))
+
+
 def given_args(raw: msgspec.Raw | msgspec.UnsetType, what: str) -> Any:
     if isinstance(raw, msgspec.UnsetType):
         raise StoreCorrupt(f"{what} were damaged in the store: restore a backup, or give them anew")
     return values.decode(bytes(raw))
 
 
-class Firing(Record, frozen=True, rename=_record_member, omit_defaults=True):
+class Firing(Record, frozen=True, rename=record_member, omit_defaults=True):
     """A job about to be sent, as `authorize_fire` is asked about it: its record, and the instance it belongs to."""
 
     instance: str = ""
@@ -214,13 +222,23 @@ class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Instance(_Value, frozen=True, rename="camel"):
-    """One instance of a host, and how many jobs it has: not started, started, dead."""
+    """One instance of a host, and how many jobs it has: not started, started, dead. `timeout_ms`: its own deadline for
+    callbacks whose jobs have none; without it the host's counts."""
 
     name: str
     backlog: int
     in_flight: int
     dead: int
     paused: bool
+    timeout_ms: int | None = None
+
+
+class InstanceState(_Value, frozen=True, rename="camel"):
+    """Whether the instance is paused, and its own deadline for callbacks whose jobs have none, if it has one."""
+
+    name: str
+    paused: bool
+    timeout_ms: int | None = None
 
 
 class InstancePage(_Value, frozen=True, rename="camel", omit_defaults=True):
@@ -308,7 +326,7 @@ class Pending(_Value, frozen=True, rename="camel"):
     count: int
 
 
-class Outcome(_Value, frozen=True, rename=_record_member, omit_defaults=True):
+class Outcome(_Value, frozen=True, rename=record_member, omit_defaults=True):
     """How a job ended, or how it stands: `state` is `done`, `dead`, `cancelled`, `expired`, or, before its end,
     `pending`, `waiting`, `running`. `ended_at` in epoch ms; `kept_until`: so long its result is kept."""
 

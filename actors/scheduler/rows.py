@@ -82,6 +82,8 @@ class JobRow(Row, frozen=True, array_like=True, tag=1):
     """What the jobs of `then` are to run, nested ones too: they count as pending."""
     keep_result_ms: int | None = None
     """For how long its result is kept, if that was asked for."""
+    older_retry: bool = False
+    """Whether `retry` was asked for in the older system's words."""
 
     @property
     def target(self) -> str:
@@ -148,10 +150,12 @@ class LinesRow(Row, frozen=True, array_like=True, tag=1):
 
 
 class InstanceRow(Row, frozen=True, array_like=True, tag=1):
-    """`instance`: whether all firing is stopped, and whether everything of it is being removed."""
+    """`instance`: whether all firing is stopped, whether everything of it is being removed, and the deadline of
+    callbacks whose jobs have none of their own (None: the host's)."""
 
     paused: bool = False
     erasing: bool = False
+    timeout_ms: int | None = None
 
 
 class PoolRow(Row, frozen=True, array_like=True, tag=1):

@@ -6,7 +6,6 @@ The work of each event is in the module named after it; memory is rebuilt from r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tocsin.actors.actor import Actor, ActorContext
@@ -18,7 +17,8 @@ from tocsin.actors.scheduler.completions import Batch
 from tocsin.actors.scheduler.deaths import DeadJob, dead_jobs
 from tocsin.actors.scheduler.grants import Grant
 from tocsin.actors.scheduler.lanes import Lanes
-from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Tick
+from tocsin.actors.scheduler.limits import Limits
+from tocsin.actors.scheduler.occurrences import Tick
 from tocsin.actors.scheduler.passing import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.pools import (
     Erased,
@@ -53,18 +53,6 @@ FULL_RETRY_MS = 1_000
 """A store without space claims nothing; so often it looks whether there is space again."""
 OVERDUE = 0
 """The stored wake time while a due job may start: now, whenever that is read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the host's settings say of every scheduler."""
-
-    dead_ms: int | None = None
-    """How long dead letters are kept; None: for ever."""
-    quota: int | None = None
-    """How many jobs an instance may hold."""
-    kept_slots: int = KEPT_SLOTS
-    """How many occurrences are kept per schedule."""
 
 
 Ticked = Callable[[int, int], None]
@@ -105,6 +93,7 @@ class SchedulerActor(Actor):
     def _new_book(self) -> Book:
         book = Book(self.ctx.storage)
         book.dead_ms, book.quota, book.kept_slots = self._limits.dead_ms, self._limits.quota, self._limits.kept_slots
+        book.timeout_ms = self._limits.timeout_ms
         return book
 
     async def on_start(self) -> None:
@@ -213,10 +202,11 @@ class SchedulerActor(Actor):
         await self._finish(turn)
         return answer
 
-    async def set_instance(self, paused: bool) -> None:
+    async def set_instance(self, paused: bool | None, timeout_ms: int | None) -> tuple[bool, int | None]:
         turn = self._turn()
-        await set_instance(turn, paused)
+        row = await set_instance(turn, paused, timeout_ms)
         await self._finish(turn)
+        return row.paused, row.timeout_ms
 
     async def erase_page(self) -> Erased:
         """Part of a removal: begins it, or goes on with one that a crash interrupted."""

@@ -16,6 +16,7 @@ from tocsin.actors.clock import Clock
 from tocsin.actors.host import Host, Kind
 from tocsin.actors.ids import ActorId
 from tocsin.actors.scheduler.authorize import AuthorizeFire, Guard
+from tocsin.actors.scheduler.book import TIMEOUT_MS
 from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.circuit import Circuit
 from tocsin.actors.scheduler.claim import Claim
@@ -23,13 +24,14 @@ from tocsin.actors.scheduler.completions import Answer, Batch, Completions
 from tocsin.actors.scheduler.deaths import Deaths, OnDead
 from tocsin.actors.scheduler.host_health import HostHealth
 from tocsin.actors.scheduler.lanes import Lanes, callback_of
+from tocsin.actors.scheduler.limits import Limits
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.permits import Permits
 from tocsin.actors.scheduler.presence import Presence
 from tocsin.actors.scheduler.pulls import Pulls
 from tocsin.actors.scheduler.recurring.recheck import in_doubt
 from tocsin.actors.scheduler.rows import META_SLOT, META_ZONES
-from tocsin.actors.scheduler.scheduler import Limits, SchedulerActor
+from tocsin.actors.scheduler.scheduler import SchedulerActor
 from tocsin.actors.scheduler.settle import Finished
 from tocsin.actors.scheduler.ticking import OnTick, Ticks
 from tocsin.actors.scheduler.watches import Watches
@@ -58,6 +60,7 @@ class SchedulerService:
         max_jobs: int | None = None,
         authorize_fire: AuthorizeFire | None = None,
         occurrences_kept: int = KEPT_SLOTS,
+        timeout_ms: int = TIMEOUT_MS,
         on_tick: OnTick | None = None,
         on_dead: OnDead | None = None,
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
@@ -79,7 +82,7 @@ class SchedulerService:
         self.catalog_check = CatalogCheck(catalog, lambda: self.clock.monotonic())
         self._lanes_limit = lanes
         dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
-        self._limits = Limits(dead_ms, max_jobs, occurrences_kept)
+        self._limits = Limits(dead_ms, max_jobs, occurrences_kept, timeout_ms)
         self._ticks = None if on_tick is None else Ticks(on_tick, self._sleep, self._start_soon)
         # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
         self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()

@@ -91,6 +91,7 @@ async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
     """Whether the caller asked for what is there already, whoever asked for that."""
     blank = {
         "incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0, "initiator": ("", ""), "then_size": 0,
+        "older_retry": False,
     }  # fmt: skip
     if msgspec.structs.replace(new.job, **blank) != msgspec.structs.replace(old, **blank):
         return False

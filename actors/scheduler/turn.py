@@ -19,7 +19,6 @@ from tocsin.actors.scheduler.rows import (
 )
 from tocsin.dispatch.retry import Retry
 
-DEFAULT_TIMEOUT_MS = 60_000
 LEASE_MARGIN_MS = 15_000
 DEFAULT_RETRY = Retry()
 KEYS_PER_TURN = 4_000
@@ -131,5 +130,7 @@ def retry_of(job: JobRow) -> Retry:
     return job.retry or DEFAULT_RETRY
 
 
-def lease_ms(job: JobRow) -> int:
-    return (job.timeout_ms or DEFAULT_TIMEOUT_MS) + LEASE_MARGIN_MS
+def lease_ms(turn: Turn, job: JobRow) -> int:
+    """Of a callback: what it may take, and a margin. The job's own deadline, the instance's or the host's, as they are
+    when it starts."""
+    return (job.timeout_ms or turn.book.instance.timeout_ms or turn.book.timeout_ms) + LEASE_MARGIN_MS

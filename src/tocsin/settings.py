@@ -41,6 +41,7 @@ class Settings:
     tokens: tuple[str, ...] = ()
     lanes: int = 64
     max_in_flight: int = 256
+    timeout_ms: int = 60_000
     insecure: bool = False
     heartbeat_url: str | None = None
     ca_file: str | None = None
@@ -359,6 +360,7 @@ _PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "tokens": _tokens,
     "lanes": _whole(1, 100_000, 64),
     "max_in_flight": _whole(1, 1_000_000, 256),
+    "timeout_ms": _whole(1_000, 3_600_000, 60_000),
     "insecure": _flag,
     "heartbeat_url": _heartbeat,
     "ca_file": _ca_file,

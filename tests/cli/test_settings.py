@@ -49,6 +49,8 @@ def test_named_config_is_read_instead_of_the_default_one(tmp_path: Path) -> None
         ({}, {"TOCSIN_PORT": "٣"}, "TOCSIN_PORT must be a whole number"),
         ({}, {"TOCSIN_LANES": "0"}, "TOCSIN_LANES must be a whole number 1..100000"),
         ({}, {"TOCSIN_MAX_IN_FLIGHT": "-1"}, "TOCSIN_MAX_IN_FLIGHT must be a whole number"),
+        ({}, {"TOCSIN_TIMEOUT_MS": "999"}, "TOCSIN_TIMEOUT_MS must be a whole number 1000..3600000, like 60000"),
+        ({"timeout_ms": "15m"}, {}, "--timeout-ms must be a whole number 1000..3600000"),
         ({}, {"TOCSIN_STORE": "jobs.db"}, "TOCSIN_STORE must be a store URL like sqlite:///tocsin.db"),
         ({}, {"TOCSIN_ORIGIN_URL": "app.example"}, "TOCSIN_ORIGIN_URL must be a URL like https://app.example"),
         ({}, {"TOCSIN_ORIGIN_URL": "https://a:99999"}, "TOCSIN_ORIGIN_URL must be a URL"),

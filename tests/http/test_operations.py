@@ -128,6 +128,22 @@ async def test_an_instance_is_stopped_started_and_removed(face: Face) -> None:
     assert (await face.get("/i/tenant/status")).json()["backlog"] == 0
 
 
+async def test_an_instance_s_own_deadline_is_set_shown_and_taken_back(face: Face) -> None:
+    async def put(**said: Any) -> Any:
+        return (await face.client.put("/i/tenant/instance", json=said)).json()
+
+    own = {"name": "tenant", "paused": False, "timeoutMs": 900_000}
+    assert await put(timeoutMs=900_000) == own
+    assert await put(paused=True) == own | {"paused": True}
+    [shown] = (await face.get("/instances")).json()["instances"]
+    assert shown.items() >= (own | {"paused": True}).items()
+    assert await put(paused=False, timeoutMs=0) == {"name": "tenant", "paused": False}
+    for wrong in (999, 3_600_001, True, "60s"):
+        answer = await face.client.put("/instance", json={"timeoutMs": wrong})
+        refused(answer, 400, "INVALID_INPUT", "timeoutMs must be")
+    refused(await face.client.put("/instance", json={}), 400, "INVALID_INPUT", "give paused, timeoutMs or both")
+
+
 # ---- Bulk ----------------------------------------------------------------------------------------
 
 

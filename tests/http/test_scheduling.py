@@ -155,7 +155,7 @@ async def test_a_whole_number_may_be_written_as_a_float(face: Face) -> None:
     assert answer.json() == {"id": "a", "scheduledFor": DUE, "created": True}
     record = (await face.get("/get?id=a")).json()["record"]
     assert (record["priority"], record["timeoutMs"], record["expiresAt"]) == (-1, 2_000, DUE + 1)
-    assert (record["maxConcurrency"], record["retry"]) == (2, {"maxRetries": 1})
+    assert (record["maxConcurrency"], record["retry"]["maxRetries"]) == (2, 1)
     moved = await face.post("/reschedule", {"id": "a", "scheduledFor": DUE + 2.0})
     assert moved.json()["scheduledFor"] == DUE + 2
     for infinite in (b"1e999", b"-1e999"):

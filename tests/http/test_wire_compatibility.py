@@ -33,11 +33,67 @@ async def test_schedule_get_list_and_cancel(face: Face, place: str, instance: st
         "id": "job-1", "functionPath": "invoices:send", "args": {"invoice": 42}, "scheduledFor": DUE,
         "pool": "stripe", "shardKey": "__root__",
     }.items()  # fmt: skip
-    assert record["retry"] == {"maxRetries": 3, "backoff": "linear", "baseMs": 1_000.5, "maxMs": 60_000}
+    assert record["instanceName"] == instance
+    assert record["retry"].items() >= retry.items() and "maxRetries" not in record["retry"]
     page = (await face.get(f"{place}/list")).json()
     assert (page["records"], page["truncated"], "cursor" in page) == ([record], False, False)
     assert (await face.post(f"{place}/cancel", {"id": "job-1"})).json()["cancelled"] is True
     assert (await face.get(f"{place}/get", params={"id": "job-1"})).json() == {}
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [
+        {"maxAttempts": 5}, {"backoff": "exponential"}, {"baseMs": 30_000}, {"maxMs": 3_600_000},
+        {"backoff": "linear", "baseMs": 0, "maxAttempts": 0, "maxMs": 0},
+        {"backoff": "exponential", "baseMs": 30_000, "maxAttempts": 5, "maxMs": 3_600_000},
+    ],
+)  # fmt: skip
+async def test_a_record_s_retry_says_what_was_sent_in_the_words_it_was_sent_in(
+    face: Face, retry: dict[str, Any]
+) -> None:
+    """Also where that is what goes without saying, in every place that shows the record, and fit to be sent again."""
+    await face.schedule(**run_at(id="live", retry=retry))
+    await face.schedule(id="gone", functionPath="answer:410", delayMs=0, retry=retry)
+    await face.until("gone", "dead")
+    shown = [
+        (await face.get("/get", params={"id": "live"})).json()["record"],
+        (await face.get("/get", params={"id": "gone"})).json()["record"],
+        *(await face.get("/list")).json()["records"],
+        *(await face.get("/dead")).json()["records"],
+    ]
+    assert len(shown) == 4
+    for record in shown:
+        assert record["retry"].items() >= retry.items()
+        assert ("maxAttempts" in record["retry"]) == ("maxAttempts" in retry)
+        assert record["instanceName"] == "default"
+    again = await face.schedule(**run_at(id="again", retry=shown[0]["retry"]))
+    assert (await face.get("/get", params={"id": again["id"]})).json()["record"]["retry"] == shown[0]["retry"]
+    ours = {"maxRetries" if name == "maxAttempts" else name: value for name, value in retry.items()}
+    kept = await face.schedule(**run_at(id="live", onConflict="keep", retry=ours))
+    assert kept["identical"] is True, "the same, whatever the words"
+
+
+async def test_a_record_without_a_retry_of_its_own_shows_none(face: Face) -> None:
+    await face.schedule(**run_at(id="live"))
+    assert "retry" not in (await face.get("/get", params={"id": "live"})).json()["record"]
+
+
+@pytest.mark.parametrize("words", [{"maxAttempts": 2}, {"maxRetries": 2}])
+async def test_the_words_outlive_a_retry_from_the_dead_and_a_chain(face: Face, words: dict[str, int]) -> None:
+    [word] = words
+    then = [{"functionPath": "later", "delayMs": 9**9, "retry": words}]
+    await face.schedule(id="a", functionPath="p", queue="q", delayMs=0, then=then, retry=words)
+    [one] = (await face.post("/queues/q/claim", {"max": 1, "leaseMs": 9_000})).json()["jobs"]
+    failed = {"id": "a", "lease": one["lease"], "ok": False, "retryable": False}
+    assert (await face.post("/complete", failed)).status_code == 200
+    await face.post("/dead/retry", {"id": "a"})
+    assert word in (await face.get("/get", params={"id": "a"})).json()["record"]["retry"]
+    [one] = (await face.post("/queues/q/claim", {"max": 1, "leaseMs": 9_000})).json()["jobs"]
+    assert one["retry"] == {"maxRetries": 2}, "workers are ours"
+    await face.post("/complete", {"id": "a", "lease": one["lease"]})
+    [follower] = (await face.get("/list")).json()["records"]
+    assert word in follower["retry"]
 
 
 async def test_a_job_of_the_past_is_due_at_once(face: Face) -> None:

@@ -106,7 +106,7 @@ def schedules_occurrences(connection: Connection, /, name: str, every: bool, lim
 @click.option("--base", metavar="DURATION", help="The first retry's delay (default: 30s).")
 @click.option("--max-delay", metavar="DURATION", help="The longest retry delay (default: 1h).")
 @click.option("--retry-jitter", type=float, metavar="SHARE", help="0..1: add up to that share to delays.")
-@click.option("--timeout", metavar="DURATION", help="Deadline of each callback, 1s to 1h (default: 60s).")
+@click.option("--timeout", metavar="DURATION", help="Deadline of each callback, 1s to 1h (default: the server's).")
 @click.option("--label", "labels", envvar="TOCSIN_SCHEDULES_PUT_LABEL", multiple=True, help="May be repeated.")
 @click.option("--shard-key", help="Rides along to the receiver.")
 @queue_options

@@ -34,6 +34,7 @@ def _setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
 @_setting("--tokens-file", "File with name:scopes:secret bearer tokens.", metavar="FILE")
 @_setting("--lanes", "Callbacks in flight per scheduler (default: 64).", metavar="N")
 @_setting("--max-in-flight", "Callbacks in flight in all (default: 256).", metavar="N")
+@_setting("--timeout-ms", "How long a callback may take where nothing else is said (default: 60000).", metavar="MS")
 @_setting("--insecure", "Send unsigned callbacks; for a loopback origin only.", is_flag=True, flag_value=True)
 @_setting("--heartbeat-url", "Gets a POST once a minute while all is well (a dead man's switch).", metavar="URL")
 @_setting("--ca-file", "PEM file of authorities to trust beside the system's.", metavar="FILE")

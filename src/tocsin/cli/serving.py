@@ -57,6 +57,7 @@ def _open_host(settings: Settings, reload: Reload) -> ActorHost:
         insecure=settings.insecure,
         lanes=settings.lanes,
         max_in_flight=settings.max_in_flight,
+        timeout_ms=settings.timeout_ms,
         heartbeat_url=settings.heartbeat_url,
         ca_file=settings.ca_file,
     )
