@@ -40,7 +40,7 @@ from tocsin.storage.lockfile import LockFile
 from tocsin.storage.reserve import Reserve, why_unwritable
 from tocsin.storage.sqlite_errors import Unsettled, by_errno, says_little, translate
 from tocsin.storage.sqlite_file import Writer
-from tocsin.storage.sqlite_reader import Reader
+from tocsin.storage.sqlite_reader import Asked, Reader
 from tocsin.storage.sqlite_thread import Thread, whole
 from tocsin.storage.sqlite_upkeep import Upkeep
 
@@ -53,15 +53,19 @@ SETTLE_LOOK_S = 0.5
 
 
 class Reading:
-    """A reader and its thread; `met` hears of the errors."""
+    """A reader and its thread; `met` hears of the errors. A caller that is cancelled frees the thread for others."""
 
     def __init__(self, reader: Reader, met: Callable[[StoreError], None]) -> None:
         self.reader, self.thread = reader, Thread()
         self._met = met
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
+        asked = Asked()
         try:
-            return await self.thread.run(self.reader.run, function, *args)
+            return await self.thread.run(self.reader.run, asked, function, *args)
+        except asyncio.CancelledError:
+            asked.left = True
+            raise
         except StoreError as error:
             self._met(error)
             raise

@@ -21,6 +21,23 @@ _SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDE
 _SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
 
 
+STEPS_BETWEEN_LOOKS = 10_000
+"""Of SQLite's virtual machine, about a millisecond: so often a read looks whether somebody still waits for it."""
+
+
+class Asked:
+    """Somebody waits for a read. `left` is set on the loop's thread, and seen on the reader's."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = False
+
+
+class NobodyWaits(Exception):
+    """A read was not begun: its caller had left. Nobody hears of it."""
+
+
 class Reader:
     """A reading connection: every call is one snapshot."""
 
@@ -28,14 +45,27 @@ class Reader:
         self._path, self._identity = path, identity
         self._db: sqlite3.Connection
         self._ids: dict[str, int] = {}
+        self._asked: Asked | None = None
 
-    def run(self, function: Callable[..., T], *args: object) -> T:
-        """A function of this reader, if the file is still the store's."""
+    def run(self, asked: Asked, function: Callable[..., T], *args: object) -> T:
+        """A function of this reader, if the file is still the store's. It is broken off when its caller leaves, so that
+        others do not wait for what nobody wants; the connection stays as it was."""
+        if asked.left:
+            raise NobodyWaits
         self._identity.check()
-        return function(*args)
+        self._asked = asked
+        try:
+            return function(*args)
+        finally:
+            self._asked = None
+
+    def _is_unwanted(self) -> bool:
+        return self._asked is not None and self._asked.left
 
     def open(self) -> sqlite3.Connection:
         self._db = connect(self._path, readonly=True)
+        # Not `interrupt`, which would hit whatever runs by then: perhaps the next caller's read.
+        self._db.set_progress_handler(self._is_unwanted, STEPS_BETWEEN_LOOKS)
         self._ids = {}
         return self._db
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from tocsin.actors.http import body, wire
 from tocsin.actors.http.access import Caller, Gate
@@ -19,6 +21,7 @@ from tocsin.actors.scheduler.submit import Answer
 from tocsin.errors import InvalidInputError, TocsinError
 
 B = TypeVar("B", bound=wire.Request)
+T = TypeVar("T")
 SCHEDULING: Final = frozenset({"schedule", "schedules.put"})
 """Actions whose jobs have the caller as their initiator."""
 
@@ -47,8 +50,24 @@ class Call:
         scope = msgspec.msgpack.encode((*self._caller.identity, self._action, route, given[0].strip()))
         return Once(_digest(scope), _digest(self._raw), render)
 
-    async def disconnected(self) -> None:
-        """Returns when the caller has hung up. Only after `body`, or where there is none."""
+    async def while_connected(self, work: Awaitable[T], undo: Callable[[T], None] | None = None) -> T:
+        """Its answer; cancelled when the caller hangs up, or this request is cancelled, and undone if the answer had
+        come just then. Not for what writes. Only after `body`, or where there is none."""
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(self._disconnected())
+        try:
+            await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise ClientDisconnect
+            return task.result()
+        except (asyncio.CancelledError, ClientDisconnect):
+            task.cancel()
+            task.add_done_callback(partial(_unwanted, undo))
+            raise
+        finally:
+            gone.cancel()
+
+    async def _disconnected(self) -> None:
         while (await self._request.receive())["type"] != "http.disconnect":
             continue
 
@@ -67,6 +86,11 @@ class Call:
         parsed = body.parse_text(self._raw, kind)
         parsed.check_instance(self.scheduler.name)
         return parsed
+
+
+def _unwanted(undo: Callable[[T], None] | None, task: asyncio.Future[T]) -> None:
+    if not task.cancelled() and task.exception() is None and undo is not None:
+        undo(task.result())
 
 
 def _digest(text: bytes) -> bytes:

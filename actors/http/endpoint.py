@@ -80,6 +80,8 @@ class OperationEndpoint(Endpoint):
         if operation.scopes:
             self._gate.check_token(token, operation.scopes, operation.action, instance)
         call = Call(request, self._scheduler(instance), self._gate, caller, operation.action)
+        if operation.method == "GET":  # reads only: what a caller has left is read no further
+            return answer(await call.while_connected(operation.run(call)))
         return answer(await operation.run(call))
 
 

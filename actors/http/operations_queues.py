@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import Any, Final, TypeVar
-
-from starlette.requests import ClientDisconnect
+from typing import Any, Final
 
 from tocsin.actors.http.body import SMALL_BODY
 from tocsin.actors.http.call import Call
@@ -20,7 +15,6 @@ from tocsin.actors.scheduler.handle_queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
 from tocsin.actors.scheduler.records import Outcome, Pending
 from tocsin.dispatch.pulled import EVERY_QUEUE
 
-T = TypeVar("T")
 SEVERAL: Final = ","
 
 
@@ -39,7 +33,7 @@ async def claim(call: Call) -> ClaimedJobs:
         worker=None if request.worker is None else request.worker.info(),
         exclude=request.exclude or (),  # type: ignore[arg-type]
     )
-    return ClaimedJobs(await _while_connected(call, claimed, call.scheduler.unsent))
+    return ClaimedJobs(await call.while_connected(claimed, call.scheduler.unsent))
 
 
 async def queues(call: Call) -> QueueList:
@@ -59,27 +53,4 @@ async def result(call: Call) -> Outcome:
     id = query.required("id")
     wait_ms = integer(query.whole_or("waitMs", 0), "waitMs", *CLAIM_WAIT_MS)
     await call.admit(id)
-    return await _while_connected(call, call.scheduler.outcome(id, wait_ms / 1000))
-
-
-async def _while_connected(call: Call, work: Coroutine[Any, Any, T], undo: Callable[[T], None] | None = None) -> T:
-    """Its answer; cancelled when the caller hangs up, or this request is cancelled, and undone if the answer had come
-    just then."""
-    task = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(call.disconnected())
-    try:
-        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
-        if gone.done():
-            raise ClientDisconnect
-        return task.result()
-    except (asyncio.CancelledError, ClientDisconnect):
-        task.cancel()
-        task.add_done_callback(partial(_unwanted, undo))
-        raise
-    finally:
-        gone.cancel()
-
-
-def _unwanted(undo: Callable[[T], None] | None, task: asyncio.Future[T]) -> None:
-    if not task.cancelled() and task.exception() is None and undo is not None:
-        undo(task.result())
+    return await call.scheduler.outcome(id, wait_ms / 1000)

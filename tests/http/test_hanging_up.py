@@ -1,119 +1,126 @@
-"""Callers that hang up, in apps whose middleware wants an answer of whatever it wraps."""
+"""A caller that hangs up: what it wanted to read is read no further, what it wanted to be done is done."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from fastapi import FastAPI, Request, Response
 
-from tests.dispatch.receiver.calls import Kit
-from tests.http.face import Face
+from tests.http.asking import REQUESTS
+from tests.http.face import DUE, Face
+from tocsin.storage.api import Range, Row
+from tocsin.storage.memory import MemoryProvider
 
 pytestmark = pytest.mark.anyio
 
-HALF = b'{"id": "a", "lea'
+PATIENCE_S = 10.0
+READS = sorted(
+    path for path, (method, *_) in REQUESTS.items()
+    if method == "GET" and not path.startswith(("/workers", "/catalog", "/cron"))
+)  # fmt: skip
+"""Those that read the store."""
 
 
-class Leaving:
-    """A request whose caller hangs up after `body`, of which more was announced if it is `cut`. Kept: what was sent."""
+class Caller:
+    """Sends a request to an app and hangs up when it is told to."""
 
-    def __init__(self, method: str, path: str, body: bytes = b"", *, query: bytes = b"", cut: bool = False) -> None:
-        self.waits = asyncio.Event()
-        self.leave = asyncio.Event()
-        self.sent: list[Any] = []
-        self._messages = [{"type": "http.request", "body": body, "more_body": cut}]
-        self.scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path,
-            "raw_path": path.encode(), "root_path": "", "query_string": query, "scheme": "http",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
-            "client": ("127.0.0.1", 1), "server": ("localhost", 80), "state": {},
+    def __init__(self, app: Any, method: str, path: str, body: Any = None) -> None:
+        place = urlsplit(path)
+        text = b"" if body is None else json.dumps(body).encode()
+        self._scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+            "path": place.path, "raw_path": place.path.encode(), "query_string": place.query.encode(), "root_path": "",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "client": ("127.0.0.1", 1),
+            "server": ("localhost", 80),
         }  # fmt: skip
+        self._app = app
+        self._messages = [{"type": "http.request", "body": text, "more_body": False}]
+        self.left = asyncio.Event()
+        self.sent: list[Any] = []
 
-    async def receive(self) -> Any:
+    async def __call__(self) -> None:
+        await self._app(self._scope, self._receive, self._send)
+
+    async def _receive(self) -> Any:
         if self._messages:
             return self._messages.pop()
-        self.waits.set()
-        await self.leave.wait()
+        await self.left.wait()
         return {"type": "http.disconnect"}
 
-    async def send(self, message: Any) -> None:
+    async def _send(self, message: Any) -> None:
         self.sent.append(message)
 
-    async def through(self, app: Any) -> int:
-        """The status of its answer; whatever the app raises is raised here."""
-        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
-            tasks.create_task(app(self.scope, self.receive, self.send))
-            await self.waits.wait()
-            self.leave.set()
-        status: int = self.sent[0]["status"]
-        return status
+
+class Stuck:
+    """Reads of the store beside the actor's turns do not return; how many were broken off."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.broken_off = 0
+
+    async def scan_many(self, ranges: Sequence[Range], **_: Any) -> list[list[Row]]:
+        await self._wait()
+        return []
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        await self._wait()
+        return {}
+
+    async def scan(self, start: bytes, end: bytes, **_: Any) -> list[Row]:
+        await self._wait()
+        return []
+
+    async def _wait(self) -> None:
+        self.began.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            self.broken_off += 1
+            self.ended.set()
+            raise
 
 
-def wrapped(path: str, app: Any) -> FastAPI:
-    """An app with a middleware, as tutorials write it, around whatever is mounted."""
-    outer = FastAPI()
-
-    @outer.middleware("http")
-    async def timed(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await call_next(request)
-        response.headers["x-timed"] = "yes"
-        return response
-
-    outer.mount(path, app)
-    return outer
-
-
-@pytest.fixture
-async def app(face: Face) -> AsyncIterator[FastAPI]:
-    yield wrapped("/jobs", face.host.asgi(insecure=True))
+@pytest.mark.parametrize("path", READS)
+async def test_a_read_ends_when_its_caller_hangs_up(path: str, face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck = Stuck()
+    monkeypatch.setattr(MemoryProvider, "view", lambda self, name: stuck)
+    caller = Caller(face.host.asgi(insecure=True), "GET", "/i/t" + path)
+    request = asyncio.create_task(caller())
+    async with asyncio.timeout(PATIENCE_S):
+        await stuck.began.wait()
+        caller.left.set()
+        await request
+        await stuck.ended.wait()
+    assert stuck.broken_off == 1
 
 
-@pytest.mark.parametrize(
-    "leaving",
-    [
-        pytest.param(lambda: Leaving("POST", "/jobs/complete", HALF, cut=True), id="in its body"),
-        pytest.param(lambda: Leaving("POST", "/jobs/schedule", b"", cut=True), id="before its body"),
-        pytest.param(
-            lambda: Leaving("POST", "/jobs/queues/q/claim", b'{"waitMs": 60000}'), id="while a claim waits for a job"
-        ),
-        pytest.param(
-            lambda: Leaving("GET", "/jobs/result", query=b"id=a&waitMs=60000"), id="while it waits for a result"
-        ),
-    ],
-)
-async def test_a_caller_that_hangs_up_leaves_no_traceback(
-    face: Face, app: FastAPI, leaving: Callable[[], Leaving], caplog: pytest.LogCaptureFixture
+async def test_what_a_caller_wanted_to_be_done_is_done_although_it_hangs_up(
+    face: Face, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await face.schedule(queue="other", id="a", keepResultMs=60_000)
+    """At the disk, when its turn is over and nothing can call it back."""
+    hold, reached = asyncio.Event(), asyncio.Event()
+    hop = MemoryProvider.hop
 
-    status = await leaving().through(app)
+    async def held(self: MemoryProvider) -> None:
+        reached.set()
+        await hold.wait()
+        await hop(self)
 
-    assert status == 499
-    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
-
-
-async def test_a_scheduler_that_hangs_up_on_a_receiver_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    app = wrapped("/_tocsin", Kit().receiver)
-
-    assert await Leaving("POST", "/_tocsin/callback", HALF, cut=True).through(app) == 499
-    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
-
-
-async def test_a_server_that_raises_for_a_caller_that_left_sees_no_error_of_ours(face: Face) -> None:
-    """Servers may raise OSError from `send` once the connection is closed; the body is where most find out."""
     app = face.host.asgi(insecure=True)
-    for after in (0, 1):
-        call = Leaving("GET", "/status")
-        told: list[Any] = []
-
-        async def send(message: Any, told: list[Any] = told, after: int = after) -> None:
-            if len(told) >= after:
-                raise OSError("the connection is closed")
-            told.append(message)
-
-        await app(call.scope, call.receive, send)
-        assert len(told) == after
+    monkeypatch.setattr(MemoryProvider, "hop", held)
+    body = {"functionPath": "p", "scheduledFor": DUE, "id": "a"}
+    caller = Caller(app, "POST", "/schedule", body)
+    request = asyncio.create_task(caller())
+    async with asyncio.timeout(PATIENCE_S):
+        await reached.wait()
+        caller.left.set()
+        await asyncio.sleep(0)
+        hold.set()
+        await request
+    assert (await face.get("/get?id=a")).json()["record"]["id"] == "a"
+    assert caller.sent[0]["status"] == 200
