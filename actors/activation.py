@@ -154,7 +154,8 @@ class Activation:
             try:
                 self._store = await self.host.provider.open(str(self.id))
                 self._wake = self._store.wake_at
-                await self.storage.open(self._store)
+                # From the clock, so that what comes of a restored store is not older than what came after the copy.
+                await self.storage.open(self._store, self.host.clock.now_ms() // 1000)
             except Exception as error:
                 raise self.break_(error, fail_line=True) from error
         actor = self._factory(self._ctx)

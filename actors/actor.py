@@ -62,7 +62,8 @@ class ActorContext:
 
     @property
     def epoch(self) -> int:
-        """Grows with every activation of this actor, and is on disk before the first event runs."""
+        """Grows with every activation of this actor, and is on disk before the first event runs. At least the seconds
+        since 1970: it also grows when the store is restored from a copy, or made anew, if the clock is right."""
         return self._activation.storage.epoch
 
     @property

@@ -160,9 +160,10 @@ class ActorHost:
         callable that gives one, says which paths there are and what args each takes: what does not fit is refused when
         it is scheduled, and parked (`blocked`) if it no longer fits before an attempt. `heartbeat_url` gets a POST once
         a minute while all is well. `ca_file` names a PEM file of authorities to trust beside the system's; it is read
-        here. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`,
-        `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where neither job nor
-        instance says one (60,000). SettingsError if something does not fit.
+        here. `clock` and `random` are for simulations: who knows the chance can guess leases. More `options`: `actors`,
+        `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`, `max_jobs`, `occurrences_kept`,
+        `drain_s`, and `timeout_ms`, the deadline of callbacks where neither job nor instance says one (60,000).
+        SettingsError if something does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()

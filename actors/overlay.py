@@ -40,11 +40,12 @@ class ActorStorage:
         self._sealed: dict[bytes, tuple[int, bytes | None]] = {}  # batch number, value; not yet durable
         self._batches: dict[int, list[bytes]] = {}
 
-    async def open(self, store: OrderedStore) -> None:
-        """Claim the next epoch before anything else is read (found by simulation: see docs/design.md)."""
+    async def open(self, store: OrderedStore, least: int = 1) -> None:
+        """Claim the next epoch, at least this one, before anything else is read (found by simulation: see
+        docs/design.md)."""
         self._store = store
         row = (await store.get([EPOCH])).get(EPOCH)
-        epoch = int(row or b"0") + 1
+        epoch = max(int(row or b"0") + 1, least)
         await store.commit(Batch({EPOCH: b"%d" % epoch}))
         self.epoch = epoch
 

@@ -111,7 +111,7 @@ async def set_instance(turn: Turn, paused: bool | None, timeout_ms: int | None) 
 async def erase_page(turn: Turn) -> Erased:
     """Remove a page of everything. Survives crashes: the instance stays marked until the last row is gone.
 
-    The runtime's own rows stay, so that no incarnation is ever given twice.
+    The runtime's own rows stay, so that no lease is ever given twice.
     """
     if not turn.book.instance.erasing:
         turn.book.put_instance(InstanceRow(paused=True, erasing=True))

@@ -76,8 +76,8 @@ class Received:
         """A number that is higher for each later attempt: store it with your writes, and refuse lower ones.
 
         It is the epoch and sequence of the lease, so it orders all attempts of all jobs of one scheduler by when
-        they were claimed. Fences of two schedulers have no order, and after its store is restored from a backup
-        a scheduler counts again from where the backup was.
+        they were claimed, also over a store that was restored or made anew, if the scheduler's clock is right.
+        Fences of two schedulers have no order.
         """
         return fence_of(self.lease)
 

@@ -216,7 +216,7 @@ async def test_idle_actors_leave_memory_and_come_back_with_a_higher_epoch() -> N
         after = host.active(ONE)
 
         assert before is not None and after is not None
-        assert after.storage.epoch == before.storage.epoch + 1
+        assert after.storage.epoch > before.storage.epoch
 
 
 async def test_a_busy_actor_is_not_evicted() -> None:

@@ -83,6 +83,7 @@ SCHEDULES = (
         FOLDER + "slots.py",
         "    return None if cursor.missed is None else cursor.missed + len(slots)\n",
         "    return None if cursor.missed is None else len(slots)\n",
+        seeds=200,
     ),
     Mutant(
         "schedules: an edit drops the slots that had come",
@@ -108,6 +109,7 @@ SCHEDULES = (
         FOLDER + "look.py",
         "    one.arm(more=owed.more)\n",
         "    one.arm()\n    if owed.more:\n        one.move(rings_at=None)\n",
+        seeds=200,
     ),
     Mutant(
         "schedules: a cursor that is far ahead stays there",

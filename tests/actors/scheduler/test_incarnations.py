@@ -129,6 +129,42 @@ def test_a_job_that_stood_in_the_copy_is_known_again() -> None:
     on_side(act)
 
 
+def test_fences_grow_over_stores_that_are_made_anew_or_restored() -> None:
+    """A receiver that refuses lower ones than it has seen would refuse all that comes of them."""
+
+    async def act(side: Side) -> None:
+        disk = MemoryDisk()
+        copies = []
+        for _ in range(3):
+            copies.append(copy.deepcopy(disk))
+            async with side.host(disk) as host:
+                await side.welcome(host)
+        for made in (*copies, MemoryDisk()):
+            async with side.host(made) as host:
+                await side.welcome(host)
+        fences = [job.fence for job in side.jobs]
+        assert len(fences) == 7 and fences == sorted(set(fences))
+
+    on_side(act)
+
+
+def test_fences_grow_within_a_second_and_when_the_clock_steps_back() -> None:
+    async def act(side: Side) -> None:
+        disk = MemoryDisk()
+        for ms in (0, -3_600_000, 0, -86_400_000):
+            side.clock.step(ms)
+            for _ in range(2):
+                async with side.host(disk) as host:
+                    jobs, seen = host.scheduler("a"), len(side.jobs)
+                    await jobs.run_after(0, "mail:welcome", {}, id="quick")
+                    while len(side.jobs) == seen:
+                        await side.clock.sleep(0.1)
+        fences = [job.fence for job in side.jobs]
+        assert len(fences) == 8 and fences == sorted(set(fences))
+
+    on_side(act)
+
+
 def test_a_job_of_an_older_program_keeps_its_webhook_id() -> None:
     async def act(side: Side) -> None:
         disk = MemoryDisk()
