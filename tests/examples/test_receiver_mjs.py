@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import time
 from pathlib import Path
 
 import httpx
-import pytest
 
 from tests.cli.processes import serving
-from tests.examples.running import DEADLINE_S, EXAMPLES, attempts, running
+from tests.examples.running import DEADLINE_S, attempts, running
 from tocsin.cli.keys import new_secret
 from tocsin.dispatch.signing import Signer
-
-INSTALL_S = 60
-
-
-def missing(what: str) -> None:
-    """Where CI is set everything must be there."""
-    if os.environ.get("CI"):
-        pytest.fail(what)
-    pytest.skip(what)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example and its one package, beside each other."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        missing("node and npm are not installed")
-    folder = tmp_path_factory.mktemp("node")
-    shutil.copy(EXAMPLES / "receiver.mjs", folder)
-    words = (
-        "npm install --no-audit --no-fund --prefer-offline --fetch-retries=1 --fetch-timeout=20000 standardwebhooks@1"
-    )
-    try:
-        subprocess.run(words.split(), cwd=folder, capture_output=True, text=True, timeout=INSTALL_S, check=True)
-    except subprocess.SubprocessError as error:
-        missing(f"npm could not install standardwebhooks: {getattr(error, 'stderr', None) or error}")
-    return folder
 
 
 def test_it_verifies_dedups_and_answers(folder: Path, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,9 +16,12 @@ from starlette.responses import Response
 from tests.http.face import DUE, Face, open_face, refused
 from tests.http.test_wire_compatibility import run_at
 from tocsin.dispatch.asgi_transport import AsgiTransport
+from tocsin.dispatch.retry import Retry
 
 pytestmark = pytest.mark.anyio
 
+NOW = 100_000_000_000
+"""Past, so due at once."""
 PAGE = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text("utf-8")
 
 
@@ -153,6 +158,75 @@ async def test_an_unknown_route_has_a_message(face: Face) -> None:
     assert refused(await face.get("/nothing"), 404, "NOT_FOUND")["message"]
 
 
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"pool": "p", "maxConcurrency": 10_001}, "maxConcurrency must be 1..10000"),
+        ({"pool": "a/b"}, "pool must be"),
+        ({"pool": "two words"}, "pool must be"),
+        ({"pool": "p" * 129}, "pool must be"),
+        ({"functionPath": "p" * 513}, "at most 512"),
+        ({"shardKey": "s" * 513}, "at most 512"),
+        ({"retry": {"maxAttempts": 101}}, "0..100"),
+    ],
+)
+async def test_names_and_numbers_have_limits(face: Face, members: dict[str, Any], words: str) -> None:
+    """There none had any, but for ids. What is on the limit is taken."""
+    refused(await face.post("/schedule", run_at(**members)), 400, "INVALID_INPUT", words)
+    at_most: dict[str, Any] = {"pool": "p" * 128, "maxConcurrency": 10_000, "shardKey": "s" * 512}
+    await face.schedule(**run_at(functionPath="p" * 512, retry={"maxAttempts": 100}, **at_most))
+
+
+# ---- Retries and deadlines -----------------------------------------------------------------------
+
+
+async def test_no_attempts_more_than_none_is_none(face: Face) -> None:
+    """There `maxAttempts: 0` was dropped, and the default of five retries held."""
+    await face.schedule(**run_at(id="a", functionPath="answer:500", scheduledFor=NOW, retry={"maxAttempts": 0}))
+    await face.until("a", "dead")
+    assert [record["attempts"] for record in (await face.get("/dead")).json()["records"]] == [1]
+
+
+async def test_a_delay_without_a_most_is_an_hour_at_most(face: Face) -> None:
+    """There it grew without end, and then the job was given up."""
+    assert Retry(base_ms=3_000_000).delay_ms(50, Random(1)) == 3_600_000
+    await face.schedule(**run_at(id="a", retry={"baseMs": 3_000_000}))
+    record = (await face.get("/get?id=a")).json()["record"]
+    assert record["retry"]["maxMs"] == 3_600_000, "and the record says so"
+
+
+async def test_a_delay_is_100_ms_at_least(face: Face) -> None:
+    """There `baseMs: 0` called a failing receiver in a tight loop."""
+    await face.schedule(
+        **run_at(id="a", functionPath="answer:500", scheduledFor=NOW, retry={"baseMs": 0, "maxAttempts": 2})
+    )
+    await face.until("a", "dead")
+    history = (await face.get("/history?id=a")).json()["attempts"]
+    gaps = [later["started"] - one["ended"] for one, later in pairwise(history)]
+    assert len(gaps) == 2 and min(gaps) >= 100
+
+
+@pytest.mark.parametrize("said", ["nobody", "the server", "the instance"])
+async def test_a_callback_has_a_deadline(said: str) -> None:
+    """There it had none, and a lease of 15 minutes. The server's deadline, or the instance's, gives as much."""
+    seen: list[float] = []
+
+    async def receiver(scope: Any, receive: Any, send: Any) -> None:
+        headers = Request(scope, receive).headers
+        seen.append(int(headers["tocsin-deadline"]) / 1000 - int(headers["webhook-timestamp"]))
+        await Response(status_code=204)(scope, receive, send)
+
+    options: dict[str, Any] = {"timeout_ms": 900_000} if said == "the server" else {}
+    async with open_face(transport=AsgiTransport(receiver), **options) as face:
+        if said == "the instance":
+            await face.client.put("/instance", json={"timeoutMs": 900_000})
+        await face.schedule(**run_at(id="a", scheduledFor=NOW))
+        await face.until("a", None)
+
+    wanted = 60 if said == "nobody" else 900
+    assert len(seen) == 1 and wanted <= seen[0] < wanted + 1
+
+
 # ---- Reading -------------------------------------------------------------------------------------
 
 
@@ -170,6 +244,13 @@ async def test_lists_are_by_due_instant(face: Face) -> None:
 async def test_status_counts_jobs_without_a_pool(face: Face) -> None:
     await face.schedule(id="a")
     assert (await face.get("/status")).json()["backlog"] == 1
+
+
+async def test_pools_are_listed_the_longest_first(face: Face) -> None:
+    """There by name."""
+    for n, pool in enumerate(("a", "b", "b", "c", "c", "c")):
+        await face.schedule(id=f"j{n}", pool=pool)
+    assert [pool["name"] for pool in (await face.get("/status")).json()["pools"]] == ["c", "b", "a"]
 
 
 async def test_a_retry_keeps_the_due_instant(face: Face) -> None:
