@@ -27,6 +27,7 @@ NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 UNFIT: Final = re.compile(rb"\x00|\r(?!\n)")
 PLAIN_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 CHUNK: Final = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+NEW_LINES: Final = (bytearray(b"\r"), bytearray(b"\n"))
 EMPTY_LINES: Final = re.compile(rb"[\r\n]*")
 KEPT: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 LAST: Final = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -103,7 +104,7 @@ class AnswerReader:
     # ---- Steps: each says whether the next one can be taken with what is there --------------------
 
     def _head(self) -> bool:
-        if (empty := EMPTY_LINES.match(self._data, self._at)) is not None:
+        if self._data[self._at : self._at + 1] in NEW_LINES and (empty := EMPTY_LINES.match(self._data, self._at)):
             self._at = empty.end()
         end = HEAD_END.search(self._data, self._at, self._at + HEAD_LIMIT)
         if end is None:
@@ -267,6 +268,8 @@ def length_of(headers: Mapping[str, str]) -> int | None:
     said = headers.get("content-length")
     if said is None:
         return None
+    if said.isascii() and said.isdigit() and len(said) < 19:
+        return int(said)
     lengths = {part.strip() for part in said.split(",")}
     if not all(part.isascii() and part.isdigit() for part in lengths):
         raise Fault(f"its content-length is not a number: {said[:40]!r}")
@@ -278,5 +281,7 @@ def length_of(headers: Mapping[str, str]) -> int | None:
 
 def keeps_open(headers: Mapping[str, str], *, new: bool) -> bool:
     """Whether its sender means to answer again on this connection; `new`: it speaks HTTP/1.1 or later."""
-    said = listed(headers.get("connection"))
+    if "connection" not in headers:
+        return new
+    said = listed(headers["connection"])
     return "close" not in said and (new or "keep-alive" in said)

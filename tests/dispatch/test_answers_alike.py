@@ -14,6 +14,7 @@ import pytest
 from tests.dispatch.answers import CASES, Case
 from tests.dispatch.test_transports import post
 from tests.dispatch.wild import Script, closing_after, dripping, serving
+from tocsin import Retry
 from tocsin.actors.actor_host import ActorHost
 from tocsin.dispatch.asgi_transport import AsgiTransport, Message, Receive, Send
 from tocsin.dispatch.callback import Callback, Outcome, Verdict
@@ -21,6 +22,7 @@ from tocsin.dispatch.dispatcher import Dispatcher
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Answer, BrokenExchange, Transport
 from tocsin.dispatch.transports import NAMES, default_transport
+from tocsin.errors import JobFailedError
 
 pytestmark = pytest.mark.anyio
 
@@ -153,6 +155,55 @@ async def test_a_job_whose_receiver_answers_at_length_is_done_once(kind: str) ->
         attempts = [attempt.outcome for attempt in await jobs.history("a")]
 
     assert (attempts, calls) == (["done"], [1])
+
+
+# ---- Headers on their way ------------------------------------------------------------------------
+
+DOUBLED: dict[str, tuple[bytes, list[tuple[bytes, bytes]], Verdict]] = {
+    "accepted": (b"202 Accepted", [(b"Tocsin-Accepted", b"1"), (b"tocsin-accepted", b" 1 ")], Verdict.ACCEPTED),
+    "accepted, in a list": (b"200 OK", [(b"tocsin-accepted", b"1,1")], Verdict.ACCEPTED),
+    "declined": (b"409 Conflict", [(b"TOCSIN-DECLINED", b"1"), (b"tocsin-declined", b"1")], Verdict.DECLINED),
+    "never again": (b"500 Oops", [(b"tocsin-retry", b"Never"), (b"tocsin-retry", b"never")], Verdict.DEAD),
+    "busy": (b"503 Unavailable", [(b"retry-after", b"60"), (b"Retry-After", b"120")], Verdict.BUSY),
+}
+
+
+@pytest.mark.parametrize("said", DOUBLED)
+@pytest.mark.parametrize("kind", [*NAMES, "asgi"])
+async def test_a_header_that_a_proxy_doubled_says_what_it_said(
+    kind: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SAID, said, DOUBLED[said])
+    async with answering_at(kind, said, 0) as (transport, origin, _):
+        outcome = await attempted(transport, origin)
+
+    assert outcome.verdict is DOUBLED[said][2]
+    assert outcome.retry_after_ms == (120_000 if said == "busy" else None)
+
+
+@pytest.mark.parametrize("kind", [*NAMES, "asgi"])
+async def test_where_a_redirect_leads_is_in_the_last_error_and_the_history(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = (b"Location", b"https://user:hunter2@www.app.example/_tocsin/callback?token=hunter2")
+    monkeypatch.setitem(SAID, "moved", (b"308 Permanent Redirect", [location], Verdict.FAILED))
+    async with (
+        answering_at(kind, "moved", 0) as (transport, origin, _),
+        ActorHost.open("memory:", origin=origin, secrets=["whsec_" + "A" * 32], transport=transport) as host,
+    ):
+        jobs = host.scheduler()
+        await jobs.run_after(0, "page:render", id="a", retry=Retry(max_retries=0), keep_result="1h")
+        with pytest.raises(JobFailedError, match="leads to"):
+            await jobs.result("a", timeout=20)
+        [dead] = (await jobs.dead()).records
+        [attempt, *_] = await jobs.history("a")
+
+    said = "HTTP 308: redirects are not followed; it leads to https://www.app.example/_tocsin/callback"
+    assert dead.last_error is not None and (dead.last_error.message, dead.last_error.status) == (said, 308)
+    assert (attempt.error, attempt.status) == (said, 308)
+
+
+# ---- Memory ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [*NAMES, "asgi"])
