@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.outbox.statements import Dialect, Statement, dialect_of
 from tocsin.errors import SettingsError
+from tocsin.storage.aside import aside
 
 if TYPE_CHECKING:
     import asyncpg
@@ -28,11 +32,14 @@ log = logging.getLogger("tocsin.outbox")
 Row = tuple[Any, ...]
 BUSY_S: Final = 5.0
 """How long another writer of the file is waited for."""
-SQL_THREADS: Final = 4
+MOST_WAITING: Final = 32
+"""Threads that wait for a sync engine; of a drain that is answered there is one."""
 LISTEN_S: Final = 1.0
 """How long a connection to listen on is waited for."""
 LISTEN_AGAIN_S: Final = 30.0
 """How long it does without, where there was none."""
+PROBE_S: Final = 10.0
+"""How long a connection that only listens is believed: one that was dropped without a word looks like a quiet one."""
 
 
 class Database(Protocol):
@@ -48,7 +55,7 @@ class Database(Protocol):
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """From now on call `wake`, from any thread, when rows are announced on `channel`; nothing where none can be.
-        Called again and again: what has ceased is begun anew."""
+        Called again and again, every PROBE_S at least: what has ceased is begun anew."""
         ...
 
     async def aclose(self) -> None:
@@ -117,23 +124,53 @@ class AsyncpgDatabase:
 
     dialect: Final[Dialect] = "postgresql"
 
-    def __init__(self, pool: asyncpg.Pool[Any], *, listen: bool = True) -> None:
+    def __init__(self, pool: asyncpg.Pool[Any], *, listen: bool = True, clock: Clock | None = None) -> None:
         self._pool, self._listens = pool, listen and pool.get_max_size() > 1
+        self._clock = clock or SystemClock()
         self._listening: PoolConnectionProxy[Any] | None = None
         self._wake: Callable[[], None] = _nothing
         self._channel = ""
-        self._again_at = 0.0
+        self._again_at = self._probe_at = -math.inf
 
     async def run(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        async with self._pool.acquire() as connection, connection.transaction():
-            return [[tuple(row) for row in await connection.fetch(*statement.dollar)] for statement in statements]
+        connection = await self._pool.acquire()
+        try:
+            return await self._transact(connection, statements)
+        except asyncio.CancelledError:
+            await self._give_up(connection)
+            raise
+        finally:
+            await self._pool.release(connection)
+
+    async def _transact(self, connection: PoolConnectionProxy[Any], statements: Sequence[Statement]) -> list[list[Row]]:
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            rows = [[tuple(row) for row in await connection.fetch(*statement.dollar)] for statement in statements]
+        except Exception:
+            if not connection.is_closed():
+                await transaction.rollback()
+            raise
+        await transaction.commit()
+        return rows
+
+    async def _give_up(self, connection: PoolConnectionProxy[Any]) -> None:
+        """Without a word to the server: whoever was cancelled may have waited for an answer that never comes, and to
+        roll back, or to give back the connection in order, would wait again. Others that lay idle are as silent."""
+        connection.terminate()
+        await self._pool.expire_connections()
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        if not self._listens or self._listening is not None or loop.time() < self._again_at:
+        now = self._clock.monotonic()
+        if self._listening is not None:
+            if now >= self._probe_at:
+                self._probe_at = now + PROBE_S
+                await self._probe(self._listening)
+            return
+        if not self._listens or now < self._again_at:
             return
         self._channel, self._wake = channel, wake
-        self._again_at = loop.time() + LISTEN_AGAIN_S
+        self._again_at, self._probe_at = now + LISTEN_AGAIN_S, now + PROBE_S
         try:
             connection = await self._pool.acquire(timeout=LISTEN_S)
             try:
@@ -148,19 +185,41 @@ class AsyncpgDatabase:
         self._listening = connection
         wake()  # what was announced before
 
+    async def _probe(self, connection: PoolConnectionProxy[Any]) -> None:
+        try:
+            await connection.execute("SELECT 1")
+        except asyncio.CancelledError:
+            log.warning("the connection that listens for rows of the outbox gave no answer: another one is taken")
+            await self._drop(connection)
+            raise
+        except Exception as error:
+            log.warning("the connection that listens for rows of the outbox failed, another one is taken: %r", error)
+            await self._drop(connection)
+
+    async def _drop(self, connection: PoolConnectionProxy[Any]) -> None:
+        connection.remove_termination_listener(self._lost)
+        self._lost()
+        await self._give_up(connection)
+        await self._pool.release(connection)
+
     def _heard(self, *_: object) -> None:
         self._wake()
 
     def _lost(self, *_: object) -> None:
         """The connection is gone; the pool knows."""
-        self._listening, self._again_at = None, 0.0
+        self._listening, self._again_at = None, -math.inf
 
     async def aclose(self) -> None:
         connection, self._listening = self._listening, None
         if connection is not None:
             connection.remove_termination_listener(self._lost)
-            await connection.remove_listener(self._channel, self._heard)
-            await self._pool.release(connection)
+            try:
+                await connection.remove_listener(self._channel, self._heard)
+            except asyncio.CancelledError:
+                connection.terminate()
+                raise
+            finally:
+                await self._pool.release(connection)
 
 
 def _nothing() -> None:
@@ -181,8 +240,7 @@ class SQLAlchemyDatabase:
         self._sync = engine if isinstance(engine, Engine) else None
         self._async = None if isinstance(engine, Engine) else engine
         self._dialect = dialect_of(engine.dialect.name)
-        # Not the loop's own: those belong to the app, which may keep all of them busy.
-        self._threads = ThreadPoolExecutor(SQL_THREADS, thread_name_prefix="tocsin-outbox")
+        self._running, self._counting = 0, threading.Lock()
 
     @property
     def dialect(self) -> Dialect:
@@ -192,19 +250,28 @@ class SQLAlchemyDatabase:
         if self._async is not None:
             async with self._async.begin() as connection:
                 return await connection.run_sync(self._execute, statements)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, statements)
+        # Not on the loop's own threads, which belong to the app, nor on some of ours: a thread waits for a silent
+        # database for as long as its driver does.
+        if self._running >= MOST_WAITING:
+            raise TimeoutError(f"{self._running} queries have no answer yet: give the driver of the engine timeouts")
+        return await aside(self._run, statements)
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """SQLAlchemy has no way to listen: give such a drain the pool of a driver, or let it poll."""
 
     async def aclose(self) -> None:
         """The engine is the user's."""
-        self._threads.shutdown(wait=False)
 
     def _run(self, statements: Sequence[Statement]) -> list[list[Row]]:
         assert self._sync is not None
-        with self._sync.begin() as connection:
-            return self._execute(connection, statements)
+        with self._counting:
+            self._running += 1
+        try:
+            with self._sync.begin() as connection:
+                return self._execute(connection, statements)
+        finally:
+            with self._counting:
+                self._running -= 1
 
     def _execute(self, connection: Connection, statements: Sequence[Statement]) -> list[list[Row]]:
         results = (connection.execute(self._text(one.sql), dict(one.values)) for one in statements)

@@ -19,7 +19,8 @@ from typing import Final, Self
 from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.outbox import statements
 from tocsin.actors.outbox.bringing import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Bringing
-from tocsin.actors.outbox.databases import Database
+from tocsin.actors.outbox.databases import PROBE_S, Database
+from tocsin.actors.outbox.patience import Patient
 from tocsin.actors.outbox.statements import Which
 from tocsin.actors.outbox.table import ParkedRow, Table
 from tocsin.actors.outbox.target import SchedulerTarget, Target, Targets
@@ -33,7 +34,7 @@ log = logging.getLogger("tocsin.outbox")
 
 TRIES: Final = Retry(max_retries=7, base_ms=5_000, max_ms=300_000)
 """Eight tries of a row that is refused, in about ten minutes."""
-LEAST_POLL_MS, LEAST_HOLD_MS = 10, 100
+LEAST_POLL_MS, LEAST_HOLD_MS, LEAST_TIMEOUT_MS = 10, 100, 100
 MOST_RESTING: Final = 50
 """With so many instances out of reach it is not theirs, but the host's trouble."""
 STOP_S: Final = 5.0
@@ -46,9 +47,10 @@ class Drain:
 
     `database` is where the table is, `jobs` where its jobs go: a `Scheduler` (rows of its instance only), an
     `ActorHost` or `OutboxClient` (rows of any), or a `Target` of your own. It looks every `poll`, and at once after
-    `notify()`. What a drain that died had at hand is taken up by another after `hold`; two may well submit the same. A
-    row that was refused `retry.max_retries + 1` times is parked: logged, told to `on_parked` (sync or async), and shown
-    by `parked()`. SettingsError, InvalidInputError for what could never work.
+    `notify()`. A database that gives no answer within `timeout` counts as one that cannot be reached. What a drain that
+    died had at hand is taken up by another after `hold`; two may well submit the same. A row that was refused
+    `retry.max_retries + 1` times is parked: logged, told to `on_parked` (sync or async), and shown by `parked()`.
+    SettingsError, InvalidInputError for what could never work.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Drain:
         table: str = statements.TABLE,
         poll: Duration = 1.0,
         hold: Duration = 5.0,
+        timeout: Duration = 10.0,
         retry: Retry = TRIES,
         on_parked: OnParked | None = None,
         clock: Clock | None = None,
@@ -72,10 +75,12 @@ class Drain:
             raise SettingsError(f"retry must be a Retry, not {type(retry).__name__}")
         if on_parked is not None and not callable(on_parked):
             raise SettingsError(f"on_parked must be a function, not {type(on_parked).__name__}")
-        self._table = Table(database, statements.table_name(table))
-        self._database, self._jobs, self._on_parked = database, jobs, on_parked
-        self._only = None if isinstance(jobs, Targets) else jobs.name
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
+        timeout_s = _at_least(LEAST_TIMEOUT_MS, timeout, "timeout") / 1000
+        self._database = Patient(database, self._clock, timeout_s)
+        self._table = Table(self._database, statements.table_name(table))
+        self._jobs, self._on_parked = jobs, on_parked
+        self._only = None if isinstance(jobs, Targets) else jobs.name
         self._bringing = Bringing(self._table, self._target, retry, self._tell_parked, self._clock, self._random)
         self._busy, self._news, self._end = asyncio.Lock(), asyncio.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -104,7 +109,10 @@ class Drain:
             await asyncio.wait([task], timeout=STOP_S)
             task.cancel()  # no step is unsafe to be the last one
             await asyncio.wait([task])
-        await self._database.aclose()
+        try:
+            await self._database.aclose()
+        except TimeoutError as error:  # it is of no use to who closes: what is not given back is dropped
+            log.warning("the outbox is closed without a word to its database: %s", error)
 
     def notify(self) -> None:
         """Rows were committed: call it after the commit, from any thread. Without it they wait for the next look."""
@@ -164,16 +172,43 @@ class Drain:
         pause_s = 0.0
         while not self._end.is_set():
             self._news.clear()
+            began = self._clock.monotonic()
             try:
-                await self._database.listen(statements.channel(self._table.name), self.notify)
+                await self._listen()
                 await self._bring_all()
                 pause_s = 0.0
             except Exception as error:  # whatever the driver of a user's database raises: it may pass
                 pause_s = min(max(2 * pause_s, FIRST_PAUSE_MS / 1000), LONGEST_PAUSE_MS / 1000)
-                log.warning("the outbox cannot be used, next look in %.0f s: %r", pause_s, error)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s or self._poll_s):
-                    await (self._end if pause_s else self._news).wait()
+                # From look to look: one that waited for an answer has taken its time already.
+                rest_s = max(pause_s - (self._clock.monotonic() - began), FIRST_PAUSE_MS / 1000)
+                log.warning("the outbox cannot be used, next look in %.0f s: %r", rest_s, error)
+                await self._first_of(self._end, rest_s)
+            else:
+                await self._until_next_look()
+
+    async def _listen(self) -> None:
+        await self._database.listen(statements.channel(self._table.name), self.notify)
+
+    async def _until_next_look(self) -> None:
+        """For `poll`, or until there is news; meanwhile whoever listens is asked whether it still does."""
+        until = self._clock.monotonic() + self._poll_s
+        while (left := until - self._clock.monotonic()) > 0 and not self._news.is_set():
+            await self._first_of(self._news, min(left, PROBE_S))
+            if left > PROBE_S and not self._news.is_set():
+                try:
+                    await self._listen()
+                except Exception as error:  # as above; the next look has the pause
+                    log.warning("the outbox is looked at again: %r", error)
+                    return
+
+    async def _first_of(self, event: asyncio.Event, seconds: float) -> None:
+        """Until it is set, or for so many seconds."""
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
 
     def _target(self, instance: str) -> Target:
         jobs = self._jobs.scheduler(instance) if isinstance(self._jobs, Targets) else self._jobs

@@ -100,7 +100,7 @@ def test_drains_that_overtake_each_other_make_one_job_per_row(tmp_path: Path, se
             return stage.random.choice([0.0, 0.0, 1.0, 20.0])
 
         async def work() -> None:
-            drain = app.drain(Steps(slow=slow))
+            drain = app.drain(Steps(slow=slow), timeout=60)
             for _ in range(6):
                 await drain.run_once()
                 await stage.sleep(stage.random.choice([0.0, 5.0]))
