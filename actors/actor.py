@@ -77,7 +77,8 @@ class ActorContext:
         return self._activation.host.clock.now_ms()
 
     def next_seq(self) -> int:
-        """1, 2, 3 … within this epoch, whatever becomes of the turn: (epoch, seq) is never given twice."""
+        """1, 2, 3 … within this epoch, whatever becomes of the turn: (epoch, seq) is never given twice in a store, and
+        (activation, seq) never at all."""
         self._activation.seq += 1
         return self._activation.seq
 

@@ -192,6 +192,12 @@ MUTANTS = (
         'f"{host.random.getrandbits(64):016x} {host.provider.owner} {actor_id}"',
         'f"{host.provider.owner} {actor_id}"',
     ),
+    Mutant(
+        "an epoch follows its store only, so a restored one sends lower fences than the one before",
+        "actors/overlay.py",
+        'epoch = max(int(row or b"0") + 1, least)',
+        'epoch = int(row or b"0") + 1',
+    ),
     *SCHEDULES,
     *QUEUES,
     Mutant(

@@ -84,6 +84,7 @@ class Origin:
         # Signed with the host's clock; after a step of it the receiver would rightly refuse, so it follows.
         self.world.signer.verify(headers, body, now_s=int(headers["webhook-timestamp"]))
         one = Callback(headers, body)
+        self.record.comes(one.content)
         promises = self.world.instance_of(one.content).promises
         with promises.watching():
             run = promises.arrived(one.webhook_id, one.content["id"], one.lease)

@@ -13,6 +13,7 @@ import msgspec
 
 from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.rows import HistRow, JobRow, decode, job_key
+from tocsin.dispatch.receiver.received import fence_of
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, SortedMap
 
@@ -27,7 +28,13 @@ class Record:
 
     ran: set[Key] = field(default_factory=set)
     booked: set[Key] = field(default_factory=set)
+    fences: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By instance: the highest that came."""
     broken: list[str] = field(default_factory=list)
+
+    def comes(self, content: Mapping[str, Any]) -> None:
+        instance, fence = content["instanceName"], fence_of(content["lease"])
+        self.fences[instance] = max(self.fences.get(instance, fence), fence)
 
     def runs(self, content: Mapping[str, Any]) -> None:
         """A callback is worked off, just now."""

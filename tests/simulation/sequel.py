@@ -15,6 +15,7 @@ from tests.simulation.tally import Tally
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.handle import Scheduler
 from tocsin.actors.testing import VirtualClock
+from tocsin.dispatch.receiver.received import fence_of
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.testing import SimNetwork
 from tocsin.dispatch.transport import Answer
@@ -37,9 +38,17 @@ class Sequel:
     random: Random
     secret: str
 
+    def __post_init__(self) -> None:
+        self.before = dict(self.disk.record.fences)
+        """Of the store that is lost: whoever has stored one refuses what comes with a lower one."""
+
     async def receive(self, headers: Mapping[str, str], body: bytes) -> Answer:
         Signer([self.secret]).verify(headers, body, now_s=int(headers["webhook-timestamp"]))
         one = Callback(headers, body)
+
+        instance = one.content["instanceName"]
+        if fence_of(one.lease) <= self.before.get(instance, (0, 0)):
+            self.disk.record.broken.append(f"{one.lease} of {instance} comes after {self.before[instance]}")
 
         async def work() -> Answer:
             self.disk.record.runs(one.content)
