@@ -58,7 +58,7 @@ class Gate:
         rebound names, and pages of other origins."""
         if self._authorize is not None or self._tokens():
             return
-        if request.client is not None and _is_stranger(request.client.host):
+        if request.client is not None and _is_elsewhere(request.client.host):
             raise ForbiddenError("this server has no tokens, so it answers only requests from this machine")
         if any(name in request.headers for name in _PROXIED):
             raise ForbiddenError(
@@ -81,6 +81,17 @@ class Gate:
         tokens = self._tokens()
         token = _token_of(request, tokens) if tokens else None
         return Caller(token.name if token else None, request.scope.get("user"), request.headers), token
+
+    def is_stranger(self, request: Request) -> bool:
+        """Whether nobody knows who asks: no token of ours where there are tokens, no user where an app has a rule."""
+        if tokens := self._tokens():
+            try:
+                _token_of(request, tokens)
+            except UnauthenticatedError:
+                return True
+            return False
+        user = request.scope.get("user")
+        return self._authorize is not None and (user is None or not getattr(user, "is_authenticated", True))
 
     def check_token(self, token: Token | None, scopes: frozenset[str], action: str, instance: str) -> None:
         """ForbiddenError if the token lacks the scope or the instance."""
@@ -118,7 +129,7 @@ def _token_of(request: Request, tokens: Sequence[Token]) -> Token:
     return token
 
 
-def _is_stranger(peer: str) -> bool:
+def _is_elsewhere(peer: str) -> bool:
     """Whether the other end of the connection is another machine. A Unix socket's end has no address."""
     try:
         address = ip_address(peer)

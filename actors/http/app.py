@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from tocsin.actors.http.access import Authorize, Gate
+from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
 from tocsin.actors.http.faults import refuse_unrouted
 from tocsin.actors.http.instances import Instances
@@ -49,12 +50,12 @@ def build_app(
             f"anyone could use this app: give tokens=[...] (TOCSIN_TOKENS; {SHAPE}) or authorize=..., or say "
             "insecure=True to answer requests to loopback only"
         )
-    gate = Gate(known, authorize)
-    endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host))]
+    gate, crowd = Gate(known, authorize), Crowd(lambda: host.runtime.clock.monotonic())
+    endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host, crowd))]
     by_path: dict[str, list[Operation]] = {}
     for one in OPERATIONS:
         by_path.setdefault(one.path, []).append(one)
-    endpoints += [(path, OperationEndpoint(ones, gate, host.scheduler)) for path, ones in by_path.items()]
+    endpoints += [(path, OperationEndpoint(ones, gate, host.scheduler, crowd)) for path, ones in by_path.items()]
     app = Starlette(
         routes=[
             Route("/instances", Instances(gate, host), methods=None),
@@ -69,4 +70,5 @@ def build_app(
         exception_handlers={HTTPException: refuse_unrouted, Exception: refuse_unrouted},
     )
     app.router.redirect_slashes = False
+    app.state.crowd = crowd  # for the server, which counts connections
     return app

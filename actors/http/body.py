@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 from starlette.requests import Request
 
+from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
 from tocsin.actors.scheduler.arguments import MAX_ARGS
 from tocsin.actors.scheduler.followers import MAX_THEN
@@ -35,26 +36,28 @@ _TOO_LONG: Final = re.compile(r"Expected `array` of length <= (\d+)")
 # ---- Reading -------------------------------------------------------------------------------------
 
 
-async def read_json(request: Request, limit: int, *, optional: bool = False) -> bytes:
+async def read_json(request: Request, limit: int, crowd: Crowd, *, stranger: bool, optional: bool = False) -> bytes:
     """The body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes. If it is
-    `optional`, none at all is an empty object, whatever the headers say."""
+    `optional`, none at all is an empty object, whatever the headers say. A `stranger` shares its place with others."""
     if optional:
-        body = await _read(request, limit)
+        body = await _read(request, limit, crowd, stranger)
         if not body:
             return b"{}"
         _check_type(request)
         return body
     _check_type(request)
-    return await _read(request, limit)
+    return await _read(request, limit, crowd, stranger)
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def _read(request: Request, limit: int, crowd: Crowd, stranger: bool) -> bytes:
     _check_length(request.headers.get("content-length", ""), limit)
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise _too_large(limit)
+    async with crowd.reading(stranger=stranger) as unfinished:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise _too_large(limit)
+            unfinished.add(len(chunk))
     return bytes(body)
 
 

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from tocsin.actors.http import body, wire
 from tocsin.actors.http.access import Caller, Gate
+from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.handle import Scheduler
@@ -29,10 +30,14 @@ SCHEDULING: Final = frozenset({"schedule", "schedules.put"})
 class Call:
     """A request whose token has passed. Before an operation does anything it must `admit` what it touches."""
 
-    def __init__(self, request: Request, scheduler: Scheduler, gate: Gate, caller: Caller, action: str) -> None:
+    def __init__(
+        self, request: Request, scheduler: Scheduler, gate: Gate, crowd: Crowd, caller: Caller, action: str, *,
+        stranger: bool,
+    ) -> None:  # fmt: skip
         # Only what schedules asks an app's user for its text: that may be slow, or fail.
         self.scheduler = scheduler.for_initiator(caller.identity) if action in SCHEDULING else scheduler
         self._request, self._gate, self._caller, self._action = request, gate, caller, action
+        self._crowd, self._stranger = crowd, stranger
         self._raw = b""
 
     async def admit(self, resource: str | None, *, action: str | None = None) -> None:
@@ -82,7 +87,7 @@ class Call:
     async def body(self, kind: type[B], limit: int, *, optional: bool = False) -> B:
         """The request in the body; it takes no query parameters beside it."""
         Query(self._request, ())
-        self._raw = await body.read_json(self._request, limit, optional=optional)
+        self._raw = await body.read_json(self._request, limit, self._crowd, stranger=self._stranger, optional=optional)
         parsed = body.parse_text(self._raw, kind)
         parsed.check_instance(self.scheduler.name)
         return parsed

@@ -96,6 +96,11 @@ _ALL: Final = (
         "/status takes GET, HEAD, OPTIONS, not POST",
     ),
     _code(
+        "REQUEST_TIMEOUT", 408, "The body did not arrive in time.",
+        NOTHING_DONE, "Send the whole request at once.",
+        "the body did not arrive within 60 s: send it again, faster",
+    ),
+    _code(
         "DUPLICATE_SCHEDULE_ID", 409, "A live or dead job holds the id; `state` says how that one stands.",
         NEVER,
         "Choose another id, cancel that job, or say `onConflict`: `keep` or `replace`. A dead one: retry or cancel it.",
@@ -153,7 +158,9 @@ _ALL: Final = (
         "callbacks have nowhere to go: open the host with origin=..., or set TOCSIN_ORIGIN_URL",
     ),
     _code(
-        "OVERLOADED", 503, "Too many requests wait for this scheduler.",
+        "OVERLOADED", 503,
+        "Too many requests wait for this scheduler, too many connections are open, or too much is held of unfinished "
+        "requests without a token.",
         NOTHING_DONE, "Wait for `Retry-After`, then send it again; send several jobs in one batch.",
         "scheduler/default: 1000 events wait already",
     ),

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from tocsin.actors.http.access import Caller, Gate
 from tocsin.actors.http.answers import allowing, answer, unheard
 from tocsin.actors.http.call import Call
+from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.faults import MethodNotAllowedError, refusal
 from tocsin.actors.http.operations import Operation
 from tocsin.actors.scheduler.arguments import instance_name
@@ -66,8 +67,11 @@ class Endpoint(ABC):
 class OperationEndpoint(Endpoint):
     """The operations of one path, by method, on the instance in the path, behind the gate."""
 
-    def __init__(self, operations: Sequence[Operation], gate: Gate, scheduler: Callable[[str], Scheduler]) -> None:
+    def __init__(
+        self, operations: Sequence[Operation], gate: Gate, scheduler: Callable[[str], Scheduler], crowd: Crowd
+    ) -> None:
         super().__init__([one.method for one in operations], gate)
+        self._crowd = crowd
         self._operations = {one.method: one for one in operations}
         self._scheduler = scheduler
 
@@ -79,7 +83,10 @@ class OperationEndpoint(Endpoint):
         instance = instance_name(request.path_params.get("instance", DEFAULT_INSTANCE))
         if operation.scopes:
             self._gate.check_token(token, operation.scopes, operation.action, instance)
-        call = Call(request, self._scheduler(instance), self._gate, caller, operation.action)
+        stranger = token is None and self._gate.is_stranger(request)
+        call = Call(
+            request, self._scheduler(instance), self._gate, self._crowd, caller, operation.action, stranger=stranger
+        )
         if operation.method == "GET":  # reads only: what a caller has left is read no further
             return answer(await call.while_connected(operation.run(call)))
         return answer(await operation.run(call))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from tocsin.actors.http.answers import answer
 from tocsin.actors.http.codes import RETRY_AFTER_S
-from tocsin.errors import ActorBrokenError, NotFoundError, RequestError, TocsinError
+from tocsin.errors import ActorBrokenError, NotFoundError, OverloadedError, RequestError, TocsinError
 
 log = logging.getLogger("tocsin.http")
 
@@ -29,6 +29,21 @@ class MethodNotAllowedError(RequestError):
 
     code = "METHOD_NOT_ALLOWED"
     status = 405
+
+
+class BodyTooSlowError(RequestError):
+    """The body took too long to arrive."""
+
+    code = "REQUEST_TIMEOUT"
+    status = 408
+
+
+class BodyCutOffError(OverloadedError):
+    """The body was not whole when its place was needed."""
+
+
+UNREAD: Final = (BodyTooSlowError, BodyCutOffError)
+"""What is left of the body is not worth waiting for: the connection is closed."""
 
 
 class UnsupportedMediaTypeError(RequestError):
@@ -59,6 +74,8 @@ def refusal(error: Exception, request: Request, headers: Mapping[str, str] | Non
         more["www-authenticate"] = 'Bearer realm="tocsin"'
     elif error.status in RETRY_AFTER_S:
         more["retry-after"] = str(RETRY_AFTER_S[error.status])
+    if isinstance(error, UNREAD) and request.scope.get("http_version", "1.1").startswith("1"):
+        more["connection"] = "close"
     return answer(envelope(error), error.status, more)
 
 

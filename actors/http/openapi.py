@@ -159,7 +159,7 @@ def errors_of(method: str, scopes: frozenset[str], about: About, *, by_path: boo
     if by_path:
         found |= {"NOT_FOUND", "INVALID_INPUT"}
     if about.request is not None:
-        found |= {"INVALID_JSON", "PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE"}
+        found |= {"INVALID_JSON", "PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE", "REQUEST_TIMEOUT"}
     if method != "GET":
         found |= {"OVERLOADED", "UNAVAILABLE", "STORE_FULL"}
     return [code for code in CODES if code in found]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from tocsin.actors.http.access import Gate
 from tocsin.actors.http.answers import answer
+from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
 from tocsin.actors.http.replies import Alive, Ready
 from tocsin.actors.scheduler.arguments import instance_name
@@ -42,9 +43,9 @@ class Readiness(Endpoint):
     out of service would keep its own app's jobs away. What is wrong then is named by its code.
     """
 
-    def __init__(self, gate: Gate, host: ActorHost) -> None:
+    def __init__(self, gate: Gate, host: ActorHost, crowd: Crowd) -> None:
         super().__init__(["GET"], gate)
-        self._host = host
+        self._host, self._crowd = host, crowd
 
     async def answer(self, request: Request) -> Response:
         _check_name(request)
@@ -58,7 +59,7 @@ class Readiness(Endpoint):
                 await self._host.scheduler(DEFAULT_INSTANCE).get(PROBED_ID)
         except TimeoutError:
             raise StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s") from None
-        return answer(Ready(True, tuple(one.code for one in self._host.health())))
+        return answer(Ready(True, (*(one.code for one in self._host.health()), *self._crowd.reasons())))
 
 
 def _check_name(request: Request) -> None:

@@ -74,7 +74,7 @@ def receiver() -> Iterator[Receiver]:
         (["--origin-url", "https://app.example", "--insecure"], {}, "loopback"),
         (["--host", "0.0.0.0"], {}, "TOCSIN_TOKENS"),
         (["--insecure", "--host", "0.0.0.0", "--origin-url", ORIGIN], {}, "TOCSIN_TOKENS"),
-        ([], {"TOCSIN_SECRETS": "hush"}, "TOCSIN_SECRETS: the secret holds 4 bytes"),
+        ([], {"TOCSIN_SECRETS": "hush"}, "TOCSIN_SECRETS: a secret has 4 bytes"),
         ([], {"TOCSIN_TOKENS": "a:everything:hush"}, "everything"),
         (["--port", "http"], {}, "--port must be a whole number"),
         (["--config", "absent.toml"], {}, "there is no file absent.toml"),

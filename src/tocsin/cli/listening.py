@@ -13,11 +13,17 @@ from typing import Any, Final
 
 import uvicorn
 
+from tocsin.actors.http.crowd import Crowd
+from tocsin.cli.connections import Connection, Connections
 from tocsin.cli.failure import Unbound
 
 BACKLOG: Final = 2048
+MOST_CONNECTIONS: Final = 512
+SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Why a connection cannot be taken up now, and may be later."""
+AGAIN_S: Final = 0.2
 GRACE_S: Final = 5
-"""How long requests under way may take once the server was told to stop."""
+"""How long requests under way may take once the server was told to stop; half as long for one to become whole."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -61,10 +67,15 @@ def url_of(listener: socket.socket) -> str:
 class Server(uvicorn.Server):
     """A uvicorn server that leaves signals alone and says when it is ready."""
 
-    def __init__(self, app: Any, *, access_log: bool = False) -> None:
+    def __init__(self, app: Any, *, access_log: bool = False, most: int = MOST_CONNECTIONS) -> None:
+        self._crowd: Crowd = getattr(app.state, "crowd", None) or Crowd(asyncio.get_running_loop().time)
+        self._connections = Connections(most, self._crowd)
+        self._accepting: list[asyncio.Task[None]] = []
         super().__init__(
             uvicorn.Config(
                 app,
+                http="h11",
+                ws="none",
                 lifespan="off",
                 log_config=None,
                 access_log=access_log,
@@ -80,8 +91,41 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
+        await super().startup(sockets=[])
+        self._accepting = [asyncio.create_task(self._accept(one)) for one in sockets or ()]
         self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for one in self._accepting:
+            one.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        cutting = asyncio.get_running_loop().call_later(GRACE_S / 2, self._connections.close_dawdling)
+        try:
+            await super().shutdown(sockets=sockets)
+        finally:
+            cutting.cancel()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """Take up connections one by one. Event loops take up all that wait at once, and so every descriptor there is:
+        no callback could go out, and the connections in excess could not be closed before they were all open."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                taken, _ = await loop.sock_accept(listener)
+            except OSError as error:  # of descriptors, memory, or the caller, who has left already
+                if error.errno in SHORT:
+                    self._crowd.note("CONNECTIONS_FULL", f"no connection can be taken up: {error.strerror}")
+                    await asyncio.sleep(AGAIN_S)
+                continue
+            try:
+                await loop.connect_accepted_socket(self._connection, taken)
+            except OSError:  # it has left already
+                taken.close()
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._connections, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -12,11 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tocsin.actors.actor_host import ActorHost
+from tocsin.cli.connections import OTHERS, descriptors_allowed, room_for
 from tocsin.cli.failure import Interrupted
 from tocsin.cli.listening import Server, bind, loop_factory, url_of
 from tocsin.cli.output import say
 from tocsin.cli.reloading import Reload
 from tocsin.settings import Settings
+
+log = logging.getLogger("tocsin.http")
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -37,7 +41,7 @@ async def serve_until_stopped(reload: Reload, listener: socket.socket, *, access
     with _stopped_by_signals() as stop, reload.at_hangup(otherwise=stop.ask):
         async with _open_host(settings, reload) as host:
             app = host.asgi(tokens=reload.tokens, insecure=not settings.tokens)
-            server = Server(app, access_log=access_log)
+            server = Server(app, access_log=access_log, most=_most_connections(settings))
             if stop.attach(server, host):
                 announced = asyncio.create_task(_announce(server, settings, listener))
                 watched = asyncio.create_task(reload.watch(host.runtime.clock))
@@ -46,6 +50,19 @@ async def serve_until_stopped(reload: Reload, listener: socket.socket, *, access
                 finally:
                     announced.cancel()
                     watched.cancel()
+
+
+def _most_connections(settings: Settings) -> int:
+    """Beside callbacks."""
+    allowed, callbacks = descriptors_allowed(), settings.max_in_flight
+    most = room_for(allowed, callbacks)
+    if (needed := most + callbacks + OTHERS) > allowed:
+        log.warning(
+            "%d files may be open (ulimit -n), and %d callbacks and %d connections at once need %d: allow more, or "
+            "lower TOCSIN_MAX_IN_FLIGHT (--max-in-flight)",
+            allowed, callbacks, most, needed,
+        )  # fmt: skip
+    return most
 
 
 def _open_host(settings: Settings, reload: Reload) -> ActorHost:

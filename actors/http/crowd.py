@@ -1,0 +1,115 @@
+"""More callers than can be served: what is held for strangers is bounded, and who runs the server is told.
+
+Callers without a token may settle what they hold a lease of, so their bodies are read before anything is known of them.
+All of them together may hold `MOST_BYTES` that are not whole yet: beyond, whoever began first is cut off. A caller that
+sends at once what it has to say is served while thousands dawdle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from tocsin.actors.http.faults import BodyCutOffError, BodyTooSlowError
+
+log = logging.getLogger("tocsin.http")
+
+BODY_S: Final = 60.0
+"""For a whole body, whoever sends it."""
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of unfinished bodies of strangers, together. The largest body that a stranger may send is far below."""
+SAID_EVERY_S: Final = 60.0
+"""How often the log says the same."""
+LASTS_S: Final = 10.0
+"""For how long after it was last so `/readyz` says it."""
+
+
+class Unfinished:
+    """A body that is being read. `size`: what is held of it."""
+
+    def __init__(self, timeout: asyncio.Timeout, grew: Callable[[Unfinished, int], None]) -> None:
+        self.size = 0
+        self.was_cut = False
+        self._timeout, self._grew = timeout, grew
+
+    def add(self, size: int) -> None:
+        self._grew(self, size)
+
+    def cut(self) -> None:
+        """Its reader raises at once."""
+        self.was_cut = True
+        if not self._timeout.expired():
+            self._timeout.reschedule(0)
+
+
+class Crowd:
+    """What unknown callers of one app hold, and which limits were reached."""
+
+    def __init__(self, monotonic: Callable[[], float], most_bytes: int = MOST_BYTES) -> None:
+        self._monotonic, self._most = monotonic, most_bytes
+        self._unfinished: dict[Unfinished, None] = {}  # in the order in which they began
+        self.held = 0
+        self._last: dict[str, float] = {}
+        self._said: dict[str, float] = {}
+        self._times: dict[str, int] = {}
+
+    # ---- Bodies ----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def reading(self, *, stranger: bool) -> AsyncIterator[Unfinished]:
+        """Around the reading of a body, each piece of which is added. BodyTooSlowError after BODY_S, BodyCutOffError
+        if others needed its place."""
+        one: Unfinished | None = None
+        try:
+            async with asyncio.timeout(BODY_S) as timeout:
+                one = Unfinished(timeout, self._grew if stranger else _uncounted)
+                if stranger:
+                    self._unfinished[one] = None
+                yield one
+        except TimeoutError:
+            if one is not None and one.was_cut:
+                raise BodyCutOffError(
+                    "too many requests without a token are unfinished, and this was the oldest: send it again, at once"
+                ) from None
+            raise BodyTooSlowError(f"the body did not arrive within {BODY_S:g} s: send it again, faster") from None
+        finally:
+            if one is not None:
+                self._let_go(one)
+
+    def _grew(self, one: Unfinished, size: int) -> None:
+        one.size += size
+        self.held += size
+        while self.held > self._most and (oldest := next(iter(self._unfinished))) is not one:
+            oldest.cut()
+            self._let_go(oldest)
+            self.note(
+                "BODIES_FULL",
+                f"unfinished requests without a token hold {self._most} bytes, the limit: the oldest ones are cut off",
+            )
+
+    def _let_go(self, one: Unfinished) -> None:
+        if self._unfinished.pop(one, one) is None:
+            self.held -= one.size
+
+    # ---- What is said ----------------------------------------------------------------------------
+
+    def note(self, code: str, words: str) -> None:
+        """A limit was reached: `/readyz` says the code for a while, the log the words, once a minute at most."""
+        now = self._monotonic()
+        self._last[code] = now
+        self._times[code] = self._times.get(code, 0) + 1
+        if code not in self._said or now - self._said[code] >= SAID_EVERY_S:
+            self._said[code] = now
+            log.warning("%s (%d times since the start)", words, self._times[code])
+
+    def reasons(self) -> tuple[str, ...]:
+        """Codes of the limits that were reached just now."""
+        now = self._monotonic()
+        return tuple(code for code, last in self._last.items() if now - last < LASTS_S)
+
+
+def _uncounted(one: Unfinished, size: int) -> None:
+    """What a known caller sends is bounded by the limits of its routes."""

@@ -1,0 +1,190 @@
+"""How many connections a server holds, and for how long one may take its time.
+
+Each connection takes a descriptor, and callbacks need some too. So there are never more than `most`: whoever comes then
+takes the place of the connection that has dawdled longest, and is refused only if none does. A connection dawdles while
+the server waits for it: for the head of its next request, for the rest of a body, or for it to read an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from tocsin.actors.http.crowd import Crowd
+
+OTHERS: Final = 64
+"""Descriptors of the store, the loop, the log and whatever a handler opens."""
+LEAST: Final = 16
+MOST: Final = 10_000
+SWEEP_S: Final = 1.0
+FULL: Final = "CONNECTIONS_FULL"
+REFUSED: Final = (
+    b'{"error":{"code":"OVERLOADED","message":"this server holds as many connections as it may: '
+    b'try again in a moment"}}'
+)
+REFUSAL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncache-control: no-store\r\n"
+    b"retry-after: 1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(REFUSED), REFUSED)
+)
+
+
+class Dawdles(Enum):
+    """What a server waits for; its value is for how many seconds."""
+
+    HEAD = 10.0
+    BODY = 75.0
+    READING = 60.0
+
+
+def room_for(descriptors: int, callbacks: int) -> int:
+    """How many connections are left of so many descriptors when so many callbacks have theirs; a quarter at least."""
+    return min(max(descriptors - callbacks - OTHERS, descriptors // 4, LEAST), MOST)
+
+
+def descriptors_allowed() -> int:
+    """How many this process may have open."""
+    try:
+        import resource
+    except ImportError:  # Windows: as many as handles
+        return MOST
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST * 2 if soft == resource.RLIM_INFINITY else soft
+
+
+class Connections:
+    """Those of one server. Times are the loop's."""
+
+    def __init__(self, most: int, crowd: Crowd) -> None:
+        self._most, self._crowd = most, crowd
+        self._open: set[Connection] = set()
+        self._dawdling: dict[Dawdles, dict[Connection, float]] = {kind: {} for kind in Dawdles}
+        """Since when, the longest first."""
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def admit(self, one: Connection) -> bool:
+        """Make room for a new connection; False if there is none."""
+        if len(self._open) >= self._most and not self._make_room():
+            self._crowd.note(FULL, f"{len(self._open)} connections are open, the limit, and all are served: refused")
+            return False
+        self._open.add(one)
+        return True
+
+    def _make_room(self) -> bool:
+        for among in self._dawdling.values():
+            for one in among:
+                self._crowd.note(
+                    FULL,
+                    f"{len(self._open)} connections are open, the limit: those that have dawdled longest are closed",
+                )
+                self._close([one])
+                return True
+        return False
+
+    def leave(self, one: Connection) -> None:
+        self._open.discard(one)
+        self.busy(one)
+
+    def busy(self, one: Connection) -> None:
+        """It waits for the server."""
+        for among in self._dawdling.values():
+            among.pop(one, None)
+
+    def dawdles(self, one: Connection, kind: Dawdles) -> None:
+        """The server waits for it, from now on."""
+        self.busy(one)
+        if one not in self._open:
+            return
+        loop = asyncio.get_running_loop()
+        self._dawdling[kind][one] = loop.time()
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(SWEEP_S, self._sweep)
+
+    def close_dawdling(self) -> None:
+        """The server stops."""
+        for among in self._dawdling.values():
+            self._close([*among])
+
+    def _close(self, those: Iterable[Connection]) -> None:
+        for one in those:
+            self.leave(one)
+            one.cut()
+
+    def _sweep(self) -> None:
+        """Close those whose time is over."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for kind, among in self._dawdling.items():
+            self._close([one for one, since in among.items() if now - since >= kind.value])
+        going_on = any(self._dawdling.values())
+        self._sweeping = loop.call_later(SWEEP_S, self._sweep) if going_on else None
+
+
+class Connection(H11Protocol):
+    """One that says what it waits for."""
+
+    def __init__(self, among: Connections, **what: Any) -> None:
+        super().__init__(**what)
+        self._among = among
+        self._refused = False
+        self._dawdles: Dawdles | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if not self._among.admit(self):
+            self._refused = True
+            transport.write(REFUSAL)
+            transport.close()
+            return
+        super().connection_made(transport)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._among.leave(self)
+        if not self._refused:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._look()
+
+    def on_response_complete(self) -> None:
+        self._look()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._look()
+
+    def _look(self) -> None:
+        """Note what is waited for, if that has changed. Pieces of a head or a body change nothing."""
+        cycle = self.cycle
+        if self.flow.write_paused:
+            kind: Dawdles | None = Dawdles.READING
+        elif cycle is None or cycle.response_complete:
+            kind = Dawdles.READING if self.transport.get_write_buffer_size() else Dawdles.HEAD
+        else:
+            kind = Dawdles.BODY if cycle.more_body else None
+        if kind is not self._dawdles:
+            self._dawdles = kind
+            if kind is None:
+                self._among.busy(self)
+            else:
+                self._among.dawdles(self, kind)
+
+    def cut(self) -> None:
+        """Close it now: nothing it could still send or read is waited for."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
