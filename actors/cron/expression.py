@@ -45,8 +45,9 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text = _checked(text)
-        read = self._read()
-        second, minute, hour, day, month, weekday = read
+        self.fields = self._read()
+        """Second (None if there are five), minute, hour, day of month, month, day of week."""
+        second, minute, hour, day, month, weekday = self.fields
         self.has_seconds = second is not None
         self.real_time = minute.starred or hour.starred
         """Whether it runs through a clock change in real time; any other fires once for each of its times."""

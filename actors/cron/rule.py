@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from tocsin.actors.cron import tally
 from tocsin.actors.cron.expression import LATEST_S, Expression
 from tocsin.actors.cron.zones import Change, Zone
 from tocsin.errors import TocsinError
@@ -40,6 +41,12 @@ class Rule:
         if found <= start:
             raise TocsinError(f"{self!r} came to {found}, which is not after {start}")
         return found * 1000
+
+    def count(self, first_ms: int, last_ms: int) -> int | None:
+        """How many instants it comes to from the first to the last, both included; None if they are two hundred years
+        apart."""
+        first, last = max(-(-first_ms // 1000), EARLIEST_S), min(last_ms // 1000, LATEST_S - 1)
+        return tally.count(self.expression, self.zone, first, last)
 
     # ---- Each time once ----------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ def initiator_of(stored: tuple[str, str]) -> Initiator | None:
 
 class ScheduleSlot(_Value, frozen=True, rename="camel", omit_defaults=True):
     """Of which schedule a job is an occurrence, and for which slot (epoch ms). `first_slot` and `coalesced` if it
-    stands for earlier slots too: the first of them, and how many they are (left out if they were too many to count).
+    stands for earlier slots too: the first of them, and how many they are (left out if they were not counted).
     """
 
     name: str

@@ -98,7 +98,7 @@ class Instance:
 
     async def retire(self) -> None:
         """After some time in good weather."""
-        self.disk.schedules.are_on_time(self.clock.now_ms(), self.promises.latest_ms)
+        self.disk.schedules.are_on_time(self.clock.now_ms())
         await Planner(self, self.scheduler()).retire()
 
     # ---- Workers ---------------------------------------------------------------------------------

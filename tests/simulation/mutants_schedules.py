@@ -31,8 +31,8 @@ SCHEDULES = (
     Mutant(
         "schedules: the next slot follows from the clock",
         FOLDER + "slots.py",
-        "    *older, newest = found.slots\n",
-        "    *older, newest = found.slots\n    found.next = following(now)\n    newest = now // 1000 * 1000\n",
+        "    first, newest, coming = found.slots[0], found.slots[-1], found.next\n",
+        "    first, newest, coming = found.slots[0], now // 1000 * 1000, series(now)\n",
     ),
     Mutant(
         "schedules: the cursor jumps to the clock",
@@ -79,10 +79,10 @@ SCHEDULES = (
         seeds=400,
     ),
     Mutant(
-        "schedules: a backlog forgets what it has counted",
+        "schedules: one of a backlog is not counted",
         FOLDER + "slots.py",
-        "    return None if cursor.missed is None else cursor.missed + len(slots)\n",
-        "    return None if cursor.missed is None else len(slots)\n",
+        "        older = ((first, found.slots[-2], len(found.slots) - 1),)\n",
+        "        older = ((first, found.slots[-2], len(found.slots)),)\n",
         seeds=200,
     ),
     Mutant(

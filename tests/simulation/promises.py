@@ -69,8 +69,6 @@ class Promises:
     broken: list[str] = field(default_factory=list)
     steps: bool = False
     """The wall clock steps in this run: instants are no measure."""
-    latest_ms: int = 0
-    """How far it was before any of its steps."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:

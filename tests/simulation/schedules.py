@@ -154,8 +154,6 @@ class Schedules:
                 ledger.made_again.add(row.at)
             start = max(start, row.created_at) if row.at is None or row.at > row.created_at else row.at - 1
         if new.last < start:
-            if old is not None and new.fire_to is not None and old.missed_from is not None:
-                return  # they were counted, and the newest of them are to fire
             if old is None or start - new.last <= AHEAD_MS:
                 self.broken.append(f"{name} went back from {start} to {new.last}")
             ledger.went_back = True
@@ -215,18 +213,15 @@ class Schedules:
 
     # ---- At the end ------------------------------------------------------------------------------
 
-    def are_on_time(self, now: int, latest: int) -> None:
-        """In good weather nothing that has come is left for long. `latest`: how far the clock ever was."""
+    def are_on_time(self, now: int) -> None:
+        """In good weather nothing that has come is left for long."""
         for name, row in self.disk.rows(DefinitionRow, b"cron/"):
             cursor = self.disk.row(CursorRow, cursor_key(name))
             assert cursor is not None and cursor.error is None
             ahead = cursor.rings_at is not None and cursor.last > now + AHEAD_MS  # what never rings is not looked at
             assert not ahead, f"{name} stands more than a day ahead, at {cursor.last}"
             assert (cursor.skip_to or 0) <= now + AHEAD_MS, f"{name} passes what comes until {cursor.skip_to}"
-            # What was counted before a step back ends with the next slot, which had come before it, too.
-            waits = cursor.next_slot is not None and now - row.jitter_ms < cursor.next_slot <= latest
-            missed_from = None if waits else cursor.missed_from
-            until = (missed_from, cursor.skip_to, cursor.aim and cursor.aim[0], cursor.fire_to)
+            until = (cursor.skip_to, cursor.fire_to)
             behind = [each for each in until if each is not None and each <= now]  # the others were before a step back
             assert cursor.paused or not behind, f"{name} has not ended its backlog: {cursor}"
             left = [] if cursor.paused else slots_between(row, cursor.last, now - LATE_MS - row.jitter_ms)
@@ -259,8 +254,7 @@ class Schedules:
                 assert not fired, f"{name}: {slot} came, and says {row.state} ({row.reason})"
         for slot in ledger.due:
             covering = [first for first, row in runs if first <= slot <= (row.until or 0)]
-            counted = cursor.missed_from is not None and cursor.missed_from <= slot <= cursor.last
-            counted = counted or (cursor.fire_to is not None and cursor.last < slot <= cursor.fire_to)  # is to fire
+            counted = cursor.fire_to is not None and cursor.last < slot <= cursor.fire_to  # is to fire
             if slot in single and (ledger.went_back or slot in ledger.made_again):
                 covering = []  # a run does not stand for those that have a row of their own
             ends = len(covering) + counted + (slot in single)

@@ -96,8 +96,6 @@ class World:
         asyncio.get_running_loop()._time += seconds  # type: ignore[attr-defined]
 
     def step(self, ms: int) -> None:
-        for instance in self.instances.values():
-            instance.promises.latest_ms = max(instance.promises.latest_ms, self.clock.now_ms())
         self.clock.step(ms)
 
     def clock_goes_wrong(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.scheduler.recurring import series, slots
 from tocsin.actors.scheduler.recurring.allowance import STEPS, Allowance
 from tocsin.actors.scheduler.recurring.ends import drop_held
 from tocsin.actors.scheduler.recurring.fire import know, record_run, start
@@ -32,7 +32,6 @@ from tocsin.actors.scheduler.recurring.rows import (
     triggered_id,
 )
 from tocsin.actors.scheduler.recurring.schedule import Schedule, Used, args_of, load, read, trim, used_slots
-from tocsin.actors.scheduler.recurring.slots import Run
 from tocsin.actors.scheduler.rows import DAY_MS, encode
 from tocsin.actors.scheduler.submit import over_quota
 from tocsin.actors.scheduler.turn import Turn
@@ -120,16 +119,14 @@ async def _create(turn: Turn, new: NewSchedule, left: CursorRow | None) -> Sched
     return one
 
 
-_EMPTY: Final[dict[str, Any]] = {
-    "missed_from": None, "missed": 0, "skip_to": None, "aim": None, "fire_to": None, "run": None,
-}  # fmt: skip
+_EMPTY: Final[dict[str, Any]] = {"skip_to": None, "fire_to": None, "run": None}
 """Of a cursor: no backlog."""
 
 
 def _aim(turn: Turn, one: Schedule) -> None:
     """The first slot after its last."""
-    one.move(next_slot=slots.next_of(one.definition)(one.cursor.last), error=None)
-    one.arm(more=one.cursor.skip_to is not None or one.cursor.aim is not None)
+    one.move(next_slot=series.next_of(one.definition)(one.cursor.last), error=None)
+    one.arm(more=one.cursor.skip_to is not None)
 
 
 def _edit(
@@ -162,7 +159,7 @@ def _edit(
         if old.jitter < jitter:  # what would be due at once
             _skip_until(turn, old, before, turn.now - old.jitter, "edited", used, allowance)
         else:
-            _end_count(turn, old, "edited")
+            old.move(**_EMPTY)
         old.move(skip_to=resumed)
     if paused != old.cursor.paused:
         _set_paused(turn, old, paused)
@@ -185,37 +182,21 @@ def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
 def _skip_until(
     turn: Turn, one: Schedule, definition: DefinitionRow, until: int, reason: str, used: Used, allowance: Allowance
 ) -> None:
-    """The slots up to this instant that were not decided yet end here, as one row. A long run is not counted."""
+    """The slots up to this instant that were not decided yet end here, as one row."""
     until = max(until, one.cursor.fire_to or 0)  # what had come before a step back had come
     if until > one.cursor.last:
         try:
-            following = slots.unused(slots.next_of(definition), used.get(one.name, frozenset()))
-            _skip_found(one, following, until, allowance)
+            found = series.unused(series.next_of(definition), used.get(one.name, frozenset()))
+            run = slots.missed(found, one.cursor.last, until, allowance.share(STEPS))
         except Exception as error:
             # The rule means nothing here any more: what it would have owed is not known, and a new one comes.
             log.warning("schedule %s: what it owed until now is not known: %r", one.name, error)
-    _end_count(turn, one, reason)
-    one.move(last=max(until, one.cursor.last))
-
-
-def _skip_found(one: Schedule, following: slots.Next, until: int, allowance: Allowance) -> None:
-    cursor = one.cursor
-    found = slots.walk(following, cursor.last, until, allowance.share(STEPS))
-    if not found.slots:
-        return
-    last, count = found.slots[-1], None if cursor.missed is None else cursor.missed + len(found.slots)
-    if not found.reached:
-        last, count = slots.before(following, until + 1), None
-    one.move(missed_from=found.slots[0] if cursor.missed_from is None else cursor.missed_from, missed=count, last=last)
-
-
-def _end_count(turn: Turn, one: Schedule, reason: str) -> None:
-    """A backlog that was being counted ends as skipped. What the new rules say of it is not asked."""
-    cursor = one.cursor
-    if cursor.missed_from is not None:
-        reason = "paused" if cursor.paused or cursor.skip_to is not None else reason
-        record_run(turn, one, Run(cursor.missed_from, cursor.last, cursor.missed, "skipped", reason))
+        else:
+            if run is not None:
+                run.reason = "paused" if one.cursor.paused or one.cursor.skip_to is not None else reason
+                record_run(turn, one, run)
     one.move(**_EMPTY)
+    one.move(last=max(until, one.cursor.last))
 
 
 # ---- Pause, resume, delete, trigger --------------------------------------------------------------
@@ -253,10 +234,10 @@ def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
         return
     cursor = one.cursor
     if cursor.paused:
-        one.move(paused=False, aim=None, fire_to=None, skip_to=turn.now if turn.now > cursor.last else None)
+        one.move(paused=False, fire_to=None, skip_to=turn.now if turn.now > cursor.last else None)
     try:
         _aim(turn, one)
-        one.move(next_slot=slots.next_of(one.definition)(max(turn.now, cursor.last)))
+        one.move(next_slot=series.next_of(one.definition)(max(turn.now, cursor.last)))
     except Exception as error:
         # As in a look: it is this schedule's fault, and the caller reads it in the record.
         stop(turn, one, error)

@@ -10,7 +10,7 @@ from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.followers import Follower, check_then, without_ids
 from tocsin.actors.scheduler.recurring.change import NewSchedule
 from tocsin.actors.scheduler.recurring.rows import DefinitionRow
-from tocsin.actors.scheduler.recurring.slots import rule_of
+from tocsin.actors.scheduler.recurring.series import rule_of
 from tocsin.actors.scheduler.rows import INLINE_ARGS
 from tocsin.dispatch.retry import Retry, plain
 from tocsin.dispatch.words import word

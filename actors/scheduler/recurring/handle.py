@@ -32,7 +32,7 @@ from tocsin.actors.scheduler.recurring.records import (
 from tocsin.actors.scheduler.recurring.register import owned_name
 from tocsin.actors.scheduler.recurring.rows import jitter_of, request_hash
 from tocsin.actors.scheduler.recurring.schedule import Schedule
-from tocsin.actors.scheduler.recurring.slots import next_of
+from tocsin.actors.scheduler.recurring.series import next_of
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.dispatch.words import word

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.scheduler.recurring import series, slots
 from tocsin.actors.scheduler.recurring.allowance import Allowance, Share
 from tocsin.actors.scheduler.recurring.fire import Known, fire_slot, know, record_pieces, record_run
 from tocsin.actors.scheduler.recurring.rows import TIMER, slot_key
@@ -117,8 +117,8 @@ def _see(turn: Turn, one: Schedule, used: Collection[int], share: Share) -> Owed
         one.move(rings_at=None)
         return None
     try:
-        following = slots.unused(slots.next_of(one.definition), used)
-        owed = slots.owed(one.definition, one.cursor, following, turn.now - one.jitter, share)
+        found = series.unused(series.next_of(one.definition), used)
+        owed = slots.owed(one.definition, one.cursor, found, turn.now - one.jitter, share)
     except Exception as error:
         # A zone that is gone, a row edited by hand, a fault of the search: whatever it is, it is this schedule's.
         stop(turn, one, error)
@@ -153,6 +153,7 @@ def _apply(turn: Turn, seen: Looked, known: Known) -> None:
         last=decided.last,
         next_slot=decided.next_slot,
         error=None,
-        **{name: getattr(decided, name) for name in ("missed_from", "missed", "skip_to", "aim", "fire_to")},
+        skip_to=decided.skip_to,
+        fire_to=decided.fire_to,
     )
     one.arm(more=owed.more)

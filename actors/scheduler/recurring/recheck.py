@@ -10,13 +10,11 @@ from typing import Final
 import msgspec
 
 from tocsin.actors.cron.zones import database_version
-from tocsin.actors.scheduler.recurring import slots
 from tocsin.actors.scheduler.recurring.allowance import Allowance
-from tocsin.actors.scheduler.recurring.fire import record_run
 from tocsin.actors.scheduler.recurring.look import stop
 from tocsin.actors.scheduler.recurring.rows import RECHECK, SlotRow, cursor_key, slot_key, slot_prefix, split_slot_key
 from tocsin.actors.scheduler.recurring.schedule import Schedule, load, read_slot
-from tocsin.actors.scheduler.recurring.slots import Run
+from tocsin.actors.scheduler.recurring.series import next_of
 from tocsin.actors.scheduler.rows import DAY_MS, META_ZONES, JobRow, dead_key, encode, job_key
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.storage.api import after
@@ -103,12 +101,12 @@ async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
         await _take_back(turn, one, allowance)
     try:
         allowance.steps -= 2
-        one.move(next_slot=slots.next_of(one.definition)(one.cursor.last), error=None)
+        one.move(next_slot=next_of(one.definition)(one.cursor.last), error=None)
     except Exception as error:
         # As in a look: it is this schedule's fault, and stops no other.
         stop(turn, one, error)
     else:
-        one.arm(more=one.cursor.skip_to is not None or one.cursor.aim is not None)
+        one.arm(more=one.cursor.skip_to is not None)
     one.save(turn)
 
 
@@ -147,12 +145,10 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
         row = read_slot(turn, one, key, {key: value})
         if row is not None and row.until is not None and row.until > turn.now:
             storage.put(key, encode(_cut(row, split_slot_key(key), turn.now)))
-    if cursor.missed_from is not None and cursor.missed_from <= turn.now:
-        record_run(turn, one, _counted(one, cursor.missed_from, turn.now))
     _keep_what_came(turn, one)
     one.move(
         last=turn.now, kept=one.cursor.kept - dropped, used_to=cursor.last,
-        missed_from=None, missed=0, skip_to=None, aim=None, fire_to=None, run=None,
+        skip_to=None, fire_to=None, run=None,
     )  # fmt: skip
 
 
@@ -168,14 +164,3 @@ def _cut(row: SlotRow, first: int, now: int) -> SlotRow:
     clock, and how many they are is known only of one."""
     single = first == now
     return msgspec.structs.replace(row, until=None if single else now, count=1 if single else None)
-
-
-def _counted(one: Schedule, first: int, now: int) -> Run:
-    """What was being counted, as far as it has come. An edit ends a count, so the rule is that of now."""
-    reason = "paused" if one.cursor.paused or one.cursor.skip_to is not None else "misfire"
-    try:
-        last = max(slots.before(slots.next_of(one.definition), now + 1), first)
-    except Exception:
-        # It means nothing here any more, as the caller finds next: they end with the clock.
-        last = now
-    return Run(first, last, 1 if last == first else None, "skipped", reason)

@@ -99,7 +99,7 @@ class SchedulePage(_Value, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Occurrence(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What became of a slot, or with `until` of a run of `count` slots (left out when they were too many to count).
+    """What became of a slot, or with `until` of a run of `count` slots (left out where they were not counted).
 
     `state`: `fired`, `skipped` (with `reason`), `coalesced`, `expired`, `cancelled`, `dead`, or `queued` while it waits
     for a live one. `live`: its job waits, runs or retries. `lateness_ms`: how long after it was due that was decided;

@@ -64,7 +64,7 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
 
     revision: int
     last: int
-    """All slots up to this instant are accounted for, or counted in `missed`; the next one is later."""
+    """All slots up to this instant are accounted for; the next one is later."""
     next_slot: int | None = None
     rings_at: int | None = None
     """Its timer; None while paused, completed or deleted."""
@@ -74,7 +74,7 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     queued: int | None = None
     """A slot held back until no occurrence is live: by `overlap: queue`, or because it stands for others."""
     missed_from: int | None = None
-    """The first of the slots that were missed and are still being counted, ..."""
+    """Of earlier versions: the first of the slots that were missed and were still being counted, ..."""
     missed: int | None = 0
     """... and how many up to `last`; None: not counted, there were too many."""
     kept: int = 0
@@ -85,9 +85,9 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     orphaned: bool = False
     """Its owner's last registration did not name it, and kept it."""
     skip_to: int | None = None
-    """It was resumed: slots up to this instant passed while it was paused, and are being counted."""
+    """It was resumed: slots up to this instant passed while it was paused."""
     aim: tuple[int, int] | None = None
-    """Of a long backlog the newest slots are looked for, backwards: the earliest found, and how many are wanted yet."""
+    """Of earlier versions: of a long backlog the newest slots were looked for, backwards."""
     fire_to: int | None = None
     """Slots up to this one are the newest of a backlog: each fires."""
     run: tuple[int, int, str] | None = None

@@ -25,6 +25,7 @@ from tocsin.actors.scheduler.recurring.rows import (
     split_slot_key,
     trigger_key,
 )
+from tocsin.actors.scheduler.recurring.slots import begun_anew
 from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, SOON, BadRow, R, encode
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.storage.api import after
@@ -40,7 +41,7 @@ class Schedule:
     """Its definition, and its cursor as it is now; `save` writes the cursor and its timer."""
 
     def __init__(self, name: str, definition: DefinitionRow, cursor: CursorRow, *, new: bool = False) -> None:
-        self.name, self.definition, self.cursor = name, definition, cursor
+        self.name, self.definition, self.cursor = name, definition, begun_anew(cursor)
         self._stored: CursorRow = cursor
         self._new = new
 
@@ -63,12 +64,6 @@ class Schedule:
         return (
             ROWS_PER_FIRE + len(self.definition.labels) + len(set(targets(with_ids(self.definition.then, repeat("")))))
         )
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether it is in the middle of a backlog."""
-        at = self.cursor
-        return any(each is not None for each in (at.missed_from, at.skip_to, at.aim, at.fire_to))
 
     def expires_at(self, slot: int) -> int | None:
         """Until when a slot is worth a job."""

@@ -10,10 +10,11 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.recurring.records import Occurrence
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow
-from tocsin.actors.scheduler.recurring.slots import Next, Owed, Run, before, next_of, owed
+from tocsin.actors.scheduler.recurring.series import Next, before, next_of, unused
+from tocsin.actors.scheduler.recurring.slots import Owed, Run, begun_anew, owed
 
 NOW = 1_800_000_000_000
 
@@ -23,11 +24,11 @@ class Steps:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._left = most
+        self.left = most
 
     def step(self) -> bool:
-        self._left -= 1
-        return self._left > 0
+        self.left -= 1
+        return self.left > 0
 
 
 def defined(**given: object) -> DefinitionRow:
@@ -99,8 +100,7 @@ def test_every_slot_of_a_backlog_ends_once_whatever_the_page(seed: int) -> None:
     ends = ends_of(found, all_slots)
 
     assert list(ends) == sorted(ends) and set(ends) == set(all_slots)
-    assert (cursor.missed_from, cursor.aim, cursor.fire_to) == (None, None, None)
-    assert cursor.next_slot == next_of(row)(NOW)
+    assert cursor.fire_to is None and cursor.next_slot == next_of(row)(NOW)
     late = [slot for slot in all_slots if slot < NOW - row.grace_ms]
     on_time = all_slots[len(late) :]
     fired = [slot for slot, how in ends.items() if how == "fired"]
@@ -115,22 +115,78 @@ def test_every_slot_of_a_backlog_ends_once_whatever_the_page(seed: int) -> None:
 
 
 @pytest.mark.parametrize("misfire", ["skip", "one", "all"])
-def test_of_more_slots_than_are_counted_the_newest_are_still_the_right_ones(
-    misfire: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A year of every second is 31 million slots: nobody walks them."""
-    monkeypatch.setattr(slots, "COUNTED", 1_000)
+def test_a_year_of_seconds_is_decided_in_a_few_looks_and_counted(misfire: str) -> None:
+    """Nobody walks nine million slots."""
     row = defined(cron="* * 0-6 * * *", misfire=misfire, catch_up_limit=5)
     found, cursor = looks(row, CursorRow(1, NOW - 366 * DAY), NOW, 400)
     [run] = [run for look in found for run in ended(look)]
     fired = [fire.slot for look in found for fire in look.fires]
     due = walked(next_of(row), NOW - 3 * HOUR, NOW)  # the present lies at 08:00, the last slot is 06:59:59
 
-    assert len(found) < 20 and run.count is None
+    assert len(found) <= 2 and run.count == 366 * 7 * 3_600 - len(fired)
     assert run.first == next_of(row)(NOW - 366 * DAY)
     assert fired == {"skip": [], "one": due[-1:], "all": due[-5:]}[misfire]
     assert run.last == (due[-1] if misfire == "skip" else before(next_of(row), fired[0]))
     assert cursor.last == due[-1] and cursor.next_slot == next_of(row)(NOW)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 20, 100, 1_000])
+@pytest.mark.parametrize(
+    ("cron", "timezone"),
+    [
+        ("* * * * *", "Asia/Tokyo"),
+        ("*/7 9-17 * * mon-fri", "Europe/Berlin"),
+        ("59 59 23 28-31 * *", "America/New_York"),
+        ("* * * 1 * *", "UTC"),
+        ("0 0 1 1 *", "UTC"),
+    ],
+)
+def test_the_newest_of_a_backlog_are_found_from_the_top(limit: int, cron: str, timezone: str) -> None:
+    row = defined(cron=cron, timezone=timezone)
+    series = next_of(row)
+    first, top = series(NOW - 40 * 366 * DAY), before(series, NOW)
+    assert first is not None
+    whole = series.count(first, top)
+    start = series.back(first, top, min(limit, whole or 0))
+
+    assert series.count(start, top) == min(limit, whole or 0) and series(start - 1) == start
+
+
+def test_what_lies_within_a_backlog_and_has_a_row_already_is_not_counted() -> None:
+    """The clock was ahead, and some of them became jobs there."""
+    row = defined(cron="* * * * *", misfire="one")
+    used = {NOW - n * MINUTE for n in (0, 7, 8, 300)} | {NOW - 31_000}
+    [look] = [owed(row, CursorRow(1, NOW - DAY), unused(next_of(row), used), NOW, Steps(50))]
+
+    [fire] = look.fires
+    assert fire.slot == NOW - MINUTE and fire.coalesced == 1_440 - 4 - 1
+
+
+@pytest.mark.parametrize("aim", [None, (NOW - 30 * MINUTE, 70)])
+def test_a_backlog_that_an_earlier_version_was_counting_is_decided_as_a_whole(aim: tuple[int, int] | None) -> None:
+    row = defined(cron="* * * * *", misfire="all", catch_up_limit=100)
+    first = NOW - DAY + MINUTE
+    counting = CursorRow(1, NOW - HOUR, NOW - HOUR + MINUTE, missed_from=first, missed=1_380, aim=aim)
+    counting = msgspec.structs.replace(counting, fire_to=None if aim is None else NOW - MINUTE)
+    found, cursor = looks(row, begun_anew(counting), NOW)
+    ends = ends_of(found, walked(next_of(row), NOW - DAY, NOW))
+
+    assert set(ends) == set(walked(next_of(row), NOW - DAY, NOW)) and cursor.last == NOW
+    assert sum(how == "fired" for how in ends.values()) == 102, "a hundred that are late, two that are on time"
+    assert (cursor.missed_from, cursor.missed, cursor.aim, cursor.fire_to) == (None, 0, None, None)
+
+
+@pytest.mark.parametrize("misfire", ["skip", "one", "all"])
+@pytest.mark.parametrize("timezone", ["UTC", "America/New_York"])
+def test_ten_years_take_no_more_steps_than_a_day(misfire: str, timezone: str) -> None:
+    row = defined(cron="* * * * *", timezone=timezone, misfire=misfire, catch_up_limit=100)
+
+    def steps(behind: int) -> int:
+        pace = Steps(10_000)
+        owed(row, CursorRow(1, NOW - behind), next_of(row), NOW, pace)
+        return 10_000 - pace.left
+
+    assert steps(3_650 * DAY) <= steps(DAY) + 5 < 250
 
 
 @pytest.mark.parametrize("guess", [1, 1_000, DAY, 500 * DAY])
@@ -142,23 +198,65 @@ def test_the_slot_before_an_instant_is_found_whatever_is_guessed(guess: int) -> 
         assert before(following, NOW + 1, guess) == some[-1]
 
 
-def test_a_clock_that_steps_back_in_the_middle_of_a_backlog_loses_none_of_it() -> None:
-    row = defined(cron="* * * * *", misfire="one")
-    first = owed(row, CursorRow(1, NOW - 100 * MINUTE), next_of(row), NOW, Steps(10))
-    back = owed(row, first.cursor, next_of(row), NOW - 95 * MINUTE, Steps(10))
-    found, _ = looks(row, back.cursor, NOW)
-
-    assert first.more and not back.more and back.runs == [] and back.fires == []
-    [run], [fire] = ended(found[-1]), found[-1].fires
-    assert (run.count, fire.coalesced) == (99, 99)
-
-
 def test_the_limit_of_a_catch_up_counts_only_what_is_late() -> None:
     """Four slots within the grace, and a limit of one: all are on time."""
     row = defined(every_ms=10_000, misfire="all", catch_up_limit=1)
     [look], _ = looks(row, CursorRow(1, NOW - 35_000), NOW)
 
     assert [fire.late for fire in look.fires] == [False] * 4 and look.runs == []
+
+
+# ---- Years down, many at once --------------------------------------------------------------------
+
+ZONES = (
+    "UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Africa/Casablanca",
+    "America/Sao_Paulo", "Asia/Tokyo", "Pacific/Chatham", "Europe/Dublin",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("days", [365, 3_650])
+@pytest.mark.parametrize(("misfire", "limit"), [("skip", 100), ("one", 100), ("all", 20)])
+def test_twenty_schedules_that_are_years_behind_have_all_fired_within_a_second(
+    misfire: str, limit: int, days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of minutes, in ten zones. Counted in steps, of some thirty microseconds each, not in time."""
+    steps = [0]
+    next_ms, count = Rule.next_ms, Rule.count
+
+    def next_counted(self: Rule, after_ms: int) -> int | None:
+        steps[0] += 1
+        return next_ms(self, after_ms)
+
+    def count_counted(self: Rule, first_ms: int, last_ms: int) -> int | None:
+        steps[0] += 1
+        return count(self, first_ms, last_ms)
+
+    @staged(lanes=64)
+    async def run(stage: Stage) -> None:
+        for n in range(20):
+            cron = "* * * * *" if n < 10 else "1-59/2 * * * *"
+            await stage.jobs.schedules.put(
+                f"s{n}", "work:run", cron=cron, timezone=ZONES[n % 10], misfire=misfire, catch_up_limit=limit,
+                overlap="allow",
+            )  # fmt: skip
+        await stage.close()
+        stage.clock.step(days * DAY)
+        monkeypatch.setattr(Rule, "next_ms", next_counted)
+        monkeypatch.setattr(Rule, "count", count_counted)
+        await stage.open()
+        opened = stage.now
+        computed: list[int] = []
+        while len({one.body["schedule"]["name"] for one in stage.deliveries}) < 20 and stage.now < opened + 130_000:
+            await stage.sleep(0.05)
+            computed.append(steps[0])
+        until_fired = 120_500 if misfire == "skip" else 1_000  # what was missed is skipped: those that come next
+        assert stage.now - opened <= until_fired and len(stage.deliveries) >= 20
+        assert computed[-1] < 20 * 400
+        if misfire == "one":
+            assert all(one.body["schedule"]["coalesced"] > days * 700 for one in stage.deliveries[:20])
+        monkeypatch.undo()
+
+    run()
 
 
 # ---- A week down, minute by minute ---------------------------------------------------------------

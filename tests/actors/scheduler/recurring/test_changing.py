@@ -9,7 +9,7 @@ import pytest
 from tests.actors.scheduler.recurring.slots import occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.cron.rule import Rule
-from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.scheduler.recurring import series
 from tocsin.errors import ConflictError, InvalidCronError, InvalidInputError, NotFoundError, UnknownTimezoneError
 
 # ---- Changing ------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ async def test_a_zone_that_is_gone_stops_one_schedule_until_it_is_back(stage: St
     await schedules.put("gone", "work:run", cron="* * * * *", timezone="Europe/Berlin", overlap="allow")
     await schedules.put("there", "work:run", cron="* * * * *", overlap="allow")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots, "_rule", lost)
+        patch.setattr(series, "_rule", lost)
         await stage.sleep(130)
         record = await schedules.get("gone")
         assert record is not None and record.state == "error" and "Europe/Berlin" in (record.error or "")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import accounted, after, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.recurring import fire, look, slots
+from tocsin.actors.scheduler.recurring import fire, look, series
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, cursor_key, definition_key
 from tocsin.actors.scheduler.rows import Row, decode, encode, job_key
 from tocsin.dispatch.retry import Retry
@@ -74,12 +74,12 @@ async def test_a_rule_that_answers_an_instant_of_the_past_is_stopped(stage: Stag
     """Scenario D06: never a loop that fires for ever."""
     await stage.jobs.schedules.put("bad", "work:bad", cron="* * * * *")
     await stage.jobs.schedules.put("good", "work:good", cron="* * * * *")
-    rule = slots.rule_of("*/7 * * * *", "UTC")
+    rule = series.rule_of("*/7 * * * *", "UTC")
     rule._real_time = lambda start: start - 60  # type: ignore[method-assign]
     await rewrite(stage, definition_key("bad"), edited(DefinitionRow, cron="*/7 * * * *"))
     await stage.sleep(130)
-    slots._rule.cache_clear()
-    slots._next.cache_clear()
+    series._rule.cache_clear()
+    series._next.cache_clear()
     record = await stage.jobs.schedules.get("bad")
 
     assert record is not None and record.state == "error" and "not after" in (record.error or "")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, MINUTE, START, after, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.recurring import reading, recheck, slots
+from tocsin.actors.scheduler.recurring import reading, recheck, series
 from tocsin.actors.scheduler.recurring.rows import DefinitionRow, cursor_key
 from tocsin.actors.scheduler.ticking import Ticks
 from tocsin.errors import ConflictError
@@ -89,19 +89,19 @@ async def test_a_schedule_that_is_only_run_by_hand_keeps_no_more_than_others(sta
 def test_a_set_that_is_edited_after_an_outage_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others on the loop do not wait for the turn, which computes what each schedule has missed."""
     steps, seen = [0], [0]
-    next_of = slots.next_of
+    next_of = series.next_of
 
     @staged()
     async def run(stage: Stage) -> None:
-        def slow(row: DefinitionRow) -> slots.Next:
-            following = next_of(row)
+        def slow(row: DefinitionRow) -> series.Series:
+            found = next_of(row)
 
             def counted(after: int) -> int | None:
                 steps[0] += 1
                 stage.clock.step(1)
-                return following(after)
+                return found(after)
 
-            return counted
+            return series.Series(counted, found.count)
 
         async def register(path: str, **rule: object) -> None:
             await stage.jobs.schedules.register("app", [(f"s{n}", {"path": path, **rule}) for n in range(40)])
@@ -114,7 +114,7 @@ def test_a_set_that_is_edited_after_an_outage_gives_way(monkeypatch: pytest.Monk
 
         await register("work:run", cron="* 5 * * 1", paused=True)
         await stage.sleep(20 * 86_400)
-        monkeypatch.setattr(slots, "next_of", slow)
+        monkeypatch.setattr(series, "next_of", slow)
         steps[:] = [0]
         await asyncio.gather(register("work:run", cron="* 6 * * 1"), look())
         monkeypatch.undo()

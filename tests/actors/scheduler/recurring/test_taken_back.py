@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, START, accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.recurring import allowance
 from tocsin.actors.scheduler.recurring.rows import CursorRow, cursor_key, slot_key
 from tocsin.actors.scheduler.rows import decode
 
@@ -102,34 +99,6 @@ async def test_a_row_that_cannot_be_read_is_one_fewer_also_when_a_clock_is_set_b
 
     assert cursor_of(stage, "x").kept == len(await occurrences(stage, "x"))
     stage.disk.maps["scheduler/t"].apply({b"bad/" + key: None})
-
-
-# ---- Less than a day -----------------------------------------------------------------------------
-
-
-@staged()
-async def test_a_backlog_that_was_counted_beyond_the_clock_ends_with_the_next_slot(stage: Stage) -> None:
-    """Every slot once: the clock was hours ahead, and stepped back by one of them while they were counted."""
-    await stage.jobs.schedules.put("x", "work:run", every=7.5)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(allowance, "STEPS", 60)
-        await stage.close()
-        stage.clock.step(2 * HOUR)
-        await stage.open()
-        for _ in range(1_000):
-            await asyncio.sleep(0)
-            if cursor_of(stage, "x").last > START + HOUR + 5 * MINUTE:
-                break
-    counted = cursor_of(stage, "x")
-    assert counted.missed_from is not None and counted.last < START + 2 * HOUR, "the story is not told"
-    stage.clock.step(-HOUR)
-    await stage.sleep((counted.last - stage.now) / 1000 + 30)
-    run, *fired = await occurrences(stage, "x")
-
-    assert cursor_of(stage, "x").missed_from is None
-    assert (run.slot, run.state, run.until, run.count) == (START + 7_500, "coalesced", counted.last, counted.missed)
-    assert [one.slot for one in fired] == slots_of(stage.deliveries)
-    assert fired[0].slot == counted.last + 7_500 and fired[0].coalesced == counted.missed
 
 
 # ---- Made again ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import MINUTE
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.recurring import recheck, slots
+from tocsin.actors.scheduler.recurring import recheck, series
 
 
 @staged()
@@ -25,16 +25,16 @@ async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
     await stage.close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recheck, "database_version", lambda: "2099z")
-        rule = slots.rule_of("0 12 * * *", "Europe/Berlin")
-        slots._next.cache_clear()
-        patch.setattr(rule, "next_ms", slots.rule_of("30 11 * * *", "Europe/Berlin").next_ms)
+        rule = series.rule_of("0 12 * * *", "Europe/Berlin")
+        series._next.cache_clear()
+        patch.setattr(rule, "next_ms", series.rule_of("30 11 * * *", "Europe/Berlin").next_ms)
         await stage.open()
         await stage.sleep(1)
         after = await stage.jobs.schedules.get("moved")
         assert before is not None and after is not None
         assert (after.next_at or 0) - (before.next_at or 0) == -30 * MINUTE and after.revision == before.revision
         await stage.sleep(86_400)
-    slots._next.cache_clear()
+    series._next.cache_clear()
     fired = {one.body["functionPath"]: one.body["schedule"]["slot"] for one in stage.deliveries}
 
     assert fired["work:moved"] == after.next_at and len(stage.deliveries) == 2
@@ -44,7 +44,7 @@ async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
 async def test_a_zone_that_is_known_again_takes_its_schedule_up_again(stage: Stage) -> None:
     await stage.jobs.schedules.put("x", "work:run", cron="0 * * * *", timezone="Europe/Berlin")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots, "_rule", unknown)
+        patch.setattr(series, "_rule", unknown)
         await stage.sleep(3601)
         broken = await stage.jobs.schedules.get("x")
         assert broken is not None and broken.state == "error"
