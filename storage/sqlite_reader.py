@@ -71,10 +71,11 @@ class Reader:
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        self._db.execute("BEGIN")
         try:
+            self._db.execute("BEGIN")  # may be broken off when it is done already
             yield
         finally:
+            self._asked = None  # the end of a snapshot is not to be broken off: the next one could not begin
             if self._db.in_transaction:  # SQLite may have ended it itself, at an error worth more than ours
                 self._db.execute("COMMIT")
 

@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.query import read, whole
 from tocsin.actors.scheduler.queues import is_counted
 from tocsin.actors.scheduler.records import Record
 from tocsin.actors.scheduler.rows import (
+    DUE_DIGITS,
     META_COUNTERS,
     Counters,
     LeaseRow,
@@ -37,6 +38,8 @@ PAGE: Final = 5_000
 INDEX_ROWS: Final = 100_000
 """So many rows of an index a page looks at, at most: about 0.2 s."""
 LINES_MERGED: Final = 1_000
+SORTED: Final = 1_000
+"""Of a label by due: as many as a page may show."""
 Place = tuple[int, str]
 """Sort key of a list: the instant (0 in lists by id), and the id."""
 
@@ -200,31 +203,45 @@ async def _gathered(view: StoreView, now: int, wanted: Filter) -> set[str] | Non
 async def by_due(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
     """Of live jobs. Merges lines: past 1,000 it needs a pool, a queue or a label."""
     if wanted.label is not None and await labels.are_filled(view):
-        return _these(await _sorted(view, now, wanted, place))
+        return _sorted(view, now, wanted, place)
     return _of_lines(view, now, wanted, place)
 
 
-async def _sorted(view: StoreView, now: int, wanted: Filter, place: Place | None) -> list[Place]:
-    """All live jobs of a label behind `place`."""
-    prefix = labels.live_prefix(wanted.label or "")
-    found: list[Place] = []
-    looked = 0
-    start = prefix
+async def _sorted(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
+    """Live jobs of a label, the next 1,000 at a time: all of its rows are read for each. Rows are compared as bytes,
+    which sort as (due, id) does."""
+    prefix, border = labels.live_prefix(wanted.label or ""), b"%015d/" % (now + 1)
+    low = border if wanted.state == "pending" else b""
+    high = border if wanted.state == "waiting" else b":"
+    behind = b"%015d/%b" % (place[0], place[1].encode()) if place else b""
+    more = True
+    while more:
+        best: list[bytes] = []
+        more = False
+        async for rows in _rows_of_label(view, prefix):
+            entries = [value + b"/" + key[len(prefix) :] for key, value in rows]
+            best += [entry for entry in entries if entry > behind and low <= entry < high]
+            if len(best) > SORTED:
+                best.sort()
+                del best[SORTED:]
+                more = True
+        places = [(int(due), job_id.decode()) for due, _, job_id in (entry.partition(b"/") for entry in sorted(best))]
+        async for chunk in _these(places):
+            yield chunk
+        if best:
+            behind = max(best)
+
+
+async def _rows_of_label(view: StoreView, prefix: bytes) -> AsyncIterator[Sequence[Row]]:
+    looked, start = 0, prefix
     while rows := await view.scan(start, after(prefix), limit=PAGE):
         looked += len(rows)
         if looked > INDEX_ROWS:
             raise InvalidInputError(
                 f"order=due sorts at most {INDEX_ROWS} jobs of a label and there are more: use order=id"
             )
-        for key, value in rows:
-            due = _instant(value)
-            if due is not None and wanted.may_be_due(due, now):
-                entry = (due, _id_of(key)[1])
-                if place is None or entry > place:
-                    found.append(entry)
+        yield [row for row in rows if len(row[1]) == DUE_DIGITS and row[1].isdigit()]
         start = rows[-1][0] + b"\x00"
-    found.sort()
-    return found
 
 
 async def _of_lines(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:

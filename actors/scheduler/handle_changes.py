@@ -47,7 +47,8 @@ class Changing(Handle):
         await self._fill_labels(wanted)
         until, cursor, matched, cancelled = self._now(), None, 0, 0
         while True:
-            page = await listing.list_by_id(self._view(), self.name, until, CANCEL_PAGE, cursor, wanted)
+            async with self._service.paging:
+                page = await listing.list_by_id(self._view(), self.name, until, CANCEL_PAGE, cursor, wanted)
             found = [(one.id, one.incarnation) for one in page.records if one.enqueued_at <= until]
             matched += len(found)
             if not dry_run:
@@ -190,9 +191,10 @@ class Changing(Handle):
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         wanted = Filter(self._name(pool, "pool"), label=self._name(label, "label"), reason=self._name(reason, "reason"))
         await self._fill_labels(wanted)
-        return await listing.list_dead(
-            self._view(), self.name, self._now(), self._limit(limit), cursor, wanted, parked_since
-        )
+        async with self._service.paging:
+            return await listing.list_dead(
+                self._view(), self.name, self._now(), self._limit(limit), cursor, wanted, parked_since
+            )
 
     async def dead_retry(self, id: str) -> DeadRetried:
         """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""

@@ -57,7 +57,9 @@ class Reading(Handle):
         wanted = Filter(self._name(pool, "pool"), state, self._name(label, "label"), queue=self._name(queue, "queue"))
         await self._fill_labels(wanted)
         pages = listing.list_by_due if order == "due" else listing.list_by_id
-        return await pages(self._view(), self.name, self._now(), self._limit(limit), cursor, wanted)
+        most = self._limit(limit)
+        async with self._service.paging:
+            return await pages(self._view(), self.name, self._now(), most, cursor, wanted)
 
     async def list_all(self, *, order: str = "id", **filters: Any) -> AsyncIterator[Record]:
         """Every live job, page by page."""

@@ -42,6 +42,7 @@ from tocsin.dispatch.dispatcher import Dispatcher
 log = logging.getLogger("tocsin.scheduler")
 
 KIND = SchedulerActor.kind_name()
+PAGES_AT_ONCE = 2
 PULL_RULE_MS = 10_000
 """So long the app's rule may take before a worker gets a job."""
 
@@ -103,9 +104,12 @@ class SchedulerService:
         self.deaths = Deaths(on_dead, lambda: self.clock, self._start_soon)
         self._stopping = False
         self._nobody_waits = False
+        self.paging = asyncio.Semaphore(PAGES_AT_ONCE)
+        """Pages of lists that are being made: each takes the loop for some ms at a time, and several are no faster."""
 
     def start(self) -> None:
         self._stopping = self._nobody_waits = False
+        self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
         self._dispatcher.open()
         for stopped in (self._lanes, self._pulls, self._watches):
             stopped.clear()  # those of an earlier run go when the garbage of its actors does, and serve nobody any more

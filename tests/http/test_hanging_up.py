@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,12 +57,12 @@ class Caller:
 
 
 class Stuck:
-    """Reads of the store beside the actor's turns do not return; how many were broken off."""
+    """Reads of the store beside the actor's turns do not return; how many were begun and broken off."""
 
     def __init__(self) -> None:
-        self.began = asyncio.Event()
+        self.nth: defaultdict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self.ended = asyncio.Event()
-        self.broken_off = 0
+        self.begun = self.broken_off = 0
 
     async def scan_many(self, ranges: Sequence[Range], **_: Any) -> list[list[Row]]:
         await self._wait()
@@ -76,7 +77,8 @@ class Stuck:
         return []
 
     async def _wait(self) -> None:
-        self.began.set()
+        self.begun += 1
+        self.nth[self.begun].set()
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:
@@ -92,7 +94,7 @@ async def test_a_read_ends_when_its_caller_hangs_up(path: str, face: Face, monke
     caller = Caller(face.host.asgi(insecure=True), "GET", "/i/t" + path)
     request = asyncio.create_task(caller())
     async with asyncio.timeout(PATIENCE_S):
-        await stuck.began.wait()
+        await stuck.nth[1].wait()
         caller.left.set()
         await request
         await stuck.ended.wait()
@@ -124,3 +126,29 @@ async def test_what_a_caller_wanted_to_be_done_is_done_although_it_hangs_up(
         await request
     assert (await face.get("/get?id=a")).json()["record"]["id"] == "a"
     assert caller.sent[0]["status"] == 200
+
+
+async def test_pages_are_made_two_at_a_time_and_who_leaves_the_queue_costs_nothing(
+    face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making one keeps the loop busy for some milliseconds, whoever waits for it; due jobs come in between."""
+    await face.schedule("/i/t", id="a")
+    stuck, app = Stuck(), face.host.asgi(insecure=True)
+    monkeypatch.setattr(MemoryProvider, "view", lambda self, name: stuck)
+    callers = [Caller(app, "GET", f"/i/t{path}") for path in ("/list", "/dead", "/list?order=id", "/list")]
+    requests = [asyncio.create_task(caller()) for caller in callers]
+    async with asyncio.timeout(PATIENCE_S):
+        await stuck.nth[2].wait()
+        for caller in callers[2:]:
+            caller.left.set()
+        await asyncio.gather(*requests[2:])
+        assert (stuck.begun, stuck.broken_off) == (2, 0)
+        last = Caller(app, "GET", "/i/t/list")
+        requests.append(asyncio.create_task(last()))
+        callers[0].left.set()
+        await stuck.nth[3].wait()
+        for caller in (callers[1], last):
+            caller.left.set()
+        await asyncio.gather(*requests)
+    monkeypatch.undo()
+    assert len((await face.get("/i/t/list")).json()["records"]) == 1

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tocsin.storage import sqlite_reader
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite import Reading, SQLiteProvider
+from tocsin.storage.sqlite_reader import STEPS_BETWEEN_LOOKS
 
 pytestmark = pytest.mark.anyio
 
@@ -19,8 +21,12 @@ LONG = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x <
 PATIENCE_S = 10.0
 
 
-@pytest.fixture
-async def provider(tmp_path: Path) -> AsyncIterator[SQLiteProvider]:
+@pytest.fixture(params=[1, STEPS_BETWEEN_LOOKS])
+async def provider(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[SQLiteProvider]:
+    """Also one that looks at every step, so that it may break off anything: the end of a snapshot, too."""
+    monkeypatch.setattr(sqlite_reader, "STEPS_BETWEEN_LOOKS", request.param)
     store = SQLiteProvider(tmp_path / "s.db")
     await store.start()
     opened = await store.open("a")
