@@ -7,6 +7,7 @@ there, and no callback connects, no lease is renewed.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections import deque
@@ -35,6 +36,10 @@ class Names:
 
     def __init__(self, threads: int = THREADS) -> None:
         self._limit = threads
+        self.forget()
+
+    def forget(self) -> None:
+        """In a process that was forked there are no threads, so nobody would answer who waits for one of them."""
         self._lock = threading.Lock()
         self._asked: dict[Question, list[Waiting]] = {}
         self._queued: deque[Question] = deque()
@@ -94,6 +99,8 @@ def _looked_up(question: Question) -> Callable[[asyncio.Future[list[AddressInfo]
 
 names: Final = Names()
 """Of this process: one bound on threads for all transports and clients."""
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=names.forget)
 
 
 class Connecting(httpcore.AnyIOBackend):

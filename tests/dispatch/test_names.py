@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +186,46 @@ def test_a_loop_that_ended_meanwhile_spoils_nothing(book: Book) -> None:
     book.go.set()
 
     assert asyncio.run(ask())[0][4] == ("a.example", 80)
+
+
+FORKING = """
+import asyncio, os, socket, threading
+from tocsin.dispatch.names import names, THREADS
+real, hung = socket.getaddrinfo, threading.Semaphore(0)
+def hang(*args, **options):
+    hung.release()
+    threading.Event().wait()
+async def parent():
+    asking = [asyncio.ensure_future(names.look_up(f"{n}.example", 80)) for n in range(THREADS)]
+    await asyncio.sleep(0)
+    for _ in asking:
+        hung.acquire()
+    child = os.fork()
+    if child == 0:
+        return None
+    for each in asking:
+        each.cancel()
+    return child
+async def child():
+    async with asyncio.timeout(10):
+        assert await names.look_up("localhost", 80)
+socket.getaddrinfo = hang
+forked = asyncio.run(parent())
+if forked is None:
+    socket.getaddrinfo = real
+    asyncio.run(child())
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
+def test_a_forked_process_waits_for_no_thread_of_its_parent() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING], timeout=60, check=False, capture_output=True
+    )
+
+    assert ended.returncode == 0, ended.stderr.decode()
 
 
 # ---- Several addresses -------------------------------------------------------------------------------
