@@ -51,11 +51,13 @@ async def test_other_authorities_are_not_trusted_by_that(name: str) -> None:
         await transport.aclose()
 
 
-def test_the_system_s_authorities_stay() -> None:
-    system, both = trusting(), trusting(CA_FILE)
-
-    assert both.cert_store_stats()["x509_ca"] == system.cert_store_stats()["x509_ca"] + 1
-    assert both.check_hostname and both.verify_mode is system.verify_mode
+async def test_the_system_s_authorities_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))  # where OpenSSL looks for those of the system
+    transport = default_transport(name, ssl_context=trusting(CA_FILE))
+    for certificate in (CERTIFICATE, LEAF):
+        async with serving(polite, certificate=certificate) as server:
+            assert (await post(transport, server.url.replace("http:", "https:"))).body == b"ok"
+    await transport.aclose()
 
 
 @pytest.mark.parametrize("name", NAMES)
