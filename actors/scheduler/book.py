@@ -14,7 +14,7 @@ import msgspec
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.labels import META_LABELS, Labels
 from tocsin.actors.scheduler.leases import Leases
-from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER, Stream
+from tocsin.actors.scheduler.lines import Stream
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Occurrences
 from tocsin.actors.scheduler.paths import Paths
 from tocsin.actors.scheduler.rebuild import rebuild
@@ -59,6 +59,7 @@ from tocsin.actors.scheduler.rows import (
     stream_prefix,
     timer_key,
 )
+from tocsin.actors.scheduler.suspects import LEVELS, marked, place_in, queue_of
 from tocsin.errors import StoreCorrupt, StoreSchema
 from tocsin.storage.api import after
 
@@ -173,11 +174,11 @@ class Book(Leases):
 
     async def find_place(self, job: JobRow) -> AtRow:
         """Where a job stands whose own word for it cannot be read: by its line row, found the long way."""
-        for queue in (job.queue, ALONE + job.queue):
+        for queue in (marked(job.queue, level) for level in (0, *LEVELS)):
             for key, _ in await self.all_rows(stream_prefix(job.pool, queue, job.priority)):
                 due, job_id = split_line_tail(key)
                 if job_id == job.id:
-                    return AtRow(due, losses=LOSSES_TOGETHER if queue != job.queue else 0)
+                    return place_in(queue, due)
         return AtRow(job.scheduled_for)
 
     def read(self, kind: type[R], key: bytes, value: bytes) -> R | None:
@@ -360,8 +361,3 @@ class Book(Leases):
     def _running(self, job_id: str) -> AtRow | None:
         token = self.lease_of(job_id)
         return None if token is None else self.leases[token][1].at
-
-
-def queue_of(job: JobRow, at: AtRow) -> str:
-    """The queue whose line the job waits in."""
-    return ALONE + job.queue if at.losses >= LOSSES_TOGETHER else job.queue

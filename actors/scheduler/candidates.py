@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler import labels
-from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.paths import path_key
 from tocsin.actors.scheduler.query import read, whole
 from tocsin.actors.scheduler.queues import is_counted
@@ -29,6 +28,7 @@ from tocsin.actors.scheduler.rows import (
     split_lines_key,
     stream_prefix,
 )
+from tocsin.actors.scheduler.suspects import plain
 from tocsin.errors import InvalidInputError
 from tocsin.storage.api import Range, Row, StoreView, after
 
@@ -332,7 +332,7 @@ async def _streams(view: StoreView, wanted: Filter, most: int | None = None) -> 
 
 
 def _is_of(key: bytes, queue: str) -> bool:
-    return split_lines_key(key)[1].removeprefix(ALONE) == queue
+    return plain(split_lines_key(key)[1]) == queue
 
 
 def _bounds(prefix: bytes, now: int, wanted: Filter) -> tuple[bytes, bytes]:

@@ -36,8 +36,8 @@ class Claim:
     job: JobRow
     lease: LeaseRow
     args: bytes
-    permits: int = 1
-    """How many of the host's permits it holds: all of them if it must run alone."""
+    level: int = 0
+    """How far it is kept apart from others."""
     parent_result: bytes = b""
     """What the job that started this one came to, if it did."""
 
@@ -70,11 +70,11 @@ async def claim(turn: Turn, most: int) -> list[Claim]:
     return (await claim_asked(turn, [Ask(streams, most, fired)]))[0] if streams else []
 
 
-async def claim_alone(turn: Turn, permits: int) -> list[Claim]:
-    """The due job that must start alone, if there is one and it has not expired."""
-    stream = turn.book.lines.alone_ready(turn.now)
-    claims = (await claim_asked(turn, [Ask([stream], 1, fired)]))[0] if stream is not None else []
-    return [replace(one, permits=permits) for one in claims]
+async def claim_suspects(turn: Turn, level: int, most: int) -> list[Claim]:
+    """Up to `most` due callbacks of suspects of one level, in start order."""
+    streams = turn.book.lines.suspects_ready(turn.now, level)[:most]
+    claims = (await claim_asked(turn, [Ask(streams, most, fired)]))[0] if streams else []
+    return [replace(one, level=level) for one in claims]
 
 
 async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:

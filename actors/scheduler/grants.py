@@ -9,25 +9,22 @@ from tocsin.actors.scheduler.lanes import Lanes
 
 
 class Grant:
-    """What is not used goes back; all of it, if the turn is lost."""
+    """Leave to start so many jobs of one level. What is not used goes back; all of it, if the turn is lost."""
 
-    def __init__(self, lanes: Lanes, permits: int, *, alone: bool = False) -> None:
-        self.unused = permits
-        self._alone = alone
+    def __init__(self, lanes: Lanes, jobs: int, level: int = 0) -> None:
+        self.unused = jobs
         self.claims: list[Claim] = []
-        self._lanes = lanes
+        self._lanes, self._level = lanes, level
 
     def use(self, claims: Sequence[Claim]) -> None:
         self._lanes.sealed(claims)
         self.claims.extend(claims)
-        self.unused -= sum(claim.permits for claim in claims)
+        self.unused -= len(claims)
 
     def return_unused(self) -> None:
         unused, self.unused = self.unused, 0
-        if unused and self._alone:
-            self._lanes.give_back_alone(unused)
-        elif unused:
-            self._lanes.give_back(unused)
+        if unused:
+            self._lanes.give_back(unused, self._level)
 
     def lose(self) -> None:
         self._lanes.lost(self.claims)

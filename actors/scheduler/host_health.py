@@ -70,7 +70,7 @@ class HostHealth:
         self, actor: ActorId, *, dead: int = 0, suspects: int = 0, lost: Lost | None = None
     ) -> Sequence[HealthReason]:
         """What is wrong as one scheduler sees it, the whole host included. `suspects`: how many jobs wait that must
-        run alone; `lost`: how many cannot be read any more."""
+        be kept apart; `lost`: how many cannot be read any more."""
         causes = list(self._of_all())
         if (failed := self._host().alarms.failure(actor)) is not None:
             times = "once" if failed.count == 1 else f"{failed.count} times in a row"
@@ -79,7 +79,7 @@ class HostHealth:
             said = f"{dead:,} dead letters are kept: retry or cancel them, or let them go by age (dead_retention_s)"
             causes.append(Cause(DEAD_LETTERS, said))
         if suspects:
-            said = f"{suspects:,} jobs that two hosts or workers were lost with wait for their turn to run alone"
+            said = f"{suspects:,} jobs that two hosts or workers were lost with wait, and are kept apart from others"
             causes.append(Cause(SUSPECTS_WAITING, said))
         if lost:
             said = f"{lost} that had been accepted cannot be read any more: `tocsin check` names them"

@@ -16,7 +16,6 @@ from tocsin.actors.scheduler.held import hold
 from tocsin.actors.scheduler.invariants_of_jobs import Look
 from tocsin.actors.scheduler.invariants_of_labels import check_labels
 from tocsin.actors.scheduler.labels import META_LABELS
-from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.lost import lost_work
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.recurring.invariants import TIMERS as RECURRING_TIMERS
@@ -44,6 +43,7 @@ from tocsin.actors.scheduler.rows import (
     timer_key,
 )
 from tocsin.actors.scheduler.shapes import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
+from tocsin.actors.scheduler.suspects import plain
 from tocsin.storage.api import StoreView, after
 
 SOME = 200
@@ -374,7 +374,7 @@ def _wakes(look: Look, streams: Streams, first_timer: int | None) -> None:
         instants.append(first_timer)
     for (pool, queue), line in streams.items():
         cap = look.pools.get(pool, PoolRow(1))
-        if queue in ("", ALONE) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
+        if not plain(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
             instants.extend(first for _, first in line.values())
     if instants and (look.wake_at is None or look.wake_at > min(instants)):
         look.found.add("WAKE", "wake_at", f"wake_at is {look.wake_at}, but something is to be done at {min(instants)}")

@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.claim import Claim
 from tocsin.actors.scheduler.permits import Permits
 from tocsin.actors.scheduler.rows import JobRow
 from tocsin.actors.scheduler.settle import Finished
+from tocsin.actors.scheduler.suspects import ALONE, LEVELS
 from tocsin.actors.scheduler.turn import LEASE_MARGIN_MS, due_of
 from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
 from tocsin.errors import HostClosedError
@@ -24,6 +25,7 @@ log = logging.getLogger("tocsin.scheduler")
 
 Send = Callable[[Claim, str], Awaitable[Outcome]]
 """Sends one attempt of a job of the named instance; how it ended."""
+LANES_FULL = "LANES_FULL"
 SETTLE_AT_ONCE = 256
 SETTLE_RETRY_S = (0.05, 5.0)
 WAKE_RETRY_S = 1.0
@@ -67,7 +69,8 @@ class Lanes:
 
     @property
     def busy(self) -> bool:
-        return bool(self._live or self._finished or self._waking or self._permits.waits(self))
+        waits = any(map(self.waits, (0, *LEVELS)))
+        return bool(self._live or self._finished or self._waking or waits)
 
     def take(self, most: int) -> int:
         """Permits for new attempts. Give back what is not used."""
@@ -79,33 +82,49 @@ class Lanes:
         self.in_flight += got
         return got
 
-    def take_alone(self) -> int:
-        """All permits of the host, or none: then this scheduler is woken when nothing else is in flight."""
-        if self.stopping:
+    def take_apart(self, level: int, most: int) -> int:
+        """The same for suspects of this level. 0 while one must run alone: then this scheduler is woken when nothing
+        else is in flight."""
+        room = min(self.limit - self.in_flight, most)
+        if self.stopping or room <= 0:
+            self.no_more_work(level)
             return 0
-        got = self._permits.take_alone(self)
-        if got:
-            self.in_flight += 1
+        permits = self._permits
+        got = int(permits.take_alone(self)) if level == ALONE else permits.take_apart(self, level, room)
+        self.in_flight += got
         return got
 
-    def give_back(self, count: int) -> None:
+    def give_back(self, count: int, level: int = 0) -> None:
         self.in_flight -= count
-        self._permits.give(count)
+        self._permits.give(count, level)
 
-    def give_back_alone(self, permits: int) -> None:
-        self.in_flight -= 1
-        self._permits.give(permits)
+    def hindrances(self, level: int) -> list[str]:
+        """Why no more callbacks of this scheduler and level start now; none: one may."""
+        found = [LANES_FULL] if self.in_flight >= self.limit else []
+        host = self._permits.hindrance(level)
+        return found if host is None else [*found, host]
 
-    def nothing_alone(self) -> None:
-        self._permits.leave_alone(self)
+    def could_take(self, level: int = 0) -> bool:
+        """Whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
+        return not self.stopping and self.in_flight < self.limit and not self.waits(level)
+
+    def waits(self, level: int = 0) -> bool:
+        """Whether it stands in line for jobs of this level."""
+        if level == ALONE:
+            return self._permits.waits_alone(self)
+        return self._permits.waits_apart(self) if level else self._permits.waits(self)
 
     @property
-    def could_take(self) -> bool:
-        """Whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
-        return not self.stopping and self.in_flight < self.limit and not self._permits.waits(self)
+    def waits_for_room(self) -> bool:
+        return self._permits.waits_for_room(self)
 
-    def no_more_work(self) -> None:
-        self._permits.leave(self)
+    def no_more_work(self, level: int = 0) -> None:
+        if level == ALONE:
+            self._permits.leave_alone(self)
+        elif level:
+            self._permits.leave_apart(self)
+        else:
+            self._permits.leave(self)
 
     def sealed(self, claims: Sequence[Claim]) -> None:
         self._live.update(claim.token for claim in claims)
@@ -114,7 +133,8 @@ class Lanes:
         """The claims' batch failed: nothing was sent, nothing is held."""
         self._live.difference_update(claim.token for claim in claims)
         self.in_flight -= len(claims)
-        self._permits.give(sum(claim.permits for claim in claims))
+        for claim in claims:
+            self._permits.give(1, claim.level)
         if not self._live:
             self._all_settled.set()
 
@@ -165,7 +185,7 @@ class Lanes:
         self._settle_soon()
         if not late:
             self._permits.ended(outcome)
-        self._permits.give(claim.permits)
+        self._permits.give(1, claim.level)
 
     def end(self, finished: Finished) -> None:
         """An attempt that had no lane has ended: a worker was to get it, and may not."""
@@ -205,17 +225,20 @@ class Lanes:
     def _woken(self, done: asyncio.Future[None]) -> None:
         self._waking = False
         if not done.cancelled() and (error := done.exception()) is not None:
-            self._permits.leave(self)
+            self._leave_lines()  # they must not wait for it
             if isinstance(error, HostClosedError):
-                return  # the line must not wait for it
+                return
             asyncio.get_running_loop().call_later(WAKE_RETRY_S, self.wake)
 
     # ---- Stopping --------------------------------------------------------------------------------
 
     def stop_claiming(self) -> None:
         self.stopping = True
-        self._permits.leave(self)
-        self._permits.leave_alone(self)
+        self._leave_lines()
+
+    def _leave_lines(self) -> None:
+        for level in (0, *LEVELS):
+            self.no_more_work(level)
 
     def running(self) -> list[asyncio.Task[None]]:
         return list(self._tasks)

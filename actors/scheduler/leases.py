@@ -8,8 +8,9 @@ from collections import Counter
 import msgspec
 
 from tocsin.actors.overlay import ActorStorage
-from tocsin.actors.scheduler.lines import LOSSES_TOGETHER, Lines
+from tocsin.actors.scheduler.lines import Lines
 from tocsin.actors.scheduler.rows import PULLED, Counters, LeaseRow, encode, lease_key
+from tocsin.actors.scheduler.suspects import ALONE, level_of, share_of_worker
 
 ENDS_PER_TURN = 500
 Lease = tuple[str, str, LeaseRow]  # id, token and row
@@ -31,6 +32,8 @@ class Leases:
         self.by_id: dict[str, set[str]] = {}
         self.pulled_by: Counter[str] = Counter()
         """How many jobs each worker has."""
+        self.suspects_of: Counter[str] = Counter()
+        """How much of its share of suspects each worker has."""
         self.alone: Counter[str] = Counter()
         """Workers that have one which must run alone."""
         self._ends: list[tuple[int, str]] = []  # with stale entries
@@ -109,8 +112,8 @@ class Leases:
     def _count_worker(self, lease: LeaseRow, by: int) -> None:
         if lease.kind != PULLED or not lease.host:
             return
-        counted = [self.pulled_by] + [self.alone] * (lease.at.losses >= LOSSES_TOGETHER)
-        for counter in counted:
-            counter[lease.host] += by
+        share, alone = share_of_worker(lease.at), level_of(lease.at) == ALONE
+        for counter, much in ((self.pulled_by, 1), (self.suspects_of, share), (self.alone, alone)):
+            counter[lease.host] += by * much
             if not counter[lease.host]:
                 del counter[lease.host]

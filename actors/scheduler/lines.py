@@ -12,14 +12,16 @@ from collections.abc import Iterator
 
 from tocsin.actors.scheduler.heads import Heads
 from tocsin.actors.scheduler.rows import LinesRow, PoolRow, stream_prefix
+from tocsin.actors.scheduler.suspects import level_in, plain
 
 PRIORITY_MS = 30_000
-ALONE = "~"
-"""The queue of callbacks that have lost two hosts: they start only while nothing else runs. Of pulled jobs it stands
-before the name of their queue. No user's queue is named so."""
-LOSSES_TOGETHER = 2
-"""A job that has lost so many hosts starts alone from then on."""
 LineName = tuple[str, str]
+
+
+def slots_left(pool: PoolRow | None, held: int) -> int:
+    """How many more jobs of a pool may start; what is there of it says its row, if it has one."""
+    row = PoolRow(1) if pool is None else pool
+    return 0 if row.paused else max(row.cap - held, 0)
 
 
 class Stream:
@@ -71,7 +73,7 @@ class Lines:
         """How many jobs wait in each queue, those of the future too."""
         self._lines: dict[LineName, Line] = {}
         self._of_pool: dict[str, dict[LineName, None]] = {}
-        self._alone_lines: dict[LineName, None] = {}
+        self._suspects: dict[LineName, int] = {}  # lines of callbacks that are kept apart, and their levels
         self._called = Heads(self.may_start, self.room)
         self.pulled = Heads(self.may_start, self.room)
 
@@ -124,7 +126,7 @@ class Lines:
                 yield name, line.row()
             else:
                 del self._lines[name]
-                self._alone_lines.pop(name, None)
+                self._suspects.pop(name, None)
                 names = self._of_pool[line.pool]
                 names.pop(name, None)
                 if not names:
@@ -135,8 +137,8 @@ class Lines:
         line = self._lines.get(name)
         if line is None:
             line = self._lines[name] = Line(*name)
-            if line.queue == ALONE:
-                self._alone_lines[name] = None
+            if line.queue and not plain(line.queue):
+                self._suspects[name] = level_in(line.queue)
             self._of_pool.setdefault(line.pool, {})[name] = None
         return line
 
@@ -146,10 +148,7 @@ class Lines:
         """How many more of this pool may start; None: no bound."""
         if not pool:
             return None
-        row = self.pools.get(pool)
-        if row is None:
-            return max(1 - self.holders[pool], 0)
-        return 0 if row.paused else max(row.cap - self.holders[pool], 0)
+        return slots_left(self.pools.get(pool), self.holders[pool])
 
     def may_start(self, line: Line) -> bool:
         return not self.paused and self.room(line.pool) != 0
@@ -189,26 +188,27 @@ class Lines:
     def callback_first(self, stream: Stream, now: int) -> bool:
         """Whether a callback of the same pool stands before this stream of pulled jobs: they share its slots."""
         for name in self._of_pool.get(stream.line.pool, ()) if stream.line.pool else ():
-            if name[1]:
+            if plain(name[1]):
                 continue
             for other in self._lines[name].streams.values():
-                if other.count and other.serial and other.first_due <= now and other.order < stream.order:
+                stands = other.count and (other.serial or name in self._suspects)
+                if stands and other.first_due <= now and other.order < stream.order:
                     return True
         return False
 
-    def alone_ready(self, now: int) -> Stream | None:
-        """The due job first in order that must start alone, if its pool has room."""
-        due = [stream for stream in self._alone() if stream.first_due <= now]
-        return min(due, key=lambda stream: stream.order, default=None)
+    def suspects_ready(self, now: int, level: int | None = None) -> list[Stream]:
+        """Where due callbacks of suspects of this level, or any, wait that may start; the first in order first."""
+        due = [stream for stream in self._kept_apart(level) if stream.first_due <= now]
+        return sorted(due, key=lambda stream: stream.order)
 
-    def alone_due(self, now: int) -> int | None:
-        """When the first future head that must start alone is due."""
-        return min((stream.first_due for stream in self._alone() if stream.first_due > now), default=None)
+    def suspects_due(self, now: int) -> int | None:
+        """When the first future head of suspects is due."""
+        return min((stream.first_due for stream in self._kept_apart(None) if stream.first_due > now), default=None)
 
-    def _alone(self) -> Iterator[Stream]:
-        for name in self._alone_lines:
+    def _kept_apart(self, wanted: int | None) -> Iterator[Stream]:
+        for name, level in self._suspects.items():
             line = self._lines[name]
-            if not self.paused and self.room(line.pool) != 0:
+            if wanted in (None, level) and self.may_start(line):
                 yield from (stream for stream in line.streams.values() if stream.count)
 
     def any_ready(self, now: int) -> bool:
@@ -220,6 +220,7 @@ class Lines:
         return self._called.next_due(now)
 
     def _enter(self, stream: Stream) -> None:
-        """Callbacks that must start alone stand in neither: `alone_ready` finds them."""
-        if stream.line.queue != ALONE:
+        """Callbacks of suspects stand in neither: `suspects_ready` finds them."""
+        name = stream.line.pool, stream.line.queue
+        if name not in self._suspects:
             (self.pulled if stream.line.queue else self._called).enter(stream)

@@ -27,10 +27,10 @@ from tocsin.actors.scheduler.rows import (
     timer_key,
 )
 from tocsin.actors.scheduler.settle import climb, enter, note_end, park
+from tocsin.actors.scheduler.suspects import LOSSES_MAX, lost
 from tocsin.actors.scheduler.turn import Turn
 from tocsin.storage.api import Row, after
 
-LOSSES_MAX = 5
 TIMERS_PER_TURN = 500
 SOON_PER_TURN = 100
 PAGES_WHILE_FULL = 20
@@ -98,7 +98,7 @@ async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
 
 def _lost(turn: Turn, job: JobRow, at: AtRow, why: str) -> None:
     """Who ran it died, or was not heard of. Counted apart from failures; back to its old place."""
-    at = msgspec.structs.replace(at, losses=at.losses + 1, last_error=LastError(turn.now, why))
+    at = lost(at, LastError(turn.now, why))
     if at.losses >= LOSSES_MAX:
         park(turn, job, at, "lost", None)
     else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tocsin.actors.scheduler.book import queue_of
 from tocsin.actors.scheduler.rows import AtRow, JobRow, line_key
+from tocsin.actors.scheduler.suspects import queue_of
 
 
 def place_of(job: JobRow, at: AtRow | None) -> bytes:

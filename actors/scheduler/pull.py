@@ -1,7 +1,8 @@
 """Pull turns: due jobs of queues exchange their place in line for a lease of the worker whose claim waits.
 
 Queues have turns, so one with a long backlog does not starve the others; in each, jobs start by (due - priority x 30 s,
-id). A job that has lost two workers goes to one that has nothing else, and that one gets nothing more meanwhile.
+id). Suspects have a share of each worker; one that must run alone goes to a worker that has nothing else, and that one
+gets nothing more meanwhile.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import msgspec
 
 from tocsin.actors.scheduler.claim import Ask, Claim, claim_asked, new_lease
 from tocsin.actors.scheduler.heads import Others
-from tocsin.actors.scheduler.lines import ALONE
-from tocsin.actors.scheduler.pulls import PullClaim, Pulls, plain
+from tocsin.actors.scheduler.pulls import PullClaim, Pulls
 from tocsin.actors.scheduler.rows import PULLED, AtRow, JobRow, LeaseRow
 from tocsin.actors.scheduler.settle import enter, note_end
+from tocsin.actors.scheduler.suspects import ALONE, LEVELS, WORKER_SHARE, level_in, marked, plain, share_of_level
 from tocsin.actors.scheduler.turn import Turn
 
 Given = list[tuple[PullClaim, list[Claim]]]
@@ -62,10 +63,12 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
         return {}
     book = turn.book
     ready, again = _ready_queues(turn, pulls), deque[str]()
+    later, put_off = deque[str](), set[str]()  # others come first
     served: list[str] = []
     shares: dict[str, list[PullClaim]] = {}
     busy: Counter[str] = Counter()  # workers that get something now
     alone: set[str] = set()  # and those that get one which runs alone
+    suspects: Counter[str] = Counter()  # and how much of its share of suspects each gets
 
     def may_have(claim: PullClaim) -> bool:
         return claim.wanted > 0 and not (claim.worker and (claim.worker in book.alone or claim.worker in alone))
@@ -73,31 +76,43 @@ def _share_out(turn: Turn, pulls: Pulls, most: int) -> dict[str, list[PullClaim]
     def takes(claim: PullClaim) -> bool:
         return may_have(claim) and not (pulls.kept_free and claim.worker == pulls.kept_free[1])
 
+    def has_share(level: int, claim: PullClaim) -> bool:
+        share = book.suspects_of[claim.worker] + suspects[claim.worker] + share_of_level(level)
+        return takes(claim) and (not claim.worker or share <= WORKER_SHARE)
+
     def held(claim: PullClaim) -> int | None:
         return book.pulled_by[claim.worker] + busy[claim.worker] if claim.worker and may_have(claim) else None
 
     def has_nothing(claim: PullClaim) -> bool:
         return may_have(claim) and not held(claim) and claim.wanted == claim.most
 
+    pulls.note_alone(bool(book.alone))
     pulls.check_kept_free(partial(book.lines.pulled.any_ready, turn.now))
 
     total = 0
     while total < most and pulls.waiting:
-        queue = next(ready, None) or (again.popleft() if again else None)
+        queue = next(ready, None) or (again.popleft() if again else later.popleft() if later else None)
         if queue is None:
             break
+        level = level_in(queue)
+        if level == ALONE and pulls.rests and queue not in put_off:
+            put_off.add(queue)
+            later.append(queue)
+            continue
         share = shares.get(queue, [])
         if len(share) >= book.lines.in_queue[queue]:
             continue
-        claim = pulls.first(plain(queue), has_nothing if queue.startswith(ALONE) else takes)
+        fits = has_nothing if level == ALONE else partial(has_share, level) if level else takes
+        claim = pulls.first(plain(queue), fits)
         if claim is None:
-            if queue.startswith(ALONE):
+            if level == ALONE:
                 pulls.keep_free(plain(queue), held)
             continue
         shares.setdefault(queue, []).append(claim)
         total += 1
         busy[claim.worker] += 1
-        if queue.startswith(ALONE):
+        suspects[claim.worker] += share_of_level(level)
+        if level == ALONE:
             claim.wanted = 0
             if pulls.kept_free and pulls.kept_free[0] == plain(queue):
                 pulls.kept_free = None  # another round sees whether there are more
@@ -123,7 +138,9 @@ def _ready_queues(turn: Turn, pulls: Pulls) -> Iterator[str]:
         if pulls.waiting_for(plain(queue)):
             seen.add(queue)
             yield queue
-    named = [line for name in pulls.named for line in (ALONE + name, name) if line not in seen]
+    levels = (*LEVELS, 0)
+    lines = (marked(name, level) for name in pulls.named for level in levels)
+    named = [line for line in lines if line not in seen]
     yield from heads.ready_of(turn.now, named)
 
 

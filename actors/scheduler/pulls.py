@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tocsin.actors.clock import Clock
 from tocsin.actors.scheduler.claim import Claim
-from tocsin.actors.scheduler.lines import ALONE
+from tocsin.actors.scheduler.suspects import ALONE, marked
 from tocsin.errors import HostClosedError, NotFoundError
 
 log = logging.getLogger("tocsin.scheduler")
@@ -76,6 +76,9 @@ class Pulls:
         self._on_their_way: set[PullClaim] = set()
         self._undelivered: set[str] = set()  # leases of jobs that no worker has yet
         self._poking = False
+        self._held_since: float | None = None
+        self._alone_since: float | None = None
+        self._rests_until = 0.0
         self.kept_free: tuple[str, str] | None = None
         """Of which queue a job must run alone, and which worker is given nothing else until it can have it: those that
         are busy are never without a job by themselves."""
@@ -149,18 +152,34 @@ class Pulls:
     def keep_free(self, queue: str, busy: Callable[[PullClaim], int | None]) -> None:
         """The worker, of those that wait for this queue, that will be free first: it has the fewest jobs. `busy` says
         how many; None: it cannot be that one. A worker that is kept free already stays so while it waits."""
-        if self.kept_free is not None:
+        if self.kept_free is not None or self.rests:
             return
         waiting = [(n, claim) for line in self._lines_for(queue) for claim in line if (n := busy(claim)) is not None]
         if waiting:
+            self._held_since = self._clock.monotonic()
             self.kept_free = queue, min(waiting, key=lambda one: (one[0], one[1].place))[1].worker
+
+    @property
+    def rests(self) -> bool:
+        """Others come first just now."""
+        return self._clock.monotonic() < self._rests_until
+
+    def note_alone(self, runs: bool) -> None:
+        """Whether a job runs alone on some worker. When that has ended nobody is kept free for as long as it took, with
+        the time before it: others have their turns."""
+        now = self._clock.monotonic()
+        if runs and self._alone_since is None:
+            self._alone_since = now if self._held_since is None else self._held_since
+        elif not runs and self._alone_since is not None:
+            self._rests_until = now + (now - self._alone_since)
+            self._alone_since = self._held_since = None
 
     def check_kept_free(self, is_ready: Callable[[str], bool]) -> None:
         """Nobody is kept free for a job that is gone, or a worker that asks no more."""
         if self.kept_free is not None:
             queue, worker = self.kept_free
-            if not is_ready(ALONE + queue) or self.first(queue, lambda claim: claim.worker == worker) is None:
-                self.kept_free = None
+            if not is_ready(marked(queue, ALONE)) or self.first(queue, lambda claim: claim.worker == worker) is None:
+                self.kept_free = self._held_since = None
 
     def served(self, claim: PullClaim) -> None:
         """It gets something in this turn: it stands in no line meanwhile."""
@@ -308,8 +327,3 @@ class Pulls:
         for queue in claim.queues:
             if not self._of_queue.get(queue, True):
                 del self._of_queue[queue]
-
-
-def plain(queue: str) -> str:
-    """Whose jobs stand in this line: those that must run alone stand in one of their own."""
-    return queue.removeprefix(ALONE)

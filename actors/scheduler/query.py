@@ -15,7 +15,6 @@ import msgspec
 from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.damage import args_fault
 from tocsin.actors.scheduler.followers import Follower, followers_of
-from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.records import (
     ErrorInfo,
     Following,
@@ -52,6 +51,7 @@ from tocsin.actors.scheduler.rows import (
     split_lines_key,
     stream_prefix,
 )
+from tocsin.actors.scheduler.suspects import level_in, plain
 from tocsin.actors.scheduler.turn import due_of
 from tocsin.storage.api import Range, Row, StoreView, after
 
@@ -73,14 +73,22 @@ class Found:
     damaged: bool = False
     """Its args cannot be shown."""
 
+    @property
+    def running(self) -> LeaseRow | None:
+        """Of the attempt that runs it."""
+        return next((lease for _, lease in self.leases if not lease.orphan), None)
+
+    @property
+    def place(self) -> AtRow:
+        """Its own word for where it stands, or stood when it was claimed, or died."""
+        if self.dead is not None:
+            return self.dead.at
+        running = self.running
+        return self.at or AtRow(self.job.scheduled_for) if running is None else running.at
+
     def record(self, now: int) -> Record:
         job = self.job
-        running = next((lease for _, lease in self.leases if not lease.orphan), None)
-        at = self.at or AtRow(job.scheduled_for)
-        if self.dead is not None:
-            at = self.dead.at
-        elif running is not None:
-            at = running.at
+        running, at = self.running, self.place
         return Record(
             id=job.id,
             incarnation=job.incarnation,
@@ -194,6 +202,12 @@ def one(key: bytes) -> Range:
 
 
 async def get(view: StoreView, job_id: str, now: int) -> Record | None:
+    found = await find(view, job_id)
+    return None if found is None else found.record(now)
+
+
+async def find(view: StoreView, job_id: str) -> Found | None:
+    """The rows of a job."""
     lease_prefix = b"lease/%b/" % job_id.encode()
     ranges = [
         one(job_key(job_id)),
@@ -209,7 +223,7 @@ async def get(view: StoreView, job_id: str, now: int) -> Record | None:
     whole_args = job.args + b"".join(value for _, value in args_rows)
     found = Found(job, args=whole_args, damaged=args_fault(job, whole_args) is not None)
     attach(found, dict([*at_rows, *dead_rows]), lease_rows)
-    return found.record(now)
+    return found
 
 
 def attach(found: Found, rows: Mapping[bytes, bytes], leases: Sequence[Row]) -> None:
@@ -240,7 +254,7 @@ class Counts:
     retired: int
     paused: bool
     suspects: int
-    """Jobs that must run alone, and wait."""
+    """Jobs that are kept apart from others, and wait."""
 
 
 Streams = Mapping[tuple[str, str, int], tuple[int, int]]
@@ -261,7 +275,7 @@ async def counts(view: StoreView, now: int) -> Counts:
     streams = _streams(lines)
     due, oldest = await _due(view, streams, now)
     shown, more = _pools(streams, pools, leases)
-    suspects = sum(waiting for (_, queue, _), (waiting, _) in streams.items() if queue.startswith(ALONE))
+    suspects = sum(waiting for (_, queue, _), (waiting, _) in streams.items() if level_in(queue))
     return Counts(
         counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired,
         paused=is_paused(instance_rows), suspects=suspects,
@@ -282,7 +296,7 @@ async def due_callbacks(view: StoreView, until: int) -> int:
     """How many are due by then, or on their way; counted to a bound."""
     families = (b"lines/", b"lease/")
     lines, leases = await view.scan_many([(prefix, after(prefix), PAGE) for prefix in families])
-    waiting = {name: stream for name, stream in _streams(lines).items() if name[1] in ("", ALONE)}
+    waiting = {name: stream for name, stream in _streams(lines).items() if not plain(name[1])}
     rows = (read(LeaseRow, key, value) for key, value in leases)
     sent = sum(row is not None and row.kind == "fired" for row in rows)
     return min((await _due(view, waiting, until))[0] + sent, DUE_COUNTED)

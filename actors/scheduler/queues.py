@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tocsin.actors.scheduler import query
-from tocsin.actors.scheduler.lines import ALONE
 from tocsin.actors.scheduler.paths import PATH_BYTES, PATHS, path_key
 from tocsin.actors.scheduler.records import Pending, Queue
 from tocsin.actors.scheduler.rows import (
@@ -18,6 +17,7 @@ from tocsin.actors.scheduler.rows import (
     split_lines_key,
     stream_prefix,
 )
+from tocsin.actors.scheduler.suspects import plain
 from tocsin.storage.api import Range, StoreView, after
 
 DUE_COUNTED = 10_000
@@ -32,7 +32,7 @@ async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -
     for key, value in lines:
         row = query.read(LinesRow, key, value)
         pool, line = split_lines_key(key)
-        queue = line.removeprefix(ALONE)
+        queue = plain(line)
         if row is None or not queue:
             continue
         for priority, (count, first_due) in row.streams.items():

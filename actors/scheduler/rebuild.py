@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tocsin.actors.scheduler.labels import dead_rows, live_rows
-from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER, Lines
+from tocsin.actors.scheduler.lines import Lines
 from tocsin.actors.scheduler.lost import NO_JOB
 from tocsin.actors.scheduler.rows import (
     AtRow,
@@ -32,6 +32,7 @@ from tocsin.actors.scheduler.rows import (
     lines_key,
 )
 from tocsin.actors.scheduler.shapes import Shape, read_row
+from tocsin.actors.scheduler.suspects import place_in, queue_of
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.book import Book
@@ -139,7 +140,7 @@ async def _places(book: Book, found: Rebuilt, at: dict[str, AtRow]) -> tuple[Pla
     for job_id, stands in keys.items():
         job = found.jobs[job_id]
         place = at.get(job_id) or _as_the_line_says(job, stands)
-        queue = _queue(job, place)
+        queue = queue_of(job, place)
         right = line_key(job.pool, queue, job.priority, place.next_at, job_id)
         for key in stands:
             if key != right and right in stands:
@@ -164,13 +165,7 @@ def _as_the_line_says(job: JobRow, stands: Iterable[bytes]) -> AtRow:
     if own in stands:
         return AtRow(job.scheduled_for)
     due, queue = min((int(parts[4]), parts[2].decode()) for parts in (key.split(b"/") for key in stands))
-    return AtRow(due, losses=LOSSES_TOGETHER if queue.startswith(ALONE) else 0)
-
-
-def _queue(job: JobRow, at: AtRow) -> str:
-    from tocsin.actors.scheduler.book import queue_of  # the book itself imports this module
-
-    return queue_of(job, at)
+    return place_in(queue, due)
 
 
 async def _letters(book: Book, found: Rebuilt, moved: dict[str, AtRow]) -> None:

@@ -114,6 +114,8 @@ class AtRow(Row, frozen=True, array_like=True, tag=1):
     """False once retried from the dead: `expires_at` no longer counts."""
     moved_to: int | None = None
     """The due instant since it was rescheduled, in place of the job's own."""
+    apart: int = 0
+    """Its level in `suspects`: how far it is kept apart from others."""
 
 
 class LeaseRow(Row, frozen=True, array_like=True, tag=1):

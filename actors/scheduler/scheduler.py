@@ -11,11 +11,9 @@ from typing import Any
 from tocsin.actors.actor import Actor, ActorContext
 from tocsin.actors.scheduler import redrive
 from tocsin.actors.scheduler.book import Book
-from tocsin.actors.scheduler.claim import claim, claim_alone
 from tocsin.actors.scheduler.complete import complete, extend
 from tocsin.actors.scheduler.completions import Batch
 from tocsin.actors.scheduler.deaths import DeadJob, dead_jobs
-from tocsin.actors.scheduler.grants import Grant
 from tocsin.actors.scheduler.lanes import Lanes
 from tocsin.actors.scheduler.limits import Limits
 from tocsin.actors.scheduler.occurrences import Tick
@@ -38,15 +36,13 @@ from tocsin.actors.scheduler.recurring.turns import CHANGES
 from tocsin.actors.scheduler.replay import Kept, Once, submit_once
 from tocsin.actors.scheduler.rows import RedriveRow
 from tocsin.actors.scheduler.settle import settle
+from tocsin.actors.scheduler.starting import could_start, start, start_nothing
 from tocsin.actors.scheduler.submit import Answer, cancel, cancel_dead, retry_dead, submit
 from tocsin.actors.scheduler.turn import NewJob, Turn
 from tocsin.actors.scheduler.watches import Watches
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import ConflictError, RequestError, StaleLeaseError, TocsinError
 
-CLAIM_ROUNDS = 4
-CLAIMS_PER_TURN = 512
-"""With what else a turn may write it stays inside one commit of the store."""
 ERASE_ALONE_MS = 5_000
 """After so long without its caller asking for the next page, a removal goes on by itself."""
 FULL_RETRY_MS = 1_000
@@ -332,49 +328,24 @@ class SchedulerActor(Actor):
             self._pulls.sealed(given)
 
     async def _claim(self, turn: Turn) -> None:
-        lines = self._book.lines
         if self._full():
-            self._lanes.no_more_work()  # who stands in line waits to be woken; without space it is the alarm that looks
-            self._lanes.nothing_alone()
-            return
-        if lines.any_ready(turn.now) and (permits := self._lanes.take(CLAIMS_PER_TURN)):
-            grant = Grant(self._lanes, permits)
-            self.ctx.if_lost(grant.lose)
-            for _ in range(CLAIM_ROUNDS):
-                if not grant.unused or turn.is_full or not lines.any_ready(turn.now):
-                    break
-                grant.use(await claim(turn, grant.unused))
-            grant.return_unused()
-            self.ctx.after_commit(self._lanes.launch, grant.claims, self._began)
-        if not lines.any_ready(turn.now):
-            self._lanes.no_more_work()
-        await self._claim_alone(turn)
-
-    async def _claim_alone(self, turn: Turn) -> None:
-        """A job that has lost two hosts starts when nothing else runs on this one."""
-        if self._book.lines.alone_ready(turn.now) is None:
-            self._lanes.nothing_alone()
-            return
-        if permits := self._lanes.take_alone():
-            grant = Grant(self._lanes, permits, alone=True)
-            self.ctx.if_lost(grant.lose)
-            grant.use(await claim_alone(turn, permits))
-            grant.return_unused()
-            self.ctx.after_commit(self._lanes.launch, grant.claims, self._began)
+            start_nothing(self._lanes)
+        else:
+            await start(turn, self._lanes, self._began)
 
     def _set_alarm(self, now: int) -> None:
         """Stored: everything that may have to happen. In memory: without what other events will wake."""
         book = self._book
         ready = book.lines.any_ready(now)
-        head = _earliest(book.lines.next_due(now), book.lines.alone_due(now))
-        alone = book.lines.alone_ready(now) is not None
+        head = _earliest(book.lines.next_due(now), book.lines.suspects_due(now))
+        alone = bool(book.lines.suspects_ready(now))
         end = book.first_end()
         end_at = end[0] if end else None
         # A live attempt's lease is renewed a little before it ends.
         renew_at = end_at - RENEW_BEFORE_MS if end and end_at and self._lanes.is_live(end[1]) else end_at
         stored = _earliest(OVERDUE if ready or alone else None, head, book.next_timer, end_at)
         again = now + FULL_RETRY_MS if self._full() else now
-        waiting = ((ready or alone) and self._lanes.could_take) or self._more_to_pull
+        waiting = could_start(book.lines, now, self._lanes) or self._more_to_pull
         timer = max(book.next_timer, again) if self._full() and book.next_timer is not None else book.next_timer
         # Nothing of a queue is stored as a reason to wake: who waits for it is here, or asks when it comes.
         pulled = book.lines.pulled.next_due(now) if self._pulls.waiting else None

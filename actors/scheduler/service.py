@@ -73,7 +73,7 @@ class SchedulerService:
             lambda: self.clock.now_ms(),
             lambda why, is_open: self.health.circuit_changed(why, is_open),
         )
-        self.permits = Permits(max_in_flight, self.circuit)
+        self.permits = Permits(max_in_flight, self.circuit, lambda: self.clock.monotonic())
         self._dispatcher = dispatcher
         self._guard = (
             None
@@ -223,16 +223,15 @@ class SchedulerService:
 
     def facts(self, name: str) -> Facts:
         """What only this host knows of why a job waits."""
-        in_flight, limit = self.lanes_in_use(name)
-        lanes = self._lanes.get(name)
+        lanes = self.lanes(name)
         return Facts(
-            lanes_in_flight=in_flight,
-            lanes_limit=limit,
-            in_flight=self.permits.limit - self.permits.free,
+            lanes_limit=lanes.limit,
             max_in_flight=self.permits.limit,
+            max_suspects=self.permits.suspects,
+            hindrances=lanes.hindrances,
             circuit=self.health.circuit_in_words(),
             store_trouble=self.health.store_trouble(),
-            stopping=not self.host.ready or (lanes is not None and lanes.stopping),
+            stopping=not self.host.ready or lanes.stopping,
             alarm_failures=self.host.alarms.failures(ActorId(KIND, name)),
             waiting_for=self.pulls(name).waiting_for,
         )

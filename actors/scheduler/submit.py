@@ -141,7 +141,8 @@ async def retry_dead(turn: Turn, job_id: str) -> int | None:
     job, dead = letter
     turn.book.unpark(job, dead)
     turn.book.occurrences.note(job, "retried")
-    turn.book.enter_line(job, msgspec.structs.replace(dead.at, next_at=turn.now, attempts=0, losses=0, expires=False))
+    fresh = msgspec.structs.replace(dead.at, next_at=turn.now, attempts=0, losses=0, apart=0, expires=False)
+    turn.book.enter_line(job, fresh)
     return job.scheduled_for
 
 

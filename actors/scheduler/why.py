@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.claim import expired
 from tocsin.actors.scheduler.health import code_of
-from tocsin.actors.scheduler.lines import LOSSES_TOGETHER
+from tocsin.actors.scheduler.lanes import LANES_FULL
+from tocsin.actors.scheduler.lines import slots_left
+from tocsin.actors.scheduler.permits import CIRCUIT_OPEN, HOST_FULL, HOST_HELD, SUSPECTS_FULL
 from tocsin.actors.scheduler.records import Reason, Record
-from tocsin.actors.scheduler.rows import INSTANCE, PULLED, InstanceRow
+from tocsin.actors.scheduler.rows import INSTANCE, PULLED, InstanceRow, PoolRow
+from tocsin.actors.scheduler.suspects import ALONE, FEW, SOME, level_of
 from tocsin.errors import StoreError
 from tocsin.storage.api import StoreView
 
@@ -20,10 +24,11 @@ HOLDERS_NAMED = 20
 class Facts:
     """What only the host knows: its lanes and permits, the circuit, its store, who waits for work."""
 
-    lanes_in_flight: int
     lanes_limit: int
-    in_flight: int
     max_in_flight: int
+    max_suspects: int
+    hindrances: Callable[[int], Sequence[str]]
+    """Codes of what keeps callbacks of a level in `suspects` from starting."""
     circuit: str | None
     """Why it is open, in words."""
     store_trouble: StoreError | None
@@ -34,14 +39,15 @@ class Facts:
 
 
 async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[Reason]:
-    """Empty only for a job that may start at this instant."""
-    record = await query.get(view, job_id, now)
-    if record is None:
+    """Empty only for a job that may start at this instant. Each rule is asked where claims ask it, too."""
+    found = await query.find(view, job_id)
+    if found is None:
         return [
             Reason(
                 "NOT_FOUND", f"there is no job {job_id!r}: it has ended, was cancelled, or never was; see its history"
             )
         ]
+    record, level = found.record(now), level_of(found.place)
     if record.state == "dead":
         error = f": {record.last_error.message}" if record.last_error else ""
         return [
@@ -51,15 +57,17 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
         ]
     if record.state == "running":
         return [_running(record)]
-    found = _of_job(record, now)
-    found.extend(await _of_instance(view))
+    if expired(found.job, found.place, now):
+        return [Reason("EXPIRED", "its time is over: it is recorded as expired, and never sent", record.expires_at)]
+    said = _of_job(record, level, now)
+    said.extend(await _of_instance(view))
     if record.pool is not None:
-        found.extend(await _of_pool(view, record.pool))
+        said.extend(await _of_pool(view, record.pool))
     if record.queue is None:
-        return found + _of_host(facts) + _of_callbacks(facts)
+        return said + _of_host(facts) + [_of_callbacks(code, facts) for code in facts.hindrances(level)]
     if record.state == "waiting" and not facts.waiting_for(record.queue):
-        found.append(Reason("NO_WORKER", f"no claim waits for queue {record.queue} on this host"))
-    return found + _of_host(facts)
+        said.append(Reason("NO_WORKER", f"no claim waits for queue {record.queue} on this host"))
+    return said + _of_host(facts)
 
 
 def _running(record: Record) -> Reason:
@@ -75,7 +83,7 @@ def _running(record: Record) -> Reason:
     return Reason("RUNNING", words.get(record.lease.kind, record.lease.kind), record.lease.until)
 
 
-def _of_job(record: Record, now: int) -> list[Reason]:
+def _of_job(record: Record, level: int, now: int) -> list[Reason]:
     found: list[Reason] = []
     if record.next_attempt_at is not None and record.next_attempt_at > now:
         wait = record.next_attempt_at - now
@@ -84,13 +92,24 @@ def _of_job(record: Record, now: int) -> list[Reason]:
             found.append(Reason("RETRY_LATER", f"its next attempt is in {wait} ms{error}", record.next_attempt_at))
         else:
             found.append(Reason("NOT_DUE", f"it is due in {wait} ms", record.next_attempt_at))
-    if record.losses >= LOSSES_TOGETHER:
-        if record.queue is None:
-            said = f"{record.losses} hosts were lost while it ran: it starts when nothing else runs"
-        else:
-            said = f"{record.losses} workers were lost while they had it: it goes to one that has nothing else"
-        found.append(Reason("ALONE", said))
+    if level:
+        found.append(_apart(record, level))
     return found
+
+
+def _apart(record: Record, level: int) -> Reason:
+    """It may be what its hosts or workers died of."""
+    whom = "hosts were lost while it ran" if record.queue is None else "workers were lost while they had it"
+    how = {
+        (ALONE, True): "it starts when nothing else runs on this host, and nothing else starts meanwhile",
+        (ALONE, False): "it goes to a worker that has nothing else",
+        (FEW, True): "it starts beside others, with few that are suspect, too",
+        (FEW, False): "it goes to a worker that has nothing else that is suspect",
+        (SOME, True): "it starts beside others, with some that are suspect, too",
+        (SOME, False): "it goes to a worker that has few that are suspect",
+    }
+    said = f"{record.losses} {whom}: {how[level, record.queue is None]}"
+    return Reason("ALONE" if level == ALONE else "APART", said)
 
 
 async def _of_instance(view: StoreView) -> list[Reason]:
@@ -105,13 +124,13 @@ async def _of_instance(view: StoreView) -> list[Reason]:
 async def _of_pool(view: StoreView, name: str) -> list[Reason]:
     pool = await query.pool(view, name)
     holders = [holder.id for holder in pool.holders[:HOLDERS_NAMED]]
+    if slots_left(PoolRow(pool.max_concurrency, pool.paused), pool.in_flight):
+        return []
     if pool.paused:
         return [Reason("POOL_PAUSED", f"pool {name} is paused", pool=name)]
-    if pool.in_flight >= pool.max_concurrency:
-        said = f"pool {name} is full: {pool.in_flight} of {pool.max_concurrency} slots are held"
-        ends = min((holder.until for holder in pool.holders), default=None)
-        return [Reason("POOL_FULL", said, ends, name, holders)]
-    return []
+    said = f"pool {name} is full: {pool.in_flight} of {pool.max_concurrency} slots are held"
+    ends = min((holder.until for holder in pool.holders), default=None)
+    return [Reason("POOL_FULL", said, ends, name, holders)]
 
 
 def _of_host(facts: Facts) -> list[Reason]:
@@ -125,13 +144,13 @@ def _of_host(facts: Facts) -> list[Reason]:
     return found
 
 
-def _of_callbacks(facts: Facts) -> list[Reason]:
+def _of_callbacks(code: str, facts: Facts) -> Reason:
     """What holds up callbacks, and no work that is pulled."""
-    found: list[Reason] = []
-    if facts.circuit is not None:
-        found.append(Reason("CIRCUIT_OPEN", f"{facts.circuit}; one callback every 5 s is tried"))
-    if facts.lanes_in_flight >= facts.lanes_limit:
-        found.append(Reason("LANES_FULL", f"all {facts.lanes_limit} lanes of this scheduler are in use"))
-    if facts.in_flight >= facts.max_in_flight:
-        found.append(Reason("HOST_FULL", f"all {facts.max_in_flight} callbacks this host may have in flight are"))
-    return found
+    words = {
+        CIRCUIT_OPEN: f"{facts.circuit}; one callback every 5 s is tried",
+        LANES_FULL: f"all {facts.lanes_limit} lanes of this scheduler are in use",
+        HOST_FULL: f"all {facts.max_in_flight} callbacks this host may have in flight are",
+        HOST_HELD: "a job that four hosts were lost with runs alone on this host, or is about to; others go on then",
+        SUSPECTS_FULL: f"all {facts.max_suspects} places of this host for jobs that hosts were lost with are taken",
+    }
+    return Reason(code, words[code])

@@ -121,8 +121,9 @@ MUTANTS = (
     Mutant(
         "a lost claim keeps its permits",
         "actors/scheduler/lanes.py",
-        "        self.in_flight -= len(claims)\n        self._permits.give(sum(claim.permits for claim in claims))",
-        "        self.in_flight -= len(claims)",
+        "        self.in_flight -= len(claims)\n        for claim in claims:\n"
+        "            self._permits.give(1, claim.level)\n",
+        "        self.in_flight -= len(claims)\n",
     ),
     Mutant(
         "a settlement whose batch was lost is forgotten",

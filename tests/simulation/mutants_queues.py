@@ -41,9 +41,9 @@ QUEUES = (
     ),
     Mutant(
         "queues: a lost worker is not counted",
-        FOLDER + "passing.py",
-        "losses=at.losses + 1, last_error",
-        "losses=at.losses, last_error",
+        FOLDER + "suspects.py",
+        "    losses = at.losses + 1 if level == ALONE else",
+        "    losses = at.losses if level == ALONE or True else",
     ),
     Mutant(
         "queues: a lost worker counts as a failure of the job",
@@ -54,8 +54,8 @@ QUEUES = (
     Mutant(
         "queues: a job that must run alone goes to a worker that has others",
         FOLDER + "pull.py",
-        "has_nothing if queue.startswith(ALONE) else takes)",
-        "takes)",
+        "        fits = has_nothing if level == ALONE else partial",
+        "        fits = partial",
         seeds=200,
     ),
     Mutant(
@@ -64,6 +64,12 @@ QUEUES = (
         "not (claim.worker and (claim.worker in book.alone or claim.worker in alone))",
         "True",
         seeds=200,
+    ),
+    Mutant(
+        "queues: a worker gets as many suspects as there are",
+        FOLDER + "pull.py",
+        "(not claim.worker or share <= WORKER_SHARE)",
+        "True",
     ),
     Mutant(
         "queues: each queue has the whole room of a pool",

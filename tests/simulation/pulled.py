@@ -14,7 +14,6 @@ import msgspec
 
 from tocsin.actors.scheduler.blob import parts_of
 from tocsin.actors.scheduler.followers import Follower, followers_of
-from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER
 from tocsin.actors.scheduler.rows import (
     INSTANCE,
     PULLED,
@@ -32,6 +31,7 @@ from tocsin.actors.scheduler.rows import (
     split_lease_key,
     split_lines_key,
 )
+from tocsin.actors.scheduler.suspects import ALONE, MARK, WORKER_SHARE, level_in, level_of, share_of_worker
 from tocsin.dispatch.pulled import Claimed
 from tocsin.storage.api import after
 from tocsin.storage.memory import SortedMap
@@ -252,8 +252,10 @@ class Pulled:
             job = self.jobs.get(job_id)
             self.must(lease.orphan or (job is not None and job.queue == lease.queue), f"{job_id} is in no queue")
             mine = [one for one in self.leases.values() if one.kind == PULLED and lease.host and one.host == lease.host]
-            alone = any(one.at.losses >= LOSSES_TOGETHER for one in mine)
+            alone = any(level_of(one.at) == ALONE for one in mine)
             self.must(not alone or len(mine) == 1, f"{lease.host} has {len(mine)} jobs, one of them must run alone")
+            share = sum(share_of_worker(one.at) for one in mine)
+            self.must(share <= WORKER_SHARE, f"{lease.host} has {share} shares of suspects, it may have {WORKER_SHARE}")
 
     def _count_turns(self, before: SortedMap, new: list[LeaseRow]) -> None:
         """Without faults each queue has its turn: of those that may start, none is passed over for long."""
@@ -276,7 +278,7 @@ class Pulled:
         return {
             queue
             for queue, row in lines
-            if queue and not queue.startswith(ALONE)
+            if queue and not level_in(queue)
             if any(first < now - 1 for _, first in row.streams.values())
         }
 
@@ -343,7 +345,7 @@ class Pulled:
         held = Counter(lease.pool for lease in self.leases.values())
         for key, _ in rows.range(b"line/", after(b"line/"), 10_000, False):
             _, pool, queue, _, due, _ = key.decode().split("/")
-            if not queue.lstrip(ALONE) or int(due) > now:
+            if not queue.lstrip(MARK) or int(due) > now:
                 continue
             if not pool or held[pool] < cap_of(rows.get(pool_key(pool))):
                 yield queue, key

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.pulled import Hold
 from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.lines import ALONE, LOSSES_TOGETHER
+from tocsin.actors.scheduler.suspects import (
+    ALONE,
+    WORKER_SHARE,
+    level_in,
+    level_of,
+    plain,
+    share_of_level,
+    share_of_worker,
+)
 from tocsin.dispatch.pulled import Claimed, WorkerInfo
 from tocsin.errors import ActorError, StaleLeaseError, StoreError
 
@@ -245,7 +253,7 @@ class Watch:
     def look(self) -> None:
         instance, promises = self.instance, self.instance.disk.pulled
         startable = list(promises.may_start(instance.clock.now_ms() - 500)) if instance.claims else []
-        singly = {queue.removeprefix(ALONE) for queue, _ in startable if queue.startswith(ALONE)}
+        singly = {plain(queue) for queue, _ in startable if level_in(queue) == ALONE}
         most = LOOKS
         if instance.storm:
             most = LOOKS_OF_STEPS if instance.promises.steps else LOOKS_OF_STORMS if instance.storm_now else LOOKS_AFTER
@@ -254,11 +262,14 @@ class Watch:
         apart: dict[tuple[int, bytes], int] = {}
         for n, worker in instance.claims.items():
             held = [lease for lease in promises.leases.values() if worker.info and lease.host == worker.id]
-            alone = any(lease.at.losses >= LOSSES_TOGETHER for lease in held)
+            alone = any(level_of(lease.at) == ALONE for lease in held)
+            share = sum(share_of_worker(lease.at) for lease in held)
             if alone or (held and any(worker.takes(queue) for queue in singly)):
                 continue  # it may be the one that is kept free, for as long as its jobs take
             for queue, key in startable:
-                if worker.takes(queue.removeprefix(ALONE)):
+                if held and share + share_of_level(level_in(queue)) > WORKER_SHARE:
+                    continue  # it has its share of suspects
+                if worker.takes(plain(queue)):
                     times = apart[n, key] = self._apart.get((n, key), 0) + 1
                     promises.must(times < most, f"a claim of {worker.id} waits, and {key!r} may start")
         self._apart = apart

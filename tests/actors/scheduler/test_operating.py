@@ -1,4 +1,4 @@
-"""The circuit, why, history, moving and cancelling in bulk, dead letters in bulk and by age, jobs that kill hosts."""
+"""The circuit, why, history, moving and cancelling in bulk, dead letters in bulk and by age."""
 
 from __future__ import annotations
 
@@ -245,32 +245,3 @@ async def test_dead_letters_may_be_kept_for_ever(stage: Stage) -> None:
     await stage.sleep(60 * 86_400)
 
     assert (await stage.jobs.status()).dead == 3
-
-
-# ---- Jobs that kill their host -------------------------------------------------------------------
-
-
-@staged()
-async def test_a_job_that_has_lost_two_hosts_starts_alone(stage: Stage) -> None:
-    stage.reply = lambda one: after(1_000)
-    await stage.jobs.run_after(0, "work:run", id="poison", timeout_ms=1_000)
-    for _ in range(2):
-        await stage.sleep(0.5)
-        await stage.crash()
-        await stage.open()
-        await stage.sleep(15.2)
-    stage.reply = lambda one: after(1_000 if one.id == "poison" else 4)
-    for n in range(20):
-        await stage.jobs.run_after(n * 0.2, "work:run", id=f"n{n}")
-    await stage.sleep(1)
-    assert "ALONE" in await codes(stage, "poison")
-    alone_since = len(stage.arrivals)
-    await stage.sleep(120)
-
-    order = [job_id for _, job_id in stage.arrivals[alone_since:]]
-    poison = order.index("poison")
-    at = stage.times("poison")[2]
-    around = [when for when, job_id in stage.arrivals if job_id != "poison" and at - 4_000 < when < at + 1_000]
-    assert around == []
-    assert poison >= 0
-    assert len(set(order)) == len(order) - order.count("poison") + 1

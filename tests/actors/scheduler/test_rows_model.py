@@ -9,12 +9,13 @@ from random import Random
 import pytest
 
 from tests.actors.scheduler.desk import Desk
-from tocsin.actors.scheduler.claim import Claim, claim, claim_alone
+from tocsin.actors.scheduler.claim import Claim, claim, claim_suspects
 from tocsin.actors.scheduler.passing import end_leases, run_timers
 from tocsin.actors.scheduler.records import Scheduled
 from tocsin.actors.scheduler.rows import PoolRow
 from tocsin.actors.scheduler.settle import Finished, settle
 from tocsin.actors.scheduler.submit import cancel, cancel_dead, retry_dead, submit
+from tocsin.actors.scheduler.suspects import LEVELS
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.storage.memory import MemoryProvider
 
@@ -104,22 +105,22 @@ class Model:
         for job_id in gone:
             del self.jobs[job_id]
         if not self.running and not claims:
-            claims = await self.claim_alone()
+            claims = [one for level in LEVELS for one in await self.claim_suspect(level)]
         for one in claims:
             self.jobs[one.job.id].state = "running"
             self.running[one.token] = one
         assert all(count <= self.caps[pool] for pool, count in self.held().items() if pool) or self.lowered
 
-    async def claim_alone(self) -> list[Claim]:
-        """Jobs that have lost two hosts, one by one while nothing else runs."""
+    async def claim_suspect(self, level: int) -> list[Claim]:
+        """The first of those that hosts were lost with, by how often that was."""
         now, held = self.desk.now, self.held()
         alone = sorted(
             (job.due - job.priority * PRIORITY_MS, job_id)
             for job_id, job in self.jobs.items()
-            if job.state == "waiting" and job.due <= now and job.losses >= 2
+            if job.state == "waiting" and job.due <= now and job.losses == level + 1
             if not job.pool or (job.pool not in self.paused and held[job.pool] < self.caps[job.pool])
         )
-        claims = await self.desk.turn(lambda turn: claim_alone(turn, 6))
+        claims = await self.desk.turn(lambda turn: claim_suspects(turn, level, 1))
         if not alone:
             assert claims == []
             return []

@@ -1,9 +1,10 @@
-"""A job that has lost two workers gets one for itself, also where all are busy."""
+"""A job that has lost four workers gets one for itself, also where all are busy."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.dispatch.pulled import WorkerInfo
@@ -13,7 +14,7 @@ from tocsin.dispatch.pulled import WorkerInfo
 async def test_a_job_that_runs_alone_is_not_held_up_by_workers_that_always_have_others(stage: Stage) -> None:
     """Two workers with two jobs at once each, and always more to do: one is kept free for it."""
     await stage.jobs.run_after(0, "w:r", id="alone", queue="q")
-    for _ in range(2):
+    for _ in range(4):
         await stage.jobs.claim("q", lease_ms=1_000, worker=WorkerInfo(id="lost"))
         await stage.sleep(1.1)
     await stage.jobs.reschedule("alone", after=3.3)
@@ -43,7 +44,7 @@ async def test_a_job_that_runs_alone_is_not_held_up_by_workers_that_always_have_
 @staged()
 async def test_a_worker_is_kept_free_no_longer_than_the_job_is_there(stage: Stage) -> None:
     await stage.jobs.run_after(0, "w:r", id="alone", queue="q")
-    for _ in range(2):
+    for _ in range(4):
         await stage.jobs.claim("q", lease_ms=1_000, worker=WorkerInfo(id="lost"))
         await stage.sleep(1.1)
     await stage.jobs.reschedule("alone", after=1)
@@ -66,8 +67,8 @@ async def test_of_several_such_jobs_each_gets_its_worker(stage: Stage) -> None:
     alone = {f"alone{n}": f"q{n % 2}" for n in range(4)}
     for id, queue in alone.items():
         await stage.jobs.run_after(0, "w:r", id=id, queue=queue)
-    for _ in range(2):
-        await stage.jobs.claim(max=4, lease_ms=1_000, worker=WorkerInfo(id="lost"))
+    for _ in range(4):
+        await stage.jobs.claim(max=4, lease_ms=1_000)
         await stage.sleep(1.1)
     for id in alone:
         await stage.jobs.reschedule(id, after=3)
@@ -89,3 +90,58 @@ async def test_of_several_such_jobs_each_gets_its_worker(stage: Stage) -> None:
 
     await asyncio.gather(*(slot(worker, n / 10) for n, worker in enumerate("ababab")))
     assert alone.keys() <= set(done[:60]) and len(set(done)) == len(done)
+
+
+@staged()
+async def test_suspects_share_a_worker_with_others_and_each_other(stage: Stage) -> None:
+    """One worker with eight slots, forty jobs that two workers were lost with, and ten fresh ones behind them."""
+    suspects = [f"suspect{n}" for n in range(40)]
+    for id in suspects:
+        await stage.jobs.run_after(0, "w:r", id=id, queue="q")
+    for _ in range(2):
+        await stage.jobs.claim(max=100, lease_ms=1_000)
+        await stage.sleep(1.1)
+    began = stage.now
+    for n in range(10):
+        await stage.jobs.run_after(0, "w:r", id=f"fresh{n}", queue="q")
+    got: dict[str, int] = {}
+    has: set[str] = set()
+
+    async def slot() -> None:
+        while len(got) < 50:
+            for one in await stage.jobs.claim("q", wait=1, worker=WorkerInfo(id="w")):
+                has.add(one.id)
+                got[one.id] = stage.now - began
+                assert len(has & set(suspects)) <= 4
+                await stage.sleep(1)
+                has.discard(one.id)
+                await stage.jobs.complete(one.id, one.lease)
+
+    await asyncio.gather(*(slot() for _ in range(8)))
+    assert max(got[f"fresh{n}"] for n in range(10)) < 3_000
+    assert max(got.values()) < 12_000
+
+
+@staged()
+async def test_a_worker_is_not_kept_free_again_before_others_had_their_time(stage: Stage) -> None:
+    for n in range(3):
+        await stage.jobs.run_after(0, "w:r", id=f"alone{n}", queue="q")
+    for _ in range(4):
+        await stage.jobs.claim(max=3, lease_ms=1_000)
+        await stage.sleep(1.1)
+    for n in range(400):
+        await stage.jobs.run_after(0, "w:r", id=f"other{n}", queue="q")
+    done: dict[str, int] = {}
+    began = stage.now
+
+    async def slot() -> None:
+        while len(done) < 150:
+            for one in await stage.jobs.claim("q", wait=1, worker=WorkerInfo(id="w")):
+                await stage.sleep(4 if one.id.startswith("alone") else 0.5)
+                await stage.jobs.complete(one.id, one.lease)
+                done[one.id] = stage.now - began
+
+    await asyncio.gather(*(slot() for _ in range(4)))
+    alone = sorted(done[f"alone{n}"] for n in range(3))
+    assert [later - earlier >= 2 * 4_000 for earlier, later in pairwise(alone)] == [True, True], alone
+    assert alone[-1] < 40_000

@@ -280,10 +280,10 @@ async def test_a_job_that_loses_every_worker_is_dead(stage: Stage) -> None:
 
 
 @staged()
-async def test_a_job_that_has_lost_two_workers_goes_to_one_that_has_nothing_else(stage: Stage) -> None:
+async def test_a_job_that_has_lost_four_workers_goes_to_one_that_has_nothing_else(stage: Stage) -> None:
     """And that one gets nothing more meanwhile: the job may be what kills them."""
     await stage.jobs.run_after(0, "work:run", id="killer", queue="q")
-    for n in range(2):
+    for n in range(4):
         await stage.jobs.claim(lease_ms=1_000, wait=100, worker=worker(f"w{n}"))
     await stage.sleep(1.5)
     await stage.jobs.run_after(0, "work:run", id="mine", queue="other")

@@ -49,15 +49,21 @@ async def test_what_holds_up_a_job_although_workers_wait_is_told_without_them(st
 
 
 @staged()
-async def test_a_job_that_lost_two_workers_waits_for_an_idle_one(stage: Stage) -> None:
+async def test_a_job_that_lost_workers_says_how_far_it_is_kept_apart(stage: Stage) -> None:
     await stage.jobs.run_after(0, "work:run", id="x", queue="q")
-    for n in range(2):
+    lost = "workers were lost while they had it: it goes to a worker that has"
+    said = {
+        2: ("APART", "few that are suspect"),
+        3: ("APART", "nothing else that is suspect"),
+        4: ("ALONE", "nothing else"),
+    }
+    for n in range(1, 5):
         await stage.jobs.claim("q", lease_ms=1_000, wait=100, worker=WorkerInfo(id=f"w{n}"))
-    await stage.sleep(1.5)
-    alone, missing = await stage.jobs.why("x")
-
-    assert (alone.code, missing.code) == ("ALONE", "NO_WORKER")
-    assert alone.message == "2 workers were lost while they had it: it goes to one that has nothing else"
+        await stage.sleep(1.5)
+        *apart, missing = await stage.jobs.why("x")
+        assert missing.code == "NO_WORKER"
+        assert [one.code for one in apart] == ([said[n][0]] if n in said else [])
+        assert all(one.message == f"{n} {lost} {said[n][1]}" for one in apart)
 
 
 @staged(lanes=1)
