@@ -114,8 +114,7 @@ class AtRow(Row, frozen=True, array_like=True, tag=1):
     """False once retried from the dead: `expires_at` no longer counts."""
     moved_to: int | None = None
     """The due instant since it was rescheduled, in place of the job's own."""
-    apart: int = 0
-    """Its level in `suspects`: how far it is kept apart from others."""
+    apart: int = 0  # its level in `suspects`: how far it is kept apart from others
 
 
 class LeaseRow(Row, frozen=True, array_like=True, tag=1):
@@ -141,8 +140,7 @@ class LeaseRow(Row, frozen=True, array_like=True, tag=1):
     """For `unknown` and `accepted`: whether the attempt counts against the budget when the lease ends."""
     retry_at: int = 0
     """For `unknown`: no next attempt before this, nor before `until`."""
-    promised: int = 0
-    """Until when an `/extend` that was answered said the lease holds: `until` is never before that."""
+    promised: int = 0  # until when an `/extend` has said that it holds: `until` is never before that
 
 
 class LinesRow(Row, frozen=True, array_like=True, tag=1):

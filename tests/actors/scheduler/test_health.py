@@ -103,13 +103,15 @@ def test_a_host_whose_origin_is_gone_says_so() -> None:
 def test_a_password_of_an_origin_stands_in_no_reason_and_no_log() -> None:
     async def main(random: Random) -> None:
         stage = Stage(random)
+        origins = ["https://app.example", "https://user:hidden@app.example"]
         host = ActorHost.open(
-            "memory:", origin=lambda: "https://user:hidden@app.example", secrets=[SECRET], transport=Wire(stage),
-            clock=stage.clock, random=random,
+            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=Wire(stage), clock=stage.clock,
+            random=random,
         )  # fmt: skip
         async with host as stage.host:
             with heard() as log:
-                await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(5)])
+                await stage.jobs.submit_many([Job(path="work:run", after=1) for _ in range(5)])
+                origins.pop(0)
                 await stage.sleep(3)
             (reason,) = await reasons(stage)
             assert reason.code == "ORIGIN_NOT_CONFIGURED" and log.lines
