@@ -1,4 +1,5 @@
-"""A host and a receiver in virtual time, and a network that loses, delays and repeats: each job has its effect once."""
+"""A host and a receiver in virtual time, and a network that loses, delays and repeats: each job has its effect once,
+and what it came to."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ class Work:
         self.overlaps: list[str] = []
         self._later: set[asyncio.Task[None]] = set()
 
-    async def direct(self, args: Any, job: Received) -> None:
+    async def direct(self, args: Any, job: Received) -> dict[str, str]:
         await self._work(job)
+        return {"done": job.id}
 
     async def accepted(self, args: Any, job: Received) -> Accepted:
         if self._random.random() < 0.2:
@@ -50,7 +52,8 @@ class Work:
 
     async def _settle(self, job: Received, ok: bool) -> None:
         try:
-            await self.leases.complete(job, ok=ok, delay=None if ok else 5)
+            result = {"done": job.id} if ok else None
+            await self.leases.complete(job, ok=ok, delay=None if ok else 5, result=result)
         except Exception as error:  # the lease may be over, if the answer that it was accepted got lost
             assert type(error).__name__ == "StaleLeaseError"
 
@@ -82,7 +85,10 @@ async def run(random: Random) -> None:
         async with LeaseClient("http://127.0.0.1", dedup=receiver.dedup, transport=app, clock=clock) as leases:
             work.leases = leases
             jobs = host.scheduler("default")
-            ids = [await jobs.run_after(n, ("direct", "accepted")[n % 2], timeout_ms=60_000) for n in range(JOBS)]
+            ids = [
+                await jobs.run_after(n, ("direct", "accepted")[n % 2], timeout_ms=60_000, keep_result="7d")
+                for n in range(JOBS)
+            ]
             await clock.sleep(STORM_S)
             await jobs.dead_retry_all(all=True)
             await clock.sleep(20_000)
@@ -91,9 +97,11 @@ async def run(random: Random) -> None:
                     await jobs.dead_retry(job_id)
             await clock.sleep(20_000)
             left = [await jobs.get(job_id) for job_id in ids]
+            results = {job_id: await jobs.result(job_id) for job_id, one in zip(ids, left, strict=True) if one is None}
         await receiver.aclose(0)
 
     assert work.overlaps == []
+    assert results == {job_id: {"done": job_id} for job_id in results}, "whatever became of the answers"
     assert set(work.effects.values()) == {1} and len(work.effects) >= JOBS - sum(one is not None for one in left)
     assert sum(work.begun.values()) > JOBS, "nothing went wrong: no storm"
 
