@@ -17,6 +17,7 @@ if sys.platform == "linux":
     import fcntl
 
 
+HEAD = 100
 _LEFT_OPEN: list[int] = []
 
 
@@ -92,9 +93,16 @@ class Identity:
 
     def _least_length(self) -> int:
         """By its own head, which another program that vacuums it writes before it makes it shorter."""
-        head = self.page(1, 100)
-        size = int.from_bytes(head[16:18], "big")  # of pages; 1 stands for 65,536
-        return (65_536 if size == 1 else size) * int.from_bytes(head[28:32], "big") if len(head) == 100 else 100
+        pages, size = self.pages()
+        return pages * size or HEAD
+
+    def pages(self) -> tuple[int, int]:
+        """How many pages it has by its own head, and their size in bytes; none if its head is not whole."""
+        head = self.page(1, HEAD)
+        if len(head) < HEAD:
+            return 0, 0
+        size = int.from_bytes(head[16:18], "big")
+        return int.from_bytes(head[28:32], "big"), 65_536 if size == 1 else size
 
     def _gone(self) -> FileReplaced:
         return FileReplaced(

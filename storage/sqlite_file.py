@@ -17,7 +17,13 @@ from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.identity import FileReplaced, Identity, small_table
 from tocsin.storage.lockfile import LockFile
 from tocsin.storage.sqlite_errors import Unsettled, leaves_nothing
-from tocsin.storage.sqlite_start import check_nothing_lost, check_wal_is_of_this_file, check_whole, lacking
+from tocsin.storage.sqlite_start import (
+    check_not_cut,
+    check_nothing_lost,
+    check_wal_is_of_this_file,
+    check_whole,
+    lacking,
+)
 from tocsin.storage.wal import WalLost, make_private
 
 log = logging.getLogger("tocsin.storage")
@@ -92,6 +98,7 @@ class Writer:
         if held:
             self._identity.hold()
             check_wal_is_of_this_file(self.path, self._identity, self._lock)
+            check_not_cut(self.path, self._identity)
         try:
             make_private(self.path)
             self._db = connect(self.path, create=True)

@@ -7,11 +7,15 @@ The witness is the lock file: how far the commits of a process came that did not
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from tocsin.errors import RolledBack, StoreCorrupt
 from tocsin.storage.identity import Identity, small_table
 from tocsin.storage.lockfile import LockFile
-from tocsin.storage.wal import keep_wal, wal_of
+from tocsin.storage.wal import keep_wal, pages_in_wal, wal_of
+
+_NO_PAGE: Final = 0x40000000
+"""The page that holds this byte is never written: SQLite has its locks there."""
 
 
 def check_whole(path: Path, lock: LockFile) -> None:
@@ -38,12 +42,26 @@ def check_wal_is_of_this_file(path: Path, identity: Identity, lock: LockFile) ->
     if not wal.exists() or not wal.stat().st_size:
         return
     page, moved = lock.moved()
-    size = int.from_bytes(identity.page(1, 18)[16:18], "big")  # of pages; 1 stands for 65,536
-    overwritten = page and small_table(identity.page(page, 65_536 if size == 1 else size)).get("seq", 0) < moved
+    overwritten = page and small_table(identity.page(page, identity.pages()[1])).get("seq", 0) < moved
     if overwritten or lock.another_file(identity.inode):
         raise StoreCorrupt(
             f"{path} is not the file that {wal.name} belongs to: it was replaced behind a crash. Move "
             f"{wal.name} away if {path.name} is a backup, or put the file back that was there"
+        )
+
+
+def check_not_cut(path: Path, identity: Identity) -> None:
+    """That every page is there which the file has by its own head. SQLite goes by its WAL's word, where there is one,
+    and takes what is missing for zeros. A checkpoint that was killed leaves pages missing that its WAL still has."""
+    pages, size = identity.pages()
+    there = path.stat().st_size // size if size else 0
+    wal = wal_of(path)
+    if there >= pages or not wal.exists() or not wal.stat().st_size:
+        return
+    missing = set(range(there + 1, pages + 1)) - {_NO_PAGE // size + 1}
+    if lost := len(missing - pages_in_wal(path, size)):
+        raise StoreCorrupt(
+            f"{path} was cut: {lost:,} of its {pages:,} pages are missing. Nothing was changed: restore a backup"
         )
 
 

@@ -22,6 +22,8 @@ from tocsin.storage.sqlite_errors import by_errno
 log = logging.getLogger("tocsin.storage")
 
 HEADER: Final = 32
+FRAME: Final = 24
+"""Bytes in front of each page in it."""
 _MAGIC: Final = 0x377F0682
 """Of a WAL whose checksums are little-endian; the next number stands for big-endian ones."""
 
@@ -172,6 +174,20 @@ def _sound(header: bytes) -> bool:
         one = (one + left + two) & 0xFFFFFFFF
         two = (two + right + one) & 0xFFFFFFFF
     return header[24:] == struct.pack(">II", one, two)
+
+
+def pages_in_wal(path: Path, size: int) -> set[int]:
+    """The numbers of the pages in a WAL since it began anew; of transactions that broke off, too."""
+    found: set[int] = set()
+    try:
+        with wal_of(path).open("rb") as wal:
+            salt = wal.read(HEADER)[16:24]
+            while (frame := wal.read(FRAME))[8:16] == salt and len(frame) == FRAME:
+                found.add(int.from_bytes(frame[:4], "big"))
+                wal.seek(size, os.SEEK_CUR)
+    except FileNotFoundError:
+        pass
+    return found
 
 
 def wal_of(path: Path) -> Path:

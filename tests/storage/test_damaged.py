@@ -217,6 +217,43 @@ def test_the_command_line_ends_with_4_and_says_what_is_wrong(tmp_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("left", [0.2, 0.4])
+async def test_a_file_that_was_cut_behind_a_crash_is_refused_before_it_is_touched(left: float, tmp_path: Path) -> None:
+    """SQLite believes the WAL how many pages there are, and reads those that are missing as zeros."""
+    path = tmp_path / "store.db"
+    await written(path)
+    crash(path)
+    os.truncate(path, int(path.stat().st_size * left))
+    before = content(tmp_path)
+    for _ in range(2):
+        with pytest.raises(StoreCorrupt, match=r"store\.db was cut: \d+ of its \d+ pages are missing"):
+            await SQLiteProvider(path).start()
+    assert content(tmp_path) == before
+
+
+async def test_a_checkpoint_that_was_killed_in_its_middle_has_cut_nothing(tmp_path: Path) -> None:
+    """It writes the head of the file first: what is missing then is still in the WAL."""
+    path, backup = tmp_path / "store.db", tmp_path / "as-it-was"
+    await written(path)
+    provider = SQLiteProvider(path)
+    await provider.start()
+    shutil.copy(path, backup)
+    await (await provider.open("a")).commit(Batch(puts={b"new/%04d" % n: b"v" * 500 for n in range(100)}))
+    killed_copy = tmp_path / "killed" / "store.db"
+    killed_copy.parent.mkdir()
+    shutil.copy(path.with_name("store.db-wal"), killed_copy.with_name("store.db-wal"))
+    await provider._upkeep._thread.run(provider._upkeep._checkpoint)
+    head = path.read_bytes()[:4096]
+    await provider.stop()
+    killed_copy.write_bytes(head + backup.read_bytes()[4096:])
+    assert len(killed_copy.read_bytes()) < int.from_bytes(head[28:32], "big") * 4096
+
+    provider = SQLiteProvider(killed_copy)
+    await provider.start()
+    assert len(await provider.view("a").scan(b"0", b"z", limit=1_000)) == 200
+    await provider.stop()
+
+
 async def test_garbage_in_place_of_a_wal_is_passed_over(tmp_path: Path) -> None:
     """After a stop in order nothing is in it."""
     path = tmp_path / "store.db"
