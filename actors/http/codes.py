@@ -136,7 +136,8 @@ _ALL: Final = (
         "content-type must be application/json (in UTF-8), and is 'text/plain'",
     ),
     _code(
-        "IDEMPOTENCY_KEY_REUSED", 422, "The Idempotency-Key came with another body within the last 24 hours.",
+        "IDEMPOTENCY_KEY_REUSED", 422,
+        "The Idempotency-Key came with another body within the last 24 hours, or the answer kept for it was damaged.",
         NEVER, "Send the first body again to have its answer, or make a new key.",
         "this Idempotency-Key was used for another request in the last 24 hours: send that one again, or make a "
         "new key",

@@ -19,11 +19,10 @@ from tocsin.actors.http.replies import BatchResults
 from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
 from tocsin.actors.scheduler.damage import json_fault
 from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.replay import Kept, Once
+from tocsin.actors.scheduler.replay import Kept, Once, damaged_answer
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.errors import (
-    ConflictError,
     ForbiddenError,
     PayloadTooLargeError,
     QuotaExceededError,
@@ -83,10 +82,7 @@ def _given(kept: Kept) -> Written:
     except zlib.error:
         text = b""
     if json_fault(text) is not None:
-        raise ConflictError(
-            "this Idempotency-Key was used in the last 24 hours, and the answer kept for it was damaged in the "
-            "store: look for what that request made, or send it again under a new key"
-        )
+        raise damaged_answer()
     return Written(status, text)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from tocsin.actors.outbox.job_text import new_job
 from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.replay import Kept, Once
+from tocsin.actors.scheduler.replay import Kept, Once, damaged_answer
 from tocsin.actors.scheduler.submit import Answer
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.errors import QuotaExceededError, RequestError, TocsinError
@@ -96,7 +96,10 @@ class SchedulerTarget:
             once = Once(_digest(f"outbox {key}"), _digest(key), _Writer([row for row, _ in good]))
             _, kept = await self._scheduler.submit_once([job for _, job in good], once)
             # By row: at the first time more of them, or fewer, may have passed the checks.
-            answers.update(_answers.decode(zlib.decompress(kept)))
+            try:
+                answers.update(_answers.decode(zlib.decompress(kept)))
+            except (zlib.error, msgspec.MsgspecError) as error:
+                raise damaged_answer() from error
         return answers
 
     async def knows(self, job_id: str, since: int | None) -> bool:

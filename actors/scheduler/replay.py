@@ -26,6 +26,14 @@ class Once:
     render: Callable[[Sequence[Answer]], Kept | TocsinError]
 
 
+def damaged_answer() -> IdempotencyMismatchError:
+    """Of a request whose kept answer cannot be read any more. It was carried out, so it is not carried out again."""
+    return IdempotencyMismatchError(
+        "this Idempotency-Key was used in the last 24 hours, and the answer kept for it was damaged in the store: look "
+        "for what that request made, or send it again under a new key"
+    )
+
+
 async def answered(view: StoreView, once: Once, now: int) -> bool:
     """Whether an answer may be kept: then nothing new is needed to give it again."""
     today = now // DAY_MS

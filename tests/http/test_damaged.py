@@ -102,7 +102,7 @@ async def test_a_damaged_answer_of_an_idempotency_key_is_refused_and_does_nothin
             )
         db.close()
         jobs = (await face.get("/status")).json()["backlog"]
-        refused(await face.post(route, body, headers=key), 409, "CONFLICT", "Idempotency-Key", "damaged")
+        refused(await face.post(route, body, headers=key), 422, "IDEMPOTENCY_KEY_REUSED", "damaged", "new key")
         assert (await face.get("/status")).json()["backlog"] == jobs
         if batch:
             with pytest.raises(zlib.error):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.actors.outbox.app import App, target, told
 from tests.actors.scheduler.stage import Stage
 from tocsin.actors.outbox.table import BATCH_BYTES
+from tocsin.actors.scheduler.rows import IdemRow, decode, encode
 from tocsin.errors import IdempotencyMismatchError, InvalidInputError, PayloadTooLargeError, TocsinError
+from tocsin.storage.api import after
 
 
 def test_a_batch_is_of_500_rows_and_of_no_more_bytes_than_one_call_takes(tmp_path: Path) -> None:
@@ -84,3 +87,31 @@ def test_the_answers_of_a_batch_whose_ids_are_all_taken_can_be_kept(tmp_path: Pa
                 db.execute(*app.outbox.run_after(0, "a:b", id=one).qmark)
         assert await app.drain().run_once() == 0
         assert {tries for (tries,) in app.rows("tries")} == {1}
+
+
+def test_a_batch_whose_kept_answer_was_damaged_is_looked_into_job_by_job(tmp_path: Path) -> None:
+    """The first answer was lost on its way; when it is asked for again, the store cannot give it any more."""
+
+    @told(tmp_path)
+    async def story(stage: Stage, app: App) -> None:
+        for n in range(3):
+            app.write(n)
+        drain = app.drain()
+        submit = target(drain).submit_batch
+
+        async def unheard(jobs: list[tuple[str, str]], key: str) -> object:
+            await submit(jobs, key)
+            rows = stage.disk.maps["scheduler/t"]
+            [(name, value)] = rows.range(b"idem/", after(b"idem/"), 10, False)
+            row = decode(IdemRow, name, value)
+            rows.apply({name: encode(msgspec.structs.replace(row, answer=row.answer[:-4]))})
+            target(drain).submit_batch = submit  # type: ignore[method-assign]
+            raise OSError("the answer was lost")
+
+        target(drain).submit_batch = unheard  # type: ignore[method-assign,assignment]
+        await drain.run_once()
+        await stage.sleep(60)
+        await drain.run_once()
+        await stage.sleep(1)
+        assert app.fired() == {0: 1, 1: 1, 2: 1}
+        assert app.rows("id") == []
