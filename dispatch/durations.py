@@ -7,29 +7,36 @@ import re
 from datetime import timedelta
 from typing import Final
 
+from tocsin.dispatch.instants import show
 from tocsin.errors import InvalidInputError
 
 Duration = timedelta | float | str
+
+LONGEST_MS: Final = 10**15 - 1
+"""Some 31,000 years. Nothing may take longer, and no larger number goes through JSON unharmed."""
 
 _TEXT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def duration_ms(value: object, name: str) -> int:
-    """In milliseconds, fractions rounded up. InvalidInputError names the argument."""
+def duration_ms(value: object, name: str, most: int | None = LONGEST_MS) -> int:
+    """In milliseconds, fractions rounded up. InvalidInputError names the argument. `most` is None where the caller cuts
+    off what is too long."""
     if isinstance(value, timedelta):
         ms = math.ceil(value / timedelta(milliseconds=1))
     elif isinstance(value, str):
         match = _TEXT.fullmatch(value)
         if match is None:
-            raise InvalidInputError(f'{name} must look like "90s", "5m", "2h" or "1d", not {value[:80]!r}')
+            raise InvalidInputError(f'{name} must look like "90s", "5m", "2h" or "1d", not {show(value)}')
         ms = _whole(float(match[1]) * _UNITS[match[2]], name)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         ms = value * 1000 if isinstance(value, int) else _whole(value * 1000, name)
     else:
         raise InvalidInputError(f"{name} must be a timedelta, seconds or a text like '5m', not {type(value).__name__}")
     if ms < 0:
-        raise InvalidInputError(f"{name} must not be negative, not {ms} ms")
+        raise InvalidInputError(f"{name} must not be negative, not {show(ms)} ms")
+    if most is not None and ms > most:
+        raise InvalidInputError(f"{name} must be at most {most} ms, not {show(ms)}")
     return ms
 
 

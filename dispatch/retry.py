@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from tocsin.dispatch.instants import show
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError
 
@@ -41,7 +42,7 @@ class Retry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     def __post_init__(self) -> None:
         _check("max_retries", self.max_retries, MAX_RETRIES, whole=True)
         if self.backoff not in BACKOFFS:
-            raise InvalidInputError(f"retry.backoff must be one of {', '.join(BACKOFFS)}, not {self.backoff!r:.80}")
+            raise InvalidInputError(f"retry.backoff must be one of {', '.join(BACKOFFS)}, not {show(self.backoff)}")
         _check("base_ms", self.base_ms, LARGEST_MS)
         _check("max_ms", self.max_ms, LARGEST_MS)
         _check("jitter", self.jitter, 1)
@@ -74,7 +75,7 @@ def plain(retry: Retry) -> Retry:
 def _check(name: str, value: object, most: int, *, whole: bool = False) -> None:
     kinds, kind = ((int,), "an integer") if whole else ((int, float), "a number")
     if isinstance(value, bool) or not isinstance(value, kinds):
-        raise InvalidInputError(f"retry.{word(name)} must be {kind}, not {value!r:.80}")
+        raise InvalidInputError(f"retry.{word(name)} must be {kind}, not {show(value)}")
     if not 0 <= value <= most:  # false for NaN, too
         # Python refuses to write out integers of thousands of digits.
         shown = value if isinstance(value, float) or value.bit_length() < 100 else "a number far outside"

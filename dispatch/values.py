@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from tocsin.dispatch.instants import offset_of
 from tocsin.errors import InvalidInputError
 
 LEFT_OUT: Final = msgspec.UNSET
@@ -109,8 +110,9 @@ def _write_float(value: float, path: _Path) -> dict[str, str]:
 
 
 def _write_datetime(value: datetime, path: _Path) -> dict[str, str]:
-    if value.utcoffset() is None:
+    if value.tzinfo is None:
         raise InvalidInputError(f"{_place(path)} is a naive datetime, {value!r}: give it a time zone")
+    offset_of(value, _place(path))
     zone = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     return {"v": value.isoformat()} | ({"zone": zone} if zone else {})
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -18,13 +16,15 @@ from tocsin.actors.scheduler.rows import INLINE_ARGS, LARGEST_MS, JobRow
 from tocsin.actors.scheduler.turn import NewJob
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms as duration_ms
+from tocsin.dispatch.instants import SMALLEST_MS as SMALLEST_MS
+from tocsin.dispatch.instants import epoch_ms as epoch_ms
+from tocsin.dispatch.instants import instant_ms as instant_ms
+from tocsin.dispatch.instants import show as _show
 from tocsin.dispatch.retry import OlderRetry, Retry, plain
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError
 
-SMALLEST_MS: Final = 10**11
-"""Instants below this are refused: as milliseconds they lie before 1973, so they are seconds by mistake."""
 MAX_ARGS: Final = 256 * 1024
 MAX_LABELS: Final = 20
 MAX_BATCH: Final = 1_000
@@ -62,28 +62,6 @@ _NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 # ---- Time ----------------------------------------------------------------------------------------
-
-
-def instant_ms(value: object, name: str) -> int:
-    """An aware `datetime`, or integer epoch milliseconds. Fractions round up."""
-    if isinstance(value, datetime):
-        if value.tzinfo is None or value.utcoffset() is None:
-            raise InvalidInputError(f"{name} must be an aware datetime (with a time zone), not {value!r}")
-        # In UTC: of two datetimes with the same zone Python takes the difference of their wall clocks.
-        since = value.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
-        return epoch_ms(math.ceil(since / timedelta(milliseconds=1)), name)
-    return epoch_ms(value, name)
-
-
-def epoch_ms(value: object, name: str) -> int:
-    """An integer number of milliseconds, 100000000000..999999999999999."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInputError(f"{name} must be an integer (epoch milliseconds), not {_show(value)}")
-    if 0 <= value < SMALLEST_MS:
-        raise InvalidInputError(f"{name} looks like seconds: {value}; give milliseconds ({SMALLEST_MS}..{LARGEST_MS})")
-    if not SMALLEST_MS <= value <= LARGEST_MS:
-        raise InvalidInputError(f"{name} must be {SMALLEST_MS}..{LARGEST_MS} ms, not {value}")
-    return value
 
 
 def delayed(now: int, delay_ms: int, name: str) -> int:
@@ -128,7 +106,7 @@ def integer(value: object, field: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInputError(f"{field} must be an integer, not {_show(value)}")
     if not least <= value <= most:
-        raise InvalidInputError(f"{field} must be {least}..{most}, not {value}")
+        raise InvalidInputError(f"{field} must be {least}..{most}, not {_show(value)}")
     return value
 
 
@@ -160,13 +138,6 @@ def target(value: object, field: str) -> str:
     except UnicodeEncodeError:
         raise InvalidInputError(f"{field} holds half a character (a lone surrogate): {_show(value)}") from None
     return value
-
-
-def _show(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > 256:
-        return f"a number of {value.bit_length()} bits"  # Python refuses to write thousands of digits
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 # ---- Args ----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.handle_base import Handle, lease_token, stale
 from tocsin.actors.scheduler.reasons import DEAD_REASONS
 from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Page, Redrive, Rescheduled
 from tocsin.actors.scheduler.rows import RedriveRow, redrive_key
+from tocsin.dispatch.instants import show
 from tocsin.dispatch.pulled import MAX_RESULT, Settlement, check_end
 from tocsin.dispatch.words import word
 from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, StaleLeaseError
@@ -225,7 +226,7 @@ class Changing(Handle):
                 f"give pool, reason, {word('function_path')} or since, or {word('all')} and none of them"
             )
         if reason is not None and reason not in DEAD_REASONS:
-            raise InvalidInputError(f"reason must be one of {', '.join(DEAD_REASONS)}, not {reason!r:.80}")
+            raise InvalidInputError(f"reason must be one of {', '.join(DEAD_REASONS)}, not {show(reason)}")
         rate = arguments.integer(rate_per_second, word("rate_per_second"), *arguments.RATE_PER_SECOND)
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         redrive_id = arguments.mint_id(self._now(), self._service.random.getrandbits(80))

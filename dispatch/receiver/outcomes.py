@@ -51,7 +51,7 @@ class RetryLater(TocsinError):
     status = 503
 
     def __init__(self, delay: Duration, why: str = "the handler asked to be called later") -> None:
-        self.delay_s = -(-duration_ms(delay, "RetryLater.delay") // 1000)
+        self.delay_s = -(-duration_ms(delay, "RetryLater.delay", most=None) // 1000)
         super().__init__(str(why))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms
+from tocsin.dispatch.instants import instant_ms
 from tocsin.errors import InvalidInputError
 
 PARTS: Final = ("path", "args", "at", "after", "workflow", "options")
@@ -71,15 +70,6 @@ def body_of(spec: object, place: str = "") -> dict[str, Any]:
         if value is not None:
             body[OPTIONS[name]] = _option(name, value, place)
     return body
-
-
-def instant_ms(value: object, name: str) -> Any:
-    """An aware `datetime` in epoch ms, rounded up; everything else as it is, for the server to judge."""
-    if not isinstance(value, datetime):
-        return value
-    if value.utcoffset() is None:
-        raise InvalidInputError(f"{name} must be an aware datetime (with a time zone), not {value!r}")
-    return math.ceil((value.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
 
 
 def _parts(spec: object, place: str) -> dict[str, Any]:

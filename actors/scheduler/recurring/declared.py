@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tocsin.actors.cron.builder import Declared
 from tocsin.actors.scheduler.arguments import duration_ms
+from tocsin.dispatch.instants import show
 from tocsin.errors import InvalidInputError
 
 _DURATIONS: Final = {
@@ -33,7 +34,7 @@ def arguments_of(one: Declared | tuple[str, Mapping[str, Any]]) -> tuple[str, Ma
         name, given = None, None
     if not isinstance(name, str) or not isinstance(given, Mapping):
         raise InvalidInputError(
-            f"schedules must be a Cron, or pairs of a name and a mapping of the arguments of put, not {one!r:.80}"
+            f"schedules must be a Cron, or pairs of a name and a mapping of the arguments of put, not {show(one)}"
         )
     return name, given
 

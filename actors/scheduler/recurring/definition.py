@@ -12,6 +12,7 @@ from tocsin.actors.scheduler.recurring.change import NewSchedule
 from tocsin.actors.scheduler.recurring.rows import DefinitionRow
 from tocsin.actors.scheduler.recurring.series import rule_of
 from tocsin.actors.scheduler.rows import INLINE_ARGS
+from tocsin.dispatch.instants import show
 from tocsin.dispatch.retry import Retry, plain
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
@@ -31,7 +32,7 @@ MAX_SET: Final = 1_000
 
 def schedule_name(value: object) -> str:
     if not isinstance(value, str) or not arguments.INSTANCE.fullmatch(value):
-        raise InvalidInputError(f"a schedule's name must match {arguments.INSTANCE.pattern}, not {value!r:.80}")
+        raise InvalidInputError(f"a schedule's name must match {arguments.INSTANCE.pattern}, not {show(value)}")
     return value
 
 
@@ -91,7 +92,7 @@ def _options(known: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
     retry = known.get("retry")
     if retry is not None and not isinstance(retry, Retry):
-        raise InvalidInputError(f"retry must be a Retry, not {retry!r:.80}")
+        raise InvalidInputError(f"retry must be a Retry, not {show(retry)}")
     return {
         "pool": arguments.plain_name(known["pool"], "pool") if "pool" in known else "",
         "max_concurrency": _whole(known, "max_concurrency", (1, 10_000)),
@@ -132,12 +133,12 @@ def _whole(known: Mapping[str, Any], key: str, limits: tuple[int, int]) -> int |
 
 def _choice(value: object, field: str, choices: Sequence[str]) -> str:
     if value not in choices:
-        raise InvalidInputError(f"{field} must be one of {', '.join(choices)}, not {value!r:.80}")
+        raise InvalidInputError(f"{field} must be one of {', '.join(choices)}, not {show(value)}")
     assert isinstance(value, str)
     return value
 
 
 def _flag(value: object, field: str) -> bool | None:
     if value is not None and not isinstance(value, bool):
-        raise InvalidInputError(f"{field} must be true or false, not {value!r:.80}")
+        raise InvalidInputError(f"{field} must be true or false, not {show(value)}")
     return value

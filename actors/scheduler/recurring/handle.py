@@ -33,6 +33,7 @@ from tocsin.actors.scheduler.recurring.register import owned_name
 from tocsin.actors.scheduler.recurring.rows import jitter_of, request_hash
 from tocsin.actors.scheduler.recurring.schedule import Schedule
 from tocsin.actors.scheduler.recurring.series import next_of
+from tocsin.dispatch.instants import show
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.dispatch.words import word
@@ -153,7 +154,7 @@ class Schedules(Following):
         schedule_name(owner)
         if isinstance(schedules, type) or not isinstance(schedules, Iterable):
             raise InvalidInputError(
-                f"schedules must be a Cron (an instance, as from Cron()), or pairs, not {schedules!r:.80}"
+                f"schedules must be a Cron (an instance, as from Cron()), or pairs, not {show(schedules)}"
             )
         news: list[NewSchedule] = []
         for one in schedules:

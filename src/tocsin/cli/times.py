@@ -37,7 +37,7 @@ def instant_of(text: str, option: str) -> int:
         moment: datetime | int = int(text) if text.isdecimal() and text.isascii() else datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(
-            f"{option} must be like 2027-01-01T09:00:00Z, or epoch milliseconds, not {text!r}"
+            f"{option} must be like 2027-01-01T09:00:00Z, or epoch milliseconds, not {text[:80]!r}"
         ) from None
     if isinstance(moment, datetime) and moment.tzinfo is None:
         raise click.UsageError(f"{option} needs a time zone: {text}Z for UTC, or an offset like {text}+02:00")

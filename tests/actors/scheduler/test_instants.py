@@ -1,84 +1,193 @@
-"""Bounds of time, at the very millisecond and across midnight."""
+"""Instants and durations as callers give them: each wrong one is refused by the name of its argument."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
 import pytest
 
-from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.dispatch.transport import Answer
-from tocsin.errors import StaleLeaseError
+from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.scheduler.rows import LARGEST_MS
+from tocsin.dispatch import values
+from tocsin.dispatch.durations import duration_ms
+from tocsin.dispatch.instants import LARGEST_MS as OF_DISPATCH
+from tocsin.dispatch.instants import instant_ms
+from tocsin.dispatch.worker.specs import body_of
+from tocsin.errors import InvalidInputError, TocsinError
 
-DAY_MS = 86_400_000
-ACCEPTED = Answer(202, {"tocsin-accepted": "1"}, b"")
+NEW_YORK = ZoneInfo("America/New_York")
 
 
-def without_alarms(stage: Stage) -> None:
-    """What happens now is another event's doing, in the very millisecond in which the alarm would ring."""
-    stage.host.runtime.alarms.stop()
+class Named(tzinfo):
+    """Somebody's own."""
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return None
 
 
-@pytest.mark.parametrize(("early_ms", "sent"), [(0, False), (1, True)])
-def test_a_job_is_not_sent_at_the_very_millisecond_it_expires(early_ms: int, sent: bool) -> None:
-    @staged()
-    async def test(stage: Stage) -> None:
-        stage.reply = lambda one: ACCEPTED if one.id == "holds" else OK
-        await stage.jobs.run_after(0, "work:run", id="holds", pool="p")
-        await stage.sleep(1)
-        expires = stage.now + 10_000
-        await stage.jobs.run_after(0, "work:run", id="waits", pool="p", expires_at=expires)
-        without_alarms(stage)
-        await stage.sleep((10_000 - early_ms) / 1000)
-        assert stage.now == expires - early_ms
-        await stage.jobs.complete("holds", stage.deliveries[0].lease)  # its slot is free: the next one is claimed
-        await stage.sleep(5)
+class Moody(Named):
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        raise RuntimeError("not today")
 
-        assert bool(stage.times("waits")) is sent
-        stage.host.runtime.alarms.start()
 
-    test()
+class Wide(Named):
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        return timedelta(days=3)
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("not today")
+
+
+INSTANTS: dict[str, Any] = {
+    "the last datetime, west of UTC": datetime.max.replace(tzinfo=NEW_YORK),
+    "the last datetime, at a fixed offset": datetime.max.replace(tzinfo=timezone(-timedelta(hours=23))),
+    "the first datetime, east of UTC": datetime.min.replace(tzinfo=ZoneInfo("Asia/Tokyo")),
+    "the first datetime": datetime.min.replace(tzinfo=UTC),
+    "naive": datetime(2027, 1, 1),
+    "a zone that raises": datetime(2027, 1, 1, tzinfo=Moody()),
+    "a zone that is days ahead": datetime(2027, 1, 1, tzinfo=Wide()),
+    "seconds": 1_800_000_000,
+    "huge": 10**5_000,
+    "huge and negative": -(10**5_000),
+    "beyond what is stored": 10**15,
+    "a float": 1.8e12,
+    "a bool": True,
+    "a Decimal": Decimal("1800000000000"),
+    "a text": "2027-01-01T00:00:00Z",
+    "a date": datetime(2027, 1, 1).date(),
+    "no number": float("nan"),
+    "what cannot be shown": Unshowable(),
+}
+DURATIONS: dict[str, Any] = {
+    "the longest timedelta": timedelta.max,
+    "the shortest timedelta": timedelta.min,
+    "huge": 10**5_000,
+    "huge and negative": -(10**5_000),
+    "more days than a number holds": "999999999999d",
+    "more digits than a float holds": "9" * 400 + "s",
+    "infinite": float("inf"),
+    "no number": float("nan"),
+    "a large float": 1e300,
+    "a bool": True,
+    "a Decimal": Decimal(5),
+    "a text without unit": "5",
+    "a long text": "x" * 10_000,
+    "what cannot be shown": Unshowable(),
+}
+
+
+@pytest.mark.parametrize("what", INSTANTS)
+def test_an_instant_that_cannot_be_is_refused_by_its_name(what: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^thus ") as refused:
+        instant_ms(INSTANTS[what], "thus")
+    assert len(refused.value.message) < 300
+
+
+@pytest.mark.parametrize("what", DURATIONS)
+def test_a_duration_that_cannot_be_is_refused_by_its_name(what: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^thus ") as refused:
+        duration_ms(DURATIONS[what], "thus")
+    assert len(refused.value.message) < 300
+
+
+def test_the_edges_that_can_be() -> None:
+    assert instant_ms(datetime.max.replace(tzinfo=UTC), "at") == 253_402_300_800_000
+    assert instant_ms(datetime.max.replace(tzinfo=ZoneInfo("Asia/Tokyo")), "at") == 253_402_268_400_000
+    assert instant_ms(OF_DISPATCH, "at") == OF_DISPATCH == LARGEST_MS
+    assert duration_ms(OF_DISPATCH // 1000, "delay") == OF_DISPATCH // 1000 * 1000
+
+
+def test_fractions_round_up_and_the_second_pass_of_an_hour_is_told_apart() -> None:
+    first = datetime(2026, 11, 1, 1, 30, 0, 1, tzinfo=NEW_YORK)
+    assert instant_ms(first, "at") == 1_793_511_000_001
+    assert instant_ms(first.replace(fold=1), "at") - instant_ms(first, "at") == 3_600_000
+
+
+async def _batch(stage: Stage, name: str, value: Any) -> None:
+    from tocsin import Job
+
+    options = {"expires_at": value} if name == "expires_at" else {}
+    parts = {} if name == "expires_at" else {name: value}
+    [answer] = await stage.jobs.submit_many([Job(path="w:r", options=options, **(parts or {"after": 0}))])
+    if isinstance(answer, TocsinError):
+        raise answer
+
+
+PLACES: dict[str, tuple[str, Any]] = {
+    "run_at": ("at", lambda stage, value: stage.jobs.run_at(value, "w:r")),
+    "expires_at": ("expires_at", lambda stage, value: stage.jobs.run_after(0, "w:r", expires_at=value)),
+    "reschedule": ("at", lambda stage, value: stage.jobs.reschedule("x", at=value)),
+    "dead": ("since", lambda stage, value: stage.jobs.dead(since=value)),
+    "dead_retry_all": ("since", lambda stage, value: stage.jobs.dead_retry_all(since=value)),
+    "schedules.put": ("at", lambda stage, value: stage.jobs.schedules.put("x", "w:r", at=value)),
+    "register": ("at", lambda stage, value: stage.jobs.schedules.register("o", [("x", {"path": "w:r", "at": value})])),
+    "preview": ("start", lambda stage, value: stage.jobs.schedules.preview("* * * * *", start=value)),
+    "submit_many": ("at", lambda stage, value: _batch(stage, "at", value)),
+    "submit_many, expiring": ("expires_at", lambda stage, value: _batch(stage, "expires_at", value)),
+}
+DELAYS: dict[str, tuple[str, Any]] = {
+    "run_after": ("delay", lambda stage, value: stage.jobs.run_after(value, "w:r")),
+    "reschedule": ("after", lambda stage, value: stage.jobs.reschedule("x", after=value)),
+    "every": ("every", lambda stage, value: stage.jobs.schedules.put("x", "w:r", every=value)),
+    "grace": ("grace", lambda stage, value: stage.jobs.schedules.put("x", "w:r", every=60, grace=value)),
+    "jitter": ("jitter", lambda stage, value: stage.jobs.schedules.put("x", "w:r", every=60, jitter=value)),
+    "expires_after": (
+        "expires",
+        lambda stage, value: stage.jobs.schedules.put("x", "w:r", every=9, expires_after=value),
+    ),
+    "claim": ("wait", lambda stage, value: stage.jobs.claim("q", wait=value)),
+    "keep_result": ("keep_result", lambda stage, value: stage.jobs.run_after(0, "w:r", keep_result=value)),
+    "submit_many": ("after", lambda stage, value: _batch(stage, "after", value)),
+}
 
 
 @staged()
-async def test_a_worker_is_not_given_a_job_at_the_very_millisecond_it_expires(stage: Stage) -> None:
-    expires = stage.now + 10_000
-    await stage.jobs.run_after(0, "work:run", queue="q", expires_at=expires)
-    without_alarms(stage)
-    await stage.sleep(10)
-    assert stage.now == expires
-
-    assert await stage.jobs.claim("q", wait=0) == []
-    stage.host.runtime.alarms.start()
-
-
-@pytest.mark.parametrize("ok", [True, False])
-def test_a_completion_is_answered_the_same_on_the_other_side_of_midnight(ok: bool) -> None:
-    @staged()
-    async def test(stage: Stage) -> None:
-        stage.reply = lambda one: ACCEPTED
-        await stage.sleep((DAY_MS - stage.now % DAY_MS - 60_000) / 1000)
-        await stage.jobs.run_after(0, "work:run", id="x")
-        await stage.sleep(55)
-        lease, day = stage.deliveries[0].lease, stage.now // DAY_MS
-        first = await stage.jobs.settle("x", lease, ok=ok)
-        await stage.sleep(20)
-        assert stage.now // DAY_MS == day + 1
-        assert await stage.jobs.settle("x", lease, ok=ok) == first
-        await stage.sleep(600)
-        with pytest.raises(StaleLeaseError):
-            await stage.jobs.complete("x", lease)
-        await stage.jobs.cancel("x")
-
-    test()
+async def test_every_place_that_takes_an_instant_names_its_argument(stage: Stage) -> None:
+    for place, (name, call) in PLACES.items():
+        for what, value in INSTANTS.items():
+            with pytest.raises(InvalidInputError, match=name) as refused:
+                await call(stage, value)
+            assert len(refused.value.message) < 400, (place, what)
+    assert (await stage.jobs.status()).backlog == 0
 
 
 @staged()
-async def test_success_after_the_lease_keeps_its_start_across_midnight(stage: Stage) -> None:
-    stage.reply = lambda one: Answer(202, {"tocsin-accepted": "1", "tocsin-lease-ms": "30000"}, b"")
-    await stage.sleep((DAY_MS - stage.now % DAY_MS - 40_000) / 1000)
-    began = stage.now
-    await stage.jobs.run_after(0, "work:run", id="x")
-    await stage.sleep(45)
-    await stage.jobs.complete("x", stage.deliveries[0].lease)
+async def test_every_place_that_takes_a_duration_names_its_argument(stage: Stage) -> None:
+    for place, (name, call) in DELAYS.items():
+        for what, value in DURATIONS.items():
+            with pytest.raises(InvalidInputError, match=name) as refused:
+                await call(stage, value)
+            assert len(refused.value.message) < 400, (place, what)
+    assert (await stage.jobs.status()).backlog == 0
 
-    ends = await stage.jobs.history("x")
-    assert [(one.outcome, one.started) for one in ends] == [("lapsed", began), ("done", began)]
+
+@pytest.mark.parametrize("what", INSTANTS)
+def test_what_is_sent_to_a_server_is_refused_before(what: str) -> None:
+    for place, job in (
+        ("at", {"at": INSTANTS[what]}),
+        ("expires_at", {"after": 0, "options": {"expires_at": INSTANTS[what]}}),
+    ):
+        with pytest.raises(InvalidInputError, match=rf"^jobs\[0\].{place} "):
+            body_of({"path": "w:r", **job}, "jobs[0].")
+
+
+@pytest.mark.parametrize("what", DURATIONS)
+def test_so_is_a_delay(what: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"^jobs\[0\].after "):
+        body_of({"path": "w:r", "after": DURATIONS[what]}, "jobs[0].")
+
+
+def test_a_datetime_in_args_whose_zone_raises_is_refused_by_its_place() -> None:
+    with pytest.raises(InvalidInputError, match=r"args.when has a time zone that cannot tell its offset: Moody"):
+        values.encode({"when": datetime(2027, 1, 1, tzinfo=Moody())}, "args")
+    assert values.decode(values.encode([datetime.max.replace(tzinfo=UTC)], "args"), "args") == [
+        datetime.max.replace(tzinfo=UTC)
+    ]
