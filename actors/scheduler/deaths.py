@@ -141,10 +141,11 @@ class Deaths:
             window.add_done_callback(self._windows.discard)
         self._logged[one.instance] += 1
         status = "no status" if one.status is None else f"last status {one.status}"
+        attempts = "1 attempt" if one.attempt == 1 else f"{one.attempt} attempts"
         error = "" if one.error is None else f": {one.error}"
         log.warning(
-            "job %s/%s (%s) is dead: %s after %d attempts, %s%s",
-            one.instance, one.id, one.target, one.reason, one.attempt, status, error,
+            "job %s/%s (%s) is dead: %s after %s, %s%s",
+            one.instance, one.id, one.target, one.reason, attempts, status, error,
         )  # fmt: skip
 
     async def _window(self, instance: str) -> None:
@@ -156,7 +157,8 @@ class Deaths:
         more = self._unlogged.pop(instance, None)
         if more:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in more.most_common())
-            log.warning("%s more jobs of %s died within %.0f s: %s", f"{more.total():,}", instance, WINDOW_S, reasons)
+            jobs = "1 more job" if more.total() == 1 else f"{more.total():,} more jobs"
+            log.warning("%s of %s died within %.0f s: %s", jobs, instance, WINDOW_S, reasons)
 
 
 def dead_jobs(instance: str, parked: Sequence[tuple[JobRow, DeadRow]]) -> Sequence[DeadJob]:

@@ -79,7 +79,8 @@ class HostHealth:
             said = f"{dead:,} dead letters are kept: retry or cancel them, or let them go by age (dead_retention_s)"
             causes.append(Cause(DEAD_LETTERS, said))
         if suspects:
-            said = f"{suspects:,} jobs that two hosts or workers were lost with wait, and are kept apart from others"
+            jobs = "1 job" if suspects == 1 else f"{suspects:,} jobs"
+            said = f"{jobs} that two hosts or workers were lost with: waiting, kept apart from others"
             causes.append(Cause(SUSPECTS_WAITING, said))
         if lost:
             said = f"{lost} that had been accepted cannot be read any more: `tocsin check` names them"
@@ -120,7 +121,10 @@ class HostHealth:
     def _of_alarms(self) -> Iterator[Cause]:
         alarms = self._host().alarms
         if alarms.failing:
-            said = f"the alarms of {alarms.failing} schedulers or actors fail"
+            whose = (
+                "1 scheduler or actor fail" if alarms.failing == 1 else f"{alarms.failing} schedulers or actors fail"
+            )
+            said = f"the alarms of {whose}"
             yield Cause(ALARM_FAILING, said, alarms.failing_since)
 
     def _what_fails(self, broken: Broken) -> str:
@@ -139,7 +143,8 @@ class HostHealth:
         jobs = ""
         try:
             due = await self._due_callbacks()
-            jobs = f"{due:,} callbacks are due" if due < query.DUE_COUNTED else f"{due:,} callbacks or more are due"
+            more = " or more" if due >= query.DUE_COUNTED else ""
+            jobs = "1 callback is due" if due == 1 else f"{due:,} callbacks{more} are due"
         except StoreError:
             jobs = "how many callbacks are due cannot be read"
         except asyncio.CancelledError:
