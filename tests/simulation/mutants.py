@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         "a full pool starts one more",
         "actors/scheduler/lines.py",
-        "        return 0 if row.paused else max(row.cap - self.holders[pool], 0)",
-        "        return 0 if row.paused else max(row.cap - self.holders[pool], 1)",
+        "    return 0 if row.paused else max(row.cap - held, 0)",
+        "    return 0 if row.paused else max(row.cap - held, 1)",
     ),
     Mutant(
         "leases do not count as pool slots after a restart",
@@ -166,8 +166,8 @@ MUTANTS = (
     Mutant(
         "a paused pool starts jobs",
         "actors/scheduler/lines.py",
-        "        return 0 if row.paused else max(",
-        "        return max(",
+        "    return 0 if row.paused else max(",
+        "    return max(",
     ),
     Mutant(
         "a moved job keeps its old place",

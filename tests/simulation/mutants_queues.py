@@ -149,8 +149,8 @@ QUEUES = (
     Mutant(
         "results: of a dead job nobody is told",
         FOLDER + "book.py",
-        "        self.count(dead=1)\n        self.note_end(job)\n",
-        "        self.count(dead=1)\n",
+        "        self.deaths.append((job, dead))\n        self.note_end(job)\n",
+        "        self.deaths.append((job, dead))\n",
         seeds=300,
     ),
 )
