@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.lease import Receiver, now_ms, receiver_process
+from bench.lease import QUIET_S, Receiver, in_time, now_ms, rate, receiver_process
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.handle import Job, Scheduler
 from tocsin.dispatch.asgi_transport import AsgiTransport, Message
@@ -36,14 +36,14 @@ async def bulk(jobs: Scheduler, made: Sequence[Job]) -> None:
 
 async def hand_over(folder: Path, receiver: Receiver, cap: int, count: int, figures: Figures) -> None:
     """How fast one pool of this cap works off its waiters: each start waits for an end."""
-    await asyncio.to_thread(receiver.ask, "reset")
+    await receiver.forget()
     async with open_host(folder / f"cap{cap}.db", receiver) as host:
         jobs = host.scheduler("bench")
         await jobs.set_pool("p", max_concurrency=cap)
         due = now_ms() + 1_000
         await bulk(jobs, [Job(path="b", at=due, options={"pool": "p"}) for _ in range(count)])
         stats = await receiver.until(count)
-    row(figures, f"hand-overs/s, one pool, cap {cap}", (count - 1) / stats["seconds"], "/s")
+    row(figures, f"hand-overs/s, one pool, cap {cap}", rate(count - 1, stats["seconds"]), "/s")
 
 
 async def beside_saturated(
@@ -52,22 +52,37 @@ async def beside_saturated(
     """Lateness of unpooled jobs due in the same instant as the waiters of a pool of cap 1, of whom only one runs.
 
     With as many lanes as jobs they all start at once, and arrive as fast as the HTTP client sends."""
-    await asyncio.to_thread(receiver.ask, "reset")
+    await receiver.forget()
     async with open_host(folder / f"beside{waiters}-{count}-{lanes}.db", receiver, lanes) as host:
         jobs = host.scheduler("bench")
         await jobs.set_pool("p", max_concurrency=1)
-        due = now_ms() + 4_000
-        await bulk(jobs, [Job(path="b", at=due, options={"pool": "p"}) for _ in range(waiters)])
-        await bulk(jobs, [Job(path="b", at=due, options={"id": f"free{n}"}) for n in range(count)])
-        assert now_ms() < due, "scheduling took longer than the lead: give fewer jobs"
-        stats = await receiver.until(count, "free")
+        free: list[str] = []
+
+        async def make(due: int) -> None:
+            await receiver.forget()
+            free[:] = [f"free{due}-{n}" for n in range(count)]  # another id for each try: some may have run
+            await bulk(jobs, [Job(path="b", at=due, options={"pool": "p"}) for _ in range(waiters)])
+            await bulk(jobs, [Job(path="b", at=due, options={"id": one}) for one in free])
+
+        due = await in_time(4_000, make, lambda: jobs.cancel_all(all=True))
+        stats = await receiver.until(count, f"free{due}-")
         await jobs.set_pool("p", paused=True)
-        started = sorted([(await jobs.history(f"free{n}"))[0].started - due for n in range(count)])
+        started = sorted([await started_at(jobs, one) - due for one in free])
         await jobs.cancel_all(pool="p")
     what = f"{count} unpooled beside {waiters:,} waiters, {lanes} lanes"
     row(figures, f"{what}, started after", started[count // 2], "ms", f"last {started[-1]} ms")
     more = f"p50 {stats['late_p50_ms']:.1f} ms, last {stats['late_max_ms']:.1f} ms after due"
     row(figures, f"{what}, first to last", stats["seconds"] * 1000, "ms", more)
+
+
+async def started_at(jobs: Scheduler, job_id: str) -> int:
+    """When its first attempt started. The history has it once that is settled, which is after its callback arrived."""
+    end = time.monotonic() + QUIET_S
+    while not (attempts := await jobs.history(job_id)):
+        if time.monotonic() > end:
+            raise SystemExit(f"{job_id} arrived, and was not settled within {QUIET_S:g} s")
+        await asyncio.sleep(0.01)
+    return attempts[0].started
 
 
 def open_host(path: Path, receiver: Receiver, lanes: int = 64) -> ActorHost:

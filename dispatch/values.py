@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from tocsin.dispatch.instants import offset_of
+from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.errors import InvalidInputError
 
 LEFT_OUT: Final = msgspec.UNSET
@@ -93,11 +94,8 @@ def _object(value: dict[Any, Any], path: _Path, depth: int) -> Any:
 
 
 def _text(value: str, path: _Path) -> str:
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise InvalidInputError(f"{_place(path)} holds half a character (a lone surrogate): {value!r}") from None
+    if not is_whole(value):
+        raise InvalidInputError(f"{_place(path)} {UNPAIRED}: {value!r}")
     return value
 
 

@@ -16,6 +16,7 @@ from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
 from tocsin.actors.scheduler.arguments import MAX_ARGS
 from tocsin.actors.scheduler.followers import MAX_THEN
+from tocsin.dispatch.surrogates import in_json
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
@@ -103,6 +104,8 @@ def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T
             msgspec.json.decode(raw, type=msgspec.Raw)  # a wrong field counts only if all of it is JSON
             raise InvalidInputError(_explain(str(error), whole, kind)) from None
     except msgspec.DecodeError as error:
+        if half := in_json(bytes(raw)):
+            raise InvalidInputError(half if whole == "the body" else f"{whole}: {half}") from None
         raise InvalidJsonError(f"{whole} is not JSON: {error}") from None
     except RecursionError:
         raise InvalidInputError(f"{whole} is nested too deeply: {MAX_DEPTH} levels are allowed") from None

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.errors import InvalidInputError
 
 MOST_FIELDS: Final = 32
@@ -61,6 +62,16 @@ def _pairs(request: Request) -> list[tuple[str, str]]:
             raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS, separator="&"
         )
     except UnicodeDecodeError:
-        raise InvalidInputError("the query must be percent-encoded UTF-8") from None
+        raise InvalidInputError(_unreadable(raw)) from None
     except ValueError:
         raise InvalidInputError(f"the query has more than {MOST_FIELDS} parameters") from None
+
+
+def _unreadable(raw: bytes) -> str:
+    """Why, naming the parameter where it is half a character."""
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="surrogatepass", separator="&")
+    except UnicodeDecodeError:
+        return "the query must be percent-encoded UTF-8"
+    half = next((name for name, value in pairs if not (is_whole(name) and is_whole(value))), "")
+    return f"query parameter {ascii(half) if not is_whole(half) else half} {UNPAIRED}"

@@ -21,6 +21,7 @@ from tocsin.dispatch.instants import epoch_ms as epoch_ms
 from tocsin.dispatch.instants import instant_ms as instant_ms
 from tocsin.dispatch.instants import show as _show
 from tocsin.dispatch.retry import OlderRetry, Retry, plain
+from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError
@@ -133,10 +134,12 @@ def target(value: object, field: str) -> str:
         raise InvalidInputError(f"{field} must be a text that is not empty, not {_show(value)}")
     if len(value) > MAX_TARGET:
         raise InvalidInputError(f"{field} has {len(value)} characters, at most {MAX_TARGET} are allowed")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"{field} holds half a character (a lone surrogate): {_show(value)}") from None
+    return whole_text(value, field)
+
+
+def whole_text(value: str, field: str) -> str:
+    if not is_whole(value):
+        raise InvalidInputError(f"{field} {UNPAIRED}: {_show(value)}")
     return value
 
 

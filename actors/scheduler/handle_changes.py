@@ -44,7 +44,7 @@ class Changing(Handle):
         """Cancel every job there is now that fits all filters (`all=True`: every job), a page at a time."""
         if all == any(one is not None for one in (pool, label, path)):
             raise InvalidInputError(f"give pool, label or {word('function_path')}, or {word('all')} and none of them")
-        wanted = Filter(self._name(pool, "pool"), None, self._name(label, "label"), path)
+        wanted = Filter(self._name(pool, "pool"), None, self._name(label, "label"), _path_of(path))
         await self._fill_labels(wanted)
         until, cursor, matched, cancelled = self._now(), None, 0, 0
         while True:
@@ -148,7 +148,7 @@ class Changing(Handle):
         if result is not None:
             arguments.raw_args(result, MAX_RESULT, "result")
         said = Completion(
-            arguments.schedule_id(id), lease_token(lease), ok, None if error is None else error[:ERROR_MAX],
+            arguments.schedule_id(id), lease_token(lease), ok, None if error is None else _told(error),
             retryable, delay_ms, result, charge,
         )  # fmt: skip
         try:
@@ -230,7 +230,7 @@ class Changing(Handle):
         rate = arguments.integer(rate_per_second, word("rate_per_second"), *arguments.RATE_PER_SECOND)
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         redrive_id = arguments.mint_id(self._now(), self._service.random.getrandbits(80))
-        row = RedriveRow(self._now(), rate, 0, self._name(pool, "pool"), reason, path, parked_since)
+        row = RedriveRow(self._now(), rate, 0, self._name(pool, "pool"), reason, _path_of(path), parked_since)
         while True:
             others = await redrives.running(self._view())
             counted = await redrives.count(self._view(), row, others)
@@ -258,3 +258,12 @@ class Changing(Handle):
     async def redrive_stop(self, redrive_id: str) -> bool:
         """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
         return await self._change("redrive_stop", False, arguments.schedule_id(redrive_id))
+
+
+def _path_of(filter: str | None) -> str | None:
+    return None if filter is None else arguments.whole_text(filter, word("function_path"))
+
+
+def _told(error: str) -> str:
+    """For people, so whatever a text holds: reasons have names of files in them, which may be no Unicode."""
+    return error[:ERROR_MAX].encode("utf-8", "backslashreplace").decode()

@@ -105,6 +105,7 @@ class Queues(Handle):
         follow one of those. Dead ones do not count. An empty prefix asks for any job at all."""
         if not isinstance(prefix, str) or len(prefix) > arguments.MAX_TARGET:
             raise InvalidInputError(f"prefix must be a text of at most {arguments.MAX_TARGET} characters")
+        arguments.whole_text(prefix, "prefix")
         if not await queues.is_counted(self._view()):
             try:
                 while await self._service.host.call(self._id, "count_paths", create=False):

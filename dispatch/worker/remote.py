@@ -29,7 +29,9 @@ from tocsin.dispatch.pulled import (
 from tocsin.dispatch.receiver.lease_client import MAX_ERROR, PATIENCE_S, TIMEOUT_S
 from tocsin.dispatch.receiver.refusals import refusal
 from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, base_url_of, json_object, retry_after_s
+from tocsin.dispatch.surrogates import UNPAIRED, where
 from tocsin.dispatch.values import LEFT_OUT
+from tocsin.dispatch.words import PYTHON, reworded
 from tocsin.dispatch.worker.ending import described
 from tocsin.dispatch.worker.options import ALL, NAME
 from tocsin.dispatch.worker.specs import Cancelled, Scheduled, body_of
@@ -311,7 +313,10 @@ class RemoteScheduler(ServerClient):
         key: str | None = None,
     ) -> T:
         headers = {} if key is None else {"idempotency-key": key}
-        content = None if said is None else msgspec.json.encode(said)
+        try:
+            content = None if said is None else msgspec.json.encode(said)
+        except UnicodeEncodeError:
+            raise InvalidInputError(reworded(f"{where(said)} {UNPAIRED}", PYTHON)) from None
         answer = await self._request(
             method, self.name, route, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
             content=content,

@@ -152,8 +152,8 @@ Point = namedtuple("Point", "x y")  # as users write them
         (datetime(2027, 1, 1), "args.items[1].when is a naive datetime"),
         ({1: 2}, "args.items[1].when has the key 1; keys must be of type str"),
         ({None: 2}, "has the key None"),
-        ("\ud800", "args.items[1].when holds half a character"),
-        ({"\ud800": 1}, "args.items[1].when holds half a character"),
+        ("\ud800", "args.items[1].when contains an unpaired surrogate"),
+        ({"\ud800": 1}, "args.items[1].when contains an unpaired surrogate"),
     ],
 )
 def test_what_cannot_be_written_is_refused_with_its_place(value: object, words: str) -> None:

@@ -335,11 +335,7 @@ def _coming(following: Any, after: int, count: int) -> Sequence[int]:
 def _request_key(value: object) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= REQUEST_KEY_MAX:
         raise InvalidInputError(f"{word('request_key')} must be a text of 1 to {REQUEST_KEY_MAX} characters")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"{word('request_key')} holds half a character (a lone surrogate)") from None
-    return value
+    return arguments.whole_text(value, word("request_key"))
 
 
 def _ms(value: Duration | None, name: str) -> int | None:

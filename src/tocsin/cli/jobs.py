@@ -129,6 +129,8 @@ def json_of(given: str, option: str = "--args") -> Any:
     """The text as it is, once it has proved to be JSON: numbers and order stay the user's."""
     import msgspec
 
+    from tocsin.dispatch.surrogates import in_json
+
     try:
         if given == "-":
             raw = sys.stdin.buffer.read()
@@ -140,7 +142,8 @@ def json_of(given: str, option: str = "--args") -> Any:
     except OSError as error:
         raise click.UsageError(f"{option}: {given[1:]} cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise click.UsageError(f"{option} is not JSON: {error}") from None
+        half = in_json(raw) if isinstance(error, msgspec.DecodeError) else None
+        raise click.UsageError(f"{option}: {half}" if half else f"{option} is not JSON: {error}") from None
     return msgspec.Raw(raw)
 
 
