@@ -94,7 +94,7 @@ class Outbox:
     def run_at(
         self,
         at: datetime | int,
-        path: str | None,
+        path: str | None = None,
         args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
@@ -110,7 +110,7 @@ class Outbox:
     def run_after(
         self,
         delay: Duration,
-        path: str | None,
+        path: str | None = None,
         args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,

@@ -57,7 +57,7 @@ class Deferred:
     def run_at(
         self,
         at: datetime | int,
-        path: str | None,
+        path: str | None = None,
         args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
@@ -73,7 +73,7 @@ class Deferred:
     def run_after(
         self,
         delay: timedelta | float | str,
-        path: str | None,
+        path: str | None = None,
         args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,

@@ -23,7 +23,7 @@ class Scheduling(Following):
     async def run_at(
         self,
         at: datetime | int,
-        path: str | None,
+        path: str | None = None,
         args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
@@ -65,7 +65,7 @@ class Scheduling(Following):
     async def run_after(
         self,
         delay: timedelta | float | str,
-        path: str | None,
+        path: str | None = None,
         args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,

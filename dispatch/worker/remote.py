@@ -206,14 +206,14 @@ class RemoteScheduler(ServerClient):
 
     # ---- For apps --------------------------------------------------------------------------------
 
-    async def run_at(self, at: datetime | int, path: str | None, args: Any = LEFT_OUT, **options: Any) -> str:
+    async def run_at(self, at: datetime | int, path: str | None = None, args: Any = LEFT_OUT, **options: Any) -> str:
         """As `Scheduler.run_at`: the id of a job that is on disk.
 
         Where the network or the server fails for a moment it is sent again, with a key under which it happens once.
         """
         return (await self._schedule({"path": path, "args": args, "at": at}, options)).id
 
-    async def run_after(self, delay: Duration, path: str | None, args: Any = LEFT_OUT, **options: Any) -> str:
+    async def run_after(self, delay: Duration, path: str | None = None, args: Any = LEFT_OUT, **options: Any) -> str:
         """As `run_at`, after a delay: timedelta, seconds, or text like "90s", "5m"."""
         return (await self._schedule({"path": path, "args": args, "after": delay}, options)).id
 
