@@ -291,6 +291,12 @@ class ActorHost:
 
         return build_app(self, tokens=tokens, authorize=authorize, insecure=insecure)
 
+    @property
+    def ready(self) -> bool:
+        """Whether it is open, and serves. In a `lifespan` it is not where the process was told to stop while another
+        one had the store."""
+        return self.runtime.ready
+
     # ---- Handles ---------------------------------------------------------------------------------
 
     def scheduler(self, name: str = "default") -> Scheduler:

@@ -1,0 +1,64 @@
+"""The apps on the pages, under `uvicorn --workers 2`: one process has the store, the other takes over, none ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import Server, environment
+from tests.processes.rounds import free_port
+from tests.processes.test_disk_workers import SAID, ask
+from tocsin.cli.keys import new_secret
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+WHO = """
+
+@app.get("/who")
+def who() -> int:
+    import os
+
+    return os.getpid()
+"""
+
+
+def shown(page: str) -> str:
+    """The app on a page: its blocks up to the one that makes it."""
+    blocks = BLOCK.findall((DOCS / page).read_text("utf-8"))
+    [app] = [block for block in blocks if "FastAPI(lifespan=" in block]
+    assert "async with host:" not in app and "async with host," not in app
+    return str(app)
+
+
+@pytest.mark.parametrize("page", ["schedules.md", "workers.md"])
+def test_an_app_as_the_pages_show_it_survives_several_workers(tmp_path: Path, page: str) -> None:
+    text = shown(page).replace(
+        'ActorHost.open("sqlite:///jobs.db")', 'ActorHost.open("sqlite:///jobs.db", insecure=True)'
+    )
+    (tmp_path / "app.py").write_text(text + WHO)
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "app:app", "--no-access-log", "--workers", "2", "--port", str(port)],
+        cwd=tmp_path, env=environment(TOCSIN_SECRETS=new_secret()), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    server = Server(process)
+    try:
+        server.line_with(SAID)
+        holder = ask(port, "/who")
+        os.kill(holder, signal.SIGKILL)
+        assert ask(port, "/who") != holder
+        server.line_with(SAID)  # the supervisor's new worker
+        assert server.stop() == 0
+        said = "\n".join([*server.lines, *server.rest()])
+        assert "Traceback" not in said and "startup failed" not in said, said
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # its own session: nobody but it and its workers
+        server.end()
