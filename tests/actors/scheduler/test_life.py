@@ -342,7 +342,7 @@ async def test_a_full_store_takes_and_starts_nothing_new_but_ends_what_runs(stag
     await stage.jobs.run_after("2s", "work:run", id="waiting")
     await stage.sleep(1)
     stage.disk_full(True)
-    with pytest.raises(StoreFull, match="free some"):
+    with pytest.raises(StoreFull, match="no space is left"):
         await stage.jobs.run_after(0, "work:run")
     await stage.sleep(20)
     running, waiting = await stage.jobs.get("running"), await stage.jobs.get("waiting")

@@ -154,7 +154,7 @@ async def test_a_waiting_job_is_moved_and_a_running_one_is_not(stage: Stage) -> 
 async def test_cancel_all_takes_what_fits_and_was_there(stage: Stage) -> None:
     await stage.jobs.submit_many([Job(path="a:b", after="1h", options={"pool": "p"}) for _ in range(700)])
     await stage.jobs.submit_many([Job(path="c:d", after="1h", options={"labels": ["l"]}) for _ in range(20)])
-    with pytest.raises(InvalidInputError, match="or all: true"):
+    with pytest.raises(InvalidInputError, match="or all=True"):
         await stage.jobs.cancel_all()
     with pytest.raises(InvalidInputError, match="none of them"):
         await stage.jobs.cancel_all(pool="p", all=True)

@@ -1,0 +1,83 @@
+"""Claims and `why` decide by the same rules: a due job that does not start has a reason, and one without starts."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tests.actors.scheduler.stage import OK, Stage
+from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.scheduler.suspects import LOSSES_TOGETHER
+from tocsin.actors.testing import simulate
+from tocsin.dispatch.testing import Delivery
+from tocsin.dispatch.transport import Answer
+
+NAMES = ("t", "u")
+OF_THE_MOMENT = {"RUNNING", "NOT_FOUND", "NOT_DUE", "RETRY_LATER"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_due_callback_waits_if_and_only_if_there_is_a_reason(seed: int) -> None:
+    async def main(random: Random) -> None:
+        stage = Stage(random)
+        await stage.open(lanes=3, max_in_flight=5)
+
+        async def reply(one: Delivery) -> Answer:
+            await asyncio.sleep(random.choice((0.1, 2, 5)))
+            return OK
+
+        stage.reply = reply
+        seen: set[str] = set()
+        for _ in range(40):
+            jobs = stage.host.scheduler(random.choice(NAMES))
+            match random.randint(0, 6):
+                case 0:
+                    await jobs.pause(random.random() < 0.5)
+                case 1:
+                    await jobs.set_pool("p", max_concurrency=random.choice((0, 1, 2)), paused=random.random() < 0.3)
+                case 2:
+                    stage.down = not stage.down
+                case 3:
+                    stage.disk_full(random.random() < 0.3)
+                case 4 if random.random() < 0.5:
+                    await stage.crash()
+                    await stage.open(lanes=3, max_in_flight=5)
+                case _ if stage.host.runtime.provider.trouble is None:
+                    options = {"pool": random.choice((None, "p")), "timeout_ms": 6_000}
+                    await jobs.submit_many([Job(path="w:r", after=random.choice((0, 1)), options=options)] * 3)
+                case _:
+                    pass
+            await stage.sleep(random.choice((0.5, 3, 25)))
+            for name in NAMES:
+                seen |= await look(stage, name)
+        assert {"LANES_FULL", "HOST_FULL"} & seen or {"POOL_FULL", "INSTANCE_PAUSED"} & seen
+        stage.down = False
+        stage.disk_full(False)
+        for name in NAMES:
+            await stage.host.scheduler(name).pause(False)
+            await stage.host.scheduler(name).set_pool("p", max_concurrency=2, paused=False)
+        await stage.sleep(600)
+        assert [(await stage.host.scheduler(name).status()).backlog for name in NAMES] == [0, 0]
+        await stage.close()
+
+    simulate(seed, main)
+
+
+async def look(stage: Stage, name: str) -> set[str]:
+    """The codes of what holds up the jobs of one scheduler. One without any has started a moment later."""
+    jobs, found = stage.host.scheduler(name), set[str]()
+    free = []
+    for record in (await jobs.list(state="waiting", limit=50)).records:
+        codes = {one.code for one in await jobs.why(record.id)}
+        found |= codes
+        # How far it is kept apart is said of every suspect, also of one that may start.
+        held = codes - {"APART", "ALONE"} if record.losses >= LOSSES_TOGETHER else codes
+        if not held:
+            free.append(record.id)
+    await stage.sleep(0.05)
+    for job_id in free:
+        now = {one.code for one in await jobs.why(job_id)}
+        assert now & OF_THE_MOMENT or now - {"APART", "ALONE"}, f"{job_id} waits without a reason: {now}"
+    return found
