@@ -220,7 +220,8 @@ class Book(Leases):
     def erase_job(self, job: JobRow) -> None:
         """The job and what hangs on it, but for its line, lease or dead row."""
         self.storage.delete(job_key(job.id))
-        self.labels.erase(job)
+        if job.labels:
+            self.labels.erase(job)
         self.paths.change(job, -1)
         for n in range(job.args_rows):
             self.storage.delete(args_key(job.id, n))
@@ -232,7 +233,8 @@ class Book(Leases):
         due, queue = at.next_at, queue_of(job, at)
         self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
         self.write_at(job, at)
-        self.labels.wait(job, due)
+        if job.labels:
+            self.labels.wait(job, due)
         self.lines.add(job.pool, queue, job.priority, due)
         self.count(waiting=1)
 

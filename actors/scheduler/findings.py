@@ -54,7 +54,7 @@ KINDS: Final[dict[str, Kind]] = {
     "ARGS_EXTRA": Kind("the piece of args belongs to no job", "moved to bad/<key>"),
     "ARGS_LOST": Kind(
         "the job's args are not whole, and its receiver would get what cannot be read",
-        "cancel the job and schedule it again, or restore a backup",
+        "cancel the job and schedule it again, put the schedule again, or restore a backup",
         for_people=True,
     ),
     "LOST": Kind(

@@ -15,18 +15,14 @@ from tocsin.actors.scheduler.findings import Findings, shown
 from tocsin.actors.scheduler.held import hold
 from tocsin.actors.scheduler.invariants_of_jobs import Look
 from tocsin.actors.scheduler.invariants_of_labels import check_labels
-from tocsin.actors.scheduler.labels import META_LABELS
+from tocsin.actors.scheduler.invariants_of_unknown import name_unknown
 from tocsin.actors.scheduler.lost import lost_work
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.recurring.invariants import TIMERS as RECURRING_TIMERS
-from tocsin.actors.scheduler.recurring.invariants import check_schedules
+from tocsin.actors.scheduler.recurring.invariants import check_schedules, damaged_args
 from tocsin.actors.scheduler.recurring.rows import RECHECK
 from tocsin.actors.scheduler.redrive import REDRIVE
 from tocsin.actors.scheduler.rows import (
-    META_LAYOUT,
-    META_RECOUNT,
-    META_SLOT,
-    META_ZONES,
     AtRow,
     BadRow,
     DeadRow,
@@ -42,7 +38,7 @@ from tocsin.actors.scheduler.rows import (
     redrive_key,
     timer_key,
 )
-from tocsin.actors.scheduler.shapes import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
+from tocsin.actors.scheduler.shapes import BAD, Shape, day_of, read_row
 from tocsin.actors.scheduler.suspects import plain
 from tocsin.storage.api import StoreView, after
 
@@ -79,7 +75,7 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
     await check_labels(look)
     first_timer = await _timers(look)
     await _schedules(look)
-    await _unknown(look)
+    await name_unknown(look)
     _counts(look, streams)
     _wakes(look, streams, first_timer)
     return look.found
@@ -310,9 +306,11 @@ async def _schedules(look: Look) -> None:
             pass  # what cannot be read is noted by the reading
     for name, message in await check_schedules(look.view):
         look.found.add("SCHEDULE", name, message)
+    for name, message in await damaged_args(look.view):
+        look.found.add("ARGS_LOST", name, message)
 
 
-# ---- What nobody knows, and what was set aside ---------------------------------------------------
+# ---- What was set aside --------------------------------------------------------------------------
 
 
 async def _aside(look: Look) -> None:
@@ -323,30 +321,6 @@ async def _aside(look: Look) -> None:
             if (work := lost_work(key, value)) is not None and work not in lost:
                 lost.add(work)
                 look.found.add("LOST", work[1], f"{work[0]} {work[1]} was set aside: {shown(key)}")
-
-
-async def _unknown(look: Look) -> None:
-    """Rows between the families: in one hop, if there are none."""
-    if look.only_families or not any(await look.view.scan_many([(start, end, 1) for start, end in GAPS])):
-        return
-    for start, end in GAPS:
-        async for page in look.rows(start, end):
-            for key, _ in page:
-                look.found.add("UNKNOWN_ROW", shown(key), f"a row of no known kind: {shown(key)}")
-
-
-def _gaps() -> list[tuple[bytes, bytes]]:
-    known = [(family + b"/", after(family + b"/")) for family in FAMILIES]
-    known += [
-        (BAD, after(BAD)),
-        *((key, key + b"\x00") for key in (*SINGLE, META_LAYOUT, META_RECOUNT, META_LABELS, META_SLOT, META_ZONES)),
-    ]
-    known.sort()
-    starts, ends = [b"\x01", *(end for _, end in known)], [*(start for start, _ in known), b"\xff"]
-    return [(start, end) for start, end in zip(starts, ends, strict=True) if start < end]
-
-
-GAPS = _gaps()
 
 
 # ---- Counters and the wake time ------------------------------------------------------------------

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.damage import json_fault, pieces_fault
 from tocsin.actors.scheduler.recurring.rows import (
     FORGET,
     TIMER,
     CursorRow,
     DefinitionRow,
     SlotRow,
+    definition_args_key,
     slot_key,
 )
 from tocsin.actors.scheduler.rows import JobRow, R, dead_key, split_timer_key
@@ -46,6 +48,19 @@ async def check_schedules(view: StoreView) -> list[tuple[str, str]]:
     found += [(name, f"schedule {name} has no cursor") for name in definitions.keys() - cursors]
     found += [(name, f"a timer of {name}, which is no schedule") for name in timers.keys() - cursors]
     found += [(name, f"slots of {name}, which is no schedule") for name in slots.keys() - cursors]
+    return found
+
+
+async def damaged_args(view: StoreView) -> list[tuple[str, str]]:
+    """Schedules whose occurrences would die of their args."""
+    found: list[tuple[str, str]] = []
+    async for name, row in _rows(view, "cron", DefinitionRow):
+        keys = [definition_args_key(name, n) for n in range(row.args_rows)]
+        pieces = await view.get(keys) if keys else {}
+        whole = row.args + b"".join(pieces.get(key, b"") for key in keys)
+        fault = pieces_fault(row.args_rows, whole) or json_fault(whole)
+        if fault is not None:
+            found.append((name, f"the args of schedule {name} are damaged: {fault}"))
     return found
 
 

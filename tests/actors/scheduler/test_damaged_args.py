@@ -276,6 +276,7 @@ def test_occurrences_of_a_schedule_with_damaged_args_die_unsent_and_it_is_shown_
         page = json.loads(msgspec.json.encode(await stage.jobs.schedules.list()))
         assert [one.get("argsDamaged", False) for one in page["schedules"]] == [False, True, False]
         assert "args" not in page["schedules"][1]
+        assert [one for one in await stage.faults() if "args of schedule x" in one]
         await stage.sleep(61)
         assert len(stage.deliveries) == 2
         [dead] = (await stage.jobs.dead()).records
