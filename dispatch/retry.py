@@ -58,18 +58,16 @@ class Retry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 class OlderRetry(Retry, frozen=True, eq=False):
-    """The same, asked for in the older system's word `maxAttempts`; records say it so, too. It equals the `Retry`."""
+    """The same, asked for in the older system's word `maxAttempts`; records say it so, too.
+
+    It equals the `Retry`, and is stored as that: what it was called is a member of the job's row.
+    """
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Retry) and msgspec.structs.astuple(self) == msgspec.structs.astuple(other)
 
     def __hash__(self) -> int:
         return hash(msgspec.structs.astuple(self))
-
-
-def plain(retry: Retry) -> Retry:
-    """As it is stored."""
-    return Retry(*msgspec.structs.astuple(retry)) if isinstance(retry, OlderRetry) else retry
 
 
 def _check(name: str, value: object, most: int, *, whole: bool = False) -> None:

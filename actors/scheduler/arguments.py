@@ -20,7 +20,7 @@ from tocsin.dispatch.instants import SMALLEST_MS as SMALLEST_MS
 from tocsin.dispatch.instants import epoch_ms as epoch_ms
 from tocsin.dispatch.instants import instant_ms as instant_ms
 from tocsin.dispatch.instants import show as _show
-from tocsin.dispatch.retry import OlderRetry, Retry, plain
+from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.dispatch.words import word
@@ -296,4 +296,4 @@ def _expiry(value: object) -> int | None:
 def _retry(value: object) -> Retry | None:
     if value is not None and not isinstance(value, Retry):
         raise InvalidInputError(f"retry must be a Retry, not {_show(value)}")
-    return None if value is None else plain(value)
+    return value

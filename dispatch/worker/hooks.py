@@ -84,9 +84,7 @@ class Hooks:
                 ran = hook(job, *said)
                 if inspect.isawaitable(ran):
                     await ran
-        except (
-            BaseException
-        ) as error:  # SystemExit and groups too: what it hears of has happened, and the worker goes on
+        except BaseException as error:  # SystemExit and groups too: what it hears of has happened
             self.failed()
             if stops(error) or isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise

@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.recurring.rows import DefinitionRow
 from tocsin.actors.scheduler.recurring.series import rule_of
 from tocsin.actors.scheduler.rows import INLINE_ARGS
 from tocsin.dispatch.instants import show
-from tocsin.dispatch.retry import Retry, plain
+from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
@@ -101,7 +101,7 @@ def _options(known: Mapping[str, Any]) -> dict[str, Any]:
         "shard_key": arguments.target(known["shard_key"], word("shard_key")) if "shard_key" in known else None,
         "queue": arguments.plain_name(known["queue"], "queue") if "queue" in known else "",
         "then": _then(known.get("then", ())),
-        "retry": retry and plain(retry),
+        "retry": retry,
         "timeout_ms": _whole(known, "timeout_ms", arguments.TIMEOUT_MS),
         "expires_after_ms": _whole(known, "expires_after_ms", EVERY_MS),
     }
