@@ -203,9 +203,18 @@ class AlarmHeap:
         delay = min(RETRY_BASE_MS << min(count - 1, 20), self._backoff_max_ms(actor))
         delay += self._random.randint(0, delay // 4)
         since = self._clock.now_ms() if count == 1 else self._failures[actor].since
-        self._failures[actor] = Failure(count, self._clock.monotonic() + delay / 1000, since, _in_words(error))
+        before = self._failures.get(actor)
+        self._failures[actor] = failure = Failure(
+            count, self._clock.monotonic() + delay / 1000, since, _in_words(error)
+        )
         self._due.setdefault(actor, rang)  # not now: after a step back that would be an hour from now
-        log.warning("the alarm of %s failed %d times in a row, again in %d ms: %r", actor, count, delay, error)
+        if before is None or before.error != failure.error:
+            cause = "" if error.__cause__ is None else f" ({error.__cause__!r:.300})"
+            log.warning(
+                "the alarm of %s failed %d times in a row, again in %d ms: %r%s", actor, count, delay, error, cause
+            )
+        elif not count & (count - 1):  # the same again: told ever more rarely
+            log.warning("the alarm of %s failed %d times in a row, for the same reason", actor, count)
 
 
 def _in_words(error: Exception) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self, TypedDict, Unpack, get_args
 from zoneinfo import ZoneInfo
@@ -118,6 +119,10 @@ class Cron:
 
         Any other period is not of a `Cron`: register a pair with `every`.
         """
+        for unit, value in given.items():
+            if unit in _INSTEAD:
+                instead = _instead(name, unit, value)
+                raise _wrong(name, f"an interval has minutes or hours, no {unit}={_cut(value)}; {instead}")
         units = {"minutes": minutes, "hours": hours, "seconds": seconds}
         named = [unit for unit, value in units.items() if value is not None]
         if seconds is not None:
@@ -146,7 +151,11 @@ class Cron:
         target, workflow = _target(name, given.pop("target", None), given.pop("workflow", None))
         for option in given:
             if option not in Options.__annotations__:
-                raise _wrong(name, f"there is no option {_cut(option)}, there are {', '.join(Options.__annotations__)}")
+                near = get_close_matches(str(option), Options.__annotations__, 1)
+                meant = f" (do you mean {near[0]}?)" if near else ""
+                raise _wrong(
+                    name, f"there is no option {_cut(option)}{meant}, there are {', '.join(Options.__annotations__)}"
+                )
         _options(name, given)
         try:
             rule = Rule(expression, timezone)
@@ -156,6 +165,37 @@ class Cron:
             name, rule.expression.text, rule.zone.name, target, workflow, MappingProxyType(dict(given))
         )
         return self
+
+
+_INSTEAD: Final[Mapping[str, str]] = {
+    "minute": "write minutes=",
+    "hour": "write hours=",
+    "second": "its floor is minutes=1, for less write a cron of six fields",
+    "milliseconds": "its floor is minutes=1",
+    "day": "for once a day write .daily(...)",
+    "days": "for once a day write .daily(...)",
+    "week": "for once a week write .weekly(...)",
+    "weeks": "for once a week write .weekly(...)",
+    "month": "for once a month write .monthly(...)",
+    "months": "for once a month write .monthly(...)",
+    "year": 'for once a year write .cron(name, "@yearly")',
+    "years": 'for once a year write .cron(name, "@yearly")',
+    "every": "write minutes= or hours=",
+    "interval": "write minutes= or hours=",
+    "period": "write minutes= or hours=",
+}
+"""Of periods that an interval does not take: what to write."""
+_DAYS: Final = {"day": 1, "days": 1, "week": 7, "weeks": 7}
+
+
+def _instead(name: str, unit: str, value: object) -> str:
+    """With a pair, which takes any period."""
+    whole = value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6 else None
+    if unit in _DAYS and whole is not None:
+        return f"{_INSTEAD[unit]}, for any other period register {_pair(name, whole * _DAYS[unit], 'd')}"
+    if unit in ("every", "interval", "period") and isinstance(value, str) and len(value) < 20:
+        return f'{_INSTEAD[unit]}, or register a pair instead: ({name!r}, {{"path": ..., "every": {value!r}}})'
+    return f"{_INSTEAD[unit]}, for any other period register {_pair(name, None, 's')}"
 
 
 # ---- Checks --------------------------------------------------------------------------------------

@@ -46,6 +46,18 @@ class Looked:
         return self.slots if waits is None else [waits, *self.slots]
 
 
+class SlotFailed(TocsinError):
+    """A slot could not be decided. Nothing of its turn was written, and it is tried again."""
+
+    def __init__(self, seen: Looked, error: Exception) -> None:
+        super().__init__(f"schedule {seen.one.name!r}: {type(error).__name__}")
+        self._slots = ", ".join(map(str, seen.slots[:3])) or "none"
+
+    def __repr__(self) -> str:
+        """With the slot, which is another one at the next try: the text says whether it is the same fault."""
+        return f"SlotFailed({self}, slot {self._slots})"
+
+
 async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
     """Timers of schedules have come; each row goes when its schedule was looked at. Those left are still due."""
     soon = [one for one in due if one[0] < SOON][:BACKLOGS]
@@ -82,7 +94,11 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
         looked.append(seen)
     known = await know(turn, [(seen.one, seen.known, ()) for seen in looked])
     for seen in looked:
-        _apply(turn, seen, known)
+        try:
+            _apply(turn, seen, known)
+        except Exception as error:
+            # Whatever it is, the turn cannot be kept; who reads of it learns which schedule it was.
+            raise SlotFailed(seen, error) from error
     for seen in looked:
         await trim(turn, seen.one, allowance)
         seen.one.save(turn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,9 @@ from tests.actors.scheduler.recurring.slots import accounted, after, occurrences
 from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin.actors.scheduler.recurring import fire, look, series
 from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, cursor_key, definition_key
+from tocsin.actors.scheduler.recurring.schedule import Schedule
 from tocsin.actors.scheduler.rows import Row, decode, encode, job_key
+from tocsin.actors.scheduler.turn import Turn
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 
@@ -303,3 +306,31 @@ def test_a_cursor_says_what_its_schedule_is_in_the_middle_of() -> None:
     old = encode(CursorRow(3, 5))[:0] + msgspec.msgpack.encode([1, 3, 5, 7, 7])
 
     assert decode(CursorRow, b"", old) == CursorRow(3, 5, 7, 7)
+
+
+def test_a_slot_that_fails_is_named_once_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """With its schedule and the cause; it is tried again until it succeeds."""
+    start, failing = fire.start, [True]
+
+    def broken(turn: Turn, one: Schedule, *args: Any, **given: Any) -> None:
+        if failing[0] and one.name == "broken":
+            raise ZeroDivisionError("as the test wanted")
+        start(turn, one, *args, **given)
+
+    @staged()
+    async def run(stage: Stage) -> None:
+        await stage.jobs.schedules.put("broken", "work:run", every=10)
+        slot = stage.now + 10_000
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fire, "start", broken)
+            await stage.sleep(10 + 120)
+            said = [record.getMessage() for record in caplog.records if "the alarm of" in record.getMessage()]
+            [first] = [line for line in said if "schedule 'broken'" in line]
+            assert f"slot {slot}" in first and "ZeroDivisionError('as the test wanted')" in first
+            assert 2 <= len(said) <= 6 and said[-1].endswith("for the same reason")
+            failing[0] = False
+            await stage.sleep(10)
+        assert slots_of(stage.deliveries)
+
+    with caplog.at_level(logging.WARNING):
+        run()
