@@ -22,7 +22,7 @@ OF_THE_MOMENT = {"RUNNING", "NOT_FOUND", "NOT_DUE", "RETRY_LATER"}
 def test_a_due_callback_waits_if_and_only_if_there_is_a_reason(seed: int) -> None:
     async def main(random: Random) -> None:
         stage = Stage(random)
-        await stage.open(lanes=3, max_in_flight=5)
+        await stage.open(lanes=4, max_in_flight=5)
 
         async def reply(one: Delivery) -> Answer:
             await asyncio.sleep(random.choice((0.1, 2, 5)))
@@ -43,7 +43,7 @@ def test_a_due_callback_waits_if_and_only_if_there_is_a_reason(seed: int) -> Non
                     stage.disk_full(random.random() < 0.3)
                 case 4 if random.random() < 0.5:
                     await stage.crash()
-                    await stage.open(lanes=3, max_in_flight=5)
+                    await stage.open(lanes=4, max_in_flight=5)
                 case _ if stage.host.runtime.provider.trouble is None:
                     options = {"pool": random.choice((None, "p")), "timeout_ms": 6_000}
                     await jobs.submit_many([Job(path="w:r", after=random.choice((0, 1)), options=options)] * 3)

@@ -13,7 +13,19 @@ import pytest
 
 from tests.actors.scheduler.stage import OK, Stage
 from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.suspects import LOSSES_MAX, LOSSES_TOGETHER
+from tocsin.actors.scheduler.rows import AtRow, LastError
+from tocsin.actors.scheduler.suspects import (
+    ALONE,
+    FEW,
+    LOSSES_MAX,
+    LOSSES_TOGETHER,
+    SOME,
+    level_in,
+    level_of,
+    lost,
+    marked,
+    place_in,
+)
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
@@ -276,3 +288,15 @@ def test_a_drain_after_many_kills_takes_little_longer_than_one_without() -> None
 
 def test_losses_say_when_a_job_is_a_suspect_and_when_it_is_dead() -> None:
     assert (LOSSES_TOGETHER, LOSSES_MAX) == (2, 5)
+
+
+def test_jobs_of_older_stores_are_suspects_and_never_die_in_company() -> None:
+    """There every job with two losses or more waited in one line, and nothing said how far it is kept apart."""
+    error = LastError(1, "lost")
+    assert [level_of(AtRow(0, losses=losses)) for losses in range(5)] == [0, 0, SOME, SOME, SOME]
+    once = lost(AtRow(0, losses=4), error)
+    assert (once.losses, level_of(once)) == (4, ALONE), "it ran beside others"
+    last = lost(once, error)
+    assert last.losses == LOSSES_MAX
+    for level in (0, SOME, FEW, ALONE):
+        assert level_of(place_in(marked("q", level), 7)) == level_in(marked("q", level)) == level
