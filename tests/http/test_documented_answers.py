@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.http.accepting import Accepting, accepted
 from tests.http.documented import Documented, operations
 from tests.http.face import DUE, Face, client_of, open_face, open_host
+from tocsin.actors.http import crowd
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import PLACES, document
 from tocsin.actors.scheduler.handle import Scheduler
@@ -202,6 +204,21 @@ async def bad_tour(ask: Ask) -> None:
             await ask(method, route, content=b" " * (9 * 1024 * 1024), headers=json, places=[place])
 
 
+async def slow_tour(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body that does not end, to every route that takes one."""
+    monkeypatch.setattr(crowd, "BODY_S", 0.005)
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b" "
+        await asyncio.get_running_loop().create_future()
+
+    for method, path, one in operations(DOCUMENT):
+        if "requestBody" in one:
+            place, route = split(path)
+            await ask(method, route, content=endless(), headers={"content-type": "application/json"}, places=[place])
+    monkeypatch.undo()
+
+
 async def test_every_answer_is_one_that_the_document_has(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -224,6 +241,7 @@ async def test_every_answer_is_one_that_the_document_has(
         for route, more in (("/complete", {}), ("/extend", {"leaseMs": 5_000})):
             await ask("POST", route, {"id": "a", "lease": "1.2.3", **more})
         await bad_tour(ask)
+        await slow_tour(ask, monkeypatch)
         for token in (None, "secret-reader", "secret-tenant"):
             for method, path, _ in operations(DOCUMENT):
                 place, route = split(path)
