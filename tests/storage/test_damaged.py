@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -140,8 +140,12 @@ async def test_a_file_that_is_cut_in_use_is_noticed_and_nothing_is_moved_into_it
             "read": lambda: provider.view("a").get([b"0001"]),
             "checkpoint": lambda: provider._upkeep._thread.run(provider._upkeep._checkpoint),
         }
-        with pytest.raises(RolledBack, match=r"was cut from [\d,]+ to [\d,]+ bytes while it was in use"):
-            await uses[use]()
+        try:
+            with pytest.raises(RolledBack, match=r"was cut from [\d,]+ to [\d,]+ bytes while it was in use"):
+                await uses[use]()
+        finally:
+            with suppress(StoreError):
+                await provider.stop()
     with pytest.raises(RolledBack, match="is not, or not all of, the file"):
         await provider.stop()
 
