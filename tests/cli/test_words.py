@@ -208,7 +208,7 @@ async def test_other_calls_in_python() -> None:
                 "reason must be one of exhausted, refused, blocked, lost, unindexable, damaged",
             ),
             (jobs.extend("x", "1-2-a", 1), "lease_ms must be"),
-            (jobs.complete("x", "1-2-a", ok=False, delay=10**12), "delay (in ms) "),
+            (jobs.complete("x", "1-2-a", ok=False, delay=10**12), "delay must be at most"),
             (jobs.claim("q", wait=10**6), "wait (in ms) must be"),
             (jobs.set_pool("p", max_concurrency=-1), "max_concurrency must be"),
             (jobs.schedules.trigger("s", ""), "request_key must be"),
