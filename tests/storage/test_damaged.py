@@ -22,6 +22,7 @@ from tocsin.actors.actor_host import ActorHost
 from tocsin.errors import RolledBack, StoreCorrupt, StoreError
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite_look import SQLiteLook
 
 pytestmark = pytest.mark.anyio
 
@@ -304,6 +305,8 @@ async def test_transactions_missing_behind_a_crash_are_noticed(hurt: Callable[[P
         with pytest.raises(RolledBack, match=r"lacks the last \d+ transactions that were committed"):
             await SQLiteProvider(path).start()
     assert path.with_name("store.db-wal.kept").exists() == (hurt is not wal_lost)
+    with pytest.raises(RolledBack, match="lacks the last"), SQLiteLook(path).snapshot():
+        raise AssertionError("a look from outside says the same")
 
     path.with_name("store.db.lock").unlink()  # as the message says
     provider = SQLiteProvider(path)
