@@ -13,6 +13,7 @@ import msgspec
 
 from tocsin.actors.overlay import ActorStorage
 from tocsin.actors.scheduler.labels import META_LABELS, Labels
+from tocsin.actors.scheduler.layout import layout_of
 from tocsin.actors.scheduler.leases import Leases
 from tocsin.actors.scheduler.lines import Stream
 from tocsin.actors.scheduler.occurrences import KEPT_SLOTS, Occurrences
@@ -99,7 +100,7 @@ class Book(Leases):
         self.occurrences = Occurrences()
         self.kept_slots = KEPT_SLOTS
         self.timeout_ms = TIMEOUT_MS
-        self._damaged = False
+        self._damaged = self._numbered = False
         self._idem_day = self._history_day = -1
         self._sealed_counters = self.counters
         self._headless: dict[bytes, Stream] = {}  # streams whose first row was removed, by prefix
@@ -109,7 +110,7 @@ class Book(Leases):
     async def load(self) -> None:
         """Memory from rows: one hop for most, a page at a time for many lines."""
         meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE])
-        layout = self._check_layout(meta.get(META_LAYOUT))
+        layout = self._check_layout(layout_of(meta))
         self.labels.load(layout, meta.get(META_LABELS))
         if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
             self.counters = self._sealed_counters = counters
@@ -145,6 +146,7 @@ class Book(Leases):
             layout = int(value)
         if layout != LAYOUT:
             self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
+        self._numbered = True
         if layout > LAYOUT:
             raise StoreSchema(
                 f"this scheduler was written by a newer tocsin (layout {layout}); this one reads up to {LAYOUT}: "
@@ -356,6 +358,9 @@ class Book(Leases):
         if self.counters != self._sealed_counters:
             self.storage.put(META_COUNTERS, encode(self.counters))
             self._sealed_counters = self.counters
+        if not self._numbered and self.storage.written[0]:  # the first rows since it was removed
+            self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
+            self._numbered = True
         self.occurrences.close(self.storage)
         await self.labels.close(self._running)
         await self.paths.close()

@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.findings import Findings, shown
 from tocsin.actors.scheduler.followers import followers_of
 from tocsin.actors.scheduler.held import HeldRows
 from tocsin.actors.scheduler.labels import META_LABELS, SINCE_LAYOUT, dead_rows, live_rows
+from tocsin.actors.scheduler.layout import layout_of
 from tocsin.actors.scheduler.paths import keys_of
 from tocsin.actors.scheduler.places import place_of
 from tocsin.actors.scheduler.rows import (
@@ -127,7 +128,7 @@ class Look:
         """False if there is nothing to judge: a newer layout, or half of it is removed already."""
         meta = await self.view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT, META_LABELS, INSTANCE])
         self.found.rows += len(meta)
-        layout = meta.get(META_LAYOUT, b"%d" % LAYOUT)
+        layout = layout_of(meta) or b"%d" % LAYOUT
         if not layout.isdigit() or len(layout) > 9 or int(layout) > LAYOUT:
             self.found.add("LAYOUT", "meta/layout", f"layout {shown(layout[:40])} is not one up to {LAYOUT}")
             return False

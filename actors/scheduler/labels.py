@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from tocsin.actors.overlay import ActorStorage
+from tocsin.actors.scheduler.layout import layout_of
 from tocsin.actors.scheduler.rows import (
+    META_COUNTERS,
     META_LAYOUT,
     AtRow,
     BadRow,
@@ -171,6 +173,6 @@ def _row(kind: type[R], key: bytes, value: bytes) -> R | None:
 
 async def are_filled(view: StoreView) -> bool:
     """Whether a list may rely on these rows."""
-    meta = await view.get([META_LAYOUT, META_LABELS])
-    layout = meta.get(META_LAYOUT, b"%d" % SINCE_LAYOUT)
+    meta = await view.get([META_LAYOUT, META_COUNTERS, META_LABELS])
+    layout = layout_of(meta) or b"%d" % SINCE_LAYOUT
     return META_LABELS not in meta and layout.isdigit() and int(layout) >= SINCE_LAYOUT

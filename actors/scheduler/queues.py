@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tocsin.actors.scheduler import query
+from tocsin.actors.scheduler.layout import OLDEST, layout_of
 from tocsin.actors.scheduler.paths import PATH_BYTES, PATHS, path_key
 from tocsin.actors.scheduler.records import Pending, Queue
 from tocsin.actors.scheduler.rows import (
+    META_COUNTERS,
     META_LAYOUT,
     META_RECOUNT,
     PULLED,
@@ -70,8 +72,8 @@ async def _due(view: StoreView, prefixes: Sequence[bytes], now: int) -> int:
 
 async def is_counted(view: StoreView) -> bool:
     """Whether `pending` finds all counts: not so in a store of an older layout that nobody has needed since."""
-    meta = await view.get([META_LAYOUT, META_RECOUNT])
-    return META_RECOUNT not in meta and meta.get(META_LAYOUT) != b"1"
+    meta = await view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT])
+    return META_RECOUNT not in meta and layout_of(meta) != OLDEST
 
 
 async def pending(view: StoreView, prefix: str) -> Pending:

@@ -140,6 +140,7 @@ def _hold(turn: Turn, one: Schedule, fire: Fire, row: SlotRow, known: Known, *, 
     fire.stand_for(stands)
     row = msgspec.structs.replace(row, state="queued", first_slot=fire.first_slot, coalesced=fire.coalesced)
     one.record(turn, fire.slot, row, again=again)
+    known.decided.add(slot_key(one.name, fire.slot))  # the next slot of this look may take its place
     one.move(queued=fire.slot, stands=stands or None, run=None)
 
 

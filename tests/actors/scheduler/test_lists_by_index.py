@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.checking import repair
 from tocsin.actors.scheduler.handle import Job
 from tocsin.actors.scheduler.handle_reads import Reading
 from tocsin.actors.scheduler.labels import META_LABELS
+from tocsin.actors.scheduler.paths import path_key
 from tocsin.actors.scheduler.records import Record
 from tocsin.actors.scheduler.rows import META_LAYOUT
 from tocsin.dispatch.transport import Answer
@@ -300,6 +301,32 @@ async def test_a_list_by_label_begins_to_fill_an_idle_store(stage: Stage) -> Non
 
     assert stage.disk.maps[ROWS].get(META_LAYOUT) == b"3"
     assert stage.disk.maps[ROWS].get(META_LABELS) is None
+
+
+@staged()
+async def test_a_store_whose_layout_was_not_written_is_filled_as_the_oldest(stage: Stage) -> None:
+    """Earlier versions wrote none if an instance was removed, and used again before its next activation."""
+    await fill(stage, 150, labels=["mine"])
+    await of_layout_two(stage)
+    stage.disk.maps[ROWS].apply({META_LAYOUT: None, path_key("work:run"): None})
+    assert await stage.faults() == []
+    await stage.open()
+    assert len((await stage.jobs.list(label="mine", limit=1_000)).records) == 150
+    assert (await stage.jobs.pending("work:")).count == 150
+    await stage.sleep(1)
+    assert stage.disk.maps[ROWS].get(META_LAYOUT) == b"3"
+    assert len((await stage.jobs.list(label="mine", limit=1_000)).records) == 150
+
+
+@staged()
+async def test_an_instance_that_is_used_again_after_its_removal_says_its_layout(stage: Stage) -> None:
+    await fill(stage, 10, labels=["mine"])
+    await stage.jobs.remove()
+    assert not (await stage.jobs.cancel("unknown")).cancelled
+    assert (await stage.host.instances()).instances == []  # nothing is left of it, nor comes of a question
+    await fill(stage, 10, labels=["mine"])
+
+    assert stage.disk.maps[ROWS].get(META_LAYOUT) == b"3"
 
 
 @staged()

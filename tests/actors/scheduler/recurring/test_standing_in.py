@@ -266,6 +266,23 @@ async def test_if_the_row_of_the_run_is_lost_those_say_so(stage: Stage) -> None:
     stage.disk.maps["scheduler/t"].apply({b"bad/" + key: None})
 
 
+@staged()
+async def test_slots_that_one_look_adds_to_a_catch_up_leave_no_count_behind(stage: Stage) -> None:
+    """Also where the schedule was edited meanwhile, so that a look decides several of them."""
+    await one_lives_and_five_hours_pass(stage)
+    await stage.jobs.schedules.put("x", "work:run", every=3_600, pool="p", misfire="all")
+    await stage.crash()
+    await stage.sleep(5 * 3_600)
+    await stage.open()
+    await stage.sleep(61)
+    assert hours(await occurrences(stage, "x")) == [(1, 1, "fired", None), (11, 11, "queued", None)]
+    assert await stage.faults() == []
+    await stage.jobs.set_pool("p", paused=False)
+    await stage.sleep(2)
+
+    assert unaccounted(await occurrences(stage, "x"), START, HOUR, stage.now) == []
+
+
 # ---- Anything ------------------------------------------------------------------------------------
 
 
