@@ -267,6 +267,8 @@ class ActorHost:
         over when it ends.
         """
         started = await when_free(self._start)
+        if not started:
+            self.runtime.told_to_stop()
         try:
             yield {"tocsin": self}
         finally:

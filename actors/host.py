@@ -77,6 +77,7 @@ class Host:
         self._loops: list[asyncio.Task[None]] = []
         self._open = False
         self._closing = False
+        self._told_to_stop = False
         self._deaf = False
         self._doubted: deque[ActorId] = deque()  # whose alarms are to be doubted
         self._doubting: asyncio.Task[None] | None = None
@@ -165,6 +166,10 @@ class Host:
         """Open, not stopping, and aware of every alarm in the store."""
         return self._open and not self._closing and not self._deaf
 
+    def told_to_stop(self) -> None:
+        """Note that this process ends without ever opening the store, which another one has."""
+        self._told_to_stop = True
+
     @property
     def is_open(self) -> bool:
         """Still there, though it may be stopping."""
@@ -179,6 +184,7 @@ class Host:
         """
         if method.startswith("_"):
             raise InvalidInputError(f"{method} is not an event: names that start with _ are private")
+        self._check_not_told_to_stop()
         if not create and actor not in self._activations and not await self.provider.exists(str(actor)):
             raise NotFoundError(f"there is no {actor.kind} named {actor.name!r}")
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -197,6 +203,10 @@ class Host:
             event.fail(HostClosedError("the host is stopped"))
             return
         self._activation(actor).post(event, bounded=bounded)
+
+    def _check_not_told_to_stop(self) -> None:
+        if self._told_to_stop and not self._open:
+            raise HostClosedError("this process was told to stop while another one had the store", toldToStop=True)
 
     def _check_open(self) -> None:
         if not self._open or self._closing:

@@ -46,6 +46,11 @@ def word(name: str) -> str:
     return in_json if _json.get() else in_python
 
 
+def member(name: str) -> str:
+    """What the caller calls the member `name` of a struct: its name in Python, its camel case in JSON."""
+    return _HUMPS.sub(lambda found: found[1].upper(), name) if _json.get() else name
+
+
 PYTHON: Final[Mapping[str, str]] = {
     "functionPath": "path", "onConflict": "on_conflict", "maxConcurrency": "max_concurrency",
     "timeoutMs": "timeout_ms", "expiresAt": "expires_at", "shardKey": "shard_key",

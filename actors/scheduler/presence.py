@@ -11,7 +11,7 @@ import msgspec
 from tocsin.actors.scheduler import arguments
 from tocsin.actors.scheduler.records import WorkerPage, WorkerRecord
 from tocsin.dispatch.pulled import EVERY_QUEUE, WorkerJob, WorkerSnapshot
-from tocsin.dispatch.words import word
+from tocsin.dispatch.words import member
 from tocsin.errors import InvalidInputError
 
 LOST_S: Final = 30.0
@@ -80,10 +80,10 @@ def checked(snapshot: object) -> WorkerSnapshot:
     if snapshot.status not in STATUSES:
         raise InvalidInputError(f"status must be one of {', '.join(STATUSES)}, not {snapshot.status!r:.80}")
     for name in ("started_at", "heartbeat_at"):
-        arguments.integer(getattr(snapshot, name), word(name), 0, 10**15 - 1)
+        arguments.integer(getattr(snapshot, name), member(name), 0, 10**15 - 1)
     if not isinstance(snapshot.jobs, Sequence) or not all(isinstance(one, WorkerJob) for one in snapshot.jobs):
         raise InvalidInputError(
-            f"jobs must be a list of jobs: id, {word('function_path')} or workflow, attempt, {word('started_at')}"
+            f"jobs must be a list of jobs: id, {member('function_path')} or workflow, attempt, {member('started_at')}"
         )
     for n, job in enumerate(snapshot.jobs[:MAX_JOBS]):
         _check_job(job, f"jobs[{n}]")
@@ -93,10 +93,10 @@ def checked(snapshot: object) -> WorkerSnapshot:
 def _check_job(job: WorkerJob, place: str) -> None:
     if not isinstance(job.id, str) or not 1 <= len(job.id) <= 64:
         raise InvalidInputError(f"{place}.id must be the id of a job")
-    for name, value in ((word("function_path"), job.function_path), ("workflow", job.workflow)):
+    for name, value in ((member("function_path"), job.function_path), ("workflow", job.workflow)):
         _text(value, f"{place}.{name}", arguments.MAX_TARGET)
     arguments.integer(job.attempt, f"{place}.attempt", 1, 10**15 - 1)
-    arguments.integer(job.started_at, f"{place}.{word('started_at')}", 0, 10**15 - 1)
+    arguments.integer(job.started_at, f"{place}.{member('started_at')}", 0, 10**15 - 1)
 
 
 def _text(value: object, name: str, most: int = MAX_TEXT) -> None:

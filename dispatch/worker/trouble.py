@@ -35,6 +35,11 @@ def is_closed(error: BaseException) -> bool:
     return isinstance(error, (HostClosedError, StoreClosed))
 
 
+def told_to_stop(error: BaseException) -> bool:
+    """Whether the host in this process will never open: the process ends, so its worker is at no fault."""
+    return isinstance(error, HostClosedError) and "toldToStop" in error.details
+
+
 def is_refusal(error: BaseException) -> bool:
     """Whether the request itself is at fault: a wrong token, a wrong name."""
     return isinstance(error, (RequestError, SettingsError)) and not isinstance(error, QuotaExceededError)

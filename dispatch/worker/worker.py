@@ -23,7 +23,7 @@ from tocsin.dispatch.worker.handlers import Handlers
 from tocsin.dispatch.worker.hooks import Hooks, OnFinalFailure, OnRetry, Tally
 from tocsin.dispatch.worker.presence import Listener, Presence
 from tocsin.dispatch.worker.source import Source
-from tocsin.dispatch.worker.trouble import Pauses, is_closed, is_refusal
+from tocsin.dispatch.worker.trouble import Pauses, is_closed, is_refusal, told_to_stop
 from tocsin.errors import SettingsError
 
 log = logging.getLogger("tocsin.worker")
@@ -212,6 +212,8 @@ class Worker:
             try:
                 jobs = await self._claim()
             except Exception as error:  # a source may fail in any way, and comes back
+                if told_to_stop(error):
+                    return
                 if not served and is_closed(error):
                     raise SettingsError(
                         "the host of this worker is not open: open it first, and close it last"

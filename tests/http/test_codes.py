@@ -116,7 +116,7 @@ async def test_an_unknown_route_says_where_the_routes_are(face: Face) -> None:
         ("?id=" + "x" * 65, "INVALID_SCHEDULE_ID", "1 to 64 characters"),
         ("?id=__system", "INVALID_SCHEDULE_ID", "start with __"),
         ("?id=%FF", "INVALID_INPUT", "percent-encoded UTF-8"),
-        ("?id=%ED%A0%80", "INVALID_INPUT", "percent-encoded UTF-8"),
+        ("?id=%ED%A0%80", "INVALID_INPUT", "unpaired surrogate"),
     ],
 )
 async def test_what_reads_one_job_refuses_a_wrong_query(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.dispatch.worker.worlds import both, until, world
-from tocsin import Context, Job, Retry, TerminalError, Worker
+from tocsin import ActorHost, Context, Job, Retry, TerminalError, Worker
 from tocsin.errors import (
     JobFailedError,
 )
@@ -141,3 +141,12 @@ async def test_claims_stop_within_an_instant_though_they_wait(kind: str) -> None
         await w.jobs.run_after(0, "work", id="a", queue="q")
         [job] = await w.jobs.claim("q", wait=1)
         assert job.attempt == 1, "nobody else was given it"
+
+
+async def test_a_worker_of_a_process_that_was_told_to_stop_before_its_host_opened_ends_without_an_error() -> None:
+    host = ActorHost.open("memory:", insecure=True)
+    host.runtime.told_to_stop()  # as its lifespan does where another process has the store
+    worker = Worker(host.scheduler("t"), {}, queues="q")
+    async with worker:
+        await until(lambda: worker.status == "stopped")
+    assert worker.refused is None
