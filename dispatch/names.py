@@ -7,6 +7,7 @@ there, and no callback connects, no lease is renewed.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import threading
@@ -57,9 +58,22 @@ class Names:
                 self._asked[question] = [(loop, answer)]
                 self._queued.append(question)
                 if self._threads < self._limit:
-                    self._threads += 1
-                    threading.Thread(target=self._work, name="tocsin-names", daemon=True).start()
+                    self._begin_another(question)
         return await answer
+
+    def _begin_another(self, question: Question) -> None:
+        """A thread. OSError if there is none to have, and none at work that would come to the question later."""
+        self._threads += 1
+        try:
+            threading.Thread(target=self._work, name="tocsin-names", daemon=True).start()
+        except RuntimeError as error:
+            self._threads -= 1
+            if self._threads:
+                return
+            # Left there, it would be taken for one that is being looked up, for good.
+            self._queued.remove(question)
+            del self._asked[question]
+            raise OSError(errno.EAGAIN, f"no thread can be had to look up {question[0]}: {error}") from error
 
     def _work(self) -> None:
         while True:

@@ -34,5 +34,9 @@ async def aside(function: Callable[..., T], *args: object) -> T:
         with suppress(RuntimeError):  # the loop is closed, so nobody waits
             loop.call_soon_threadsafe(give, result, error)
 
-    threading.Thread(target=work, name="tocsin-aside", daemon=True).start()
+    try:
+        threading.Thread(target=work, name="tocsin-aside", daemon=True).start()
+    except RuntimeError:
+        # The process has no thread left: a loop that waits is better than a store that does not close.
+        work()
     return await answer

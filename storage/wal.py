@@ -88,7 +88,7 @@ class Wal:
         seen = self._seen
         size = self._named()
         self._check_length(size, seen)
-        header = self._check_header(seen)
+        header = self._check_header(seen, seq)
         self._seen = _Seen(size, header, seq)
 
     def _named(self) -> int:
@@ -109,12 +109,16 @@ class Wal:
         if size < seen.size and self._moved() < seen.seq:
             raise self._spoilt(f"cut from {seen.size:,} to {size:,} bytes")
 
-    def _check_header(self, seen: _Seen) -> bytes:
+    def _check_header(self, seen: _Seen, seq: int) -> bytes:
+        """`seq`: the last transaction that was committed."""
         assert self._file is not None
         header = os.pread(self._file, HEADER, 0)
-        # A WAL that was cut, and written to since, begins with a hole.
-        if header != seen.header and not (_sound(header) and self._moved() >= seen.seq):
-            raise self._spoilt("overwritten")
+        if header != seen.header:
+            # A WAL that was cut, and written to since, begins with a hole. One that is empty was emptied just now: by
+            # another program's checkpoint, which has moved the last transaction, too.
+            needed = seen.seq if _sound(header) else None if header else seq
+            if needed is None or self._moved() < needed:
+                raise self._spoilt("overwritten")
         return header
 
     def _gone(self) -> WalLost:
@@ -140,7 +144,7 @@ class Wal:
             return False
         try:
             self._check_length(os.fstat(self._file).st_size, self._seen)
-            self._check_header(self._seen)
+            self._check_header(self._seen, self._seen.seq)
         except WalLost:
             return False
         return True

@@ -80,6 +80,8 @@ class Crowd:
                 self._let_go(one)
 
     def _grew(self, one: Unfinished, size: int) -> None:
+        if one.was_cut:
+            return  # a piece of it was on its way; its reader ends at once, and nobody else gives way to it
         one.size += size
         self.held += size
         while self.held > self._most and (oldest := next(iter(self._unfinished))) is not one:

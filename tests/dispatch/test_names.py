@@ -23,7 +23,7 @@ from tocsin.actors.outbox.remote import OutboxClient
 from tocsin.cli.listening import Server, bind
 from tocsin.dispatch.names import Connecting, Names
 from tocsin.dispatch.server_client import ServerClient
-from tocsin.dispatch.transport import Transport
+from tocsin.dispatch.transport import NeverConnected, Transport
 
 pytestmark = pytest.mark.anyio
 
@@ -170,6 +170,46 @@ async def test_who_asks_for_a_name_that_is_none_hears_so_each_time(book: Book) -
             await lookups.look_up("none.example", 80)
 
     assert book.asked == ["none.example"] * 2
+
+
+async def test_a_name_asked_for_while_there_was_no_thread_is_looked_up_when_there_is(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    lookups, start = Names(threads=2), threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    for _ in range(5):
+        with pytest.raises(OSError, match=r"no thread can be had to look up a\.example: can't start new thread"):
+            await lookups.look_up("a.example", 80)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    asking = [asyncio.create_task(lookups.look_up("a.example", 80))]
+    await some_rounds()
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    asking.append(asyncio.create_task(lookups.look_up("b.example", 80)))  # the thread at work comes to it
+    await some_rounds()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    book.go.set()
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*asking, *(lookups.look_up("c.example", 80) for _ in range(2)))
+    assert [answer[0][4][0] for answer in answers] == ["a.example", "b.example", "c.example", "c.example"]
+
+
+async def test_without_a_thread_to_look_up_its_origin_a_callback_has_not_connected(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("tocsin.dispatch.names.names", Names())
+    monkeypatch.setattr("tocsin.dispatch.aiohttp_transport.names", Names())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(NeverConnected, match="no thread can be had"):
+            await post(transport, "http://localhost:9/")
+    await transport.aclose()
 
 
 def test_a_loop_that_ended_meanwhile_spoils_nothing(book: Book) -> None:

@@ -49,7 +49,7 @@ def schedule(server: str, id: str, path: str, **more: Any) -> None:
     """As the older system's client does it."""
     body = {
         "id": id, "functionPath": path, "args": {"n": 1, "ü": [1.5]}, "instanceName": "default",
-        "scheduledFor": 100_000_000_000, **more,
+        "scheduledFor": int(time.time() * 1000), **more,
     }  # fmt: skip
     httpx.post(f"{server}/schedule", json=body, trust_env=False).raise_for_status()
 

@@ -11,7 +11,8 @@ import pytest
 from tests.http.face import Face, client_of, open_host, refused
 from tocsin.actors.http import crowd as crowds
 from tocsin.actors.http.access import Caller
-from tocsin.actors.http.crowd import Crowd
+from tocsin.actors.http.crowd import Crowd, Unfinished
+from tocsin.actors.http.faults import BodyCutOffError
 
 pytestmark = pytest.mark.anyio
 
@@ -88,6 +89,33 @@ async def test_strangers_together_hold_no_more_than_the_bound_and_the_oldest_giv
         for one in dawdlers[3:]:
             await one.leave()
         assert crowd.held == 0
+
+
+async def test_a_piece_that_comes_just_when_its_request_is_cut_off_takes_nobody_s_place_and_is_not_held() -> None:
+    """In one round of the loop pieces of several requests may come, the cut-off one's behind the one it gave way to."""
+    crowd, ends = Crowd(lambda: 0.0, most_bytes=100), asyncio.Event()
+
+    async def reading(held: list[Unfinished]) -> None:
+        async with crowd.reading(stranger=True) as one:
+            held.append(one)
+            await ends.wait()
+
+    held: list[Unfinished] = []
+    readers = [asyncio.create_task(reading(held)) for _ in range(3)]
+    await asyncio.sleep(0)
+    oldest, *others = held
+    oldest.add(60)
+    for one in others:
+        one.add(30)
+    oldest.add(90)  # it was cut off by what came just before
+
+    assert [one.was_cut for one in held] == [True, False, False]
+    assert crowd.held == 60
+    await asyncio.wait(readers[:1], timeout=5)
+    ends.set()
+    answers = await asyncio.gather(*readers, return_exceptions=True)
+    assert [type(each) for each in answers] == [BodyCutOffError, type(None), type(None)]
+    assert crowd.held == 0
 
 
 async def test_who_has_a_token_shares_its_place_with_nobody() -> None:

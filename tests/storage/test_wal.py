@@ -298,6 +298,52 @@ async def test_a_program_that_moves_the_wal_beside_the_host_is_no_trouble(sql: s
     assert len(await keys_in(path)) == n
 
 
+async def test_a_wal_that_another_program_empties_just_behind_a_commit_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the commit and the look at the WAL, again and again: with every commit moved into the file."""
+    path = tmp_path / "store.db"
+    provider = await started(path)
+    note, emptied_wals = provider._lock.note_commit, []
+
+    def noted(seq: int) -> None:
+        note(seq)
+        with closing(sqlite3.connect(path, timeout=30)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        emptied_wals.append(wal(path).stat().st_size == 0)
+
+    monkeypatch.setattr(provider._lock, "note_commit", noted)
+    await put(provider, *(b"%d" % n for n in range(5)))
+    monkeypatch.setattr(provider._lock, "note_commit", note)
+    await put(provider, b"5", b"6")
+    assert (emptied_wals, provider.trouble) == ([True] * 5, None)
+    await provider.stop()
+
+    assert await keys_in(path) == [b"%d" % n for n in range(7)]
+
+
+async def test_a_wal_that_is_cut_just_behind_a_commit_is_noticed_with_that_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file holds all but the last transaction, so a checkpoint has not emptied it."""
+    path = tmp_path / "store.db"
+    provider = await started(path)
+    await put(provider, b"1")
+    await provider._upkeep.move_wal()
+    note = provider._lock.note_commit
+
+    def noted(seq: int) -> None:
+        note(seq)
+        emptied(path)
+
+    monkeypatch.setattr(provider._lock, "note_commit", noted)
+    with pytest.raises(RolledBack, match=r"-wal was (overwritten|cut)"):
+        await put(provider, b"2")
+    monkeypatch.setattr(provider._lock, "note_commit", note)
+    with pytest.raises(RolledBack, match="lacks the last"):
+        await provider.stop()
+
+
 async def test_a_long_wal_that_is_cut_when_it_begins_anew_is_no_trouble(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
