@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tocsin.errors import RolledBack, StoreLocked, StoreUnavailable
+from tocsin.storage.sqlite_errors import by_errno
 from tocsin.storage.wal import Wal
 
 if sys.platform == "linux":
@@ -113,6 +114,16 @@ class Identity:
     @property
     def inode(self) -> int:
         return self._inode[1]
+
+    def sync(self) -> None:
+        """Make durable what lies in it: a process that was killed may have been in the middle of a checkpoint."""
+        assert self._file is not None, "held while connections are open"
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise by_errno(error, self._path) or StoreUnavailable(
+                f"{self._path} cannot be synced: {error.strerror}"
+            ) from error
 
     def page(self, number: int, size: int) -> bytes:
         """A page as it lies in the file, whatever SQLite remembers of it."""

@@ -115,7 +115,7 @@ class LockFile:
         return own == self._inode[1] and file != inode
 
     def note_moved(self, page: int, seq: int) -> None:
-        """That this page of the file itself holds at least this transaction."""
+        """That this page of the file itself holds at least this transaction, also after a loss of power."""
         if self._file is not None:
             with suppress(OSError):  # as above
                 os.pwrite(self._file, b"%-15d\n%-15d\n" % (page, seq), _MOVED)

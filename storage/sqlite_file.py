@@ -126,6 +126,7 @@ class Writer:
     def _remember_page(self) -> None:
         (self._page_size,) = self._db.execute("PRAGMA page_size").fetchone()
         (self._meta_page,) = self._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
+        self._identity.sync()
         self._seen = self._identity.page(self._meta_page, self._page_size)
         self._seen_seq = small_table(self._seen).get("seq", 0)
         self._lock.note_moved(self._meta_page, self._seen_seq)
@@ -212,7 +213,6 @@ class Writer:
             seq = small_table(page).get("seq", -1) if any(page) else 0
             if self._seen_seq <= seq <= self.seq + SETTLED_SEQS:
                 self._seen, self._seen_seq = page, seq
-                self._lock.note_moved(self._meta_page, seq)
                 return
         raise FileReplaced(
             f"{self.path} was overwritten while it was in use: nothing more is written to it; stop this process, put "
@@ -247,7 +247,9 @@ class Writer:
         """It is durable; under the store's name only if that still leads here."""
         self._lock.note_commit(self.seq)
         self._identity.check_file()
-        self._identity.wal.committed(self.seq)
+        # Not what a checkpoint is about to write: after a loss of power the file may lack it, and the WAL has it.
+        if (moved := self._identity.wal.committed(self.seq)) is not None:
+            self._lock.note_moved(self._meta_page, moved)
 
     def settle(self) -> bool:
         """Whether the transaction that was left `Unsettled` is in the file. Raises if that cannot be known yet.

@@ -81,15 +81,19 @@ class Wal:
         seen = self._seen  # before the look: it may grow meanwhile
         self._check_length(self._named(), seen)
 
-    def committed(self, seq: int) -> None:
-        """The same behind a commit, on the writer's thread: also if it was cut and has grown again since."""
+    def committed(self, seq: int) -> int | None:
+        """The same behind a commit, on the writer's thread: also if it was cut and has grown again since.
+
+        If it begins anew, the transaction up to which the file holds all, also after a loss of power.
+        """
         if self._file is None:
-            return
+            return None
         seen = self._seen
         size = self._named()
         self._check_length(size, seen)
         header = self._check_header(seen, seq)
         self._seen = _Seen(size, header, seq)
+        return None if header == seen.header else seen.seq
 
     def _named(self) -> int:
         """The length of what lies under its name."""

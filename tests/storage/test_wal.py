@@ -322,6 +322,30 @@ async def test_a_wal_that_another_program_empties_just_behind_a_commit_is_no_tro
     assert await keys_in(path) == [b"%d" % n for n in range(7)]
 
 
+async def test_a_loss_of_power_in_the_middle_of_a_checkpoint_is_no_trouble(tmp_path: Path) -> None:
+    """The lock file may reach the disk before what a checkpoint has written: the WAL still holds that."""
+    path, lost = tmp_path / "store.db", tmp_path / "lost" / "store.db"
+    lost.parent.mkdir()
+    provider = await started(path)
+    await put(provider, b"1")
+    await provider.stop()
+    provider = await started(path)
+    await put(provider, b"2")
+    unwritten = path.read_bytes()
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchall()  # the WAL does not begin anew while this snapshot is open
+        await provider._upkeep.move_wal()
+        await put(provider, b"3")
+        assert path.read_bytes() != unwritten
+        lost.write_bytes(unwritten)
+        for suffix in ("-wal", ".lock"):
+            shutil.copy(f"{path}{suffix}", f"{lost}{suffix}")
+    await provider.stop()
+
+    assert await keys_in(lost) == [b"1", b"2", b"3"]
+
+
 async def test_a_wal_that_is_cut_just_behind_a_commit_is_noticed_with_that_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
