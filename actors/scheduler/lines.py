@@ -198,11 +198,15 @@ class Lines:
 
     def suspects_ready(self, now: int, level: int | None = None) -> list[Stream]:
         """Where due callbacks of suspects of this level, or any, wait that may start; the first in order first."""
+        if not self._suspects:
+            return []  # as in nearly every turn, which asks several times
         due = [stream for stream in self._kept_apart(level) if stream.first_due <= now]
         return sorted(due, key=lambda stream: stream.order)
 
     def suspects_due(self, now: int) -> int | None:
         """When the first future head of suspects is due."""
+        if not self._suspects:
+            return None
         return min((stream.first_due for stream in self._kept_apart(None) if stream.first_due > now), default=None)
 
     def _kept_apart(self, wanted: int | None) -> Iterator[Stream]:

@@ -33,6 +33,10 @@ async def start(turn: Turn, lanes: Lanes, began: float) -> None:
 
 
 async def _start_suspects(turn: Turn, lanes: Lanes, began: float) -> None:
+    if not turn.book.lines.suspects_ready(turn.now):
+        lanes.no_more_work(ALONE)
+        lanes.no_more_work(SOME)
+        return
     for level in LEVELS:
         if turn.is_full:
             break

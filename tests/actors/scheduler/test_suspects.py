@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from tests.actors.scheduler.stage import OK, Stage
 from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.scheduler.lines import Lines, Stream
 from tocsin.actors.scheduler.rows import AtRow, LastError
 from tocsin.actors.scheduler.suspects import (
     ALONE,
@@ -300,3 +301,22 @@ def test_jobs_of_older_stores_are_suspects_and_never_die_in_company() -> None:
     assert last.losses == LOSSES_MAX
     for level in (0, SOME, FEW, ALONE):
         assert level_of(place_in(marked("q", level), 7)) == level_in(marked("q", level)) == level
+
+
+def test_turns_of_a_scheduler_without_suspects_look_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each asks for them about ten times: that was a tenth of what a submit costs."""
+
+    def searched(lines: Lines, wanted: int | None) -> Iterator[Stream]:
+        raise AssertionError("suspects were looked for")
+
+    monkeypatch.setattr(Lines, "_kept_apart", searched)
+
+    async def main(random: Random) -> None:
+        stage = Stage(random)
+        await stage.open()
+        await stage.jobs.run_after(1, "work:run")
+        await stage.sleep(2)
+        assert len(stage.deliveries) == 1
+        await stage.close()
+
+    simulate(1, main)
