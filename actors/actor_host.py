@@ -11,23 +11,24 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tocsin.actors.actor import Actor
-from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.heartbeat import Heartbeat, Pulse
-from tocsin.actors.host import Host, Kind
-from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler import instances
-from tocsin.actors.scheduler.arguments import TIMEOUT_MS, instance_name, integer
-from tocsin.actors.scheduler.authorize import AuthorizeFire
-from tocsin.actors.scheduler.book import TIMEOUT_MS as DEFAULT_TIMEOUT_MS
-from tocsin.actors.scheduler.catalog_check import CatalogGiven
-from tocsin.actors.scheduler.deaths import OnDead
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.health import RED, level
-from tocsin.actors.scheduler.occurrences import KEPT_SLOTS
-from tocsin.actors.scheduler.records import HealthReason, InstancePage
-from tocsin.actors.scheduler.service import KIND, SchedulerService
-from tocsin.actors.scheduler.ticking import OnTick
+from tocsin.actors.runtime.actor import Actor
+from tocsin.actors.runtime.clock import Clock, SystemClock
+from tocsin.actors.runtime.host import Host, Kind
+from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.scheduler.actor.service import SchedulerService
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire
+from tocsin.actors.scheduler.inflight.deaths import OnDead
+from tocsin.actors.scheduler.inflight.ticking import OnTick
+from tocsin.actors.scheduler.model.catalog_check import CatalogGiven
+from tocsin.actors.scheduler.model.health import RED, level
+from tocsin.actors.scheduler.model.names import KIND
+from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
+from tocsin.actors.scheduler.model.validation import TIMEOUT_MS, instance_name, integer
+from tocsin.actors.scheduler.queries import instances
+from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS
+from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS as DEFAULT_TIMEOUT_MS
 from tocsin.actors.standby import when_free
 from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.certificates import CaFile, trusting

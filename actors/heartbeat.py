@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
-from tocsin.actors.actor import Actor
-from tocsin.actors.clock import Clock
+from tocsin.actors.runtime.actor import Actor
+from tocsin.actors.runtime.clock import Clock
 from tocsin.dispatch.target import check_url
 from tocsin.dispatch.transport import Transport, TransportError, reopen
 from tocsin.errors import TocsinError

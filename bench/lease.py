@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.receiver import percentile
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.handle import Job, Scheduler
+from tocsin.actors.scheduler.client.scheduler import Job, Scheduler
 
 QUIET_S = 120.0
 FAR_MS = 30 * 86_400_000

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.lease import QUIET_S, Receiver, in_time, now_ms, rate, receiver_process
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.handle import Job, Scheduler
+from tocsin.actors.scheduler.client.scheduler import Job, Scheduler
 from tocsin.dispatch.asgi_transport import AsgiTransport, Message
 from tocsin.storage.memory import MemoryProvider
 

@@ -12,7 +12,7 @@ from typing import Any
 from bench.lease import Receiver, in_time, receiver_process
 from bench.pool import SECRET, Figures, row
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.client.scheduler import Scheduler
 
 IDLE_S = 10
 LEAD_MS = 8_000

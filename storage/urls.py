@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tocsin.errors import SettingsError
 from tocsin.storage.api import StoreProvider
-from tocsin.storage.looking import StoreLook
 from tocsin.storage.memory import MemoryProvider
-from tocsin.storage.sqlite import SQLiteProvider
-from tocsin.storage.sqlite_backup import back_up as back_up_sqlite
-from tocsin.storage.sqlite_look import SQLiteLook
+from tocsin.storage.snapshot import StoreLook
+from tocsin.storage.sqlite.backup import back_up as back_up_sqlite
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.snapshot import SnapshotReader
 
 
 def open_provider(url: str) -> StoreProvider:
@@ -29,7 +29,7 @@ def open_provider(url: str) -> StoreProvider:
 def open_look(url: str) -> StoreLook:
     """A look at the store from outside. SettingsError for a store that has no outside; StoreUnavailable if it is
     not there."""
-    return SQLiteLook(_file_of(url))
+    return SnapshotReader(_file_of(url))
 
 
 def back_up(url: str, target: Path) -> int:

@@ -46,7 +46,7 @@ def test_links_in_src_point_to_the_root_folders(room: str) -> None:
 
 
 def test_no_file_is_two_modules() -> None:
-    """Types, module state and coverage all break when `actors.host` lives beside `tocsin.actors.host`."""
+    """Types, module state and coverage all break when `actors.host` lives beside `tocsin.actors.runtime.host`."""
     for room in ROOMS:
         import_module(f"tocsin.{room}")
 

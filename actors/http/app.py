@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tocsin.actors.http.access import Authorize, Gate
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
-from tocsin.actors.http.faults import refuse_unrouted
+from tocsin.actors.http.errors import refuse_unrouted
 from tocsin.actors.http.instances import Instances
 from tocsin.actors.http.openapi import PLACES, OpenApi
 from tocsin.actors.http.operations import OPERATIONS, Operation

@@ -13,9 +13,9 @@ import msgspec
 from starlette.requests import Request
 
 from tocsin.actors.http.crowd import Crowd
-from tocsin.actors.http.faults import InvalidJsonError, UnsupportedMediaTypeError
-from tocsin.actors.scheduler.arguments import MAX_ARGS
-from tocsin.actors.scheduler.followers import MAX_THEN
+from tocsin.actors.http.errors import InvalidJsonError, UnsupportedMediaTypeError
+from tocsin.actors.scheduler.model.followers import MAX_THEN
+from tocsin.actors.scheduler.model.validation import MAX_ARGS
 from tocsin.dispatch.surrogates import in_json
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.errors import InvalidInputError, PayloadTooLargeError

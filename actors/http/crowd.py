@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from tocsin.actors.http.faults import BodyCutOffError, BodyTooSlowError
+from tocsin.actors.http.errors import BodyCutOffError, BodyTooSlowError
 
 log = logging.getLogger("tocsin.http")
 

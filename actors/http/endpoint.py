@@ -12,13 +12,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tocsin.actors.http.access import Caller, Gate
-from tocsin.actors.http.answers import allowing, answer, unheard
-from tocsin.actors.http.call import Call
 from tocsin.actors.http.crowd import Crowd
-from tocsin.actors.http.faults import MethodNotAllowedError, refusal
+from tocsin.actors.http.errors import MethodNotAllowedError, refusal
 from tocsin.actors.http.operations import Operation
-from tocsin.actors.scheduler.arguments import instance_name
-from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.http.request import Call
+from tocsin.actors.http.responses import allowing, answer, unheard
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.dispatch.words import of_json
 
 log = logging.getLogger("tocsin.http")

@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tocsin.actors.http.access import Caller, Gate
-from tocsin.actors.http.answers import answer
 from tocsin.actors.http.endpoint import Endpoint
 from tocsin.actors.http.operations import ADMIN
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import PAGED, names
 from tocsin.actors.http.query import Query
+from tocsin.actors.http.responses import answer
 from tocsin.actors.http.tokens import Token
 from tocsin.errors import ForbiddenError
 

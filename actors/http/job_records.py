@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.scheduler.records import Page, Record, record_member
+from tocsin.actors.scheduler.model.records import Page, Record, record_member
 from tocsin.dispatch.retry import Backoff, OlderRetry, Retry
 
 

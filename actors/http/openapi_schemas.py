@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.http import wire, wire_queues, wire_recurring, wire_workers
-from tocsin.actors.http.codes import CODES, Code
+from tocsin.actors.http.error_catalog import CODES, Code
 from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
-from tocsin.actors.scheduler.health import LEVELS
+from tocsin.actors.scheduler.model.health import LEVELS
 
 REF: Final = "#/components/schemas/{name}"
 _SNAKE: Final = re.compile(r"(?<=`)[a-z]+(?:_[a-z]+)+(?=`)")

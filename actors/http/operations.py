@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import job_records, replies, wire, wire_queues, wire_recurring, wire_workers
+from tocsin.actors.http import job_records, wire, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http import operations_queues as queues
 from tocsin.actors.http import operations_recurring as recurring
 from tocsin.actors.http import operations_workers as workers
-from tocsin.actors.http.call import Call
+from tocsin.actors.http import response_models as replies
 from tocsin.actors.http.operations_changing import (
     cancel,
     cancel_all,
@@ -41,8 +41,9 @@ from tocsin.actors.http.parameters import (
     RESULT_OF,
     Parameter,
 )
-from tocsin.actors.scheduler import records
-from tocsin.actors.scheduler.recurring import records as recurring_records
+from tocsin.actors.http.request import Call
+from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model import schedule_records as recurring_records
 from tocsin.dispatch.pulled import Settlement
 
 READ: Final = frozenset({"read"})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY
-from tocsin.actors.http.call import Call
-from tocsin.actors.http.replies import DeadCancelled, Extended, RedriveStopped
+from tocsin.actors.http.request import Call
+from tocsin.actors.http.response_models import DeadCancelled, Extended, RedriveStopped
 from tocsin.actors.http.wire import (
     CancelAllRequest,
     CompleteRequest,
@@ -14,7 +14,7 @@ from tocsin.actors.http.wire import (
     RetryAllRequest,
     whole,
 )
-from tocsin.actors.scheduler.records import Cancelled, DeadRetried, Matched, Redrive, Rescheduled
+from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Matched, Redrive, Rescheduled
 from tocsin.dispatch.pulled import Settlement, check_end
 from tocsin.errors import NotFoundError
 

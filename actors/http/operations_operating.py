@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tocsin.actors.http.body import SMALL_BODY
-from tocsin.actors.http.call import Call
 from tocsin.actors.http.parameters import CONFIRMED, ONE_POOL, names
-from tocsin.actors.http.replies import PoolDeleted
+from tocsin.actors.http.request import Call
+from tocsin.actors.http.response_models import PoolDeleted
 from tocsin.actors.http.wire import InstanceRequest, PoolRequest, whole
-from tocsin.actors.scheduler.records import InstanceState, Pool, Removed
+from tocsin.actors.scheduler.model.records import InstanceState, Pool, Removed
 from tocsin.errors import InvalidInputError
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tocsin.actors.http.body import SMALL_BODY
-from tocsin.actors.http.call import Call
 from tocsin.actors.http.parameters import PREFIXED, RESULT_OF, names
-from tocsin.actors.http.replies import ClaimedJobs, QueueList
+from tocsin.actors.http.request import Call
+from tocsin.actors.http.response_models import ClaimedJobs, QueueList
 from tocsin.actors.http.wire import whole
 from tocsin.actors.http.wire_queues import ClaimRequest
-from tocsin.actors.scheduler.arguments import CLAIM_WAIT_MS, integer
-from tocsin.actors.scheduler.handle_queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
-from tocsin.actors.scheduler.records import Outcome, Pending
+from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
+from tocsin.actors.scheduler.model.records import Outcome, Pending
+from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS, integer
 from tocsin.dispatch.pulled import EVERY_QUEUE
 
 SEVERAL: Final = ","

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.actors.http.call import Call
 from tocsin.actors.http.job_records import JobPage, page_of, record_of
 from tocsin.actors.http.parameters import DEAD_LISTED, LISTED, ONE_JOB, names
-from tocsin.actors.http.replies import CatalogEntry, CatalogListed, Found, History, Reasons
-from tocsin.actors.scheduler.records import Status
+from tocsin.actors.http.request import Call
+from tocsin.actors.http.response_models import CatalogEntry, CatalogListed, Found, History, Reasons
+from tocsin.actors.scheduler.model.records import Status
 from tocsin.dispatch.catalog.listing import listing
 
 DEFAULT_LIMIT: Final = 100

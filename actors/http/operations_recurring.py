@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY, reading_args
-from tocsin.actors.http.call import Call
-from tocsin.actors.http.following import followers
+from tocsin.actors.http.chain_requests import followers
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import DELETED, PAGED, PREVIEWED, names
-from tocsin.actors.http.replies import ScheduleDeleted
+from tocsin.actors.http.request import Call
+from tocsin.actors.http.response_models import ScheduleDeleted
 from tocsin.actors.http.wire import whole
 from tocsin.actors.http.wire_recurring import DefinitionRequest, RevisionRequest, TriggerRequest
-from tocsin.actors.scheduler.arguments import epoch_ms
-from tocsin.actors.scheduler.recurring.handle import PREVIEW
-from tocsin.actors.scheduler.recurring.records import (
+from tocsin.actors.scheduler.client.schedules import PREVIEW
+from tocsin.actors.scheduler.model.schedule_records import (
     CronPreview,
     OccurrencePage,
     SchedulePage,
@@ -20,6 +19,7 @@ from tocsin.actors.scheduler.recurring.records import (
     ScheduleRecord,
     TriggeredRun,
 )
+from tocsin.actors.scheduler.model.validation import epoch_ms
 from tocsin.errors import NotFoundError
 
 

@@ -10,18 +10,18 @@ from typing import Final
 
 import msgspec
 
-from tocsin.actors.http.answers import Written, pack, unpack, write
 from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse, reading_args
-from tocsin.actors.http.call import Call
-from tocsin.actors.http.faults import envelope
-from tocsin.actors.http.following import followers
-from tocsin.actors.http.replies import BatchResults
+from tocsin.actors.http.chain_requests import followers
+from tocsin.actors.http.errors import envelope
+from tocsin.actors.http.request import Call
+from tocsin.actors.http.response_models import BatchResults
+from tocsin.actors.http.responses import Written, pack, unpack, write
 from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
-from tocsin.actors.scheduler.damage import json_fault
-from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.replay import Kept, Once, damaged_answer
-from tocsin.actors.scheduler.submit import Answer
-from tocsin.actors.scheduler.turn import NewJob
+from tocsin.actors.scheduler.model.damage import json_fault
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.records import Scheduled
+from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, damaged_answer
+from tocsin.actors.scheduler.transitions.submit import Answer
 from tocsin.errors import (
     ForbiddenError,
     PayloadTooLargeError,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tocsin.actors.http.body import SMALL_BODY
-from tocsin.actors.http.call import Call
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import PAGED, names
-from tocsin.actors.http.replies import Heard
+from tocsin.actors.http.request import Call
+from tocsin.actors.http.response_models import Heard
 from tocsin.actors.http.wire_workers import SnapshotRequest
-from tocsin.actors.scheduler.records import WorkerPage
+from tocsin.actors.scheduler.model.records import WorkerPage
 
 
 async def announce(call: Call) -> Heard:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema
-from tocsin.actors.scheduler.handle_reads import ORDERS, STATES
+from tocsin.actors.scheduler.client.reads import ORDERS, STATES
 
 DST: Final = 1_793_448_000_000
 """A day before clocks in New York go back, so that an example shows what is said of that."""

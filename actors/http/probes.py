@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tocsin.actors.http.access import Gate
-from tocsin.actors.http.answers import answer
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
-from tocsin.actors.http.replies import Alive, Ready
-from tocsin.actors.scheduler.arguments import instance_name
+from tocsin.actors.http.response_models import Alive, Ready
+from tocsin.actors.http.responses import answer
+from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.errors import HostClosedError, StoreUnavailable
 
 if TYPE_CHECKING:

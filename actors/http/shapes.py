@@ -10,12 +10,12 @@ import msgspec
 
 from tocsin.actors.cron.expression import MAX_LENGTH
 from tocsin.actors.cron.preview import MAX_COUNT
-from tocsin.actors.scheduler import arguments as limits
-from tocsin.actors.scheduler.followers import MAX_FOLLOWERS
-from tocsin.actors.scheduler.handle_changes import ERROR_MAX
-from tocsin.actors.scheduler.recurring import definition
-from tocsin.actors.scheduler.recurring.handle import PREVIEW, REQUEST_KEY_MAX
-from tocsin.actors.scheduler.rows import LARGEST_MS
+from tocsin.actors.scheduler.client.changes import ERROR_MAX
+from tocsin.actors.scheduler.client.schedules import PREVIEW, REQUEST_KEY_MAX
+from tocsin.actors.scheduler.model import validation as limits
+from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
+from tocsin.actors.scheduler.model.rows import LARGEST_MS
+from tocsin.actors.scheduler.schedules import definition
 from tocsin.dispatch import retry
 
 Schema = dict[str, Any]

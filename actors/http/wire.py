@@ -11,9 +11,9 @@ import msgspec
 
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema, shape
-from tocsin.actors.scheduler.arguments import MAX_BATCH
-from tocsin.actors.scheduler.followers import check_chain
-from tocsin.actors.scheduler.reasons import DEAD_REASONS
+from tocsin.actors.scheduler.model.followers import check_chain
+from tocsin.actors.scheduler.model.reasons import DEAD_REASONS
+from tocsin.actors.scheduler.model.validation import MAX_BATCH
 from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.errors import InvalidInputError
 

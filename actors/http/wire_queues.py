@@ -9,7 +9,7 @@ import msgspec
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import shape
 from tocsin.actors.http.wire import Request, Scalar, whole
-from tocsin.actors.scheduler.arguments import PID, integer
+from tocsin.actors.scheduler.model.validation import PID, integer
 from tocsin.dispatch.pulled import WorkerInfo
 from tocsin.errors import InvalidInputError
 

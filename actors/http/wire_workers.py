@@ -9,8 +9,8 @@ import msgspec
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import shape
 from tocsin.actors.http.wire import Request, Scalar, whole
-from tocsin.actors.scheduler.arguments import MAX_TARGET
-from tocsin.actors.scheduler.presence import MAX_TEXT, STATUSES
+from tocsin.actors.scheduler.inflight.worker_registry import MAX_TEXT, STATUSES
+from tocsin.actors.scheduler.model.validation import MAX_TARGET
 from tocsin.dispatch.pulled import WorkerJob, WorkerSnapshot
 from tocsin.errors import InvalidInputError
 

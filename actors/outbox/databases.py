@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.outbox.statements import Dialect, Statement, dialect_of
+from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.errors import SettingsError
 from tocsin.storage.aside import aside
 

@@ -16,16 +16,16 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import Final, Self
 
-from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.outbox import statements
-from tocsin.actors.outbox.bringing import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Bringing
 from tocsin.actors.outbox.databases import PROBE_S, Database
 from tocsin.actors.outbox.patience import Patient
 from tocsin.actors.outbox.statements import Which
+from tocsin.actors.outbox.submit_batch import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Bringing
 from tocsin.actors.outbox.table import ParkedRow, Table
 from tocsin.actors.outbox.target import SchedulerTarget, Target, Targets
-from tocsin.actors.scheduler import arguments
-from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.runtime.clock import Clock, SystemClock
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import HostClosedError, SettingsError

@@ -9,13 +9,13 @@ from datetime import datetime
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tocsin.actors.clock import Clock, SystemClock
 from tocsin.actors.outbox import statements
 from tocsin.actors.outbox.job_text import JobWriter
 from tocsin.actors.outbox.statements import Dialect, Statement
-from tocsin.actors.scheduler import arguments
-from tocsin.actors.scheduler.catalog_check import CatalogCheck, CatalogGiven
-from tocsin.actors.scheduler.deferred import JobOptions
+from tocsin.actors.runtime.clock import Clock, SystemClock
+from tocsin.actors.scheduler.client.deferred import JobOptions
+from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.values import LEFT_OUT
 

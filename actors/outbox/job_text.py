@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.http.body import parse, reading_args
-from tocsin.actors.http.following import followers
+from tocsin.actors.http.chain_requests import followers
 from tocsin.actors.http.wire import Scalar, ScheduleRequest, whole
-from tocsin.actors.scheduler import arguments
-from tocsin.actors.scheduler.catalog_check import CatalogCheck
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.handle_following import Following, Job
-from tocsin.actors.scheduler.rows import JobRow
-from tocsin.actors.scheduler.turn import NewJob
+from tocsin.actors.scheduler.client.chain_requests import Following, Job
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch.worker.specs import body_of
 
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from tocsin.actors.clock import Clock
 from tocsin.actors.outbox.databases import Database, Row
 from tocsin.actors.outbox.statements import Dialect, Statement
+from tocsin.actors.runtime.clock import Clock
 
 T = TypeVar("T")
 GRACE_S: Final = 1.0

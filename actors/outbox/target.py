@@ -15,10 +15,10 @@ from typing import Final, Protocol, runtime_checkable
 import msgspec
 
 from tocsin.actors.outbox.job_text import new_job
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.replay import Kept, Once, damaged_answer
-from tocsin.actors.scheduler.submit import Answer
-from tocsin.actors.scheduler.turn import NewJob
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, damaged_answer
+from tocsin.actors.scheduler.transitions.submit import Answer
 from tocsin.errors import QuotaExceededError, RequestError, TocsinError
 
 CHECKED_AT_ONCE: Final = 64 * 1024

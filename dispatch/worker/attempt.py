@@ -15,10 +15,10 @@ from tocsin.dispatch.receiver.clock import Clock
 from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater
 from tocsin.dispatch.worker import ending as endings
 from tocsin.dispatch.worker.context import Context
-from tocsin.dispatch.worker.ending import Ending
+from tocsin.dispatch.worker.ending import HandlerOutcome
 from tocsin.dispatch.worker.handlers import Handlers, Handling
 from tocsin.dispatch.worker.lease import RENEWALS, Lease, Over
-from tocsin.dispatch.worker.settling import Settling
+from tocsin.dispatch.worker.settling import SettleClient
 from tocsin.dispatch.worker.source import Source
 from tocsin.dispatch.worker.trouble import Pauses, may_pass
 from tocsin.errors import StaleLeaseError
@@ -58,7 +58,7 @@ class Bench:
 class Report:
     """How an attempt ended for the worker. Without a settlement the host has not heard of it, or did not listen."""
 
-    ending: Ending | None = None
+    ending: HandlerOutcome | None = None
     settlement: Settlement | None = None
     lost: bool = False
 
@@ -79,7 +79,7 @@ class Attempt:
         self._abandoned = asyncio.Event()
         self._work: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._extending = asyncio.Lock()
-        self._settling = Settling(bench, job, self.lease)
+        self._settling = SettleClient(bench, job, self.lease)
 
     # ---- Asked by the context --------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Attempt:
             return await self._settled(endings.done(result) if error is None else self._failed(error))
         return await self._settled_interrupted(error)
 
-    def _failed(self, error: BaseException) -> Ending:
+    def _failed(self, error: BaseException) -> HandlerOutcome:
         ending = endings.failed(error)
         if isinstance(error, RetryLater):
             log.info(
@@ -241,7 +241,7 @@ class Attempt:
 
     # ---- Settling --------------------------------------------------------------------------------
 
-    async def _settled(self, ending: Ending) -> Report:
+    async def _settled(self, ending: HandlerOutcome) -> Report:
         task = asyncio.create_task(self._settling.settle(ending))
         await self._patiently(task)
         if task.cancelled():  # the event loop ends: nobody hears of it, and the lease ends by itself

@@ -20,7 +20,7 @@ MAX_ERROR: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class HandlerOutcome:
     """The members of a settlement. `cause` is for hooks; without one they are not called."""
 
     ok: bool = False
@@ -32,19 +32,19 @@ class Ending:
     cause: BaseException | None = None
 
 
-def done(result: Any) -> Ending:
-    return Ending(ok=True, result=result)
+def done(result: Any) -> HandlerOutcome:
+    return HandlerOutcome(ok=True, result=result)
 
 
-def failed(error: BaseException) -> Ending:
+def failed(error: BaseException) -> HandlerOutcome:
     """What an error of the handler means."""
     if isinstance(error, TerminalError):
-        return Ending(error=written(error.message), retryable=False, cause=error)
+        return HandlerOutcome(error=written(error.message), retryable=False, cause=error)
     if isinstance(error, RetryLater):
-        return Ending(error=written(error.message), charge=False, delay_s=later_s(error), cause=error)
+        return HandlerOutcome(error=written(error.message), charge=False, delay_s=later_s(error), cause=error)
     if isinstance(error, CancelledError):
-        return Ending(error="the handler was cancelled, and not by its worker", cause=error)
-    return Ending(error=described(error), cause=error)
+        return HandlerOutcome(error="the handler was cancelled, and not by its worker", cause=error)
+    return HandlerOutcome(error=described(error), cause=error)
 
 
 def later_s(error: RetryLater) -> int:
@@ -52,32 +52,32 @@ def later_s(error: RetryLater) -> int:
     return min(max(error.delay_s, LATER_S[0]), LATER_S[1])
 
 
-def timed_out(timeout_s: float, *, goes_on: str = "") -> Ending:
+def timed_out(timeout_s: float, *, goes_on: str = "") -> HandlerOutcome:
     words = f"timed out after {timeout_s:g} s{goes_on}"
-    return Ending(error=words, cause=TimeoutError(words))
+    return HandlerOutcome(error=words, cause=TimeoutError(words))
 
 
-def interrupted(*, delay_s: float = 0, goes_on: str = "") -> Ending:
+def interrupted(*, delay_s: float = 0, goes_on: str = "") -> HandlerOutcome:
     """The worker stopped: nobody's fault."""
-    return Ending(error=f"interrupted by shutdown{goes_on}", charge=False, delay_s=delay_s)
+    return HandlerOutcome(error=f"interrupted by shutdown{goes_on}", charge=False, delay_s=delay_s)
 
 
-def cancelled() -> Ending:
+def cancelled() -> HandlerOutcome:
     """Frees the slot of a job that was cancelled while it ran."""
-    return Ending(error="cancelled", charge=False, delay_s=0)
+    return HandlerOutcome(error="cancelled", charge=False, delay_s=0)
 
 
-def unknown(job: Claimed) -> Ending:
+def unknown(job: Claimed) -> HandlerOutcome:
     """While a new version is rolled out another worker may know it: given back, not charged."""
     kind, name = ("function path", job.function_path) if job.workflow is None else ("workflow", job.workflow)
     error = NotFoundError(f"this worker has no handler for the {kind} {str(name)[:200]!r}")
-    return Ending(error=error.message, charge=False, delay_s=UNKNOWN_AGAIN_S, cause=error)
+    return HandlerOutcome(error=error.message, charge=False, delay_s=UNKNOWN_AGAIN_S, cause=error)
 
 
-def unstorable(error: BaseException) -> Ending:
+def unstorable(error: BaseException) -> HandlerOutcome:
     """The work is done and would be done again by every retry, to the same end: dead, for somebody to look at."""
     words = f"the handler succeeded, but what it returned cannot be kept: {described(error)}"
-    return Ending(error=written(words), retryable=False, cause=error)
+    return HandlerOutcome(error=written(words), retryable=False, cause=error)
 
 
 def described(error: BaseException) -> str:

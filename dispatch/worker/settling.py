@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tocsin.dispatch.pulled import Claimed, Settlement
-from tocsin.dispatch.worker.ending import Ending, described, unstorable
+from tocsin.dispatch.worker.ending import HandlerOutcome, described, unstorable
 from tocsin.dispatch.worker.lease import Lease, Over
 from tocsin.dispatch.worker.trouble import Pauses, gives_up, may_pass
 from tocsin.errors import InvalidInputError, PayloadTooLargeError, StaleLeaseError
@@ -21,7 +21,7 @@ LATE_S: Final = 30.0
 """How long a success is offered, though the lease is over: it counts if the job has not begun again."""
 
 
-class Settling:
+class SettleClient:
     """Of one attempt."""
 
     def __init__(self, bench: Bench, job: Claimed, lease: Lease) -> None:
@@ -29,7 +29,7 @@ class Settling:
         self.asked = False
         """From then on the lease may have been used up by the settlement itself."""
 
-    async def settle(self, ending: Ending) -> tuple[Settlement | None, Ending]:
+    async def settle(self, ending: HandlerOutcome) -> tuple[Settlement | None, HandlerOutcome]:
         """What the host answered, and to what; None if it did not, or would not hear of it."""
         pauses, began = Pauses(self._bench.random), self._bench.clock.monotonic()
         while (left := self._left_s(ending, began)) > 0:
@@ -57,7 +57,7 @@ class Settling:
             )
         return None, ending
 
-    async def _once(self, ending: Ending, timeout_s: float) -> Settlement:
+    async def _once(self, ending: HandlerOutcome, timeout_s: float) -> Settlement:
         self.asked = True
         async with asyncio.timeout(timeout_s):
             return await self._bench.source.settle(
@@ -71,7 +71,7 @@ class Settling:
                 result=ending.result,
             )
 
-    def _left_s(self, ending: Ending, began: float) -> float:
+    def _left_s(self, ending: HandlerOutcome, began: float) -> float:
         """For how long it may still be said. A failure is nobody's business once another attempt may run."""
         held = self._lease.left_s if self._lease.over is None else 0.0
         if not ending.ok and self._lease.over is not Over.CANCELLED:

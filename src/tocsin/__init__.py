@@ -9,8 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tocsin.actors.actor import Actor as Actor
-    from tocsin.actors.actor import ActorContext as ActorContext
     from tocsin.actors.actor_host import ActorHost as ActorHost
     from tocsin.actors.actor_host import Stub as Stub
     from tocsin.actors.cron.builder import Cron as Cron
@@ -22,30 +20,32 @@ if TYPE_CHECKING:
     from tocsin.actors.outbox.entry import OutboxEntry as OutboxEntry
     from tocsin.actors.outbox.remote import OutboxClient as OutboxClient
     from tocsin.actors.outbox.table import ParkedRow as ParkedRow
-    from tocsin.actors.scheduler.deaths import DeadJob as DeadJob
-    from tocsin.actors.scheduler.deferred import Deferred as Deferred
-    from tocsin.actors.scheduler.handle import Job as Job
-    from tocsin.actors.scheduler.handle import Scheduler as Scheduler
-    from tocsin.actors.scheduler.records import Cancelled as Cancelled
-    from tocsin.actors.scheduler.records import DeadRetried as DeadRetried
-    from tocsin.actors.scheduler.records import Firing as Firing
-    from tocsin.actors.scheduler.records import Initiator as Initiator
-    from tocsin.actors.scheduler.records import Page as Page
-    from tocsin.actors.scheduler.records import Pending as Pending
-    from tocsin.actors.scheduler.records import Queue as Queue
-    from tocsin.actors.scheduler.records import Record as Record
-    from tocsin.actors.scheduler.records import Scheduled as Scheduled
-    from tocsin.actors.scheduler.records import ScheduleSlot as ScheduleSlot
-    from tocsin.actors.scheduler.records import Status as Status
-    from tocsin.actors.scheduler.recurring.handle import Schedules as Schedules
-    from tocsin.actors.scheduler.recurring.records import CronPreview as CronPreview
-    from tocsin.actors.scheduler.recurring.records import Occurrence as Occurrence
-    from tocsin.actors.scheduler.recurring.records import OccurrencePage as OccurrencePage
-    from tocsin.actors.scheduler.recurring.records import Registration as Registration
-    from tocsin.actors.scheduler.recurring.records import SchedulePage as SchedulePage
-    from tocsin.actors.scheduler.recurring.records import SchedulePut as SchedulePut
-    from tocsin.actors.scheduler.recurring.records import ScheduleRecord as ScheduleRecord
-    from tocsin.actors.scheduler.recurring.records import TriggeredRun as TriggeredRun
+    from tocsin.actors.runtime.actor import Actor as Actor
+    from tocsin.actors.runtime.actor import ActorContext as ActorContext
+    from tocsin.actors.scheduler.client.deferred import Deferred as Deferred
+    from tocsin.actors.scheduler.client.scheduler import Job as Job
+    from tocsin.actors.scheduler.client.scheduler import Scheduler as Scheduler
+    from tocsin.actors.scheduler.client.schedules import Schedules as Schedules
+    from tocsin.actors.scheduler.inflight.deaths import DeadJob as DeadJob
+    from tocsin.actors.scheduler.model.records import Cancelled as Cancelled
+    from tocsin.actors.scheduler.model.records import DeadRetried as DeadRetried
+    from tocsin.actors.scheduler.model.records import Firing as Firing
+    from tocsin.actors.scheduler.model.records import Initiator as Initiator
+    from tocsin.actors.scheduler.model.records import Page as Page
+    from tocsin.actors.scheduler.model.records import Pending as Pending
+    from tocsin.actors.scheduler.model.records import Queue as Queue
+    from tocsin.actors.scheduler.model.records import Record as Record
+    from tocsin.actors.scheduler.model.records import Scheduled as Scheduled
+    from tocsin.actors.scheduler.model.records import ScheduleSlot as ScheduleSlot
+    from tocsin.actors.scheduler.model.records import Status as Status
+    from tocsin.actors.scheduler.model.schedule_records import CronPreview as CronPreview
+    from tocsin.actors.scheduler.model.schedule_records import Occurrence as Occurrence
+    from tocsin.actors.scheduler.model.schedule_records import OccurrencePage as OccurrencePage
+    from tocsin.actors.scheduler.model.schedule_records import Registration as Registration
+    from tocsin.actors.scheduler.model.schedule_records import SchedulePage as SchedulePage
+    from tocsin.actors.scheduler.model.schedule_records import SchedulePut as SchedulePut
+    from tocsin.actors.scheduler.model.schedule_records import ScheduleRecord as ScheduleRecord
+    from tocsin.actors.scheduler.model.schedule_records import TriggeredRun as TriggeredRun
     from tocsin.dispatch.catalog.catalog import Catalog as Catalog
     from tocsin.dispatch.pulled import Claimed as Claimed
     from tocsin.dispatch.pulled import Settlement as Settlement
@@ -72,28 +72,28 @@ if TYPE_CHECKING:
     from tocsin.errors import NotYetError as NotYetError
     from tocsin.errors import TocsinError as TocsinError
     from tocsin.storage.memory import MemoryProvider as MemoryProvider
-    from tocsin.storage.sqlite import SQLiteProvider as SQLiteProvider
+    from tocsin.storage.sqlite.provider import SQLiteProvider as SQLiteProvider
 
 _HOMES = {
     "Accepted": "tocsin.dispatch.receiver.outcomes",
-    "Actor": "tocsin.actors.actor",
-    "ActorContext": "tocsin.actors.actor",
+    "Actor": "tocsin.actors.runtime.actor",
+    "ActorContext": "tocsin.actors.runtime.actor",
     "ActorHost": "tocsin.actors.actor_host",
     "AsyncpgDatabase": "tocsin.actors.outbox.databases",
-    "Cancelled": "tocsin.actors.scheduler.records",
+    "Cancelled": "tocsin.actors.scheduler.model.records",
     "Catalog": "tocsin.dispatch.catalog.catalog",
     "Claimed": "tocsin.dispatch.pulled",
     "Context": "tocsin.dispatch.worker.context",
     "Cron": "tocsin.actors.cron.builder",
-    "CronPreview": "tocsin.actors.scheduler.recurring.records",
-    "DeadRetried": "tocsin.actors.scheduler.records",
-    "DeadJob": "tocsin.actors.scheduler.deaths",
-    "Deferred": "tocsin.actors.scheduler.deferred",
+    "CronPreview": "tocsin.actors.scheduler.model.schedule_records",
+    "DeadRetried": "tocsin.actors.scheduler.model.records",
+    "DeadJob": "tocsin.actors.scheduler.inflight.deaths",
+    "Deferred": "tocsin.actors.scheduler.client.deferred",
     "Drain": "tocsin.actors.outbox.drain",
-    "Firing": "tocsin.actors.scheduler.records",
+    "Firing": "tocsin.actors.scheduler.model.records",
     "Handlers": "tocsin.dispatch.worker.handlers",
-    "Initiator": "tocsin.actors.scheduler.records",
-    "Job": "tocsin.actors.scheduler.handle",
+    "Initiator": "tocsin.actors.scheduler.model.records",
+    "Job": "tocsin.actors.scheduler.client.scheduler",
     "JobFailedError": "tocsin.errors",
     "LeaseClient": "tocsin.dispatch.receiver.lease_client",
     "LeaseLostError": "tocsin.dispatch.worker.lease",
@@ -102,40 +102,40 @@ _HOMES = {
     "MemoryProvider": "tocsin.storage.memory",
     "NoDedup": "tocsin.dispatch.receiver.dedup",
     "NotYetError": "tocsin.errors",
-    "Occurrence": "tocsin.actors.scheduler.recurring.records",
-    "OccurrencePage": "tocsin.actors.scheduler.recurring.records",
+    "Occurrence": "tocsin.actors.scheduler.model.schedule_records",
+    "OccurrencePage": "tocsin.actors.scheduler.model.schedule_records",
     "Outbox": "tocsin.actors.outbox.entry",
     "OutboxClient": "tocsin.actors.outbox.remote",
     "OutboxEntry": "tocsin.actors.outbox.entry",
-    "Page": "tocsin.actors.scheduler.records",
+    "Page": "tocsin.actors.scheduler.model.records",
     "ParkedRow": "tocsin.actors.outbox.table",
-    "Pending": "tocsin.actors.scheduler.records",
-    "Queue": "tocsin.actors.scheduler.records",
+    "Pending": "tocsin.actors.scheduler.model.records",
+    "Queue": "tocsin.actors.scheduler.model.records",
     "Received": "tocsin.dispatch.receiver.received",
     "Receiver": "tocsin.dispatch.receiver.receiver",
-    "Record": "tocsin.actors.scheduler.records",
-    "Registration": "tocsin.actors.scheduler.recurring.records",
+    "Record": "tocsin.actors.scheduler.model.records",
+    "Registration": "tocsin.actors.scheduler.model.schedule_records",
     "RemoteScheduler": "tocsin.dispatch.worker.remote",
     "Retry": "tocsin.dispatch.retry",
     "RetryLater": "tocsin.dispatch.receiver.outcomes",
     "SQLAlchemyDatabase": "tocsin.actors.outbox.databases",
     "SQLiteDatabase": "tocsin.actors.outbox.databases",
     "SQLiteDedup": "tocsin.dispatch.receiver.sqlite_dedup",
-    "SQLiteProvider": "tocsin.storage.sqlite",
-    "SchedulePage": "tocsin.actors.scheduler.recurring.records",
-    "SchedulePut": "tocsin.actors.scheduler.recurring.records",
-    "ScheduleRecord": "tocsin.actors.scheduler.recurring.records",
-    "ScheduleSlot": "tocsin.actors.scheduler.records",
-    "Scheduled": "tocsin.actors.scheduler.records",
-    "Scheduler": "tocsin.actors.scheduler.handle",
-    "Schedules": "tocsin.actors.scheduler.recurring.handle",
+    "SQLiteProvider": "tocsin.storage.sqlite.provider",
+    "SchedulePage": "tocsin.actors.scheduler.model.schedule_records",
+    "SchedulePut": "tocsin.actors.scheduler.model.schedule_records",
+    "ScheduleRecord": "tocsin.actors.scheduler.model.schedule_records",
+    "ScheduleSlot": "tocsin.actors.scheduler.model.records",
+    "Scheduled": "tocsin.actors.scheduler.model.records",
+    "Scheduler": "tocsin.actors.scheduler.client.scheduler",
+    "Schedules": "tocsin.actors.scheduler.client.schedules",
     "Settlement": "tocsin.dispatch.pulled",
     "Signer": "tocsin.dispatch.signing",
-    "Status": "tocsin.actors.scheduler.records",
+    "Status": "tocsin.actors.scheduler.model.records",
     "Stub": "tocsin.actors.actor_host",
     "TerminalError": "tocsin.dispatch.receiver.outcomes",
     "TocsinError": "tocsin.errors",
-    "TriggeredRun": "tocsin.actors.scheduler.recurring.records",
+    "TriggeredRun": "tocsin.actors.scheduler.model.schedule_records",
     "Worker": "tocsin.dispatch.worker.worker",
     "WorkerInfo": "tocsin.dispatch.pulled",
     "WorkerSnapshot": "tocsin.dispatch.pulled",

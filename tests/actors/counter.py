@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from tests.actors.held import HeldProvider
-from tocsin.actors.actor import Actor
-from tocsin.actors.host import Host, Kind
-from tocsin.actors.ids import ActorId
+from tocsin.actors.runtime.actor import Actor
+from tocsin.actors.runtime.host import Host, Kind
+from tocsin.actors.runtime.ids import ActorId
 from tocsin.storage.memory import MemoryProvider
 
 ONE = ActorId("Counter", "one")

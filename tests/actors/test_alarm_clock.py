@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from tocsin.actors.alarms import AlarmHeap
-from tocsin.actors.ids import ActorId
+from tocsin.actors.runtime.alarms import AlarmHeap
+from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.testing import VirtualClock, simulate
 
 ONE = ActorId("A", "one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.actors.counter import ONE, failures, running, until
-from tocsin.actors.ids import ActorId
+from tocsin.actors.runtime.ids import ActorId
 from tocsin.storage.memory import MemoryProvider
 
 pytestmark = pytest.mark.anyio

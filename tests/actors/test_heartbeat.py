@@ -132,7 +132,7 @@ async def test_it_is_silent_while_an_alarm_fails(stage: Stage, switch: Switch) -
         async def broken(*_: Any, **__: Any) -> None:
             raise RuntimeError("as the test wanted")
 
-        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
         await stage.sleep(100)
         assert len(switch.beats) == 1
     await stage.sleep(60)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.actors.counter import ONE, Counter, running, turns, until
 from tests.actors.held import HeldProvider
-from tocsin.actors.host import Host, Kind
-from tocsin.actors.ids import ActorId
+from tocsin.actors.runtime.host import Host, Kind
+from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import (
     ActorBrokenError,
     HostClosedError,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from tocsin import ActorHost, Retry
-from tocsin.actors.clock import SystemClock
-from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.runtime.clock import SystemClock
+from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.dispatch.testing import Delivery, FakeReceiver
 from tocsin.dispatch.transport import Answer
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tocsin.actors.scheduler.findings import KINDS
-from tocsin.actors.scheduler.recurring.rows import CursorRow
-from tocsin.actors.scheduler.rows import (
+from tocsin.actors.scheduler.integrity.findings import KINDS
+from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
     AtRow,
     Counters,
@@ -31,6 +30,7 @@ from tocsin.actors.scheduler.rows import (
     decode,
     encode,
 )
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow
 
 from .broken import WAITING, Rows, deliver, edited, fill
 from .conftest import Run

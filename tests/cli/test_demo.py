@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.cli.demo_plan import PLAIN, POOL, POOLED, plan
-from tocsin.cli.demo_receiver import Delivery, Receiver
-from tocsin.cli.demo_report import Outcome, percentile
-from tocsin.cli.demo_screen import Picture, screen
-from tocsin.cli.demo_worker import Pulled
+from tocsin.cli.demo.plan import PLAIN, POOL, POOLED, plan
+from tocsin.cli.demo.receiver import Delivery, Receiver
+from tocsin.cli.demo.report import Outcome, percentile
+from tocsin.cli.demo.screen import Picture, screen
+from tocsin.cli.demo.worker import Pulled
 from tocsin.cli.keys import new_secret
 from tocsin.dispatch.signing import Signer
 

@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tocsin.cli.http_server import GRACE_S
 from tocsin.cli.keys import new_secret
-from tocsin.cli.listening import GRACE_S
 from tocsin.dispatch.signing import Signer
 
 from .processes import DEADLINE_S, serving, tocsin

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tocsin import ActorHost
-from tocsin.actors.clock import SystemClock
-from tocsin.actors.scheduler.checking import check_one
-from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.runtime.clock import SystemClock
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.integrity.check import check_one
 from tocsin.errors import StoreUnavailable
-from tocsin.storage.looking import Changed
-from tocsin.storage.sqlite_look import SQLiteLook
+from tocsin.storage.snapshot import Changed
+from tocsin.storage.sqlite.snapshot import SnapshotReader
 from tocsin.storage.urls import back_up
 
 from .broken import Rows, Wire, deliver, edited, fill, open_host
@@ -131,11 +131,11 @@ def test_a_store_whose_server_was_killed_is_read_with_its_wal(run: Run, store: P
 
 
 def test_somebody_who_opens_the_store_meanwhile_is_noticed_and_it_is_read_again(store: Path) -> None:
-    look = SQLiteLook(store)
+    look = SnapshotReader(store)
     with pytest.raises(Changed), look.snapshot(), edited(store) as rows:
         rows.put(b"pool/p0", rows.get(b"pool/p"))
 
-    class Visited(SQLiteLook):
+    class Visited(SnapshotReader):
         visits = 0
 
         @contextmanager
@@ -154,7 +154,7 @@ def test_somebody_who_opens_the_store_meanwhile_is_noticed_and_it_is_read_again(
 
 
 def test_a_store_that_never_stands_still_is_said_to(store: Path) -> None:
-    class Restless(SQLiteLook):
+    class Restless(SnapshotReader):
         @contextmanager
         def snapshot(self):  # type: ignore[no-untyped-def]
             with super().snapshot() as taken:
@@ -289,7 +289,7 @@ def test_one_scheduler_is_checked_and_mended_alone(run: Run, store: Path) -> Non
 
 
 def test_an_instance_that_is_being_removed_is_not_judged(run: Run, store: Path) -> None:
-    from tocsin.actors.scheduler.rows import InstanceRow, encode
+    from tocsin.actors.scheduler.model.rows import InstanceRow, encode
 
     with edited(store) as rows:
         rows.put(b"instance", encode(InstanceRow(paused=True, erasing=True)))
@@ -342,7 +342,7 @@ def test_a_copy_is_whole_overwrites_nothing_and_is_for_its_owner_only(run: Run, 
 def test_a_copy_never_lands_on_what_came_meanwhile(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tocsin.storage import sqlite_backup
+    from tocsin.storage.sqlite import backup as sqlite_backup
 
     target = tmp_path / "copy.db"
     verify = sqlite_backup._verify

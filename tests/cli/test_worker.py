@@ -66,7 +66,7 @@ def test_what_cannot_be_run_is_wrong_usage(run: Run, words: str, why: str) -> No
 def test_jobs_have_what_the_worker_says_to_end_in_if_nothing_else_is_said(
     run: Run, monkeypatch: pytest.MonkeyPatch, words: str, drain_s: float | None
 ) -> None:
-    from tocsin.cli import working
+    from tocsin.cli import worker_process as working
 
     seen: list[float | None] = []
 

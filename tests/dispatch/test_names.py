@@ -20,7 +20,7 @@ from tests.dispatch.test_transports import post
 from tests.dispatch.wild import answering, deaf_port, polite, serving
 from tocsin import ActorHost, LeaseClient, RemoteScheduler, Worker
 from tocsin.actors.outbox.remote import OutboxClient
-from tocsin.cli.listening import Server, bind
+from tocsin.cli.http_server import Server, bind
 from tocsin.dispatch.names import Connecting, Names
 from tocsin.dispatch.server_client import ServerClient
 from tocsin.dispatch.transport import NeverConnected, Transport

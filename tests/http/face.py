@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.scheduler import SchedulerActor
+from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.storage.api import StoreProvider
 

@@ -34,7 +34,7 @@ from tests.http.documented import checked_schema
 from tests.http.face import open_host
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import operations_queues
-from tocsin.actors.scheduler.arguments import CLAIM_WAIT_MS
+from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS
 
 SECRET = "sesame-sesame-sesame"
 BEARER = {"authorization": f"Bearer {SECRET}"}

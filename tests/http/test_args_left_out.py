@@ -10,8 +10,8 @@ import pytest
 
 from tests.http.face import DUE, Face
 from tocsin import Cron, Job, Outbox, RemoteScheduler
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.records import Scheduled
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model.records import Scheduled
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Meta
 
 from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
-from tocsin.actors.clock import SystemClock
+from tocsin.actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.anyio
 

@@ -13,11 +13,11 @@ import pytest
 from tests.http.documented import operations
 from tests.http.face import Face, open_face, refused
 from tocsin import errors
-from tocsin.actors.http import faults
-from tocsin.actors.http.codes import CODES, RETRY_AFTER_S, Code
+from tocsin.actors.http import errors as faults
+from tocsin.actors.http.error_catalog import CODES, RETRY_AFTER_S, Code
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.openapi_schemas import error_name
-from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.errors import ActorBrokenError, SettingsError, TocsinError
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from tests.http.face import Face, client_of, open_host, refused
 from tocsin.actors.http import crowd as crowds
 from tocsin.actors.http.access import Caller
 from tocsin.actors.http.crowd import Crowd, Unfinished
-from tocsin.actors.http.faults import BodyCutOffError
+from tocsin.actors.http.errors import BodyCutOffError
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.http.face import DUE, open_face, refused
-from tocsin.actors.scheduler.rows import IdemRow, decode, encode
+from tocsin.actors.scheduler.model.rows import IdemRow, decode, encode
 from tocsin.dispatch.worker.remote import RemoteScheduler
 from tocsin.errors import StoreCorrupt
 

@@ -17,9 +17,9 @@ from tests.http.face import DUE, Face, client_of, open_face, open_host
 from tocsin.actors.http import crowd
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import PLACES, document
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.recurring.handle import Schedules
-from tocsin.actors.scheduler.recurring.rows import request_hash, triggered_id
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.schedules import Schedules
+from tocsin.actors.scheduler.model.schedule_rows import request_hash, triggered_id
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.errors import ActorBrokenError, ConflictError, HostClosedError, OverloadedError, StoreFull, StoreUnavailable
 

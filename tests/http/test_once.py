@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.http.face import DUE, activations, client_of, open_face, open_host, refused
-from tocsin.actors.clock import SystemClock
+from tocsin.actors.runtime.clock import SystemClock
 from tocsin.storage.memory import MemoryProvider
 
 pytestmark = pytest.mark.anyio

@@ -17,12 +17,12 @@ from tests.http.accepting import Accepting, accepted
 from tests.http.documented import checked_schema, operations
 from tests.http.face import Face, client_of, open_face, open_host, refused
 from tocsin.actors.http.app import build_app
-from tocsin.actors.http.codes import CODES
+from tocsin.actors.http.error_catalog import CODES
 from tocsin.actors.http.examples import EXAMPLES, LEASE
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.operations import OPERATIONS
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.recurring.handle import Schedules
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.dispatch.asgi_transport import AsgiTransport
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.shapes import NOT_BLANK
-from tocsin.actors.scheduler import arguments
+from tocsin.actors.scheduler.model import validation as arguments
 
 pytestmark = pytest.mark.anyio
 

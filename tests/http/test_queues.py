@@ -13,8 +13,8 @@ from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller
 from tocsin.actors.http.openapi import document
-from tocsin.actors.scheduler import handle_queues
-from tocsin.actors.scheduler.records import Firing
+from tocsin.actors.scheduler.client import queues as handle_queues
+from tocsin.actors.scheduler.model.records import Firing
 
 pytestmark = pytest.mark.anyio
 

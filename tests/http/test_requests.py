@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
 from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, SMALL_BODY
 from tocsin.actors.http.operations import OPERATIONS
-from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.errors import OverloadedError, StoreCorrupt, StoreFull, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -152,7 +152,7 @@ async def test_query_parameters_beside_a_body_are_refused(face: Face, path: str)
     refused(await face.post(path + "?id=a", {"id": "a"}), 400, "INVALID_INPUT", "unknown query parameter 'id'")
 
 
-class Stream:
+class PriorityBucket:
     """A body in pieces, as a chunked request; counts what was taken of it."""
 
     def __init__(self, pieces: int, size: int) -> None:
@@ -170,12 +170,12 @@ LIMITS = [(path, BODIES.get(path, SMALL_BODY)) for path in POSTS]
 
 @pytest.mark.parametrize(("path", "limit"), LIMITS)
 async def test_a_body_over_the_limit_is_413_before_it_is_read_whole(face: Face, path: str, limit: int) -> None:
-    declared = Stream(100, limit)
+    declared = PriorityBucket(100, limit)
     answer = await face.client.post(path, content=declared, headers={**JSON, "content-length": str(100 * limit)})
     error = refused(answer, 413, "PAYLOAD_TOO_LARGE", str(limit))
     assert (error["limit"], declared.taken) == (limit, 0)
     for lie in ({}, {"content-length": "5"}, {"content-length": "-1"}, {"content-length": "x"}):
-        stream = Stream(100, limit // 2 + 1)
+        stream = PriorityBucket(100, limit // 2 + 1)
         answer = await face.client.post(path, content=stream, headers={**JSON, **lie})
         refused(answer, 413, "PAYLOAD_TOO_LARGE", str(limit))
         assert stream.taken <= 3

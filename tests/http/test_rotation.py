@@ -10,7 +10,7 @@ import pytest
 from tests.http.face import DUE, ORIGIN, client_of, open_host, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller, build_app
-from tocsin.actors.scheduler.records import Initiator
+from tocsin.actors.scheduler.model.records import Initiator
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.dispatch.signing import Signer
 from tocsin.errors import SettingsError, SignatureError

@@ -27,7 +27,7 @@ import click
 
 from tests.cli.processes import Server, serving, tocsin
 from tests.processes.rounds import free_port
-from tocsin.actors.scheduler.rows import HistRow, decode
+from tocsin.actors.scheduler.model.rows import HistRow, decode
 
 INSTANCES: Final = ("alpha", "beta", "gamma")
 SECRET: Final = "whsec_" + "a2V5" * 8

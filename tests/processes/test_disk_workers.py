@@ -19,7 +19,7 @@ import pytest
 
 from tests.cli.processes import DEADLINE_S, Server, environment
 from tests.processes.rounds import free_port
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 4

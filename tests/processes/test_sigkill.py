@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tests.cli.processes import serving
-from tocsin.actors.scheduler.invariants import check
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.actors.scheduler.integrity.invariants import check
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 JOBS = 5_000
 KILLS = 3

@@ -13,10 +13,10 @@ from tests.simulation.promises import Promises, Wish
 from tests.simulation.pullers import QUEUES, Puller, Watch
 from tests.simulation.schedules import Watched
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.blob import parts_of
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.handle_following import Job
-from tocsin.actors.scheduler.rows import JobRow
+from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import (
     ActorError,
@@ -45,7 +45,7 @@ class Instance:
         self.random, self.storm, self.clock, self.weather = world.random, world.storm, world.clock, world.weather
         self.note = world.note
         self.promises = Promises(disk, world.clock)
-        self.promises.wishes[0] = Wish(0, "", 0, None, None, mortal=True)  # what follows occurrences
+        self.promises.wishes[0] = Wish(0, "", 0, None, None, may_die=True)  # what follows occurrences
         self.planners = self.users = 0
         """How many there are; of users, in one life of the host."""
         self.pullers = 0
@@ -186,14 +186,14 @@ class Instance:
         """Something to be done, and its options."""
         self.world.numbers += 1
         now = self.clock.now_ms()
-        mortal = self.random.random() < 0.2
+        may_die = self.random.random() < 0.2
         wish = Wish(
             n=self.world.numbers,
             id=id,
             due=now + self.random.choice((-5, 0, 10, 900, 4000)),
             pool=self.random.choice((None, None, "a", "b")),
             expires=self.random.choice((None, None, None, now + 6_000)),
-            mortal=mortal,
+            may_die=may_die,
         )
         self.promises.wishes[wish.n] = wish
         options = {
@@ -202,7 +202,7 @@ class Instance:
             "priority": self.random.choice((None, None, 9, -9)),
             "expires_at": wish.expires,
             "timeout_ms": TIMEOUT_MS,
-            "retry": Retry(max_retries=1 if mortal else 60, base_ms=500, max_ms=20_000, jitter=0.2),
+            "retry": Retry(max_retries=1 if may_die else 60, base_ms=500, max_ms=20_000, jitter=0.2),
         }
         if self.pullers:
             options["queue"] = self.random.choice((None, *QUEUES, *QUEUES))
@@ -231,7 +231,7 @@ class Instance:
         except NotYetError:
             self.disk.pulled.must(timeout is not None, f"{wish.id} is not awaited for ever")
         except NotFoundError:
-            self.disk.pulled.must(wish.mortal or self.promises.steps, f"nothing is known of {wish.id}")
+            self.disk.pulled.must(wish.may_die or self.promises.steps, f"nothing is known of {wish.id}")
         except UNHEARD:
             self.disk.pulled.must(self.storm, "nothing failed, yet a caller heard an error")
         else:
@@ -254,12 +254,12 @@ class Instance:
         else:
             self.note(f"accepted {wish.n}")
             self.promises.accepted(wish)
-            if options.get("keep_result") and (wish.mortal or self.random.random() < 0.6):
+            if options.get("keep_result") and (wish.may_die or self.random.random() < 0.6):
                 self.world.waiters.append(asyncio.ensure_future(self.wait_for(jobs, wish)))
         return wish
 
     async def cancel(self, jobs: Scheduler, wish: Wish) -> None:
-        wish.mortal = True  # from here on it may be cancelled, though nobody hears of it
+        wish.may_die = True  # from here on it may be cancelled, though nobody hears of it
         try:
             answer = await jobs.cancel(wish.id)
         except UNHEARD:

@@ -19,59 +19,57 @@ class Mutant:
     """At least so many, if the story that shows it is a rare one."""
 
 
-FOLDER = "actors/scheduler/recurring/"
-
 SCHEDULES = (
     Mutant(
         "schedules: the cursor does not move with the occurrence",
-        FOLDER + "look.py",
+        "actors/scheduler/schedules/process_due.py",
         "        last=decided.last,\n",
         "        last=one.cursor.last if owed.fires and not owed.more else decided.last,\n",
     ),
     Mutant(
         "schedules: the next slot follows from the clock",
-        FOLDER + "slots.py",
+        "actors/scheduler/schedules/slots.py",
         "    first, newest, coming = found.slots[0], found.slots[-1], found.next\n",
         "    first, newest, coming = found.slots[0], now // 1000 * 1000, series(now)\n",
     ),
     Mutant(
         "schedules: the cursor jumps to the clock",
-        FOLDER + "look.py",
+        "actors/scheduler/schedules/process_due.py",
         "        last=decided.last,\n",
         "        last=max(decided.last, turn.now + 5_000),\n",
     ),
     Mutant(
         "schedules: an end is not counted",
-        FOLDER + "ends.py",
+        "actors/scheduler/schedules/apply_ends.py",
         "                one.move(live=max(one.cursor.live + LIVE_BY[how], 0))\n",
         "                one.move(live=one.cursor.live)\n",
     ),
     Mutant(
         "schedules: a slot held back is forgotten",
-        FOLDER + "ends.py",
+        "actors/scheduler/schedules/apply_ends.py",
         "        if not one.cursor.paused:\n            one.arm()\n",
         "        one.move(queued=None)\n",
     ),
     Mutant(
         "schedules: revisions are not compared",
-        FOLDER + "change.py",
+        "actors/scheduler/schedules/change.py",
         "    if revision != at:\n",
         "    if revision > at:\n",
     ),
     Mutant(
         "schedules: overlaps are not looked at",
-        FOLDER + "fire.py",
+        "actors/scheduler/schedules/fire.py",
         '    elif one.definition.overlap != "allow" and one.cursor.live:\n',
         "    elif False:\n",
     ),
     Mutant(
         "schedules: slots say coalesced though no run stands for them",
-        FOLDER + "fire.py",
+        "actors/scheduler/schedules/fire.py",
         "        record_pieces(turn, one, fire.pieces, state, reason)\n",
         '        record_pieces(turn, one, fire.pieces, "coalesced")\n',
         also=(
             (
-                FOLDER + "ends.py",
+                "actors/scheduler/schedules/apply_ends.py",
                 '_pieces(turn, one, one.cursor.stands or (), "skipped", reason)\n',
                 '_pieces(turn, one, one.cursor.stands or (), "coalesced")\n',
             ),
@@ -80,47 +78,47 @@ SCHEDULES = (
     ),
     Mutant(
         "schedules: one of a backlog is not counted",
-        FOLDER + "slots.py",
+        "actors/scheduler/schedules/slots.py",
         "        older = ((first, found.slots[-2], len(found.slots) - 1),)\n",
         "        older = ((first, found.slots[-2], len(found.slots)),)\n",
         seeds=200,
     ),
     Mutant(
         "schedules: an edit drops the slots that had come",
-        FOLDER + "change.py",
+        "actors/scheduler/schedules/change.py",
         "    if until > one.cursor.last:\n        try:\n",
         "    if until < one.cursor.last:\n        try:\n",
     ),
     Mutant(
         "schedules: a pause drops the slots that pass",
-        FOLDER + "change.py",
+        "actors/scheduler/schedules/change.py",
         "skip_to=turn.now if turn.now > cursor.last else None)\n",
         "last=max(turn.now, cursor.last))\n",
         seeds=300,
     ),
     Mutant(
         "schedules: one that is made again begins anew",
-        FOLDER + "change.py",
+        "actors/scheduler/schedules/change.py",
         "        last = max(turn.now, left.last)\n",
         "        last = turn.now - 120_000\n",
     ),
     Mutant(
         "schedules: what a turn leaves has no timer",
-        FOLDER + "look.py",
+        "actors/scheduler/schedules/process_due.py",
         "    one.arm(more=owed.more)\n",
         "    one.arm()\n    if owed.more:\n        one.move(rings_at=None)\n",
         seeds=200,
     ),
     Mutant(
         "schedules: a cursor that is far ahead stays there",
-        FOLDER + "recheck.py",
+        "actors/scheduler/schedules/recompute.py",
         "    return latest_slot > now + AHEAD_MS\n",
         "    return False\n",
         seeds=600,
     ),
     Mutant(
         "schedules: a triggered one is made at every call",
-        FOLDER + "change.py",
+        "actors/scheduler/schedules/change.py",
         "    if row is not None:\n        return Triggered(name, row.slot, row.job_id, False)\n",
         '    if row is not None:\n        request += "x"\n',
     ),

@@ -177,7 +177,7 @@ class Origin:
             return Answer(409, {"tocsin-declined": "1"}, b"")
         if dice < 0.20:
             return Answer(429, {"retry-after": "7"}, b"")
-        if dice < 0.24 and wish.mortal:
+        if dice < 0.24 and wish.may_die:
             return Answer(410, {}, b"gone")
         if self.world.random.random() < 0.25:
             return self._accept(one, wish, run)

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.handle_following import Job
+from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import ActorError, ConflictError, NotFoundError, StoreError
 

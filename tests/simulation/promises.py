@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.schedules import Watched
-from tocsin.actors.scheduler.invariants import check
-from tocsin.actors.scheduler.rows import LeaseRow, PoolRow, decode, job_key, lease_key, pool_key, split_line_tail
+from tocsin.actors.scheduler.integrity.invariants import check
+from tocsin.actors.scheduler.model.rows import LeaseRow, PoolRow, decode, job_key, lease_key, pool_key, split_line_tail
 from tocsin.actors.testing import VirtualClock
 from tocsin.storage.api import after
 from tocsin.storage.memory import MemoryProvider
@@ -25,7 +25,7 @@ class Wish:
     due: int
     pool: str | None
     expires: int | None
-    mortal: bool
+    may_die: bool
     """May end dead: its budget is small, or the receiver may refuse it for good."""
     accepted: bool = False
     cancelled: bool = False
@@ -146,7 +146,7 @@ class Promises:
         assert on_disk or self.delivered[wish.n] or self._gone(wish), f"job {wish.n} was accepted and is not on disk"
 
     def _gone(self, wish: Wish) -> bool:
-        return wish.cancelled or wish.mortal or (wish.expires is not None and wish.expires <= self.clock.now_ms())
+        return wish.cancelled or wish.may_die or (wish.expires is not None and wish.expires <= self.clock.now_ms())
 
     def instants_ahead(self) -> Iterator[int]:
         """When what is on disk is to go on: a clock that was ahead may have put it far away."""
@@ -176,7 +176,7 @@ class Promises:
         for wish in self.wishes.values():
             if wish.accepted and not self.delivered[wish.n] and wish.n not in self.done:
                 assert self._gone(wish) or await self._dead(provider, wish), f"job {wish.n} was lost"
-            if calm and wish.accepted and not wish.mortal:
+            if calm and wish.accepted and not wish.may_die:
                 assert self.delivered[wish.n] <= 1, f"job {wish.n} came {self.delivered[wish.n]} times in good weather"
         for family in (b"line/", b"lines/", b"lease/", b"at/", b"bad/"):
             left = await view.scan(family, after(family), limit=5)

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from tocsin.actors.scheduler.blob import parts_of
-from tocsin.actors.scheduler.followers import Follower, followers_of
-from tocsin.actors.scheduler.rows import (
+from tocsin.actors.scheduler.model.followers import Follower, followers_of
+from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.rows import (
     INSTANCE,
     PULLED,
     AtRow,
@@ -31,7 +31,7 @@ from tocsin.actors.scheduler.rows import (
     split_lease_key,
     split_lines_key,
 )
-from tocsin.actors.scheduler.suspects import ALONE, MARK, WORKER_SHARE, level_in, level_of, share_of_worker
+from tocsin.actors.scheduler.model.suspects import ALONE, MARK, WORKER_SHARE, level_in, level_of, share_of_worker
 from tocsin.dispatch.pulled import Claimed
 from tocsin.storage.api import after
 from tocsin.storage.memory import SortedMap

@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.simulation.pulled import Hold
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.suspects import (
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model.suspects import (
     ALONE,
     WORKER_SHARE,
     level_in,
@@ -188,14 +188,14 @@ class Puller:
 
     async def say(self, job: Claimed, hold: Hold) -> None:
         dice = self.random.random() if self.instance.storm_now else 1.0
-        mortal = job.schedule is None and self.instance.promises.wishes[job.args["n"]].mortal
+        may_die = job.schedule is None and self.instance.promises.wishes[job.args["n"]].may_die
         if dice < 0.05:
             await self.settle(job, hold, ok=False, error="broken")
         elif dice < 0.10:
             await self.settle(job, hold, ok=False, charge=False, delay=self.random.choice((None, 0, 0.5, 5)))
         elif dice < 0.13:
             await self.settle(job, hold, ok=False, delay=self.random.choice((0, 2)))
-        elif dice < 0.16 and mortal:
+        elif dice < 0.16 and may_die:
             await self.settle(job, hold, ok=False, retryable=False, error="never")
         else:
             times = 2 if self.random.random() < 0.15 else 1

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from tocsin.actors.scheduler.blob import parts_of
-from tocsin.actors.scheduler.rows import HistRow, JobRow, decode, job_key
+from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.rows import HistRow, JobRow, decode, job_key
 from tocsin.dispatch.receiver.received import fence_of
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, SortedMap

@@ -15,8 +15,7 @@ from typing import Any
 from tests.simulation.pulled import Pulled
 from tests.simulation.record import Record, RecordedDisk
 from tocsin.actors.cron.rule import Rule
-from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, SlotRow, cursor_key, definition_key
-from tocsin.actors.scheduler.rows import (
+from tocsin.actors.scheduler.model.rows import (
     AtRow,
     JobRow,
     LeaseRow,
@@ -28,6 +27,7 @@ from tocsin.actors.scheduler.rows import (
     split_line_tail,
     stream_prefix,
 )
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, cursor_key, definition_key
 from tocsin.storage.api import after
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, SortedMap

@@ -13,7 +13,7 @@ from tests.simulation.planner import NAMES
 from tests.simulation.record import RecordedDisk
 from tests.simulation.tally import Tally
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.handle import Scheduler
+from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.testing import VirtualClock
 from tocsin.dispatch.receiver.received import fence_of
 from tocsin.dispatch.signing import Signer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tocsin.actors.actor import Actor
-from tocsin.actors.ids import ActorId
+from tocsin.actors.runtime.actor import Actor
+from tocsin.actors.runtime.ids import ActorId
 
 COUNTER = ActorId("Tally", "t")
 

@@ -7,8 +7,9 @@ import functools
 import pytest
 
 from tests.simulation.world import run
-from tocsin.actors.scheduler import pull, suspects
-from tocsin.actors.scheduler.recurring import allowance
+from tocsin.actors.scheduler.actor import pull
+from tocsin.actors.scheduler.model import suspects
+from tocsin.actors.scheduler.schedules import allowance
 from tocsin.actors.testing import simulate
 
 

@@ -18,9 +18,9 @@ import click
 
 from tests.storage import filling
 from tests.storage.disks import small_disk
-from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 MIB = 1024 * 1024
 READER = """

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 TRANSACTIONS_BEFORE_DEATH = 20
 AT_ONCE = 4

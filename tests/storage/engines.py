@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tocsin.storage.conformance import Place
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 
 def memory(folder: Path) -> Place:

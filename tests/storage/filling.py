@@ -11,15 +11,16 @@ from pathlib import Path
 
 from tests.storage.disks import SmallDisk
 from tests.storage.hosted import Wire, hosting
-from tocsin.actors import alarms
-from tocsin.actors.scheduler import lanes, scheduler
-from tocsin.actors.scheduler.invariants import check
+from tocsin.actors.runtime import alarms
+from tocsin.actors.scheduler.actor import scheduler_actor as scheduler
+from tocsin.actors.scheduler.inflight import lanes
+from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.errors import StoreFull
-from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
 from tocsin.storage.combiner import ActorWrites
-from tocsin.storage.reserve import RESERVE_BYTES
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.reserve import RESERVE_BYTES
 
 PAGE = 4096
 COMMITS = 10

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tocsin.actors.actor_host import ActorHost
 from tocsin.dispatch.transport import Answer
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 
 class Wire:

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from tocsin.errors import StoreError
-from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 VALUE = b"v" * 60_000
 

@@ -103,8 +103,8 @@ PROGRAM = """
 import asyncio, sys, time
 from tocsin.storage import sqlite_file
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
-from tocsin.storage.sqlite_upkeep import Upkeep
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.upkeep import Upkeep
 
 def fail_now(*_):
     raise RuntimeError("as the test wanted")

@@ -14,8 +14,8 @@ import pytest
 from tests.storage.disks import SmallDisk, small_disk
 from tests.storage.test_damaged import written
 from tocsin.errors import RolledBack, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
-from tocsin.storage.sqlite_backup import back_up
-from tocsin.storage.sqlite_errors import translate
+from tocsin.storage.sqlite.backup import back_up
+from tocsin.storage.sqlite.errors import translate
 
 SPACE, DISK, DAMAGE, MEMORY = "no space", "the disk of", "damaged", "memory"
 CAUSES = (SPACE, DISK, DAMAGE, MEMORY, "busy", "read-only", "rights", "moved")
@@ -67,8 +67,8 @@ LIMITED = """
 import asyncio, resource, sys
 from pathlib import Path
 from tocsin.errors import StoreError
-from tocsin.storage.sqlite import SQLiteProvider
-from tocsin.storage.sqlite_backup import back_up
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.backup import back_up
 
 path, name, limit, what = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 resource.setrlimit(getattr(resource, name), (limit, limit))

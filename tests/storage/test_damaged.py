@@ -21,8 +21,8 @@ from tests.storage.test_sqlite_crash import committing, killed
 from tocsin.actors.actor_host import ActorHost
 from tocsin.errors import RolledBack, StoreCorrupt, StoreError
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
-from tocsin.storage.sqlite_look import SQLiteLook
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.snapshot import SnapshotReader
 
 pytestmark = pytest.mark.anyio
 
@@ -305,7 +305,7 @@ async def test_transactions_missing_behind_a_crash_are_noticed(hurt: Callable[[P
         with pytest.raises(RolledBack, match=r"lacks the last \d+ transactions that were committed"):
             await SQLiteProvider(path).start()
     assert path.with_name("store.db-wal.kept").exists() == (hurt is not wal_lost)
-    with pytest.raises(RolledBack, match="lacks the last"), SQLiteLook(path).snapshot():
+    with pytest.raises(RolledBack, match="lacks the last"), SnapshotReader(path).snapshot():
         raise AssertionError("a look from outside says the same")
 
     path.with_name("store.db.lock").unlink()  # as the message says

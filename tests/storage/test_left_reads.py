@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.storage import sqlite_reader
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import Reading, SQLiteProvider
-from tocsin.storage.sqlite_reader import STEPS_BETWEEN_LOOKS
+from tocsin.storage.sqlite import reader as sqlite_reader
+from tocsin.storage.sqlite.provider import Reading, SQLiteProvider
+from tocsin.storage.sqlite.reader import STEPS_BETWEEN_LOOKS
 
 pytestmark = pytest.mark.anyio
 

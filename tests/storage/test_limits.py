@@ -19,9 +19,10 @@ from tests.storage.disks import ext4_disk
 from tests.storage.hosted import Wire, hosting, trouble_over
 from tests.storage.test_replaced import put, value_in
 from tocsin.errors import StoreUnavailable
-from tocsin.storage import sqlite, sqlite_upkeep
-from tocsin.storage.reserve import RESERVE_BYTES
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite import provider as sqlite
+from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.reserve import RESERVE_BYTES
 
 LIMITED = Path(__file__).with_name("limited.py")
 

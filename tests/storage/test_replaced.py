@@ -18,10 +18,10 @@ import pytest
 
 from tests.storage.hosted import Wire, hosting, trouble_over
 from tocsin.errors import Fenced, RolledBack, StoreError, StoreLocked, StoreUnavailable
-from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
-from tocsin.storage.lockfile import LockFile
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite.lock import LockFile
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -270,7 +270,7 @@ FORKING = """
 import asyncio, os, sys
 from tocsin.errors import StoreClosed, StoreLocked
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 async def main():
     provider = SQLiteProvider(sys.argv[1])

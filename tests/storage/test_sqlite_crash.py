@@ -17,7 +17,7 @@ import pytest
 from tests.storage.committing import pair
 from tocsin.errors import StoreLocked
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +127,7 @@ async def test_a_second_provider_of_the_same_process_is_locked_out_too(tmp_path:
 async def test_a_program_that_forgets_to_stop_ends_all_the_same(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys\n"
-        "from tocsin.storage.sqlite import SQLiteProvider\n"
+        "from tocsin.storage.sqlite.provider import SQLiteProvider\n"
         "provider = SQLiteProvider(sys.argv[1])\n"
         "asyncio.run(provider.start())\n"
     )

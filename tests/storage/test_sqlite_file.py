@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import RolledBack, StoreCorrupt, StoreError, StoreSchema, StoreUnavailable
-from tocsin.storage import sqlite_file, sqlite_reader
 from tocsin.storage.api import Batch
-from tocsin.storage.lockfile import LockFile
-from tocsin.storage.reserve import Reserve
-from tocsin.storage.sqlite import SQLiteProvider
-from tocsin.storage.wal import keep_wal
+from tocsin.storage.sqlite import reader as sqlite_reader
+from tocsin.storage.sqlite import writer as sqlite_file
+from tocsin.storage.sqlite.lock import LockFile
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.reserve import Reserve
+from tocsin.storage.sqlite.wal import keep_wal
 
 NOBODY = 65534
 

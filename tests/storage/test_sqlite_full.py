@@ -11,10 +11,10 @@ import pytest
 
 from tests.storage.disks import SmallDisk, small_disk
 from tocsin.errors import StoreFull
-from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
-from tocsin.storage.reserve import RESERVE_BYTES
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.reserve import RESERVE_BYTES
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,12 @@ import aiosqlite
 import pytest
 
 from tocsin.errors import StoreError
-from tocsin.storage import sqlite_file, sqlite_reader, sqlite_upkeep
 from tocsin.storage.api import Batch, OrderedStore
-from tocsin.storage.sqlite import SQLiteProvider
-from tocsin.storage.sqlite_thread import Thread
+from tocsin.storage.sqlite import reader as sqlite_reader
+from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite import writer as sqlite_file
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.thread import Thread
 
 pytestmark = pytest.mark.anyio
 
@@ -317,9 +319,9 @@ async def test_another_program_that_holds_the_file_holds_everybody_once(
 
 
 async def test_aiosqlite_still_runs_a_function_in_one_hop_on_its_thread() -> None:
-    """`storage/sqlite_thread.py` uses this private method: if it goes, this fails, and says where to look."""
+    """`storage/sqlite/thread.py` uses this private method: if it goes, this fails, and says where to look."""
     execute = getattr(aiosqlite.Connection, "_execute", None)
-    assert inspect.iscoroutinefunction(execute), "aiosqlite.Connection._execute is gone: see storage/sqlite_thread.py"
+    assert inspect.iscoroutinefunction(execute), "aiosqlite.Connection._execute is gone: see storage/sqlite/thread.py"
     assert list(inspect.signature(execute).parameters)[:3] == ["self", "fn", "args"]
 
     thread = Thread()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tocsin.errors import StoreFull, StoreUnavailable
-from tocsin.storage import sqlite as engine
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite import provider as engine
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,9 @@ import pytest
 from tests.storage.hosted import trouble_over
 from tests.storage.test_sqlite_crash import committing, killed
 from tocsin.errors import RolledBack, StoreError
-from tocsin.storage import sqlite_upkeep
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import SQLiteProvider
+from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite.provider import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
 VALUE = b"v" * 3_000
@@ -371,7 +371,7 @@ async def test_a_wal_that_is_cut_just_behind_a_commit_is_noticed_with_that_commi
 async def test_a_long_wal_that_is_cut_when_it_begins_anew_is_no_trouble(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tocsin.storage.sqlite_file.WAL_KEPT_BYTES", 64 * 1024)
+    monkeypatch.setattr("tocsin.storage.sqlite.writer.WAL_KEPT_BYTES", 64 * 1024)
     path = tmp_path / "store.db"
     provider = await started(path)
     lengths = []

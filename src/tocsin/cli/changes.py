@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from tocsin.cli.asking import confirm
 from tocsin.cli.client import Connection, client_command
+from tocsin.cli.confirm import confirm
 from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import json_of
 from tocsin.cli.output import emit, instant, now_ms, plural, printable, relative, say

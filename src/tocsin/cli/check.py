@@ -14,9 +14,9 @@ from tocsin.cli.stores import DAMAGED, store_command
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from tocsin.actors.scheduler.checking import Checked
+    from tocsin.actors.scheduler.integrity.check import Checked
     from tocsin.storage.api import StoreProvider
-    from tocsin.storage.looking import StoreLook
+    from tocsin.storage.snapshot import StoreLook
 
 EXAMPLES: Final = 10
 
@@ -98,7 +98,7 @@ async def _check(store: str, instance: str | None, repair: bool, report: _Report
 
 
 async def _discard(store: str, instance: str | None, report: _Report) -> None:
-    from tocsin.actors.scheduler.checking import discard
+    from tocsin.actors.scheduler.integrity.check import discard
     from tocsin.storage.urls import open_look
 
     look = open_look(store)
@@ -125,7 +125,7 @@ def _check_free(store: str) -> None:
     """Whether there turns out to be anything to mend or not, a repair is for a store that nobody uses. The lock is let
     go again: the repair takes it with the store."""
     from tocsin.errors import StoreLocked
-    from tocsin.storage.lockfile import LockFile
+    from tocsin.storage.sqlite.lock import LockFile
     from tocsin.storage.urls import file_beside
 
     path = file_beside(store, ".lock")
@@ -140,7 +140,7 @@ def _check_free(store: str) -> None:
 
 
 def _check_engine(look: StoreLook, report: _Report) -> None:
-    from tocsin.actors.scheduler.checking import integrity
+    from tocsin.actors.scheduler.integrity.check import integrity
 
     faults = integrity(look)
     if faults:
@@ -154,7 +154,7 @@ def _check_engine(look: StoreLook, report: _Report) -> None:
 
 async def _look(look: StoreLook, instance: str | None, report: _Report) -> tuple[Totals, list[Checked]]:
     """What was found in all, and the schedulers with faults or with rows that were set aside."""
-    from tocsin.actors.scheduler.checking import check_store
+    from tocsin.actors.scheduler.integrity.check import check_store
 
     totals = Totals()
     marked: list[Checked] = []
@@ -169,7 +169,7 @@ async def _look(look: StoreLook, instance: str | None, report: _Report) -> tuple
 
 
 async def _repair(store: str, names: list[str], report: _Report) -> str:
-    from tocsin.actors.scheduler.checking import repair
+    from tocsin.actors.scheduler.integrity.check import repair
 
     return await _change(store, names, repair, "before-repair", report)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tocsin.cli.output import plural, printable, put, say, wrapped
 
 if TYPE_CHECKING:
-    from tocsin.actors.scheduler.checking import Checked
+    from tocsin.actors.scheduler.integrity.check import Checked
 
 
 @dataclass(slots=True)

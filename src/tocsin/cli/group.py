@@ -14,7 +14,7 @@ from tocsin.cli.check import check
 from tocsin.cli.completion import completion
 from tocsin.cli.config import config
 from tocsin.cli.dead import dead
-from tocsin.cli.demo import demo
+from tocsin.cli.demo.command import demo
 from tocsin.cli.failure import Interrupted
 from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from tocsin.cli.asking import confirm
 from tocsin.cli.client import Connection, client_command
+from tocsin.cli.confirm import confirm
 from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.output import Column, emit, plural, print_rows, printable, say

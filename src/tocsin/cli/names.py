@@ -10,19 +10,19 @@ import click
 
 
 def instance_in_path(name: str) -> str:
-    from tocsin.actors.scheduler.arguments import instance_name
+    from tocsin.actors.scheduler.model.validation import instance_name
 
     return _checked(name, instance_name)
 
 
 def schedule_in_path(name: str) -> str:
-    from tocsin.actors.scheduler.recurring.definition import schedule_name
+    from tocsin.actors.scheduler.schedules.definition import schedule_name
 
     return _checked(name, schedule_name)
 
 
 def redrive_in_path(id: str) -> str:
-    from tocsin.actors.scheduler.arguments import schedule_id
+    from tocsin.actors.scheduler.model.validation import schedule_id
 
     return _checked(id, schedule_id)
 

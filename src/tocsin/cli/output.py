@@ -215,7 +215,7 @@ SOON_MS: Final = 100
 
 
 def now_ms() -> int:
-    from tocsin.actors.clock import SystemClock
+    from tocsin.actors.runtime.clock import SystemClock
 
     return SystemClock().now_ms()
 

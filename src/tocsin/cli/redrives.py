@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from tocsin.cli.asking import confirm
 from tocsin.cli.changes import chosen
 from tocsin.cli.client import Connection, client_command
+from tocsin.cli.confirm import confirm
 from tocsin.cli.failure import Refused
 from tocsin.cli.names import redrive_in_path
 from tocsin.cli.output import emit, key_values, plural, printable, put, say

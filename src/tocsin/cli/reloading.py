@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tocsin.actors.clock import Clock
+from tocsin.actors.runtime.clock import Clock
 from tocsin.cli.output import say
 from tocsin.errors import SettingsError
 from tocsin.settings import HIDDEN, NAMES, Settings, renewed, stamp

@@ -12,7 +12,7 @@ DATE: Final = re.compile(r"(\d{4}-?\d\d-?\d\d)(Z|[+-]\d\d(?::?\d\d){0,2})?", re.
 
 
 def duration(text: str, option: str) -> int:
-    from tocsin.actors.scheduler.arguments import duration_ms
+    from tocsin.actors.scheduler.model.validation import duration_ms
     from tocsin.errors import InvalidInputError
 
     try:
@@ -28,7 +28,7 @@ def optional_duration(text: str | None, option: str) -> int | None:
 def instant_of(text: str, option: str) -> int:
     from datetime import datetime
 
-    from tocsin.actors.scheduler.arguments import instant_ms
+    from tocsin.actors.scheduler.model.validation import instant_ms
     from tocsin.errors import InvalidInputError
 
     if example := _first_of(text):

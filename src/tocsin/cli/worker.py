@@ -43,7 +43,7 @@ def worker(connection: Connection, /, app: str, drain: str | None, log_level: st
     what is left then, or at a second signal, goes back to its queue. With
     --json the worker's state is on stdout at each change.
     """
-    from tocsin.cli.working import run
+    from tocsin.cli.worker_process import run
     from tocsin.errors import SettingsError
 
     logging.basicConfig(

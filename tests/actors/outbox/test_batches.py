@@ -10,7 +10,7 @@ import pytest
 from tests.actors.outbox.app import App, target, told
 from tests.actors.scheduler.stage import Stage
 from tocsin.actors.outbox.table import BATCH_BYTES
-from tocsin.actors.scheduler.rows import IdemRow, decode, encode
+from tocsin.actors.scheduler.model.rows import IdemRow, decode, encode
 from tocsin.errors import IdempotencyMismatchError, InvalidInputError, PayloadTooLargeError, TocsinError
 from tocsin.storage.api import after
 

@@ -20,11 +20,11 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.actors.scheduler.stage import OK, SECRET
 from tests.postgres import Postgres
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.clock import SystemClock
 from tocsin.actors.outbox.databases import AsyncpgDatabase, Database, SQLAlchemyDatabase, SQLiteDatabase
 from tocsin.actors.outbox.drain import Drain
 from tocsin.actors.outbox.entry import Outbox, OutboxEntry
 from tocsin.actors.outbox.statements import Statement
+from tocsin.actors.runtime.clock import SystemClock
 from tocsin.dispatch.testing import FakeReceiver
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import SettingsError

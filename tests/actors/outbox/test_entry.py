@@ -15,14 +15,14 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.clock import SystemClock
 from tocsin.actors.outbox.entry import Outbox, OutboxEntry
 from tocsin.actors.outbox.job_text import new_job, read
 from tocsin.actors.outbox.statements import schema
-from tocsin.actors.scheduler.arguments import OPTIONS
-from tocsin.actors.scheduler.deferred import JobOptions
-from tocsin.actors.scheduler.handle_following import Job
-from tocsin.actors.scheduler.records import Record
+from tocsin.actors.runtime.clock import SystemClock
+from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.deferred import JobOptions
+from tocsin.actors.scheduler.model.records import Record
+from tocsin.actors.scheduler.model.validation import OPTIONS
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.worker import specs
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, SettingsError

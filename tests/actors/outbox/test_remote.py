@@ -12,10 +12,10 @@ import pytest
 
 from tests.actors.outbox.app import SteppedFile, Steps, opened
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.outbox.bringing import Rests
 from tocsin.actors.outbox.drain import Drain
 from tocsin.actors.outbox.entry import Outbox
 from tocsin.actors.outbox.remote import OutboxClient, RemoteTarget
+from tocsin.actors.outbox.submit_batch import Rests
 from tocsin.errors import IdempotencyMismatchError, SettingsError, UnauthenticatedError, UnreachableError
 
 pytestmark = pytest.mark.anyio

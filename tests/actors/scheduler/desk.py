@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tocsin.actors.overlay import ActorStorage
-from tocsin.actors.scheduler.arguments import new_job
-from tocsin.actors.scheduler.book import Book
-from tocsin.actors.scheduler.claim import claim
-from tocsin.actors.scheduler.invariants import check
-from tocsin.actors.scheduler.settle import Finished, settle
-from tocsin.actors.scheduler.turn import NewJob, Turn
+from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.integrity.invariants import check
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.validation import new_job
+from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.claim import claim
+from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.storage.api import Batch, OrderedStore, StoreView
 from tocsin.storage.memory import MemoryProvider
@@ -42,7 +43,7 @@ class Desk:
     def __init__(self, store: OrderedStore, view: StoreView, storage: ActorStorage, random: Random) -> None:
         self.now = NOW
         self.rows = 0
-        self.book = Book(storage)
+        self.state = SchedulerState(storage)
         self.view = view
         self.store = store
         self.random = random
@@ -56,18 +57,18 @@ class Desk:
         store = await provider.open("scheduler/desk")
         await storage.open(store)
         desk = cls(store, provider.view("scheduler/desk"), storage, Random(seed))
-        await desk.turn(lambda turn: turn.book.load())
+        await desk.turn(lambda turn: turn.state.load())
         return desk
 
     async def reload(self) -> None:
         """Forget memory; read it from the rows."""
-        self.book = Book(self._storage)
-        await self.turn(lambda turn: turn.book.load())
+        self.state = SchedulerState(self._storage)
+        await self.turn(lambda turn: turn.state.load())
 
     async def turn(self, work: Callable[[Turn], Awaitable[T]]) -> T:
         self._storage.begin()
-        result = await work(Turn(self.book, self.now, self._context, "this-process"))
-        await self.book.close()
+        result = await work(Turn(self.state, self.now, self._context, "this-process"))
+        await self.state.close()
         self._storage.end()
         self._batches += 1
         puts, deletes = self._storage.changes()
@@ -80,7 +81,7 @@ class Desk:
     async def run_due(self, most: int) -> None:
         """Claim in one turn, settle as done in another."""
         claims = await self.turn(lambda turn: claim(turn, most))
-        ends = [Finished(one.job, one.token, Outcome(Verdict.DONE, status=200)) for one in claims]
+        ends = [AttemptResult(one.job, one.token, Outcome(Verdict.DONE, status=200)) for one in claims]
         await self.turn(lambda turn: settle(turn, ends))
 
     async def sound(self) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tocsin.actors.scheduler.rows import AtRow, DeadRow, JobRow, LeaseRow
-from tocsin.actors.scheduler.shapes import read_row
+from tocsin.actors.scheduler.model.row_kinds import read_row
+from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, JobRow, LeaseRow
 from tocsin.storage.api import StoreView
 
 

@@ -11,16 +11,16 @@ from random import Random
 from typing import Any
 
 from tests.actors.scheduler.rows_seen import Snapshot, snapshot
-from tocsin.actors.overlay import ActorStorage
-from tocsin.actors.scheduler.arguments import new_job
-from tocsin.actors.scheduler.book import Book
-from tocsin.actors.scheduler.claim import claim
-from tocsin.actors.scheduler.invariants import check
-from tocsin.actors.scheduler.passing import end_leases, return_unsent
-from tocsin.actors.scheduler.rows import JobRow
-from tocsin.actors.scheduler.settle import Finished, settle
-from tocsin.actors.scheduler.submit import cancel, submit
-from tocsin.actors.scheduler.turn import Turn
+from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent
+from tocsin.actors.scheduler.integrity.invariants import check
+from tocsin.actors.scheduler.model.rows import JobRow
+from tocsin.actors.scheduler.model.validation import new_job
+from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.claim import claim
+from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
+from tocsin.actors.scheduler.transitions.submit import cancel, submit
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.dispatch.retry import Retry
 from tocsin.storage.api import Batch
@@ -200,9 +200,9 @@ class Explorer:
             for verdict in VERDICTS:
                 if verdict is not Verdict.FAILED and not one.running:
                     continue
-                end = Finished(one.job, one.token, Outcome(verdict, verdict.value))
+                end = AttemptResult(one.job, one.token, Outcome(verdict, verdict.value))
 
-                async def work(turn: Turn, end: Finished = end) -> None:
+                async def work(turn: Turn, end: AttemptResult = end) -> None:
                     await settle(turn, [end])
 
                 after_it = await self._turn(state, f"{verdict.value} {one.token}", work)
@@ -253,10 +253,10 @@ class Explorer:
         await storage.open(store)
         context: Any = _Context(storage, state)
         storage.begin()
-        book = Book(storage)
-        await book.load()
-        await work(Turn(book, state.now, context, f"life-{state.life}"))
-        await book.close()
+        memory = SchedulerState(storage)
+        await memory.load()
+        await work(Turn(memory, state.now, context, f"life-{state.life}"))
+        await memory.close()
         puts, deletes = storage.changes()
         await store.commit(Batch(puts, deletes))
         await provider.stop()

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.invariants import check
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.actors.testing import Process, VirtualClock, simulate
 from tocsin.dispatch.testing import Delivery, FakeReceiver
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected

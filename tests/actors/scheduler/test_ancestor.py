@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.testing import VirtualClock
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.target import callback_url

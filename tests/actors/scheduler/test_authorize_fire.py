@@ -11,8 +11,8 @@ import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.records import Firing, Initiator, Record
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.records import Firing, Initiator, Record
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, SettingsError

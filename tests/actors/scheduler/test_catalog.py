@@ -15,9 +15,9 @@ import pytest
 from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin import Catalog, Cron
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.catalog_check import CatalogCheck
-from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.records import Record
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
+from tocsin.actors.scheduler.model.records import Record
 from tocsin.dispatch.catalog.expected import ANY_ARGS, Expected
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer

@@ -10,10 +10,9 @@ import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin import Job
-from tocsin.actors.scheduler.damage import json_fault
-from tocsin.actors.scheduler.handle import Scheduler
-from tocsin.actors.scheduler.recurring.rows import DefinitionRow, definition_args_key, definition_key
-from tocsin.actors.scheduler.rows import (
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model.damage import json_fault
+from tocsin.actors.scheduler.model.rows import (
     HistRow,
     JobRow,
     ResultRow,
@@ -25,6 +24,7 @@ from tocsin.actors.scheduler.rows import (
     job_key,
     result_key,
 )
+from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, definition_args_key, definition_key
 from tocsin.errors import StoreCorrupt
 from tocsin.storage.api import after
 

@@ -12,8 +12,8 @@ import pytest
 from tests.actors.scheduler.heard import heard
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.deaths import DeadJob
-from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.inflight.deaths import DeadJob
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.pulled import WorkerInfo
 from tocsin.dispatch.retry import Retry
@@ -85,7 +85,7 @@ async def unindexable(stage: Stage) -> None:
     """Its next attempt would be later than keys can say: at the end of time, which is brought near here."""
     stage.reply = lambda one: Answer(500, {}, b"")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tocsin.actors.scheduler.turn.LARGEST_MS", stage.now + 10_000)
+        patch.setattr("tocsin.actors.scheduler.state.turn.LARGEST_MS", stage.now + 10_000)
         await stage.jobs.run_after(0, "work:run", id="x")
         await stage.sleep(1)
 

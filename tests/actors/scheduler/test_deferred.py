@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler.deferred import Deferred
-from tocsin.actors.scheduler.handle_following import Job
+from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.deferred import Deferred
 from tocsin.errors import (
     DuplicateScheduleIdError,
     InvalidInputError,

@@ -13,10 +13,10 @@ import pytest
 from tests.actors.scheduler.heard import heard
 from tests.actors.scheduler.stage import OK, SECRET, Stage, Wire, staged
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler import host_health
-from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.health import LEVELS
-from tocsin.actors.scheduler.records import HealthReason
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.health import LEVELS
+from tocsin.actors.scheduler.model.records import HealthReason
+from tocsin.actors.scheduler.queries import host_health
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
@@ -169,7 +169,7 @@ async def test_an_alarm_that_fails_is_named_with_its_error(stage: Stage) -> None
         async def broken(*_: Any, **__: Any) -> None:
             raise StoreUnavailable("as the test wanted")
 
-        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
         await stage.jobs.run_after(5, "work:run")
         await stage.sleep(30)
         (reason,) = await reasons(stage)
@@ -225,7 +225,7 @@ async def test_an_alarm_is_not_well_because_another_event_of_its_actor_is(stage:
         async def broken(*_: Any, **__: Any) -> None:
             raise StoreUnavailable("as the test wanted")
 
-        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
         await stage.jobs.run_after(5, "work:run", queue="q", expires_at=stage.now + 6_000)
         await stage.sleep(20)
         for _ in range(5):

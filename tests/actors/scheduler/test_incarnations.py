@@ -14,7 +14,7 @@ import pytest
 
 from tests.actors.scheduler.stage import SECRET
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.rows import JobRow, decode, encode, job_key
+from tocsin.actors.scheduler.model.rows import JobRow, decode, encode, job_key
 from tocsin.actors.testing import VirtualClock, simulate
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.receiver.receiver import Receiver

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.rows import LARGEST_MS
+from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms
 from tocsin.dispatch.instants import LARGEST_MS as OF_DISPATCH

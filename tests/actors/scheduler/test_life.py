@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.records import Scheduled
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import decode
@@ -328,7 +328,7 @@ async def test_a_clock_an_hour_back_fires_nothing_twice(stage: Stage) -> None:
 async def test_an_idle_scheduler_leaves_memory_and_its_alarm_still_rings(stage: Stage) -> None:
     await stage.jobs.run_after("1h", "work:run", id="x")
     await stage.sleep(60)
-    from tocsin.actors.ids import ActorId
+    from tocsin.actors.runtime.ids import ActorId
 
     assert stage.host.runtime.active(ActorId("scheduler", "t")) is None
     await stage.sleep(3_600)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler import listing
-from tocsin.actors.scheduler.checking import repair
-from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.handle_reads import Reading
-from tocsin.actors.scheduler.labels import META_LABELS
-from tocsin.actors.scheduler.paths import path_key
-from tocsin.actors.scheduler.records import Record
-from tocsin.actors.scheduler.rows import META_LAYOUT
+from tocsin.actors.scheduler.client.reads import Reading
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.integrity.check import repair
+from tocsin.actors.scheduler.model.records import Record
+from tocsin.actors.scheduler.model.rows import META_LAYOUT
+from tocsin.actors.scheduler.queries import listing
+from tocsin.actors.scheduler.state.labels import META_LABELS
+from tocsin.actors.scheduler.state.path_counts import path_key
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 from tocsin.storage.api import StoreView, after

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.desk import Desk
-from tocsin.actors.scheduler import mending
-from tocsin.actors.scheduler.claim import claim
-from tocsin.actors.scheduler.findings import Findings
-from tocsin.actors.scheduler.invariants import check, examine
-from tocsin.actors.scheduler.mending import mend
-from tocsin.actors.scheduler.rows import InstanceRow, LinesRow, RedriveRow, decode, encode, timer_key
-from tocsin.actors.scheduler.settle import Finished, settle
-from tocsin.actors.scheduler.submit import submit
-from tocsin.actors.scheduler.turn import NewJob
+from tocsin.actors.scheduler.integrity import repair as mending
+from tocsin.actors.scheduler.integrity.findings import Findings
+from tocsin.actors.scheduler.integrity.invariants import check, examine
+from tocsin.actors.scheduler.integrity.repair import mend
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.rows import InstanceRow, LinesRow, RedriveRow, decode, encode, timer_key
+from tocsin.actors.scheduler.transitions.claim import claim
+from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
+from tocsin.actors.scheduler.transitions.submit import submit
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.errors import StoreUnavailable
 from tocsin.storage.api import Batch
@@ -68,7 +68,9 @@ async def run_some(desk: Desk) -> None:
     await desk.turn(lambda turn: submit(turn, [*expiring, big]))
     claims = {one.job.id: one for one in await desk.turn(lambda turn: claim(turn, 5))}
     ends = {"e3": Verdict.DEAD, "e2": Verdict.FAILED, "e1": Verdict.DEAD, "e0": Verdict.ACCEPTED}
-    finished = [Finished(claims[name].job, claims[name].token, Outcome(ends[name])) for name in ends if name in claims]
+    finished = [
+        AttemptResult(claims[name].job, claims[name].token, Outcome(ends[name])) for name in ends if name in claims
+    ]
     assert len(finished) >= 3
     await desk.turn(lambda turn: settle(turn, finished))
     row = RedriveRow(before=desk.now + 10, rate=1, matched=2, next_at=desk.now + 5)

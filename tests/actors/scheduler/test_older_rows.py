@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tocsin.actors.scheduler.rows import JobRow, decode, encode
+from tocsin.actors.scheduler.model.rows import JobRow, decode, encode
 
 
 def test_jobs_stored_before_there_were_initiators_are_read() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import ConflictError, InvalidInputError

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.presence import Presence
+from tocsin.actors.scheduler.inflight.worker_registry import Presence
 from tocsin.dispatch.pulled import WorkerJob, WorkerSnapshot
 from tocsin.errors import InvalidInputError
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage
-from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.suspects import LOSSES_TOGETHER
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.suspects import LOSSES_TOGETHER
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer

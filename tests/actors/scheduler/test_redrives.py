@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import ConflictError
 

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from tests.actors.scheduler.desk import Desk
-from tocsin.actors.scheduler.claim import Claim, claim, claim_suspects
-from tocsin.actors.scheduler.passing import end_leases, run_timers
-from tocsin.actors.scheduler.records import Scheduled
-from tocsin.actors.scheduler.rows import PoolRow
-from tocsin.actors.scheduler.settle import Finished, settle
-from tocsin.actors.scheduler.submit import cancel, cancel_dead, retry_dead, submit
-from tocsin.actors.scheduler.suspects import LEVELS
+from tocsin.actors.scheduler.actor.expiry import end_leases, run_timers
+from tocsin.actors.scheduler.model.records import Scheduled
+from tocsin.actors.scheduler.model.rows import PoolRow
+from tocsin.actors.scheduler.model.suspects import LEVELS
+from tocsin.actors.scheduler.transitions.claim import Claim, claim, claim_suspects
+from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
+from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead, submit
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.storage.memory import MemoryProvider
 
@@ -53,7 +53,7 @@ class Model:
         row = PoolRow(self.caps[name], name in self.paused, "put")
 
         async def work(turn: object) -> None:
-            self.desk.book.put_pool(name, row)
+            self.desk.state.put_pool(name, row)
 
         await self.desk.turn(work)
 
@@ -146,7 +146,7 @@ class Model:
         token = self.random.choice(sorted(self.running))
         verdict = self.random.choice([Verdict.DONE, Verdict.DONE, Verdict.FAILED, Verdict.DECLINED, Verdict.DEAD])
         one = self.running.pop(token)
-        await self.desk.turn(lambda turn: settle(turn, [Finished(one.job, token, Outcome(verdict, "why"))]))
+        await self.desk.turn(lambda turn: settle(turn, [AttemptResult(one.job, token, Outcome(verdict, "why"))]))
         job = self.jobs.get(one.job.id)
         if job is None or job.state != "running" or await self._other_incarnation(one):
             return
@@ -198,7 +198,7 @@ class Model:
     async def time(self) -> None:
         self.desk.now += self.random.randrange(0, 60_000)
         now = self.desk.now
-        over = [t for t, one in self.running.items() if self.desk.book.leases[t][1].until <= now]
+        over = [t for t, one in self.running.items() if self.desk.state.leases[t][1].until <= now]
 
         async def work(turn: object) -> None:
             await end_leases(turn, lambda token: False)  # type: ignore[arg-type]
@@ -234,9 +234,9 @@ class Model:
 
     async def reopen(self) -> None:
         """The actor leaves memory and comes back: everything is in the rows."""
-        before = self.desk.book
+        before = self.desk.state
         await self.desk.reload()
-        after = self.desk.book
+        after = self.desk.state
         assert after.counters == before.counters
         assert {t: lease for t, (_, lease) in after.leases.items()} == {t: x for t, (_, x) in before.leases.items()}
         assert after.lines.holders == before.lines.holders
@@ -245,7 +245,7 @@ class Model:
 
     async def compare(self) -> None:
         assert await self.desk.faults() == []
-        counters = self.desk.book.counters
+        counters = self.desk.state.counters
         states = Counter(job.state for job in self.jobs.values())
         assert (counters.waiting, counters.leased, counters.dead) == (
             states["waiting"],

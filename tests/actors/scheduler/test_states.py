@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.records import Scheduled
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import DuplicateScheduleIdError, StaleLeaseError

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage
-from tocsin.actors.scheduler.handle import Job
-from tocsin.actors.scheduler.lines import Lines, Stream
-from tocsin.actors.scheduler.rows import AtRow, LastError
-from tocsin.actors.scheduler.suspects import (
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model.rows import AtRow, LastError
+from tocsin.actors.scheduler.model.suspects import (
     ALONE,
     FEW,
     LOSSES_MAX,
@@ -27,6 +26,7 @@ from tocsin.actors.scheduler.suspects import (
     marked,
     place_in,
 )
+from tocsin.actors.scheduler.state.job_queues import JobQueues, PriorityBucket
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
@@ -306,10 +306,10 @@ def test_jobs_of_older_stores_are_suspects_and_never_die_in_company() -> None:
 def test_turns_of_a_scheduler_without_suspects_look_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each asks for them about ten times: that was a tenth of what a submit costs."""
 
-    def searched(lines: Lines, wanted: int | None) -> Iterator[Stream]:
+    def searched(lines: JobQueues, wanted: int | None) -> Iterator[PriorityBucket]:
         raise AssertionError("suspects were looked for")
 
-    monkeypatch.setattr(Lines, "_kept_apart", searched)
+    monkeypatch.setattr(JobQueues, "_kept_apart", searched)
 
     async def main(random: Random) -> None:
         stage = Stage(random)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin import ActorHost
-from tocsin.actors.scheduler.records import InstanceState
+from tocsin.actors.scheduler.model.records import InstanceState
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, SettingsError

@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.ids import ActorId
-from tocsin.actors.scheduler import arguments
-from tocsin.actors.scheduler.handle import Job
+from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, StoreUnavailable
 from tocsin.storage.api import Event

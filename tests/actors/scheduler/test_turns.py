@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from tests.actors.scheduler.desk import NOW, Desk
-from tocsin.actors.scheduler.claim import Claim, claim
-from tocsin.actors.scheduler.crockford import crockford
-from tocsin.actors.scheduler.passing import end_leases, return_unsent, run_timers
-from tocsin.actors.scheduler.rows import META_LAYOUT, at_key, job_key, lease_key, lines_key
-from tocsin.actors.scheduler.settle import Finished, settle
-from tocsin.actors.scheduler.submit import cancel, submit
+from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
+from tocsin.actors.scheduler.model.crockford import crockford
+from tocsin.actors.scheduler.model.rows import META_LAYOUT, at_key, job_key, lease_key, lines_key
+from tocsin.actors.scheduler.transitions.claim import Claim, claim
+from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
+from tocsin.actors.scheduler.transitions.submit import cancel, submit
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.errors import StoreSchema
 from tocsin.storage.api import Batch
@@ -31,8 +31,8 @@ async def desk() -> AsyncIterator[Desk]:
     await provider.stop()
 
 
-def done(one: Claim) -> Finished:
-    return Finished(one.job, one.token, Outcome(Verdict.DONE, status=200))
+def done(one: Claim) -> AttemptResult:
+    return AttemptResult(one.job, one.token, Outcome(Verdict.DONE, status=200))
 
 
 # ---- Rows written --------------------------------------------------------------------------------
@@ -82,10 +82,10 @@ async def test_a_lease_of_this_process_that_is_not_live_goes_back_uncharged() ->
         await here.turn(lambda turn: submit(turn, [here.job("x")]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
         await here.turn(lambda turn: return_unsent(turn, lambda token: token == one.token))
-        assert here.book.lease_of("x") == one.token
+        assert here.state.lease_of("x") == one.token
         await here.turn(lambda turn: return_unsent(turn, lambda token: False))
 
-        assert here.book.lease_of("x") is None
+        assert here.state.lease_of("x") is None
         (again,) = await here.turn(lambda turn: claim(turn, 1))
         assert (again.lease.at.attempt, again.lease.at.attempts, again.lease.at.losses) == (2, 0, 0)
         assert await here.faults() == []
@@ -95,10 +95,10 @@ async def test_an_answer_with_a_token_nobody_knows_changes_nothing() -> None:
     async with desk() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x")]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
-        forged = Finished(one.job, "1.99.000000000000000000000000", Outcome(Verdict.DONE))
+        forged = AttemptResult(one.job, "1.99.000000000000000000000000", Outcome(Verdict.DONE))
         await here.turn(lambda turn: settle(turn, [forged]))
 
-        assert here.book.lease_of("x") == one.token
+        assert here.state.lease_of("x") == one.token
         assert await here.faults() == []
 
 
@@ -108,10 +108,10 @@ async def test_a_success_that_comes_after_its_lease_ended_still_counts() -> None
         (one,) = await here.turn(lambda turn: claim(turn, 1))
         here.now += 80_000
         await here.turn(lambda turn: end_leases(turn, lambda token: False))
-        assert here.book.counters.waiting == 1
+        assert here.state.counters.waiting == 1
         await here.turn(lambda turn: settle(turn, [done(one)]))
 
-        assert here.book.counters.waiting == 0
+        assert here.state.counters.waiting == 0
         assert await here.faults() == []
 
 
@@ -124,7 +124,7 @@ async def test_a_success_of_an_earlier_attempt_than_the_last_changes_nothing() -
         (second,) = await here.turn(lambda turn: claim(turn, 1))
         await here.turn(lambda turn: settle(turn, [done(first)]))
 
-        assert here.book.lease_of("x") == second.token
+        assert here.state.lease_of("x") == second.token
 
 
 # ---- Rows that cannot be read --------------------------------------------------------------------
@@ -140,7 +140,7 @@ async def test_an_unreadable_job_is_set_aside_and_stops_nobody() -> None:
         kept = await here.view.scan(b"bad/", b"bad0", limit=10)
         assert dict(kept)[b"bad/job/bad"] == b"\xc1garbage"
         assert b"bad/line///09/%015d/bad" % NOW in dict(kept)
-        assert here.book.counters.waiting == 0
+        assert here.state.counters.waiting == 0
 
 
 async def test_a_line_whose_job_is_missing_is_set_aside() -> None:
@@ -149,7 +149,7 @@ async def test_a_line_whose_job_is_missing_is_set_aside() -> None:
         await here.store.commit(Batch(deletes={job_key("gone")}))
 
         assert [one.job.id for one in await here.turn(lambda turn: claim(turn, 64))] == ["here"]
-        assert here.book.counters.waiting == 0
+        assert here.state.counters.waiting == 0
 
 
 async def test_an_unreadable_summary_of_a_line_is_rebuilt_from_the_line() -> None:
@@ -185,7 +185,7 @@ async def test_a_job_whose_lease_cannot_be_read_goes_back_to_its_line() -> None:
         await here.reload()
         here.now += 10
 
-        assert here.book.counters.waiting == 3
+        assert here.state.counters.waiting == 3
         assert await here.sound()
         assert [one.job.id for one in await here.turn(lambda turn: claim(turn, 9))] == ["x", "y", "z"]
 
@@ -194,7 +194,7 @@ async def test_cancelling_a_job_whose_place_cannot_be_read_takes_its_line_row_al
     async with desk() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x"), here.job("y", delay=60_000)]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
-        failed = Finished(one.job, one.token, Outcome(Verdict.FAILED, "why"))
+        failed = AttemptResult(one.job, one.token, Outcome(Verdict.FAILED, "why"))
         await here.turn(lambda turn: settle(turn, [failed]))
         await here.store.commit(Batch({at_key("x"): b"\xc1"}))
         assert (await here.turn(lambda turn: cancel(turn, "x"))).cancelled
@@ -223,7 +223,7 @@ async def test_a_misshapen_timer_is_set_aside() -> None:
         here.now += 6
         await here.turn(run_timers)
 
-        assert here.book.counters.expired == 1
+        assert here.state.counters.expired == 1
 
 
 # ---- Ids -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from random import Random
 import anyio
 import pytest
 
-from tocsin.actors.clock import Clock
+from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.testing import SimLoop, Stuck, VirtualClock, simulate
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tocsin.actors.clock import Clock, SystemClock
+from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.testing import VirtualClock, simulate
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import Duration, duration_ms

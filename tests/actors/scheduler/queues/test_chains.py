@@ -6,7 +6,7 @@ import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin import Job
-from tocsin.actors.scheduler.paths import path_key
+from tocsin.actors.scheduler.state.path_counts import path_key
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, PayloadTooLargeError

@@ -9,8 +9,8 @@ import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin import Job
-from tocsin.actors.scheduler.complete import Completion
-from tocsin.actors.scheduler.completions import MOST_BYTES, Answer, Batch, Completions
+from tocsin.actors.scheduler.inflight.completions import MOST_BYTES, Answer, Batch, Completions
+from tocsin.actors.scheduler.transitions.complete import Completion
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import ActorBrokenError, HostClosedError, StaleLeaseError, StoreUnavailable
 

@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler import paths
-from tocsin.actors.scheduler.handle_following import Job
+from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.state import path_counts as paths
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import PayloadTooLargeError

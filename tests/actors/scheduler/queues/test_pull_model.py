@@ -13,16 +13,16 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.desk import Desk
-from tocsin.actors.scheduler.arguments import follower
-from tocsin.actors.scheduler.claim import Claim
-from tocsin.actors.scheduler.complete import Completion, complete
-from tocsin.actors.scheduler.followers import Follower
-from tocsin.actors.scheduler.passing import end_leases, run_timers
-from tocsin.actors.scheduler.pull import Given, give_back, pull
-from tocsin.actors.scheduler.pulls import PullClaim, Pulls
-from tocsin.actors.scheduler.rows import PoolRow
-from tocsin.actors.scheduler.submit import cancel, submit
-from tocsin.actors.scheduler.suspects import ALONE, WORKER_SHARE, share_of_level
+from tocsin.actors.scheduler.actor.expiry import end_leases, run_timers
+from tocsin.actors.scheduler.actor.pull import Given, give_back, pull
+from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim, WaitingClaims
+from tocsin.actors.scheduler.model.followers import Follower
+from tocsin.actors.scheduler.model.rows import PoolRow
+from tocsin.actors.scheduler.model.suspects import ALONE, WORKER_SHARE, share_of_level
+from tocsin.actors.scheduler.model.validation import follower
+from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.transitions.complete import Completion, complete
+from tocsin.actors.scheduler.transitions.submit import cancel, submit
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import StaleLeaseError
 from tocsin.storage.memory import MemoryProvider
@@ -83,7 +83,7 @@ class Model:
     look_again_s: float = 60.0
 
     def __post_init__(self) -> None:
-        self.pulls = Pulls("desk", self._post, asyncio.ensure_future, None, self)
+        self.pulls = WaitingClaims("desk", self._post, asyncio.ensure_future, None, self)
 
     def _post(self, *event: object) -> asyncio.Future[Any]:
         raise AssertionError(f"nobody goes away here: {event}")
@@ -181,7 +181,7 @@ class Model:
 
     def given_too(self, job_id: str) -> bool:
         """In this turn, and not looked at yet."""
-        return self.desk.book.lease_of(job_id) is not None
+        return self.desk.state.lease_of(job_id) is not None
 
     def nothing_is_left(self, claims: list[PullClaim]) -> None:
         mine: dict[str, list[Plain]] = {}
@@ -267,7 +267,7 @@ class Model:
 
     async def time(self) -> None:
         self.desk.now += self.random.randrange(0, 60_000)
-        over = [token for token, (_, lease) in self.desk.book.leases.items() if lease.until <= self.desk.now]
+        over = [token for token, (_, lease) in self.desk.state.leases.items() if lease.until <= self.desk.now]
 
         async def work(turn: Any) -> None:
             await end_leases(turn, lambda token: False)
@@ -282,16 +282,16 @@ class Model:
         await self.drop_dead()
 
     async def reopen(self) -> None:
-        before = self.desk.book
+        before = self.desk.state
         await self.desk.reload()
-        after = self.desk.book
+        after = self.desk.state
         assert (after.pulled_by, after.alone) == (before.pulled_by, before.alone)
         assert after.suspects_of == before.suspects_of
         assert after.lines.in_queue == before.lines.in_queue and after.lines.holders == before.lines.holders
 
     async def compare(self) -> None:
         assert await self.desk.faults() == []
-        counters = self.desk.book.counters
+        counters = self.desk.state.counters
         states = Counter(job.state for job in self.jobs.values())
         orphans = sum(one.orphan for one in self.held.values())
         assert (counters.waiting, counters.leased, counters.orphaned) == (states["waiting"], states["running"], orphans)
@@ -318,6 +318,6 @@ async def test_pull_turns_agree_with_a_plain_model(seed: int) -> None:
 
 def _set_pool(desk: Desk, name: str, cap: int) -> Callable[[Any], Any]:
     async def work(turn: object) -> None:
-        desk.book.put_pool(name, PoolRow(cap, False, "put"))
+        desk.state.put_pool(name, PoolRow(cap, False, "put"))
 
     return work

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.records import Firing
+from tocsin.actors.scheduler.model.records import Firing
 from tocsin.errors import HostClosedError, NotYetError
 
 

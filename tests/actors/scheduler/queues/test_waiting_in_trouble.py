@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler import pull
-from tocsin.actors.scheduler.handle_following import Job
-from tocsin.actors.scheduler.heads import Heads
-from tocsin.actors.scheduler.pulls import PullClaim
+from tocsin.actors.scheduler.actor import pull
+from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim
+from tocsin.actors.scheduler.state.ready_heap import ReadyHeap
 from tocsin.dispatch.pulled import Claimed
 from tocsin.errors import NotFoundError, StoreUnavailable
 from tocsin.storage.combiner import ActorWrites
@@ -170,15 +170,15 @@ async def test_a_turn_looks_at_the_queues_it_needs_of_thousands(stage: Stage) ->
     named = asyncio.create_task(stage.jobs.claim(["a", "b"], wait=100))
     await stage.sleep(1)
     looked = 0
-    is_ready = Heads._is_ready
+    is_ready = ReadyHeap._is_ready
 
-    def counted(self: Heads, queue: str) -> bool:
+    def counted(self: ReadyHeap, queue: str) -> bool:
         nonlocal looked
         looked += 1
         return is_ready(self, queue)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Heads, "_is_ready", counted)
+        patched.setattr(ReadyHeap, "_is_ready", counted)
         got = [one for _ in range(10) for one in await stage.jobs.claim(wait=0)]
         await stage.jobs.run_after(0, "w:r", id="one", queue="b")
 

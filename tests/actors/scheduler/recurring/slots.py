@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 from tests.actors.scheduler.stage import OK, Stage
-from tocsin.actors.scheduler.recurring.records import Occurrence
+from tocsin.actors.scheduler.model.schedule_records import Occurrence
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 

@@ -11,10 +11,10 @@ import pytest
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.cron.rule import Rule
-from tocsin.actors.scheduler.recurring.records import Occurrence
-from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow
-from tocsin.actors.scheduler.recurring.series import Next, before, next_of, unused
-from tocsin.actors.scheduler.recurring.slots import Owed, Run, begun_anew, owed
+from tocsin.actors.scheduler.model.schedule_records import Occurrence
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow
+from tocsin.actors.scheduler.schedules.series import Next, before, next_of, unused
+from tocsin.actors.scheduler.schedules.slots import Owed, Run, begun_anew, owed
 
 NOW = 1_800_000_000_000
 

@@ -9,8 +9,11 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.recurring import allowance, forget, look, series, spread
-from tocsin.actors.scheduler.recurring.rows import DefinitionRow, slot_prefix
+from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, slot_prefix
+from tocsin.actors.scheduler.schedules import allowance, series
+from tocsin.actors.scheduler.schedules import process_due as look
+from tocsin.actors.scheduler.schedules import purge as forget
+from tocsin.actors.scheduler.state import spread
 from tocsin.dispatch.transport import Answer
 from tocsin.storage.api import MAX_BATCH_KEYS, after
 from tocsin.storage.memory import MemoryProvider

@@ -9,7 +9,7 @@ import pytest
 from tests.actors.scheduler.recurring.slots import occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.cron.rule import Rule
-from tocsin.actors.scheduler.recurring import series
+from tocsin.actors.scheduler.schedules import series
 from tocsin.errors import ConflictError, InvalidCronError, InvalidInputError, NotFoundError, UnknownTimezoneError
 
 # ---- Changing ------------------------------------------------------------------------------------

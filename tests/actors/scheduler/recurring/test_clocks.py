@@ -9,8 +9,8 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, START, accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.recurring.rows import CursorRow, cursor_key
-from tocsin.actors.scheduler.rows import decode
+from tocsin.actors.scheduler.model.rows import decode
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, cursor_key
 from tocsin.dispatch.testing import Delivery
 
 CENTURY = 72 * 366 * DAY
@@ -196,7 +196,7 @@ async def test_an_alarm_that_backs_off_is_not_muted_by_a_step_back(stage: Stage)
     """It failed once and waits 2 s; then the clock goes back by an hour."""
     await stage.jobs.schedules.put("x", "work:run", every=60)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tocsin.actors.scheduler.scheduler.run_timers", broken)
+        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
         await stage.sleep(60.5)
         assert stage.host.runtime.alarms.failing
     stage.clock.step(-HOUR)

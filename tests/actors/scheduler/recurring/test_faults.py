@@ -12,11 +12,12 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import accounted, after, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.recurring import fire, look, series
-from tocsin.actors.scheduler.recurring.rows import CursorRow, DefinitionRow, cursor_key, definition_key
-from tocsin.actors.scheduler.recurring.schedule import Schedule
-from tocsin.actors.scheduler.rows import Row, decode, encode, job_key
-from tocsin.actors.scheduler.turn import Turn
+from tocsin.actors.scheduler.model.rows import Row, decode, encode, job_key
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, cursor_key, definition_key
+from tocsin.actors.scheduler.schedules import fire, series
+from tocsin.actors.scheduler.schedules import process_due as look
+from tocsin.actors.scheduler.schedules.schedule import Schedule
+from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 

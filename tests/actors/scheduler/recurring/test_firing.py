@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, after, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.recurring.records import Occurrence
+from tocsin.actors.scheduler.model.schedule_records import Occurrence
 from tocsin.dispatch.transport import Answer
 
 # ---- Firing --------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, MINUTE, START, after, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.recurring import reading, recheck, series
-from tocsin.actors.scheduler.recurring.rows import DefinitionRow, cursor_key
-from tocsin.actors.scheduler.ticking import Ticks
+from tocsin.actors.scheduler.inflight.ticking import Ticks
+from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, cursor_key
+from tocsin.actors.scheduler.queries import schedules as reading
+from tocsin.actors.scheduler.schedules import recompute as recheck
+from tocsin.actors.scheduler.schedules import series
 from tocsin.errors import ConflictError
 
 # ---- Edits ---------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, START, after, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.claim import Claim
-from tocsin.actors.scheduler.lanes import Lanes
+from tocsin.actors.scheduler.inflight.lanes import Lanes
+from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.dispatch.transport import Answer
 
 Started = list[tuple[str, int]]

@@ -9,9 +9,9 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, START, after, occurrences, slots_of
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.recurring.records import Occurrence
-from tocsin.actors.scheduler.recurring.rows import CursorRow, cursor_key, slot_key
-from tocsin.actors.scheduler.rows import decode
+from tocsin.actors.scheduler.model.rows import decode
+from tocsin.actors.scheduler.model.schedule_records import Occurrence
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, cursor_key, slot_key
 from tocsin.dispatch.transport import Answer
 
 Ends = list[tuple[int, int, str, str | None]]

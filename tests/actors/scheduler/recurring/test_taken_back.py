@@ -6,8 +6,8 @@ import asyncio
 
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, START, accounted, occurrences, slots_of
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.recurring.rows import CursorRow, cursor_key, slot_key
-from tocsin.actors.scheduler.rows import decode
+from tocsin.actors.scheduler.model.rows import decode
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, cursor_key, slot_key
 
 
 def cursor_of(stage: Stage, name: str) -> CursorRow:

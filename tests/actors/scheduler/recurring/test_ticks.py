@@ -11,7 +11,7 @@ import pytest
 from tests.actors.scheduler.recurring.slots import occurrences
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.recurring import slots
+from tocsin.actors.scheduler.schedules import slots
 from tocsin.errors import SettingsError, StoreUnavailable
 
 

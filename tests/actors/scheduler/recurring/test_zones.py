@@ -11,7 +11,8 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import MINUTE
 from tests.actors.scheduler.stage import Stage, staged
-from tocsin.actors.scheduler.recurring import recheck, series
+from tocsin.actors.scheduler.schedules import recompute as recheck
+from tocsin.actors.scheduler.schedules import series
 
 
 @staged()

@@ -1,0 +1,86 @@
+"""Errors that only HTTP has, and how every error becomes an answer: always the one JSON envelope,
+never more than the message its author wrote for the caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tocsin.actors.http.error_catalog import RETRY_AFTER_S
+from tocsin.actors.http.responses import answer
+from tocsin.errors import ActorBrokenError, NotFoundError, OverloadedError, RequestError, TocsinError
+
+log = logging.getLogger("tocsin.http")
+
+
+class InvalidJsonError(RequestError):
+    """The body is not JSON."""
+
+    code = "INVALID_JSON"
+
+
+class MethodNotAllowedError(RequestError):
+    """The route is known, but not with this method."""
+
+    code = "METHOD_NOT_ALLOWED"
+    status = 405
+
+
+class BodyTooSlowError(RequestError):
+    """The body took too long to arrive."""
+
+    code = "REQUEST_TIMEOUT"
+    status = 408
+
+
+class BodyCutOffError(OverloadedError):
+    """The body was not whole when its place was needed."""
+
+
+UNREAD: Final = (BodyTooSlowError, BodyCutOffError)
+"""What is left of the body is not worth waiting for: the connection is closed."""
+
+
+class UnsupportedMediaTypeError(RequestError):
+    """The body is not said to be plain JSON."""
+
+    code = "UNSUPPORTED_MEDIA_TYPE"
+    status = 415
+
+
+def envelope(error: TocsinError) -> dict[str, Any]:
+    """`{"error": {"code", "message", ...details}}`."""
+    return {"error": {"code": error.code, "message": error.message} | error.details}
+
+
+def refusal(error: Exception, request: Request, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a failed request; what nobody foresaw is logged and told to nobody."""
+    if not isinstance(error, TocsinError) or error.code == TocsinError.code:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        error = TocsinError("the server failed; its log says why")
+    elif isinstance(error, ActorBrokenError):  # its words are of whatever broke the actor
+        log.error("%s %s was cut short", request.method, request.url.path, exc_info=error)
+        error = ActorBrokenError(
+            "the scheduler failed before its answer was safe to give, and the request may have been done: look, or "
+            "send it again with the same id or Idempotency-Key"
+        )
+    more = dict(headers or {})
+    if error.status == 401:
+        more["www-authenticate"] = 'Bearer realm="tocsin"'
+    elif error.status in RETRY_AFTER_S:
+        more["retry-after"] = str(RETRY_AFTER_S[error.status])
+    if isinstance(error, UNREAD) and request.scope.get("http_version", "1.1").startswith("1"):
+        more["connection"] = "close"
+    return answer(envelope(error), error.status, more)
+
+
+async def refuse_unrouted(request: Request, error: Exception) -> Response:
+    """For what no route took, and for whatever escaped one."""
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        error = NotFoundError(f"there is no route {request.method} {request.url.path[:200]}: see GET /openapi.json")
+    return refusal(error, request)

@@ -1,0 +1,102 @@
+"""One request on its way to a scheduler: what operations may ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from tocsin.actors.http import body, wire
+from tocsin.actors.http.access import Caller, Gate
+from tocsin.actors.http.crowd import Crowd
+from tocsin.actors.http.parameters import KEY_MAX
+from tocsin.actors.http.query import Query
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.transitions.idempotency import Kept, Once
+from tocsin.actors.scheduler.transitions.submit import Answer
+from tocsin.errors import InvalidInputError, TocsinError
+
+B = TypeVar("B", bound=wire.Request)
+T = TypeVar("T")
+SCHEDULING: Final = frozenset({"schedule", "schedules.put"})
+"""Actions whose jobs have the caller as their initiator."""
+
+
+class Call:
+    """A request whose token has passed. Before an operation does anything it must `admit` what it touches."""
+
+    def __init__(
+        self, request: Request, scheduler: Scheduler, gate: Gate, crowd: Crowd, caller: Caller, action: str, *,
+        stranger: bool,
+    ) -> None:  # fmt: skip
+        # Only what schedules asks an app's user for its text: that may be slow, or fail.
+        self.scheduler = scheduler.for_initiator(caller.identity) if action in SCHEDULING else scheduler
+        self._request, self._gate, self._caller, self._action = request, gate, caller, action
+        self._crowd, self._stranger = crowd, stranger
+        self._raw = b""
+
+    async def admit(self, resource: str | None, *, action: str | None = None) -> None:
+        """ForbiddenError if the embedding app's rule says no; `action` if it is not that of the route."""
+        await self._gate.ask(self._caller, action or self._action, self.scheduler.name, resource)
+
+    def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
+        """What makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
+        given = self._request.headers.getlist("idempotency-key")
+        if not given:
+            return None
+        if len(given) > 1 or not 1 <= len(given[0].strip()) <= KEY_MAX:
+            raise InvalidInputError(f"Idempotency-Key must be one text of 1 to {KEY_MAX} characters")
+        route = self._request.url.path.rpartition("/")[2]
+        scope = msgspec.msgpack.encode((*self._caller.identity, self._action, route, given[0].strip()))
+        return Once(_digest(scope), _digest(self._raw), render)
+
+    async def while_connected(self, work: Awaitable[T], undo: Callable[[T], None] | None = None) -> T:
+        """Its answer; cancelled when the caller hangs up, or this request is cancelled, and undone if the answer had
+        come just then. Not for what writes. Only after `body`, or where there is none."""
+        task = asyncio.ensure_future(work)
+        gone = asyncio.ensure_future(self._disconnected())
+        try:
+            await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise ClientDisconnect
+            return task.result()
+        except (asyncio.CancelledError, ClientDisconnect):
+            task.cancel()
+            task.add_done_callback(partial(_unwanted, undo))
+            raise
+        finally:
+            gone.cancel()
+
+    async def _disconnected(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            continue
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        value: str = self._request.path_params[name]
+        return value
+
+    def query(self, *known: str) -> Query:
+        return Query(self._request, known)
+
+    async def body(self, kind: type[B], limit: int, *, optional: bool = False) -> B:
+        """The request in the body; it takes no query parameters beside it."""
+        Query(self._request, ())
+        self._raw = await body.read_json(self._request, limit, self._crowd, stranger=self._stranger, optional=optional)
+        parsed = body.parse_text(self._raw, kind)
+        parsed.check_instance(self.scheduler.name)
+        return parsed
+
+
+def _unwanted(undo: Callable[[T], None] | None, task: asyncio.Future[T]) -> None:
+    if not task.cancelled() and task.exception() is None and undo is not None:
+        undo(task.result())
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()

@@ -1,0 +1,140 @@
+"""What operations answer where that is no record: one struct for each, so that the OpenAPI document is made of
+what is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from tocsin.actors.http.job_records import JobRecord
+from tocsin.actors.http.shapes import shape
+from tocsin.actors.scheduler.model.records import Attempt, Queue, Reason
+from tocsin.dispatch.pulled import Claimed
+
+
+class _Reply(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pass
+
+
+class Refusal(_Reply, frozen=True):
+    """Why a job of a batch was refused: `{code, message, ...}`, as in the answer to one that came alone."""
+
+    error: Any
+
+
+class BatchResults(_Reply, frozen=True):
+    """One answer for each job, in the order of the request."""
+
+    results: Annotated[
+        Sequence[Any],
+        shape(
+            {
+                "type": "array",
+                "items": {
+                    "anyOf": [{"$ref": "#/components/schemas/Scheduled"}, {"$ref": "#/components/schemas/Refusal"}]
+                },
+            },
+            "Accepted, or why not.",
+            needed=True,
+        ),
+    ]
+
+
+class Found(_Reply, frozen=True):
+    """The job, dead ones included; without a member if there is none of that id."""
+
+    record: JobRecord | None = None
+
+
+class Reasons(_Reply, frozen=True):
+    """Every reason why the job is not running now; none if it may start at this instant."""
+
+    id: str
+    reasons: Sequence[Reason]
+
+
+class ClaimedJobs(_Reply, frozen=True):
+    """The jobs that the worker has now; none if there was none in time."""
+
+    jobs: Sequence[Claimed]
+
+
+class Heard(_Reply, frozen=True):
+    """Nothing more is to be said."""
+
+
+class QueueList(_Reply, frozen=True):
+    """The queues that hold jobs, by name."""
+
+    queues: Sequence[Queue]
+
+
+class History(_Reply, frozen=True):
+    """How its attempts ended, the oldest first."""
+
+    id: str
+    attempts: Sequence[Attempt]
+
+
+class DeadCancelled(_Reply, frozen=True):
+    """Whether there was such a dead letter."""
+
+    removed: bool
+
+
+class Extended(_Reply, frozen=True):
+    """Until when the lease holds now, epoch ms."""
+
+    lease_until: int
+
+
+class RedriveStopped(_Reply, frozen=True):
+    """Whether there was one to stop."""
+
+    stopped: bool
+
+
+class ScheduleDeleted(_Reply, frozen=True):
+    """Whether there was such a schedule."""
+
+    deleted: bool
+
+
+class PoolDeleted(_Reply, frozen=True):
+    """Whether there was something to forget."""
+
+    deleted: bool
+
+
+class CatalogEntry(_Reply, frozen=True):
+    """One path or workflow, and the JSON Schema of its args as they are on the wire. `schema_left_out`: it is too long
+    to be listed; the args are checked all the same."""
+
+    function_path: str | None = None
+    workflow: str | None = None
+    args: Any = None
+    schema_left_out: bool = False
+
+
+class CatalogListed(_Reply, frozen=True):
+    """Paths, then workflows, by name. `checked`: only these are scheduled, and only with args that fit; false: this
+    host has no catalog, and anything goes. `left_out`: of so many more not even the name fits."""
+
+    checked: bool
+    entries: Sequence[CatalogEntry]
+    left_out: int = 0
+
+
+class Alive(_Reply, frozen=True):
+    """The process answers."""
+
+    ok: bool
+
+
+class Ready(_Reply, frozen=True):
+    """The host is open and its store answers. `reasons`: codes of what is wrong with the host all the same."""
+
+    ready: bool
+    reasons: Sequence[str] = ()

@@ -1,0 +1,124 @@
+"""What the author of an actor writes against: `Actor` to subclass, `ActorContext` as its only way to the world."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tocsin.actors.runtime.ids import ActorId
+from tocsin.errors import InvalidInputError
+from tocsin.storage.api import UNSET, Unset
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from tocsin.actors.runtime.activation import Activation
+    from tocsin.actors.runtime.overlay import ActorStorage
+
+
+class Actor:
+    """Subclass me. Public coroutine methods are events, run one at a time, each as one *turn*.
+
+    What a turn writes to `self.ctx.storage` becomes durable as a whole, or, if the handler raises, does not
+    exist at all; then this object is thrown away as well and made anew. Attributes are a cache, no more.
+    """
+
+    kind: ClassVar[str] = ""
+    """The name of this class in the store; the class name if empty. Changing it loses sight of the data."""
+    alarm_backoff_max_ms: ClassVar[int] = 600_000
+    """A failing alarm is rung again after 2 s, doubling up to this."""
+
+    def __init__(self, ctx: ActorContext) -> None:
+        self.ctx = ctx
+
+    @classmethod
+    def kind_name(cls) -> str:
+        return cls.kind or cls.__name__
+
+    async def on_start(self) -> None:
+        """Called before the first event after the actor came to memory. May read and write storage."""
+
+    async def alarm(self) -> None:
+        """Called at or after the instant given to `ctx.set_alarm`, at least once, until it returns."""
+
+    def pinned(self) -> bool:
+        """True while this actor must not leave memory, though no event waits for it."""
+        return False
+
+
+class ActorContext:
+    """An actor's only way to the world."""
+
+    def __init__(self, activation: Activation, storage: ActorStorage) -> None:
+        self.id: ActorId = activation.id
+        self.storage = storage
+        self._activation = activation
+
+    @property
+    def random(self) -> Random:
+        """The host's source of chance; seeded in a simulation."""
+        return self._activation.host.random
+
+    @property
+    def epoch(self) -> int:
+        """Grows with every activation of this actor, and is on disk before the first event runs. At least the seconds
+        since 1970: it also grows when the store is restored from a copy, or made anew, if the clock is right."""
+        return self._activation.storage.epoch
+
+    @property
+    def activation(self) -> str:
+        """16 letters and digits that name this activation and no other: not one of another actor, host or store, and
+        none of this store in a life that a restored copy of it knows nothing of. With `next_seq` a name of anything."""
+        return self._activation.name
+
+    def now_ms(self) -> int:
+        """Wall time, ms since the epoch."""
+        return self._activation.host.clock.now_ms()
+
+    def next_seq(self) -> int:
+        """1, 2, 3 … within this epoch, whatever becomes of the turn: (epoch, seq) is never given twice in a store, and
+        (activation, seq) never at all."""
+        self._activation.seq += 1
+        return self._activation.seq
+
+    def get_alarm(self) -> int | None:
+        """When the alarm will ring, ms; None if it is not set. While it rings it looks gone."""
+        return self._activation.alarm_now()
+
+    def set_alarm(self, due_ms: int | None, *, ring_at_ms: int | Unset | None = UNSET) -> None:
+        """Replace the actor's one alarm; None removes it. Durable with the rest of the turn.
+
+        `ring_at_ms` lets this process ring later than what is stored (or not at all): the stored instant then
+        only says when another process, or this one after a restart, must look.
+        """
+        for name, value in (("due_ms", due_ms), ("ring_at_ms", ring_at_ms)):
+            if value is not None and value is not UNSET and (isinstance(value, bool) or not isinstance(value, int)):
+                raise InvalidInputError(f"{name} must be an integer (epoch ms) or None, not {value!r}")
+        self._activation.change_alarm(due_ms, due_ms if ring_at_ms is UNSET else ring_at_ms)
+
+    @asynccontextmanager
+    async def outside(self) -> AsyncIterator[None]:
+        """Leave the turn to wait for something that is not storage.
+
+        What was written so far becomes durable first; other events run meanwhile. Afterwards read again what
+        you knew. Raises ActorBrokenError on the way back if the actor was dropped meanwhile.
+        """
+        actor = self._activation.actor
+        await self._activation.leave_turn()
+        try:
+            yield
+        finally:
+            await self._activation.retake_turn(actor)
+
+    def after_commit(self, func: Callable[..., Awaitable[None] | None], *args: Any) -> None:
+        """Call `func(*args)` outside any turn once this turn's writes are durable; never if they are lost."""
+        self._activation.deferred.append((func, args))
+
+    def if_lost(self, func: Callable[..., None], *args: Any) -> None:
+        """Call `func(*args)` if this turn fails or its writes are lost."""
+        self._activation.rollback_hooks.append((func, args))
+
+    async def call(self, kind: type[Actor] | str, name: str, method: str, *args: Any) -> Any:
+        """Send an event to an actor, from outside a turn (`after_commit`, `outside`). TurnError inside one."""
+        return await self._activation.call_out(kind if isinstance(kind, str) else kind.kind_name(), name, method, args)

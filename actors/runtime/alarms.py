@@ -1,0 +1,222 @@
+"""When to ring which actor: a heap in memory, one timer on the loop, and the backoff of failing alarms.
+
+What is stored (`wake_at`) travels with each actor's own batches; this heap is rebuilt from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+
+from tocsin.actors.runtime.clock import Clock
+from tocsin.actors.runtime.ids import ActorId
+from tocsin.errors import TocsinError
+
+log = logging.getLogger("tocsin.actors")
+
+RETRY_BASE_MS = 2_000
+RINGS_PER_TICK = 1_000
+STEP_MS = 10_000
+"""A clock that is set back by more is noticed; drift and small corrections are not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An alarm that fails: how often in a row, since when (epoch ms), and why. It does not ring before the monotonic
+    instant `muted_until`: a step of the wall clock mutes nobody."""
+
+    count: int
+    muted_until: float
+    since: int
+    error: str
+
+
+class AlarmHeap:
+    """Rings due actors through `ring`, one ring per actor at a time."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Random,
+        ring: Callable[[ActorId], Awaitable[None]],
+        start_soon: Callable[[Awaitable[None]], object],
+        backoff_max_ms: Callable[[ActorId], int],
+        stepped_back: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._clock, self._random = clock, random
+        self._ring, self._start_soon, self._backoff_max_ms = ring, start_soon, backoff_max_ms
+        self._heap: list[tuple[int, ActorId]] = []
+        self._due: dict[ActorId, int] = {}  # the truth; heap entries that differ are stale
+        self._failures: dict[ActorId, Failure] = {}
+        self._ringing: set[ActorId] = set()
+        self._compact_at = 1_000
+        self._look_again_ms = int(clock.look_again_s * 1000)
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ms: int | None = None
+        self._running = False
+        self._stepped_back = stepped_back
+        self._seen = (0, 0.0)  # wall and monotonic time at the last look
+
+    def start(self) -> None:
+        self._running = True
+        self._seen = (self._clock.now_ms(), self._clock.monotonic())
+        self._tick()
+
+    def stop(self) -> None:
+        self._running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def failures(self, actor: ActorId) -> int:
+        """How many times in a row this actor's alarm has failed."""
+        failure = self._failures.get(actor)
+        return 0 if failure is None else failure.count
+
+    def failure(self, actor: ActorId) -> Failure | None:
+        """How this actor's alarm fails, if it does just now."""
+        return self._failures.get(actor)
+
+    def worked(self, actor: ActorId) -> None:
+        """A turn has left nothing to be done that is due, and that is on disk: whatever failed before is over."""
+        self._failures.pop(actor, None)
+
+    @property
+    def failing(self) -> int:
+        """How many actors have an alarm that fails just now."""
+        return len(self._failures)
+
+    @property
+    def failing_since(self) -> int | None:
+        """Since when the first of them fails, epoch ms."""
+        return min((failure.since for failure in self._failures.values()), default=None)
+
+    def later_than(self, instant_ms: int) -> list[ActorId]:
+        """Actors that ring only after that instant."""
+        return [actor for actor, due in self._due.items() if due > instant_ms]
+
+    def set(self, actor: ActorId, due_ms: int | None) -> None:
+        """Ring then, instead of whenever was set before; None: not at all."""
+        if due_ms is None:
+            self._due.pop(actor, None)
+            return
+        if self._due.get(actor) == due_ms:
+            return
+        self._due[actor] = due_ms
+        if actor not in self._ringing:
+            self._push(actor, due_ms)
+
+    def _push(self, actor: ActorId, due_ms: int) -> None:
+        due_ms = self._place(actor, due_ms)
+        heapq.heappush(self._heap, (due_ms, actor))
+        if len(self._heap) > self._compact_at:
+            self._compact()
+        if self._running and (self._armed_ms is None or due_ms < self._armed_ms):
+            self._arm(due_ms)
+
+    def _arm(self, due_ms: int) -> None:
+        now = self._clock.now_ms()
+        # Wall clocks step and machines suspend: look again at least so often, and a step is noticed soon.
+        wait_ms = min(max(due_ms - now, 0), self._look_again_ms)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_ms = now + wait_ms
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        now = self._clock.now_ms()
+        self._watch_clock(now)
+        self._recall_failed(now)
+        rung = 0
+        while self._heap and self._heap[0][0] <= now and rung < RINGS_PER_TICK:
+            _, actor = heapq.heappop(self._heap)
+            due = self._due.get(actor)
+            if due is None or actor in self._ringing:
+                continue
+            if due > now or self._muted_ms(actor):
+                self._requeue(actor, due)
+                continue
+            del self._due[actor]
+            self._ringing.add(actor)
+            self._start_soon(self._attempt(actor, due))
+            rung += 1
+        self._arm(self._heap[0][0] if self._heap else now + self._look_again_ms)
+
+    def _watch_clock(self, now: int) -> None:
+        """Alarms are instants of the wall clock: after a step back they may be a lifetime away."""
+        (wall, monotonic), self._seen = self._seen, (now, self._clock.monotonic())
+        back_ms = wall + (self._seen[1] - monotonic) * 1000 - now
+        if back_ms > STEP_MS:
+            log.warning("the clock was stepped back by %.0f s", back_ms / 1000)
+            self._compact()  # those that back off stand in the heap at an instant of the old clock
+            self._stepped_back()
+
+    def _requeue(self, actor: ActorId, due: int) -> None:
+        heapq.heappush(self._heap, (self._place(actor, due), actor))
+
+    def _place(self, actor: ActorId, due: int) -> int:
+        """Where it stands in the heap. Not "now" for what is overdue: a clock that is ahead just now may step back
+        before anybody looks, and then that is far away."""
+        muted = self._muted_ms(actor)
+        return max(due, self._clock.now_ms() + muted) if muted else due
+
+    def _recall_failed(self, now: int) -> None:
+        """Those whose backoff is over ring, wherever they stand: its end was told in an instant of the wall clock."""
+        for actor in self._failures:
+            due = self._due.get(actor)
+            if due is not None and due <= now and actor not in self._ringing and not self._muted_ms(actor):
+                heapq.heappush(self._heap, (due, actor))
+
+    def _muted_ms(self, actor: ActorId) -> int:
+        """How much longer a failing alarm backs off."""
+        failure = self._failures.get(actor)
+        return 0 if failure is None else max(math.ceil((failure.muted_until - self._clock.monotonic()) * 1000), 0)
+
+    def _compact(self) -> None:
+        """Alarms that were moved or removed leave stale entries behind; drop them before they outgrow the rest."""
+        self._heap = [
+            (self._place(actor, due), actor) for actor, due in self._due.items() if actor not in self._ringing
+        ]
+        heapq.heapify(self._heap)
+        self._compact_at = 2 * len(self._heap) + 1_000
+
+    async def _attempt(self, actor: ActorId, rang: int) -> None:
+        try:
+            await self._ring(actor)
+            self._failures.pop(actor, None)
+        except Exception as error:
+            # At least once: whatever went wrong, the alarm rings again.
+            self._failed(actor, error, rang)
+        finally:
+            self._ringing.discard(actor)
+            due = self._due.get(actor)
+            if due is not None:
+                self._push(actor, due)
+
+    def _failed(self, actor: ActorId, error: Exception, rang: int) -> None:
+        count = self.failures(actor) + 1
+        delay = min(RETRY_BASE_MS << min(count - 1, 20), self._backoff_max_ms(actor))
+        delay += self._random.randint(0, delay // 4)
+        since = self._clock.now_ms() if count == 1 else self._failures[actor].since
+        before = self._failures.get(actor)
+        self._failures[actor] = failure = Failure(
+            count, self._clock.monotonic() + delay / 1000, since, _in_words(error)
+        )
+        self._due.setdefault(actor, rang)  # not now: after a step back that would be an hour from now
+        if before is None or before.error != failure.error:
+            cause = "" if error.__cause__ is None else f" ({error.__cause__!r:.300})"
+            log.warning(
+                "the alarm of %s failed %d times in a row, again in %d ms: %r%s", actor, count, delay, error, cause
+            )
+        elif not count & (count - 1):  # the same again: told ever more rarely
+            log.warning("the alarm of %s failed %d times in a row, for the same reason", actor, count)
+
+
+def _in_words(error: Exception) -> str:
+    """For people who may not see the log: of errors that are not ours the text may be anything, so only the kind."""
+    return str(error) if isinstance(error, TocsinError) else type(error).__name__

@@ -1,0 +1,335 @@
+"""The runtime of one process: a directory of activations, the alarm heap, eviction of the idle, shutdown.
+
+It knows actors and a store, and nothing of what the actors are for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import Any
+
+from tocsin.actors.runtime.activation import RING, Activation
+from tocsin.actors.runtime.actor import Actor, ActorContext
+from tocsin.actors.runtime.alarms import AlarmHeap
+from tocsin.actors.runtime.clock import Clock, SystemClock
+from tocsin.actors.runtime.gates import Event
+from tocsin.actors.runtime.ids import ActorId
+from tocsin.errors import ActorBrokenError, HostClosedError, InvalidInputError, NotFoundError, StoreError
+from tocsin.storage.api import Lost, Owned, StoreProvider
+
+log = logging.getLogger("tocsin.actors")
+
+LISTEN_RETRY_S = (1.0, 30.0)
+Factory = Callable[[ActorContext], Actor]
+
+
+DOUBT_RETRY_S = 5.0
+
+
+class Kind:
+    """How to make actors of one kind, and how long their failing alarms back off at most.
+
+    `doubt_alarm(actor)` is called at start for every actor that is to be rung later, and when the clock was stepped
+    back: the clock, or what else its alarm was set by, may have been wrong. It wakes the actor if that should
+    look now, and should be cheap if not.
+    """
+
+    def __init__(
+        self,
+        factory: Factory,
+        backoff_max_ms: int = Actor.alarm_backoff_max_ms,
+        doubt_alarm: Callable[[ActorId], Awaitable[None]] | None = None,
+    ) -> None:
+        self.factory = factory
+        self.backoff_max_ms = backoff_max_ms
+        self.doubt_alarm = doubt_alarm
+
+
+class Host:
+    """Use as an async context manager, or `start` and `stop`."""
+
+    def __init__(
+        self,
+        provider: StoreProvider,
+        kinds: Mapping[str, Kind],
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        mailbox_limit: int = 1000,
+        idle_after_s: float = 60.0,
+    ) -> None:
+        self.provider = provider
+        self.clock: Clock = clock or SystemClock()
+        self.random: Random = random or SystemRandom()
+        self.mailbox_limit = mailbox_limit
+        self.idle_after_s = idle_after_s
+        self.alarms = AlarmHeap(
+            self.clock, self.random, self._ring, self._start_ring, self._backoff_max_ms, self._clock_stepped_back
+        )
+        self._kinds = dict(kinds)
+        self._activations: dict[ActorId, Activation] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._loops: list[asyncio.Task[None]] = []
+        self._open = False
+        self._closing = False
+        self._told_to_stop = False
+        self._events_lost = False
+        self._doubted: deque[ActorId] = deque()  # whose alarms are to be doubted
+        self._doubting: asyncio.Task[None] | None = None
+
+    # ---- Life ------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Host:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Take the store; every actor with a stored alarm will be rung in time."""
+        await self.provider.start()
+        self._open, self._closing = True, False
+        self._loops = [
+            self.start_soon(self._listen()),
+            self.start_soon(self._evict_idle()),
+        ]
+        self.alarms.start()
+
+    async def stop(self, drain_s: float = 10.0) -> None:
+        """No new events; those in line are served, for at most `drain_s` seconds; then let go of the store."""
+        if not self._open:
+            return
+        self._closing = True
+        self.alarms.stop()
+        try:
+            async with asyncio.timeout(drain_s):
+                await self._until_quiet()
+        except TimeoutError:
+            log.warning("the host stops with events still running after %.1f s", drain_s)
+        self._open = False
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for activation in list(self._activations.values()):
+            await activation.close()
+        self._activations.clear()
+        await self.provider.stop()
+
+    async def abandon(self) -> None:
+        """End as a process does that is killed: nothing is drained or stored. Who waits for an answer gets an error."""
+        self._open = False
+        self.alarms.stop()
+        for activation in list(self._activations.values()):
+            activation.break_(HostClosedError("the host was killed"), fail_line=True)
+        self._activations.clear()
+        current = asyncio.current_task()
+        while tasks := [task for task in self._tasks if task is not current]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _until_quiet(self) -> None:
+        """Until no task but the host's own loops is left."""
+        while True:
+            current = asyncio.current_task()
+            busy = [task for task in self._tasks if task not in self._loops and task is not current]
+            waiting = [each for each in self._activations.values() if not each.settled]
+            if not busy and not waiting:
+                return
+            await asyncio.gather(*busy, *(each.wait_durable() for each in waiting), return_exceptions=True)
+            await asyncio.sleep(0)  # the end of a wait is seen by others first
+
+    def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run beside everything else; a failure is logged, never lost, and takes nobody along."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a background task of the host failed", exc_info=error)
+
+    @property
+    def ready(self) -> bool:
+        """Open, not stopping, and aware of every alarm in the store."""
+        return self._open and not self._closing and not self._events_lost
+
+    def told_to_stop(self) -> None:
+        """Note that this process ends without ever opening the store, which another one has."""
+        self._told_to_stop = True
+
+    @property
+    def is_open(self) -> bool:
+        """Still there, though it may be stopping."""
+        return self._open
+
+    # ---- Events ----------------------------------------------------------------------------------
+
+    async def call(self, actor: ActorId, method: str, *args: Any, create: bool = True) -> Any:
+        """Deliver one event and return its answer. A caller that is cancelled does not cancel the turn.
+
+        `create=False`: NotFoundError instead of bringing an actor into being that was never written.
+        """
+        if method.startswith("_"):
+            raise InvalidInputError(f"{method} is not an event: names that start with _ are private")
+        self._check_not_told_to_stop()
+        if not create and actor not in self._activations and not await self.provider.exists(str(actor)):
+            raise NotFoundError(f"there is no {actor.kind} named {actor.name!r}")
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._check_open()
+        self._activation(actor).post(Event(method, args, reply))
+        return await reply
+
+    def post(self, actor: ActorId, method: str, *args: Any) -> asyncio.Future[Any]:
+        """Deliver an event of the system's own: past the mailbox limit, and while the host drains."""
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.deliver(actor, Event(method, args, reply), bounded=False)
+        return reply
+
+    def deliver(self, actor: ActorId, event: Event, *, bounded: bool) -> None:
+        if not self._open:
+            event.fail(HostClosedError("the host is stopped"))
+            return
+        self._activation(actor).post(event, bounded=bounded)
+
+    def _check_not_told_to_stop(self) -> None:
+        if self._told_to_stop and not self._open:
+            raise HostClosedError("this process was told to stop while another one had the store", toldToStop=True)
+
+    def _check_open(self) -> None:
+        if not self._open or self._closing:
+            raise HostClosedError("the host is not open, or is stopping")
+
+    def _activation(self, actor: ActorId) -> Activation:
+        activation = self._activations.get(actor)
+        if activation is None:
+            kind = self._kinds.get(actor.kind)
+            if kind is None:
+                raise InvalidInputError(
+                    f"this host has no actors of kind {actor.kind!r}: name the class in actors=[...]"
+                )
+            activation = self._activations[actor] = Activation(self, actor, kind.factory)
+        return activation
+
+    def active(self, actor: ActorId) -> Activation | None:
+        """The activation, if the actor is in memory just now."""
+        return self._activations.get(actor)
+
+    def forget(self, activation: Activation) -> None:
+        if self._activations.get(activation.id) is activation:
+            del self._activations[activation.id]
+
+    # ---- Alarms ----------------------------------------------------------------------------------
+
+    def _start_ring(self, ring: Any) -> None:
+        self.start_soon(ring)
+
+    async def _ring(self, actor: ActorId) -> None:
+        await self.post(actor, RING)
+
+    def _backoff_max_ms(self, actor: ActorId) -> int:
+        kind = self._kinds.get(actor.kind)
+        return kind.backoff_max_ms if kind else Actor.alarm_backoff_max_ms
+
+    async def _listen(self) -> None:
+        """What the store says of ownership: first all that is ours already, then changes.
+
+        A failure may have kept back alarms, so it is asked again from the start; until then this host is not ready.
+        """
+        wait = LISTEN_RETRY_S[0]
+        while True:
+            try:
+                async for event in self.provider.events():
+                    self._events_lost = False
+                    if isinstance(event, Owned):
+                        self._owned(event)
+                    else:
+                        self._lost(event)
+                return
+            except StoreError as error:
+                self._events_lost = True
+                log.error("the store could not say which alarms there are, again in %.0f s: %r", wait, error)
+                await self.clock.sleep(wait)
+                wait = min(wait * 2, LISTEN_RETRY_S[1])
+
+    def _owned(self, event: Owned) -> None:
+        now = self.clock.now_ms()
+        for name, wake_at in event.actors:
+            actor = ActorId.parse(name)
+            if actor.kind in self._kinds:
+                self.alarms.set(actor, wake_at)
+                if wake_at is not None and wake_at > now:
+                    self._doubted.append(actor)
+            elif wake_at is not None:
+                log.warning("%s has an alarm, but this host has no actors of that kind", actor)
+
+        self._doubt_alarms()
+
+    def _clock_stepped_back(self) -> None:
+        self._doubted.extend(self.alarms.later_than(self.clock.now_ms()))
+        self._doubt_alarms()
+
+    def _doubt_alarms(self) -> None:
+        if self._doubted and self._doubting not in self._loops:
+            self._doubting = self.start_soon(self._doubt_each())
+            self._loops.append(self._doubting)
+
+    async def _doubt_each(self) -> None:
+        """One after the other, so that many actors are no burden."""
+        try:
+            while self._doubted:
+                await self._doubt(self._doubted[0])
+                self._doubted.popleft()
+        finally:
+            if self._doubting in self._loops:
+                self._loops.remove(self._doubting)
+
+    async def _doubt(self, actor: ActorId) -> None:
+        kind = self._kinds.get(actor.kind)
+        while kind is not None and kind.doubt_alarm is not None:
+            try:
+                return await kind.doubt_alarm(actor)
+            except (StoreError, ActorBrokenError) as error:
+                log.warning("whether the alarm of %s is right could not be seen, again soon: %r", actor, error)
+                await self.clock.sleep(DOUBT_RETRY_S)
+            except Exception:
+                # The fault of one actor: its own alarm tells of it as well, and the others are still to be asked.
+                log.exception("whether the alarm of %s is right could not be seen", actor)
+                return
+
+    def _lost(self, event: Lost) -> None:
+        for name in event.names:
+            actor = ActorId.parse(name)
+            self.alarms.set(actor, None)
+            self.alarms.worked(actor)  # whose it is now will tell
+            if (activation := self._activations.get(actor)) is not None:
+                activation.break_(StoreError(f"{actor}: ownership lost: {event.reason}"))
+
+    # ---- Eviction --------------------------------------------------------------------------------
+
+    async def _evict_idle(self) -> None:
+        while True:
+            await self.clock.sleep(self.idle_after_s / 2)
+            await self.evict(self.idle_after_s)
+
+    async def evict(self, idle_s: float = 0.0) -> int:
+        """Drop actors nobody has used for `idle_s` seconds from memory; how many."""
+        horizon = self.clock.monotonic() - idle_s
+        idle = [each for each in self._activations.values() if each.idle and each.last_used <= horizon]
+        for activation in idle:
+            self.forget(activation)
+        for activation in idle:
+            await activation.close()
+        return len(idle)

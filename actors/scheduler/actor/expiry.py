@@ -1,0 +1,243 @@
+"""Time passes: leases end or are renewed, timers ring. Called by the alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from tocsin.actors.scheduler.model.rows import (
+    PULLED,
+    SOON,
+    AtRow,
+    DeadRow,
+    JobRow,
+    LastError,
+    ResultRow,
+    dead_key,
+    hist_day,
+    idem_day,
+    result_key,
+    split_timer_key,
+    timer_key,
+)
+from tocsin.actors.scheduler.model.suspects import LOSSES_MAX, lost
+from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
+from tocsin.actors.scheduler.schedules.events import NEW_WORK, RINGS
+from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.claim import expire
+from tocsin.actors.scheduler.transitions.redrive import REDRIVE, drive
+from tocsin.actors.scheduler.transitions.settle import enter, note_end, park, retry_after_failure
+from tocsin.storage.api import Row, after
+
+TIMERS_PER_TURN = 500
+SOON_PER_TURN = 100
+PAGES_WHILE_FULL = 20
+"""Pages of timers looked through for some that may ring."""
+ROWS_PER_TURN = 500
+RENEW_BEFORE_MS = 5_000
+
+LOST = {
+    "fired": "the host was lost while the attempt ran; its lease ended",
+    PULLED: "the worker was lost, or did not settle the attempt in time; its lease ended",
+}
+"""Attempts of these kinds whose lease ends are lost, and why."""
+
+Live = Callable[[str], bool]
+
+
+# ---- Leases --------------------------------------------------------------------------------------
+
+
+async def end_leases(turn: Turn, live: Live, undelivered: Live = lambda token: False) -> None:
+    """Renew the leases of attempts that live on this host; end the others that are over. Where no worker had the job
+    yet (`undelivered`), none was lost."""
+    over: list[str] = []
+    for token in turn.state.ended(turn.now + RENEW_BEFORE_MS):
+        _, lease = turn.state.leases[token]
+        if lease.kind == "fired" and live(token):
+            turn.state.change_lease(token, until=turn.now + lease.length_ms)
+        elif lease.until <= turn.now:
+            over.append(token)
+        else:
+            turn.state.remember_end(token)
+    if over:
+        await _end(turn, over, undelivered)
+
+
+async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
+    ids = {turn.state.leases[token][0] for token in tokens if not turn.state.leases[token][1].orphan}
+    known = await turn.jobs(sorted(ids))
+    for token in tokens:
+        if turn.is_full:
+            turn.state.remember_end(token)
+            continue
+        job_id, _, lease = turn.state.drop_lease(token)
+        if lease.orphan or job_id not in known:
+            continue
+        job = known[job_id].job
+        if undelivered(token):  # nobody had it
+            note_end(turn, job, token, lease, "unsent", None)
+            enter(turn, job, msgspec.structs.replace(lease.at, last_token=""))
+            continue
+        if lease.kind in LOST:
+            note_end(turn, job, token, lease, "lost", None)
+            _lost(turn, job, lease.at, LOST[lease.kind])
+            continue
+        note_end(turn, job, token, lease, "unknown" if lease.kind == "unknown" else "lapsed", None)
+        at = lease.at
+        if lease.kind == "accepted":
+            message = "accepted, and not completed before its lease ended"
+            at = msgspec.structs.replace(at, last_error=LastError(turn.now, message))
+        if not lease.charged:
+            enter(turn, job, msgspec.structs.replace(at, next_at=turn.now))
+        else:
+            retry_after_failure(turn, job, at, None, lease.retry_at if lease.kind == "unknown" else None)
+
+
+def _lost(turn: Turn, job: JobRow, at: AtRow, why: str) -> None:
+    """Who ran it died, or was not heard of. Counted apart from failures; back to its old place."""
+    at = lost(at, LastError(turn.now, why))
+    if at.losses >= LOSSES_MAX:
+        park(turn, job, at, "lost", None)
+    else:
+        enter(turn, job, at)
+
+
+async def return_unsent(turn: Turn, live: Live) -> None:
+    """At activation: a lease of this process that is not live was never sent. Back in line, uncharged."""
+    unsent = [
+        token
+        for token, (_, lease) in turn.state.leases.items()
+        if lease.kind == "fired" and lease.host == turn.owner and not live(token)
+    ]
+    ids = sorted({turn.state.leases[token][0] for token in unsent})
+    known = await turn.jobs(ids) if ids else {}
+    for token in unsent:
+        if turn.is_full:
+            return  # those that are left end as leases of a lost host do
+        job_id, _, lease = turn.state.drop_lease(token)
+        if not lease.orphan and job_id in known:
+            enter(turn, known[job_id].job, msgspec.structs.replace(lease.at, last_token=""))
+
+
+# ---- Timers --------------------------------------------------------------------------------------
+
+
+async def run_timers(turn: Turn, *, full: bool = False) -> None:
+    """A page of due timers; without those that make new work while the store is full."""
+    if turn.state.next_timer is None or turn.state.next_timer > turn.now:
+        return
+    rows = await _due_timers(turn, full)
+    by_kind: dict[str, list[tuple[int, str]]] = {}
+    for key, _ in rows:
+        try:
+            ms, kind, name = split_timer_key(key)
+        except ValueError:
+            turn.state.set_aside(key, b"", "its key has another shape")
+            continue
+        if kind not in RINGS:
+            turn.state.storage.delete(key)
+        by_kind.setdefault(kind, []).append((ms, name))
+    for kind, due in by_kind.items():
+        if (ring := TIMERS.get(kind)) is not None:
+            await ring(turn, due)
+    await settle_ends(turn)  # an occurrence that is over by now is in no slot's way, and counted as such
+    for kind, due in by_kind.items():
+        if (ring := RINGS.get(kind)) is not None:
+            await ring(turn, due)
+    tick = turn.state.occurrences.tick
+    tick.rest = tick.rest or full or len(rows) >= TIMERS_PER_TURN
+    await turn.state.look_at_timers()
+
+
+async def _due_timers(turn: Turn, full: bool) -> list[Row]:
+    start, end = b"timer/", b"timer/%015d/" % (turn.now + 1)
+    if not full:
+        soon = timer_key(SOON, "", "")[:-2]
+        several = await turn.state.storage.scan_many([(soon, end, TIMERS_PER_TURN), (start, soon, SOON_PER_TURN)])
+        return several[0] + several[1]
+    found: list[Row] = []
+    for _ in range(PAGES_WHILE_FULL):
+        rows = await turn.state.storage.scan(start, end, limit=TIMERS_PER_TURN)
+        found += [row for row in rows if row[0].split(b"/")[2:3] not in NEW_WORK]
+        if len(rows) < TIMERS_PER_TURN or len(found) >= TIMERS_PER_TURN:
+            break
+        start = rows[-1][0] + b"\x00"
+    return found[:TIMERS_PER_TURN]
+
+
+Due = Sequence[tuple[int, str]]
+"""Instant and key of each timer of one kind."""
+
+
+async def _expire(turn: Turn, due: Due) -> None:
+    """Out of the line; a running job is looked at when its attempt ends."""
+    ids = [job_id for _, job_id in due]
+    known, dead = await turn.jobs(ids), await turn.dead(ids)
+    for ms, job_id in due:
+        found = known.get(job_id)
+        if turn.is_full:
+            turn.state.put_timer(ms, EXPIRE, job_id)
+            continue
+        if found is None or job_id in dead or found.job.expires_at != ms or not found.at.expires:
+            continue
+        if turn.state.lease_of(job_id) is None:
+            turn.state.leave_line(found.job, found.at)
+            expire(turn, found.job, found.at)
+
+
+async def _forget_history(turn: Turn, due: Due) -> None:
+    """Whole days are dropped, a page a turn."""
+    for _, day in due:
+        await _forget(turn, HISTORY, hist_day(int(day)), day)
+
+
+async def _forget(turn: Turn, kind: str, prefix: bytes, day: str) -> None:
+    rows = await turn.state.storage.scan(prefix, after(prefix), limit=ROWS_PER_TURN)
+    for key, _ in rows:
+        turn.state.storage.delete(key)
+    if len(rows) == ROWS_PER_TURN:
+        turn.state.put_timer(turn.now, kind, day)
+
+
+async def _retire(turn: Turn, due: Due) -> None:
+    """Dead letters past their age are dropped, and counted."""
+    ids = [job_id for _, job_id in due]
+    known = await turn.jobs(ids)
+    rows = await turn.state.storage.get_many([dead_key(job_id) for job_id in ids])
+    for ms, job_id in due:
+        if turn.is_full:
+            turn.state.put_timer(ms, RETIRE, job_id)
+            continue
+        key = dead_key(job_id)
+        dead = turn.state.read(DeadRow, key, rows[key]) if key in rows else None
+        if dead is not None and job_id in known and dead.retire_at == ms:
+            turn.state.unpark(known[job_id].job, dead)
+            turn.state.erase_job(known[job_id].job)
+            turn.state.count(retired=1)
+
+
+async def _forget_results(turn: Turn, due: Due) -> None:
+    rows = await turn.state.storage.get_many([result_key(job_id) for _, job_id in due])
+    for ms, job_id in due:
+        key = result_key(job_id)
+        row = turn.state.read(ResultRow, key, rows[key]) if key in rows else None
+        if row is not None and row.until <= ms:  # else it is of a later job of the same id
+            turn.state.storage.delete(key)
+
+
+async def _forget_answers(turn: Turn, due: Due) -> None:
+    for _, day in due:
+        await _forget(turn, IDEM, idem_day(int(day)), day)
+
+
+TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
+    EXPIRE: _expire,
+    HISTORY: _forget_history,
+    IDEM: _forget_answers,
+    RESULT: _forget_results,
+    RETIRE: _retire,
+    REDRIVE: drive,
+}

@@ -1,0 +1,362 @@
+"""The scheduler actor: its events, and what ends every turn: claim what may start, close the book, set the alarm.
+
+The work of each event is in the module named after it; memory is rebuilt from rows at activation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tocsin.actors.runtime.actor import Actor, ActorContext
+from tocsin.actors.scheduler.actor.expiry import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
+from tocsin.actors.scheduler.actor.pull import Given, any_to_give, give_back, pull
+from tocsin.actors.scheduler.actor.starting import could_start, start, start_nothing
+from tocsin.actors.scheduler.inflight.completions import Batch
+from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
+from tocsin.actors.scheduler.inflight.lanes import Lanes
+from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
+from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
+from tocsin.actors.scheduler.model.names import KIND
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
+from tocsin.actors.scheduler.model.rows import RedriveRow
+from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
+from tocsin.actors.scheduler.schedules.events import CHANGES
+from tocsin.actors.scheduler.schedules.recompute import check_clock, check_zones
+from tocsin.actors.scheduler.state.limits import Limits
+from tocsin.actors.scheduler.state.occurrences import Tick
+from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import redrive
+from tocsin.actors.scheduler.transitions.complete import complete, extend
+from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, submit_once
+from tocsin.actors.scheduler.transitions.pools import (
+    Erased,
+    cancel_many,
+    delete_pool,
+    erase_page,
+    reschedule,
+    set_instance,
+    set_pool,
+)
+from tocsin.actors.scheduler.transitions.settle import settle
+from tocsin.actors.scheduler.transitions.submit import Answer, cancel, cancel_dead, retry_dead, submit
+from tocsin.dispatch.pulled import Settlement
+from tocsin.errors import ConflictError, RequestError, StaleLeaseError, TocsinError
+
+ERASE_ALONE_MS = 5_000
+"""After so long without its caller asking for the next page, a removal goes on by itself."""
+FULL_RETRY_MS = 1_000
+"""A store without space claims nothing; so often it looks whether there is space again."""
+OVERDUE = 0
+"""The stored wake time while a due job may start: now, whenever that is read."""
+
+
+Ticked = Callable[[int, int], None]
+"""A pass over schedules is durable: all their slots up to this instant are decided; and how late, in ms."""
+
+
+class SchedulerActor(Actor):
+    """One instance: jobs, leases, pools and dead letters of one name."""
+
+    kind = KIND
+    alarm_backoff_max_ms = 5_000
+
+    def __init__(
+        self,
+        ctx: ActorContext,
+        lanes: Lanes,
+        pulls: WaitingClaims,
+        watches: ResultWaiters,
+        owner: str,
+        full: Callable[[], bool],
+        limits: Limits,
+        died: Callable[[Sequence[DeadJob]], None],
+        ticked: Ticked | None = None,
+    ) -> None:
+        super().__init__(ctx)
+        self._died = died
+        self._ticked = ticked
+        self._lanes = lanes
+        self._pulls = pulls
+        self._watches = watches
+        self._owner = owner
+        self._full = full
+        self._limits = limits
+        self._began = lanes.now
+        self._more_to_pull = False
+        self._state = self._new_state()
+
+    def _new_state(self) -> SchedulerState:
+        state = SchedulerState(self.ctx.storage)
+        state.dead_ms, state.quota, state.kept_slots = self._limits.dead_ms, self._limits.quota, self._limits.kept_slots
+        state.timeout_ms = self._limits.timeout_ms
+        return state
+
+    async def on_start(self) -> None:
+        await self._state.load()
+        turn = self._turn()
+        if not self._state.instance.erasing:
+            await return_unsent(turn, self._lanes.is_live)
+            await check_zones(turn)
+            await settle_ends(turn)
+            self._more_to_pull = any_to_give(turn, self._pulls)
+            await self._state.close()  # the event that follows may find that it has nothing to do
+            self._set_alarm(turn.now)
+
+    def pinned(self) -> bool:
+        return self._lanes.busy or self._pulls.busy
+
+    def _turn(self) -> Turn:
+        self._began = self._lanes.now  # its leases count from here, however long it takes
+        return Turn(self._state, self.ctx.now_ms(), self.ctx, self._owner)
+
+    # ---- Events ----------------------------------------------------------------------------------
+
+    async def submit(self, jobs: Sequence[NewJob]) -> list[Answer]:
+        turn = self._turn()
+        self._check_not_erasing()
+        answers = await submit(turn, jobs)
+        await self._finish(turn)
+        return answers
+
+    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> Kept | TocsinError:
+        turn = self._turn()
+        self._check_not_erasing()
+        answer = await submit_once(turn, jobs, once)
+        await self._finish(turn)
+        return answer
+
+    def _check_not_erasing(self) -> None:
+        if self._state.instance.erasing:
+            raise ConflictError(f"instance {self.ctx.id.name!r} is being removed: try again when that is done")
+
+    async def cancel(self, job_id: str) -> Cancelled:
+        turn = self._turn()
+        answer = await cancel(turn, job_id)
+        await self._finish(turn)
+        return answer
+
+    async def dead_retry(self, job_id: str) -> DeadRetried:
+        turn = self._turn()
+        scheduled_for = await retry_dead(turn, job_id)
+        await self._finish(turn)
+        return DeadRetried(False) if scheduled_for is None else DeadRetried(True, job_id, scheduled_for)
+
+    async def dead_cancel(self, job_id: str) -> bool:
+        turn = self._turn()
+        removed = await cancel_dead(turn, job_id)
+        await self._finish(turn)
+        return removed
+
+    async def redrive(self, redrive_id: str, row: RedriveRow, known: Sequence[str]) -> bool:
+        turn = self._turn()
+        began = await redrive.start(turn, redrive_id, row, known)
+        await self._finish(turn)
+        return began
+
+    async def redrive_stop(self, redrive_id: str) -> bool:
+        turn = self._turn()
+        stopped = await redrive.stop(turn, redrive_id)
+        await self._finish(turn)
+        return stopped
+
+    async def schedules(self, what: str, *args: Any) -> Any:
+        """A change of schedules. A refusal is answered, as nothing was changed."""
+        turn = self._turn()
+        self._check_not_erasing()
+        try:
+            answer = await CHANGES[what](turn, *args)
+        except RequestError as refusal:  # raised before anything was changed, but for rows that could not be read
+            answer = refusal
+        await self._finish(turn)
+        return answer
+
+    async def set_pool(self, name: str, cap: int | None, paused: bool | None) -> bool:
+        turn = self._turn()
+        created = await set_pool(turn, name, cap, paused)
+        await self._finish(turn)
+        return created
+
+    async def delete_pool(self, name: str) -> bool | ConflictError:
+        turn = self._turn()
+        try:
+            there = await delete_pool(turn, name)
+        except ConflictError as refusal:  # raised before anything was changed
+            return refusal
+        await self._finish(turn)
+        return there
+
+    async def reschedule(self, job_id: str, due: int) -> Rescheduled:
+        turn = self._turn()
+        answer = await reschedule(turn, job_id, due)
+        await self._finish(turn)
+        return answer
+
+    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> tuple[int, int]:
+        turn = self._turn()
+        answer = await cancel_many(turn, jobs)
+        await self._finish(turn)
+        return answer
+
+    async def set_instance(self, paused: bool | None, timeout_ms: int | None) -> tuple[bool, int | None]:
+        turn = self._turn()
+        row = await set_instance(turn, paused, timeout_ms)
+        await self._finish(turn)
+        return row.paused, row.timeout_ms
+
+    async def erase_page(self) -> Erased:
+        """Part of a removal: begins it, or goes on with one that a crash interrupted."""
+        turn = self._turn()
+        erased = await erase_page(turn)
+        self.ctx.after_commit(self._watches.tell_all)
+        self._state = self._new_state()
+        if erased.more:
+            self._state.instance = turn.state.instance
+            self.ctx.set_alarm(turn.now + ERASE_ALONE_MS)
+        else:
+            self.ctx.set_alarm(None)
+        return erased
+
+    async def complete(self, batch: Batch) -> Sequence[Settlement | StaleLeaseError]:
+        """Refusals are answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
+        turn = self._turn()
+        await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
+        answers = await complete(turn, batch.begin())
+        await self._finish(turn)
+        return answers
+
+    async def extend(self, job_id: str, token: str, lease_ms: int) -> int | StaleLeaseError:
+        turn = self._turn()
+        await self._end_leases(turn)
+        until: int | StaleLeaseError
+        try:
+            until = await extend(turn, job_id, token, lease_ms)
+        except StaleLeaseError as refusal:
+            until = refusal
+        await self._finish(turn)
+        return until
+
+    async def give_back(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Jobs that a worker had claimed and never got. Those that are left for another turn."""
+        turn = self._turn()
+        left = await give_back(turn, tokens)
+        await self._finish(turn)
+        return left
+
+    async def settle(self) -> None:
+        """Attempts have ended: book them, and let their lanes take the next jobs."""
+        finished = self._lanes.take_finished()
+        self.ctx.if_lost(self._lanes.not_settled, finished)
+        turn = self._turn()
+        settled = await settle(turn, finished)
+        self.ctx.after_commit(self._lanes.settled, finished[:settled])
+        if settled < len(finished):
+            self.ctx.after_commit(self._lanes.not_settled, finished[settled:])
+        await self._finish(turn)
+
+    async def count_paths(self) -> bool:
+        """Whether there are counts by path that are still to be written. A store from before they were has none."""
+        await self._finish(self._turn())
+        return self._state.paths.counting
+
+    async def claim_more(self) -> None:
+        """A permit is at hand, or a worker waits for a job."""
+        await self._finish(self._turn())
+
+    async def alarm(self) -> None:
+        """A head is due, a timer rings, or a lease ends."""
+        if self._state.instance.erasing:
+            if (await self.erase_page()).more:
+                self.ctx.set_alarm(self.ctx.now_ms())
+            return
+        turn = self._turn()
+        await self._end_leases(turn)
+        self._state.occurrences.tick.rest = False
+        await run_timers(turn, full=self._full())
+        await self._finish(turn)
+        self._tick(turn)
+
+    def _tick(self, turn: Turn) -> None:
+        """After the turn that ends a pass over schedules, unless something went wrong in it."""
+        tick = self._state.occurrences.tick
+        if tick.rest or not tick.looked:
+            return
+        self._state.occurrences.tick = Tick()
+        if self._ticked is not None and not tick.failed:
+            self.ctx.after_commit(self._ticked, turn.now, tick.late_ms)
+
+    # ---- The end of every turn -------------------------------------------------------------------
+
+    async def _finish(self, turn: Turn) -> None:
+        if self._state.instance.erasing:
+            self.ctx.set_alarm(turn.now)
+            return
+        check_clock(turn)
+        await settle_ends(turn)
+        given, self._more_to_pull = self._given(), False
+        if self._pulls.waiting:
+            await self._pull(turn, given, in_order=True)
+        await self._claim(turn)
+        if self._pulls.waiting:
+            await self._pull(turn, given)
+        await settle_ends(turn)  # of those that had expired when they were to be claimed
+        await self._state.close()
+        if self._state.to_tell:
+            ended, self._state.to_tell = self._state.to_tell, []
+            self.ctx.after_commit(self._watches.tell, ended)
+        if self._state.deaths:
+            deaths, self._state.deaths = self._state.deaths, []
+            self.ctx.after_commit(self._died, dead_jobs(self.ctx.id.name, deaths))
+        self._set_alarm(turn.now)
+
+    async def _end_leases(self, turn: Turn) -> None:
+        await end_leases(turn, self._lanes.is_live, self._pulls.undelivered)
+
+    def _given(self) -> Given:
+        """What this turn gives to claims that wait, noted as it goes. Claims come at any time, also while it reads.
+        Where nothing is given, too: a turn that left no trace has woken nobody."""
+        given: Given = []
+        self.ctx.if_lost(self._pulls.lost, given)
+        self.ctx.after_commit(self._pulls.deliver, given, self._began)
+        return given
+
+    async def _pull(self, turn: Turn, given: Given, *, in_order: bool = False) -> None:
+        """Give the claims that wait what is due."""
+        self._more_to_pull = False
+        if not self._full():
+            self._more_to_pull = await pull(turn, self._pulls, given, in_order=in_order)
+            self._pulls.sealed(given)
+
+    async def _claim(self, turn: Turn) -> None:
+        if self._full():
+            start_nothing(self._lanes)
+        else:
+            await start(turn, self._lanes, self._began)
+
+    def _set_alarm(self, now: int) -> None:
+        """Stored: everything that may have to happen. In memory: without what other events will wake."""
+        state = self._state
+        ready = state.lines.any_ready(now)
+        head = _earliest(state.lines.next_due(now), state.lines.suspects_due(now))
+        alone = bool(state.lines.suspects_ready(now))
+        end = state.first_end()
+        end_at = end[0] if end else None
+        # A live attempt's lease is renewed a little before it ends.
+        renew_at = end_at - RENEW_BEFORE_MS if end and end_at and self._lanes.is_live(end[1]) else end_at
+        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer, end_at)
+        again = now + FULL_RETRY_MS if self._full() else now
+        waiting = could_start(state.lines, now, self._lanes) or self._more_to_pull
+        timer = max(state.next_timer, again) if self._full() and state.next_timer is not None else state.next_timer
+        # Nothing of a queue is stored as a reason to wake: who waits for it is here, or asks when it comes.
+        pulled = state.lines.pulled.next_due(now) if self._pulls.waiting else None
+        if self._pulls.waiting and self._full():
+            pulled = again
+        more = waiting or state.paths.counting or state.labels.filling
+        ring_at = _earliest(again if more else None, head, pulled, timer, renew_at)
+        self.ctx.set_alarm(stored, ring_at_ms=ring_at)
+
+
+def _earliest(*instants: int | None) -> int | None:
+    return min((instant for instant in instants if instant is not None), default=None)

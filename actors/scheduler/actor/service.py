@@ -1,0 +1,287 @@
+"""The schedulers of one host: their lanes and permits, the dispatcher they share, and how they stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any
+from weakref import WeakValueDictionary
+
+from tocsin.actors.runtime.actor import ActorContext
+from tocsin.actors.runtime.clock import Clock
+from tocsin.actors.runtime.host import Host, Kind
+from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
+from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
+from tocsin.actors.scheduler.inflight.circuit import Circuit
+from tocsin.actors.scheduler.inflight.completions import Answer, Batch, Completions
+from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
+from tocsin.actors.scheduler.inflight.lanes import Lanes, callback_of
+from tocsin.actors.scheduler.inflight.permits import Permits
+from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
+from tocsin.actors.scheduler.inflight.ticking import OnTick, Ticks
+from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
+from tocsin.actors.scheduler.inflight.worker_registry import Presence
+from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
+from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
+from tocsin.actors.scheduler.queries.host_health import HostHealth
+from tocsin.actors.scheduler.queries.why import Facts
+from tocsin.actors.scheduler.schedules.recompute import in_doubt
+from tocsin.actors.scheduler.state.limits import Limits
+from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS
+from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS
+from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.transitions.settle import AttemptResult
+from tocsin.dispatch.callback import Outcome
+from tocsin.dispatch.dispatcher import Dispatcher
+
+log = logging.getLogger("tocsin.scheduler")
+
+PAGES_AT_ONCE = 2
+PULL_RULE_MS = 10_000
+"""So long the app's rule may take before a worker gets a job."""
+
+
+class SchedulerService:
+    """Made before its host (which needs `kind`), then bound to it."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        has_origin: Callable[[], bool],
+        lanes: int = 64,
+        max_in_flight: int = 256,
+        dead_retention_s: float | None = 30 * 86_400,
+        max_jobs: int | None = None,
+        authorize_fire: AuthorizeFire | None = None,
+        occurrences_kept: int = KEPT_SLOTS,
+        timeout_ms: int = TIMEOUT_MS,
+        on_tick: OnTick | None = None,
+        on_dead: OnDead | None = None,
+        catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
+    ) -> None:
+        self.has_origin = has_origin
+        self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
+        self.circuit = Circuit(
+            lambda: self.clock.monotonic(),
+            lambda: self.clock.now_ms(),
+            lambda why, is_open: self.health.circuit_changed(why, is_open),
+        )
+        self.permits = Permits(max_in_flight, self.circuit, lambda: self.clock.monotonic())
+        self._dispatcher = dispatcher
+        self._guard = (
+            None
+            if authorize_fire is None
+            else Guard(authorize_fire, lambda: self.clock.monotonic(), lambda: self.clock.now_ms())
+        )
+        self.catalog_check = CatalogCheck(catalog, lambda: self.clock.monotonic())
+        self._lanes_limit = lanes
+        dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
+        self._limits = Limits(dead_ms, max_jobs, occurrences_kept, timeout_ms)
+        self._ticks = None if on_tick is None else Ticks(on_tick, self._sleep, self._start_soon)
+        # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
+        self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
+        self._pulls: WeakValueDictionary[str, WaitingClaims] = WeakValueDictionary()
+        self._completions: WeakValueDictionary[str, Completions] = WeakValueDictionary()
+        self.presence = Presence(lambda: self.clock.monotonic())
+        self._watches: WeakValueDictionary[str, ResultWaiters] = WeakValueDictionary()
+        self._host: Host | None = None
+        self.health = HostHealth(
+            lambda: self.host,
+            self.circuit,
+            self._guard,
+            lambda: dispatcher.last_origin,
+            lambda: [actor_of(name) for name, lanes in self._lanes.items() if lanes.busy],
+            lambda: self.deaths.broken,
+            self._start_soon,
+        )
+        self.deaths = Deaths(on_dead, lambda: self.clock, self._start_soon)
+        self._stopping = False
+        self._nobody_waits = False
+        self.paging = asyncio.Semaphore(PAGES_AT_ONCE)
+        """Pages of lists that are being made: each takes the loop for some ms at a time, and several are no faster."""
+
+    def start(self) -> None:
+        self._stopping = self._nobody_waits = False
+        self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
+        self._dispatcher.open()
+        for stopped in (self._lanes, self._pulls, self._watches):
+            stopped.clear()  # those of an earlier run go when the garbage of its actors does, and serve nobody any more
+        if self._ticks is not None:
+            self._ticks.start()
+
+    def bind(self, host: Host) -> None:
+        self._host = host
+
+    @property
+    def host(self) -> Host:
+        assert self._host is not None, "the service is bound by its host's maker"
+        return self._host
+
+    @property
+    def clock(self) -> Clock:
+        return self.host.clock
+
+    @property
+    def random(self) -> Random:
+        return self.host.random
+
+    async def _sleep(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+    def _start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self.host.start_soon(work)
+
+    def _make(self, ctx: ActorContext) -> SchedulerActor:
+        owner, name = self.host.provider.owner, ctx.id.name
+        ticked = None if self._ticks is None else partial(self._ticks.note, name)
+        return SchedulerActor(
+            ctx, self.lanes(name), self.pulls(name), self.watches(name), owner,
+            lambda: self.health.store_trouble() is not None, self._limits, self.deaths.note, ticked,
+        )  # fmt: skip
+
+    async def _doubt_alarm(self, actor: ActorId) -> None:
+        """Wake a scheduler whose schedules are ahead of the clock (their next slots may be a lifetime away) or were
+        computed with other time zones. What is stored says so, without waking it."""
+        rows = await self.host.provider.view(str(actor)).get([META_SLOT, META_ZONES])
+        if META_SLOT in rows and in_doubt(self.clock.now_ms(), rows[META_SLOT], rows.get(META_ZONES)):
+            await self.host.post(actor, "claim_more")  # its start looks at zones, and every turn at the clock
+
+    def lanes(self, name: str) -> Lanes:
+        lanes = self._lanes.get(name)
+        if lanes is None:
+            actor = actor_of(name)
+            lanes = Lanes(
+                name,
+                self._lanes_limit,
+                self.permits,
+                self._send,
+                lambda event: self.host.post(actor, event),
+                self.host.start_soon,
+                self.clock.monotonic,
+            )
+            if self._stopping:
+                lanes.stop_claiming()
+            self._lanes[name] = lanes
+        return lanes
+
+    def pulls(self, name: str) -> WaitingClaims:
+        pulls = self._pulls.get(name)
+        if pulls is None:
+            actor = actor_of(name)
+
+            def post(event: str, *args: Any) -> asyncio.Future[Any]:
+                return self.host.start_soon(self.host.call(actor, event, *args, create=False))
+
+            check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
+            pulls = WaitingClaims(name, post, self.host.start_soon, check, self.clock)
+            if self._nobody_waits:
+                pulls.stop()
+            self._pulls[name] = pulls
+        return pulls
+
+    def completions(self, name: str) -> Completions:
+        """They live as long as somebody waits for an answer."""
+        found = self._completions.get(name)
+        if found is None:
+            actor = actor_of(name)
+
+            def deliver(batch: Batch) -> Awaitable[Sequence[Answer]]:
+                return self.host.call(actor, "complete", batch, create=False)
+
+            found = self._completions[name] = Completions(deliver, self.host.start_soon)
+        return found
+
+    def watches(self, name: str) -> ResultWaiters:
+        watches = self._watches.get(name)
+        if watches is None:
+            watches = self._watches[name] = ResultWaiters()
+            watches.stopping = self._nobody_waits
+        return watches
+
+    async def _may_be_pulled(self, claim: Claim, instance: str) -> bool:
+        """The catalog and the app's rule are asked before a worker gets a job; what they refuse is settled here, as
+        for callbacks."""
+        answer: Outcome | float | None = self.catalog_check.before_attempt(claim.job, claim.args)
+        if answer is None and self._guard is not None:
+            answer = await self._guard.ask(claim, instance, self.clock.now_ms(), PULL_RULE_MS)
+        if not isinstance(answer, Outcome):
+            return True
+        self.lanes(instance).end(AttemptResult(claim.job, claim.token, answer))
+        return False
+
+    def lanes_in_use(self, name: str) -> tuple[int, int]:
+        """In flight, and the limit."""
+        lanes = self._lanes.get(name)
+        return (lanes.in_flight if lanes else 0), self._lanes_limit
+
+    def facts(self, name: str) -> Facts:
+        """What only this host knows of why a job waits."""
+        lanes = self.lanes(name)
+        return Facts(
+            lanes_limit=lanes.limit,
+            max_in_flight=self.permits.limit,
+            max_suspects=self.permits.suspects,
+            hindrances=lanes.hindrances,
+            circuit=self.health.circuit_in_words(),
+            store_trouble=self.health.store_trouble(),
+            stopping=not self.host.ready or lanes.stopping,
+            alarm_failures=self.host.alarms.failures(actor_of(name)),
+            waiting_for=self.pulls(name).waiting_for,
+        )
+
+    async def _send(self, claim: Claim, instance: str) -> Outcome:
+        """One attempt. The catalog and the app's rule are asked first, and what the rule takes is taken from the
+        callback's deadline: the lease covers both."""
+        if (blocked := self.catalog_check.before_attempt(claim.job, claim.args)) is not None:
+            return blocked
+        callback = callback_of(claim, instance)
+        if self._guard is not None:
+            answer = await self._guard.ask(claim, instance, self.clock.now_ms(), callback.timeout_ms)
+            if isinstance(answer, Outcome):
+                return answer
+            callback = replace(callback, timeout_ms=callback.timeout_ms - answer)
+        return await self._dispatcher.attempt(callback, now_ms=self.clock.now_ms())
+
+    # ---- Stopping --------------------------------------------------------------------------------
+
+    def stop_waiting(self) -> None:
+        """Who waits for jobs, or for the end of one, is answered; nobody waits from now on."""
+        self._nobody_waits = True
+        for pulls in list(self._pulls.values()):
+            pulls.stop()
+        for watches in list(self._watches.values()):
+            watches.stop()
+
+    async def drain(self, seconds: float) -> None:
+        """Claim nothing more; let attempts end, for at most `seconds`; then end them, uncharged."""
+        self._stopping = True
+        if self._ticks is not None:
+            self._ticks.stop()
+        self.stop_waiting()
+        used = list(self._lanes.values())
+        for lanes in used:
+            lanes.stop_claiming()
+        running = [task for lanes in used for task in lanes.running()]
+        if running:
+            _, late = await asyncio.wait(running, timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                log.warning("%d callbacks were ended after %.1f s of draining, uncharged", len(late), seconds)
+                await asyncio.wait(late)
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(lanes.wait_settled() for lanes in used))
+        except TimeoutError:
+            log.warning("the ends of some callbacks could not be stored: they are repeated when their leases end")
+        await self.deaths.drain(seconds)
+
+    async def aclose(self) -> None:
+        await self._dispatcher.aclose()

@@ -1,0 +1,1 @@
+"""What users hold: the handle of one scheduler and of its schedules."""

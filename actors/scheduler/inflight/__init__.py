@@ -1,0 +1,1 @@
+"""What the host owns and never stores: lanes, permits, the circuit, waiting claims, completions, result waiters."""

@@ -1,0 +1,123 @@
+"""`authorize_fire`: the embedding app's own rule, asked once for each attempt after its claim is on disk and before
+anything is sent. What it allowed when a job was scheduled may be over when the job fires."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from math import ceil
+from typing import Any, Final
+
+from tocsin.actors.scheduler.inflight.circuit import OPENS_AFTER, Broken
+from tocsin.actors.scheduler.model.health import AUTHORIZE_FIRE_FAILING
+from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.records import Firing, Record
+from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.dispatch.callback import Outcome, Verdict
+
+log = logging.getLogger("tocsin.scheduler")
+
+AuthorizeFire = Callable[[Firing], bool | Awaitable[bool]]
+"""`authorize_fire(job) -> bool`, sync or async. True: it is sent. False: it is parked as dead, reason `blocked`."""
+SHARE: Final = 2
+"""The rule may take one part in so many of the callback's deadline; the rest is left to the callback."""
+
+
+class Guard:
+    """Asks the rule about one attempt after another. `monotonic` is in seconds."""
+
+    def __init__(self, rule: AuthorizeFire, monotonic: Callable[[], float], now_ms: Callable[[], int]) -> None:
+        self._rule, self._monotonic = rule, monotonic
+        self._asked: set[asyncio.Future[_Said]] = set()
+        self._now_ms = now_ms
+        self._failures, self._since = 0, 0
+        self._message = ""
+
+    @property
+    def broken(self) -> Broken | None:
+        """Set once it could not say five times in a row, until it says something."""
+        if self._failures < OPENS_AFTER:
+            return None
+        return Broken(AUTHORIZE_FIRE_FAILING, self._message, self._since)
+
+    async def ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
+        """How many milliseconds of the deadline it took to allow the attempt; or how the attempt ends, unsent.
+
+        A rule that raises, takes too long or says neither True nor False is nobody's fault: the job waits, uncharged.
+        Never raises. A stop that cancels the question ends it the same way, since nothing was sent.
+        """
+        answer = await self._ask(claim, instance, now_ms, timeout_ms)
+        if not isinstance(answer, Outcome) or answer.verdict is not Verdict.UNREACHABLE:
+            self._failures = 0
+        elif answer is not CANCELLED:
+            self._since = self._since if self._failures else self._now_ms()
+            self._failures, self._message = self._failures + 1, answer.message or ""
+        return answer
+
+    async def _ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
+        began, share_ms = self._monotonic(), timeout_ms // SHARE
+        allowed, error = self._begun(claim, instance, now_ms)
+        if error is None and inspect.isawaitable(allowed):
+            asked = asyncio.ensure_future(_said(allowed))
+            self._asked.add(asked)
+            asked.add_done_callback(self._asked.discard)
+            try:
+                await asyncio.wait([asked], timeout=share_ms / 1000)
+            except asyncio.CancelledError:
+                asked.cancel()
+                return CANCELLED
+            if not asked.done():
+                asked.cancel()
+                return unsaid(f"took longer than {share_ms} ms, half of the callback's deadline")
+            allowed, error = asked.result()
+        if isinstance(error, asyncio.CancelledError):
+            return CANCELLED
+        if error is not None:
+            log.error("authorize_fire raised for %s/%s", instance, claim.job.id, exc_info=error)
+            return unsaid(f"raised {type(error).__name__}")
+        if allowed is False:
+            return Outcome(Verdict.BLOCKED, "not sent: authorize_fire said no")
+        if allowed is not True:
+            # A rule that forgot its return must not kill every job.
+            return unsaid(f"must return True or False, not {type(allowed).__name__}")
+        took_ms = ceil((self._monotonic() - began) * 1000)
+        return took_ms if took_ms <= share_ms else unsaid(f"took {took_ms} ms, more than half of the deadline")
+
+    def _begun(self, claim: Claim, instance: str, now_ms: int) -> _Said:
+        try:
+            return self._rule(firing_of(claim, instance, now_ms)), None
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # as in `_said`
+            return None, error
+
+
+_Said = tuple[Any, BaseException | None]
+
+
+async def _said(answer: Awaitable[bool]) -> _Said:
+    """In a task of its own: what it makes of being cancelled, a "no" or nothing at all, is no answer.
+
+    Its error is a value: a bug in the app's rule must neither send nor lose a job, and a SystemExit would end the loop.
+    """
+    try:
+        return await answer, None
+    except (KeyboardInterrupt, GeneratorExit):
+        raise  # the process ends here
+    except BaseException as error:
+        return None, error
+
+
+def unsaid(why: str) -> Outcome:
+    return Outcome(Verdict.UNREACHABLE, f"not sent: authorize_fire {why}", code=AUTHORIZE_FIRE_FAILING)
+
+
+CANCELLED: Final = unsaid("was cancelled, as when the host stops")
+
+
+def firing_of(claim: Claim, instance: str, now_ms: int) -> Firing:
+    """The record of a claimed job, as `get` would show it at this instant."""
+    record = Found(claim.job, leases=[(claim.token, claim.lease)], args=claim.args).record(now_ms)
+    return Firing(**{name: getattr(record, name) for name in Record.__struct_fields__}, instance=instance)

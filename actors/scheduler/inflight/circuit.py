@@ -1,0 +1,79 @@
+"""The circuit of a host's origin: whether callbacks get through, since when not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.actors.scheduler.model.health import ORIGIN_UNREACHABLE
+from tocsin.dispatch.callback import Outcome, Verdict
+
+OPENS_AFTER: Final = 5
+PROBE_EVERY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Why the circuit is open: a code, what the attempt that opened it said, and since when, epoch ms."""
+
+    code: str
+    message: str
+    since: int
+
+
+class Circuit:
+    """Opens after five attempts in a row that never connected, closes at the first answer.
+
+    `changed` is told of both: why it has opened, or why it was open, and whether it is open now.
+    """
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        now_ms: Callable[[], int],
+        changed: Callable[[Broken, bool], None] = lambda why, is_open: None,
+    ) -> None:
+        self._monotonic, self._now_ms, self._changed = monotonic, now_ms, changed
+        self._failures = 0
+        self._next_probe = 0.0
+        self.broken: Broken | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.broken is not None
+
+    def note(self, outcome: Outcome) -> bool:
+        """How an attempt ended; True if the next one may go before its time: the circuit has closed, or this was no
+        probe after all."""
+        verdict = outcome.verdict
+        if verdict is Verdict.UNREACHABLE:
+            self._unreachable(outcome)
+            return False
+        was_open = self.open
+        if verdict is Verdict.BLOCKED:  # never sent: it tells nothing of the origin
+            self._next_probe = self._monotonic()
+            return was_open
+        if verdict is not Verdict.STOPPED:
+            self._failures = 0
+            broken, self.broken = self.broken, None
+            if broken is not None:
+                self._changed(broken, False)
+        return was_open and not self.open
+
+    def _unreachable(self, outcome: Outcome) -> None:
+        self._failures += 1
+        code, message = outcome.code or ORIGIN_UNREACHABLE, outcome.message or "no connection"
+        if self.broken is not None:
+            self.broken = Broken(code, message, self.broken.since)
+        elif self._failures >= OPENS_AFTER:
+            self._next_probe = self._monotonic() + PROBE_EVERY_S
+            self.broken = Broken(code, message, self._now_ms())
+            self._changed(self.broken, True)
+
+    def wait_s(self) -> float:
+        """Seconds until the next probe may go; 0: now, or the circuit is closed."""
+        return max(self._next_probe - self._monotonic(), 0.0) if self.open else 0.0
+
+    def probe(self) -> None:
+        self._next_probe = self._monotonic() + PROBE_EVERY_S

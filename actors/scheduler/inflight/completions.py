@@ -1,0 +1,102 @@
+"""Completions on their way to their scheduler. Those that come while it is at work are booked in one turn.
+
+A turn reads what it needs in one hop and writes one batch, so sixty workers that settle at the same time cost little
+more than one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+from tocsin.actors.scheduler.transitions.complete import Completion
+from tocsin.dispatch.pulled import Settlement
+from tocsin.errors import HostClosedError, NotFoundError, StaleLeaseError, StoreUnavailable
+
+MOST: Final = 256
+MOST_BYTES: Final = 1024 * 1024
+"""Of results, in one turn."""
+
+Answer = Settlement | StaleLeaseError
+Waiting = tuple[Completion, asyncio.Future[Answer]]
+
+
+class Batch:
+    """What one turn is told; others may join until it begins."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Waiting] = []
+        self._bytes = 0
+        self._begun = False
+
+    def has_room(self, said: Completion) -> bool:
+        size = self._bytes + len(said.result or b"")
+        return not self._begun and len(self.waiting) < MOST and (size <= MOST_BYTES or not self.waiting)
+
+    def join(self, one: Waiting) -> None:
+        self.waiting.append(one)
+        self._bytes += len(one[0].result or b"")
+
+    def begin(self) -> Sequence[Completion]:
+        """In the turn: all of them."""
+        self._begun = True
+        return [said for said, _ in self.waiting]
+
+
+class Completions:
+    """Of one scheduler on this host. `deliver` is the turn: it answers the first of a batch, or all."""
+
+    def __init__(
+        self,
+        deliver: Callable[[Batch], Awaitable[Sequence[Answer]]],
+        start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._deliver, self._start_soon = deliver, start_soon
+        self._last: Batch | None = None
+
+    async def say(self, said: Completion) -> Answer:
+        """The answer, once that is on disk. A caller that is cancelled does not cancel the turn."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._join((said, answer))
+        return await answer
+
+    def _join(self, one: Waiting) -> None:
+        if self._last is None or not self._last.has_room(one[0]):
+            self._last = Batch()
+            self._tell(self._last)
+        self._last.join(one)
+
+    def _tell(self, batch: Batch) -> None:
+        self._start_soon(self._told(batch)).add_done_callback(partial(self._ended, batch))
+
+    def _ended(self, batch: Batch, task: asyncio.Task[None]) -> None:
+        """A host that goes down without waiting leaves nobody without an answer."""
+        if task.cancelled():
+            self._failed(batch, HostClosedError("the host was stopped before this was answered: say it again"))
+
+    async def _told(self, batch: Batch) -> None:
+        try:
+            answers = await self._deliver(batch)
+        except Exception as error:  # whatever it is, it is the answer to those who wait
+            self._failed(batch, error)
+            return
+        for (_, future), answer in zip(batch.waiting, answers, strict=False):
+            if not future.done():
+                future.set_result(answer)
+        for one in batch.waiting[len(answers) :]:
+            self._join(one)
+
+    def _failed(self, batch: Batch, error: Exception) -> None:
+        begun = batch.begin()
+        if len(begun) > 1 and not isinstance(error, (HostClosedError, NotFoundError, StoreUnavailable)):
+            for one in batch.waiting:  # each for itself: one that cannot be booked takes no others with it
+                alone = Batch()
+                alone.join(one)
+                alone.begin()
+                self._tell(alone)
+            return
+        for _, future in batch.waiting:
+            if not future.done():
+                future.set_exception(error)

@@ -1,0 +1,188 @@
+"""What is done when a job dies, once that is on disk: a line in the log, and the app's own hook. No turn waits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.actors.runtime.clock import Clock
+from tocsin.actors.scheduler.model.health import HOOK_FAILING, Cause
+from tocsin.actors.scheduler.model.rows import DeadRow, JobRow
+from tocsin.errors import SettingsError
+
+log = logging.getLogger("tocsin.scheduler")
+
+
+class DeadJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A job that has just died, as `on_dead` is told of it: why (`reason`), after how many dispatches (`attempt`) and
+    charged failures (`attempts`), and the last HTTP `status` and error. `get(id)` has the rest, args included."""
+
+    instance: str
+    id: str
+    incarnation: str
+    function_path: str | None = None
+    workflow: str | None = None
+    pool: str | None = None
+    queue: str | None = None
+    labels: Sequence[str] = ()
+    schedule: str | None = None
+    """The name of the schedule it is an occurrence of."""
+    reason: str
+    parked_at: int
+    attempt: int
+    attempts: int
+    losses: int = 0
+    status: int | None = None
+    error: str | None = None
+
+    @property
+    def target(self) -> str:
+        """Its function path or workflow."""
+        return self.function_path or self.workflow or ""
+
+
+OnDead = Callable[[DeadJob], Awaitable[None] | None]
+"""`on_dead(job)`, sync or async: called once for each job that this host makes dead, after that is on disk."""
+PATIENCE_S: Final = 30.0
+"""So long an async hook may take for one job; then it is cancelled, and counts as failed."""
+LOGGED: Final = 10
+WINDOW_S: Final = 10.0
+"""Of one instance so many deaths are logged singly in so many seconds; the others are counted."""
+
+
+class Deaths:
+    """Of one host."""
+
+    def __init__(
+        self,
+        hook: OnDead | None,
+        clock: Callable[[], Clock],
+        start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        if hook is not None and not callable(hook):
+            raise SettingsError(f"on_dead must be a function, not {type(hook).__name__}")
+        self._hook, self._clock, self._start_soon = hook, clock, start_soon
+        self._untold: deque[DeadJob] = deque()
+        self._telling: asyncio.Task[None] | None = None
+        self._logged: Counter[str] = Counter()
+        self._unlogged: dict[str, Counter[str]] = {}
+        self._windows: set[asyncio.Task[None]] = set()
+        self.failures = 0
+        """How many calls of the hook have failed, since ever."""
+        self.broken: Cause | None = None
+        """Set while the last call of the hook failed."""
+
+    def note(self, dead: Sequence[DeadJob]) -> None:
+        """These are dead, on disk. Returns at once."""
+        for one in dead:
+            self._log(one)
+        if self._hook is not None:
+            self._untold.extend(dead)
+            if self._telling is None or self._telling.done():
+                self._telling = self._start_soon(self._tell(self._hook))
+
+    async def drain(self, seconds: float) -> None:
+        """Let the hook hear of all, for at most so long; what is left is said in the log."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._telling is not None and not self._telling.done():
+                    await asyncio.wait([self._telling])
+        except TimeoutError:
+            assert self._telling is not None
+            self._telling.cancel()
+            log.warning("on_dead has not heard of %d dead jobs: they stand among the dead letters", len(self._untold))
+        for window in self._windows:
+            window.cancel()
+        for instance in list(self._unlogged):
+            self._log_rest(instance)
+
+    # ---- The hook --------------------------------------------------------------------------------
+
+    async def _tell(self, hook: OnDead) -> None:
+        while self._untold:
+            one = self._untold[0]
+            try:
+                waiting = hook(one)
+                if inspect.isawaitable(waiting):
+                    async with asyncio.timeout(PATIENCE_S):
+                        await waiting
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                # The app's own code: whatever it throws is reported, and the others are told all the same.
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                    raise
+                self._failed(one, error)
+            else:
+                self.broken = None
+            self._untold.popleft()
+
+    def _failed(self, one: DeadJob, error: BaseException) -> None:
+        self.failures += 1
+        said = f"took longer than {PATIENCE_S:.0f} s" if isinstance(error, TimeoutError) else type(error).__name__
+        since = self._clock().now_ms() if self.broken is None else self.broken.since
+        self.broken = Cause(HOOK_FAILING, f"on_dead failed for {one.instance}/{one.id}: {said}", since)
+        log.error("on_dead failed for %s/%s (%d failures so far)", one.instance, one.id, self.failures, exc_info=error)
+
+    # ---- The log ---------------------------------------------------------------------------------
+
+    def _log(self, one: DeadJob) -> None:
+        if self._logged[one.instance] >= LOGGED:
+            self._unlogged.setdefault(one.instance, Counter())[one.reason] += 1
+            return
+        if not self._logged[one.instance]:
+            window = self._start_soon(self._window(one.instance))
+            self._windows.add(window)
+            window.add_done_callback(self._windows.discard)
+        self._logged[one.instance] += 1
+        status = "no status" if one.status is None else f"last status {one.status}"
+        attempts = "1 attempt" if one.attempt == 1 else f"{one.attempt} attempts"
+        error = "" if one.error is None else f": {one.error}"
+        log.warning(
+            "job %s/%s (%s) is dead: %s after %s, %s%s",
+            one.instance, one.id, one.target, one.reason, attempts, status, error,
+        )  # fmt: skip
+
+    async def _window(self, instance: str) -> None:
+        await self._clock().sleep(WINDOW_S)
+        del self._logged[instance]
+        self._log_rest(instance)
+
+    def _log_rest(self, instance: str) -> None:
+        more = self._unlogged.pop(instance, None)
+        if more:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in more.most_common())
+            jobs = "1 more job" if more.total() == 1 else f"{more.total():,} more jobs"
+            log.warning("%s of %s died within %.0f s: %s", jobs, instance, WINDOW_S, reasons)
+
+
+def dead_jobs(instance: str, parked: Sequence[tuple[JobRow, DeadRow]]) -> Sequence[DeadJob]:
+    """As the log and the hook are told of them."""
+    return [_dead_job(instance, job, dead) for job, dead in parked]
+
+
+def _dead_job(instance: str, job: JobRow, dead: DeadRow) -> DeadJob:
+    at = dead.at
+    return DeadJob(
+        instance=instance,
+        id=job.id,
+        incarnation=job.incarnation,
+        function_path=job.function_path,
+        workflow=job.workflow,
+        pool=job.pool or None,
+        queue=job.queue or None,
+        labels=job.labels,
+        schedule=None if job.schedule is None else job.schedule.name,
+        reason=dead.reason,
+        parked_at=dead.parked_at,
+        attempt=at.attempt,
+        attempts=at.attempts,
+        losses=at.losses,
+        status=dead.status,
+        error=None if at.last_error is None else at.last_error.message,
+    )

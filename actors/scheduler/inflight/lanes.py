@@ -1,0 +1,277 @@
+"""Lanes: the callbacks in flight. They belong to the host and outlive any activation of their scheduler.
+
+A token is *live* from the seal of its claim until that batch failed or its settlement is durable; a live
+attempt is renewed here and never claimed again here, whatever the clock does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from tocsin.actors.scheduler.inflight.permits import Permits
+from tocsin.actors.scheduler.model.instants_of_job import due_of
+from tocsin.actors.scheduler.model.rows import JobRow
+from tocsin.actors.scheduler.model.suspects import ALONE, LEVELS
+from tocsin.actors.scheduler.state.turn import LEASE_MARGIN_MS
+from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.transitions.settle import AttemptResult
+from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
+from tocsin.errors import HostClosedError
+
+log = logging.getLogger("tocsin.scheduler")
+
+Send = Callable[[Claim, str], Awaitable[Outcome]]
+"""Sends one attempt of a job of the named instance; how it ended."""
+LANES_FULL = "LANES_FULL"
+SETTLE_AT_ONCE = 256
+SETTLE_RETRY_S = (0.05, 5.0)
+WAKE_RETRY_S = 1.0
+LAUNCH_WITHIN_S = 10.0
+"""A claim durable only later than this is not sent: its deadline could outlast its lease. Below the margin of
+15 s that every lease has over its deadline."""
+NOT_SENT = Outcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
+
+
+class Lanes:
+    """The lanes of one scheduler on this host."""
+
+    def __init__(
+        self,
+        instance: str,
+        limit: int,
+        permits: Permits,
+        send: Send,
+        post: Callable[[str], asyncio.Future[None]],
+        start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.instance = instance
+        self.limit = limit
+        self.in_flight = 0
+        self.stopping = False
+        self._permits, self._send, self._post, self._start_soon = permits, send, post, start_soon
+        self._monotonic = monotonic
+        self._live: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._finished: deque[AttemptResult] = deque()
+        self._settling = False
+        self._settle_failures = 0
+        self._waking = False
+        self._all_settled = asyncio.Event()
+
+    # ---- For the scheduler's turns ---------------------------------------------------------------
+
+    def is_live(self, token: str) -> bool:
+        return token in self._live
+
+    @property
+    def busy(self) -> bool:
+        waits = any(map(self.waits, (0, *LEVELS)))
+        return bool(self._live or self._finished or self._waking or waits)
+
+    def take(self, most: int) -> int:
+        """Permits for new attempts. Give back what is not used."""
+        room = min(self.limit - self.in_flight, most)
+        if self.stopping or room <= 0:
+            self._permits.leave(self)  # it would block the line: a lane that frees claims again
+            return 0
+        got = self._permits.take(self, room)
+        self.in_flight += got
+        return got
+
+    def take_apart(self, level: int, most: int) -> int:
+        """The same for suspects of this level. 0 while one must run alone: then this scheduler is woken when nothing
+        else is in flight."""
+        room = min(self.limit - self.in_flight, most)
+        if self.stopping or room <= 0:
+            self.no_more_work(level)
+            return 0
+        permits = self._permits
+        got = int(permits.take_alone(self)) if level == ALONE else permits.take_apart(self, level, room)
+        self.in_flight += got
+        return got
+
+    def give_back(self, count: int, level: int = 0) -> None:
+        self.in_flight -= count
+        self._permits.give(count, level)
+
+    def hindrances(self, level: int) -> list[str]:
+        """Why no more callbacks of this scheduler and level start now; none: one may."""
+        found = [LANES_FULL] if self.in_flight >= self.limit else []
+        host = self._permits.hindrance(level)
+        return found if host is None else [*found, host]
+
+    def could_take(self, level: int = 0) -> bool:
+        """Whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
+        return not self.stopping and self.in_flight < self.limit and not self.waits(level)
+
+    def waits(self, level: int = 0) -> bool:
+        """Whether it stands in line for jobs of this level."""
+        if level == ALONE:
+            return self._permits.waits_alone(self)
+        return self._permits.waits_apart(self) if level else self._permits.waits(self)
+
+    @property
+    def waits_for_room(self) -> bool:
+        return self._permits.waits_for_room(self)
+
+    def no_more_work(self, level: int = 0) -> None:
+        if level == ALONE:
+            self._permits.leave_alone(self)
+        elif level:
+            self._permits.leave_apart(self)
+        else:
+            self._permits.leave(self)
+
+    def sealed(self, claims: Sequence[Claim]) -> None:
+        self._live.update(claim.token for claim in claims)
+
+    def lost(self, claims: Sequence[Claim]) -> None:
+        """The claims' batch failed: nothing was sent, nothing is held."""
+        self._live.difference_update(claim.token for claim in claims)
+        self.in_flight -= len(claims)
+        for claim in claims:
+            self._permits.give(1, claim.level)
+        if not self._live:
+            self._all_settled.set()
+
+    def launch(self, claims: Sequence[Claim], claimed: float) -> None:
+        """The claims, made at `claimed`, are durable: send them."""
+        for claim in claims:
+            task = self._start_soon(self._attempt(claim, claimed))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def take_finished(self) -> list[AttemptResult]:
+        count = min(len(self._finished), SETTLE_AT_ONCE)
+        return [self._finished.popleft() for _ in range(count)]
+
+    def not_settled(self, finished: Sequence[AttemptResult]) -> None:
+        """Their turn failed or its batch was lost: they are tried again while their tokens are live."""
+        self._finished.extendleft(reversed(finished))
+
+    def settled(self, finished: Sequence[AttemptResult]) -> None:
+        self._live.difference_update(end.token for end in finished)
+        if not self._live:
+            self._all_settled.set()
+
+    async def wait_settled(self) -> None:
+        """Until no attempt is live: all have ended, and their ends are on disk."""
+        while self._live:
+            self._all_settled.clear()
+            await self._all_settled.wait()
+
+    # ---- The attempt -----------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return self._monotonic()
+
+    async def _attempt(self, claim: Claim, claimed: float) -> None:
+        late = self._monotonic() - claimed > LAUNCH_WITHIN_S  # the process may have stood still even since the launch
+        try:
+            outcome = NOT_SENT if late else await self._send(claim, self.instance)
+        except asyncio.CancelledError:
+            # Only a stop cancels an attempt, and a stop still settles it: this task ends the normal way.
+            outcome = Outcome(Verdict.STOPPED, "the host was stopped while the attempt ran")
+        except Exception as error:
+            log.exception("an attempt of %s/%s failed inside tocsin", self.instance, claim.job.id)
+            outcome = Outcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
+        self.in_flight -= 1
+        self._finished.append(AttemptResult(claim.job, claim.token, outcome))
+        self._settle_soon()
+        if not late:
+            self._permits.ended(outcome)
+        self._permits.give(1, claim.level)
+
+    def end(self, finished: AttemptResult) -> None:
+        """An attempt that had no lane has ended: a worker was to get it, and may not."""
+        self._live.add(finished.token)
+        self._finished.append(finished)
+        self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        if not self._settling and self._finished:
+            self._settling = True
+            self._post("settle").add_done_callback(self._settle_done)
+
+    def _settle_done(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is None and not done.cancelled():
+            self._settle_failures = 0
+            self._settle_again()
+            return
+        if isinstance(error, HostClosedError):
+            return  # nobody can book it any more: its lease ends, and the next host takes it up
+        self._settle_failures += 1
+        least, most = SETTLE_RETRY_S
+        delay = min(least * 2 ** min(self._settle_failures, 20), most)
+        log.warning("settlements of %s failed, again in %.2f s: %r", self.instance, delay, error)
+        asyncio.get_running_loop().call_later(delay, self._settle_again)
+
+    def _settle_again(self) -> None:
+        self._settling = False
+        self._settle_soon()
+
+    def wake(self) -> None:
+        """A permit is free and it is this scheduler's turn."""
+        if not self._waking:
+            self._waking = True
+            self._post("claim_more").add_done_callback(self._woken)
+
+    def _woken(self, done: asyncio.Future[None]) -> None:
+        self._waking = False
+        if not done.cancelled() and (error := done.exception()) is not None:
+            self._leave_lines()  # they must not wait for it
+            if isinstance(error, HostClosedError):
+                return
+            asyncio.get_running_loop().call_later(WAKE_RETRY_S, self.wake)
+
+    # ---- Stopping --------------------------------------------------------------------------------
+
+    def stop_claiming(self) -> None:
+        self.stopping = True
+        self._leave_lines()
+
+    def _leave_lines(self) -> None:
+        for level in (0, *LEVELS):
+            self.no_more_work(level)
+
+    def running(self) -> list[asyncio.Task[None]]:
+        return list(self._tasks)
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._live)
+
+
+def callback_of(claim: Claim, instance: str) -> Callback:
+    job = claim.job
+    return Callback(
+        id=job.id,
+        incarnation=job.incarnation,
+        args=claim.args,
+        scheduled_for=due_of(job, claim.lease.at),
+        attempt=claim.lease.at.attempt,
+        lease=claim.token,
+        instance=instance,
+        function_path=job.function_path,
+        workflow=job.workflow,
+        pool=job.pool or None,
+        shard_key=job.shard_key,
+        labels=job.labels,
+        schedule=_occurrence(job),
+        parent=None if job.parent is None else (job.parent, claim.parent_result),
+        timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
+    )
+
+
+def _occurrence(job: JobRow) -> Occurrence | None:
+    one = job.schedule
+    if one is None:
+        return None
+    return Occurrence(one.name, one.slot, one.first_slot, one.coalesced if one.first_slot is not None else None)

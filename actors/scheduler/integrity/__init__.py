@@ -1,0 +1,1 @@
+"""Invariants of the rows, what a broken one means, and its repair."""

@@ -1,0 +1,115 @@
+"""Is a store sound? Every scheduler of it, each from a snapshot of its own; and the repair of those that are not.
+
+Nothing holds between two schedulers, so no snapshot is held longer than one of them takes to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+from tocsin.actors.scheduler.integrity.findings import Findings
+from tocsin.actors.scheduler.integrity.invariants import examine
+from tocsin.actors.scheduler.integrity.repair import mend
+from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.model.row_kinds import BAD
+from tocsin.errors import StoreUnavailable
+from tocsin.storage.api import Batch, StoreProvider, after
+from tocsin.storage.snapshot import Changed, StoreLook, StoreSnapshot
+
+TRIES = 5
+NAMES_AT_ONCE = 1_000
+PREFIX = str(actor_of(""))
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found in the scheduler of that name."""
+
+    name: str
+    findings: Findings
+
+
+def integrity(look: StoreLook) -> list[str]:
+    """What the engine finds wrong with its own structures; empty if nothing. StoreError if it cannot be read."""
+    for _ in range(TRIES):
+        try:
+            return list(look.integrity())
+        except Changed:
+            continue
+    raise _restless(look)
+
+
+async def check_store(look: StoreLook, only: str | None = None) -> AsyncIterator[Checked]:
+    """Every scheduler, or the one named; one that was never written is not there. StoreError if it cannot be read."""
+    for name in names(look) if only is None else [only]:
+        if (checked := await check_one(look, name)) is not None:
+            yield checked
+
+
+async def check_one(look: StoreLook, name: str) -> Checked | None:
+    """One scheduler; None if nothing was ever written of it, or nothing is left."""
+    actor = str(actor_of(name))
+    for _ in range(TRIES):
+        try:
+            with look.snapshot() as snapshot:
+                view = snapshot.view(actor)
+                there = bool(await view.scan(b"\x01", b"\xff", limit=1))
+                wake_at = snapshot.wake_at(actor)
+                return Checked(name, await examine(view, wake_at)) if there or wake_at is not None else None
+        except Changed:
+            continue
+    raise _restless(look)
+
+
+def names(look: StoreLook) -> Iterator[str]:
+    """Of every scheduler that was ever written, in code-point order."""
+    last = PREFIX
+    while True:
+        some = _page(look, last)
+        for last in some:
+            if not last.startswith(PREFIX):
+                return
+            yield last.removeprefix(PREFIX)
+        if len(some) < NAMES_AT_ONCE:
+            return
+
+
+def _page(look: StoreLook, last: str) -> list[str]:
+    for _ in range(TRIES):
+        try:
+            with look.snapshot() as snapshot:
+                return _names(snapshot, last)
+        except Changed:
+            continue
+    raise _restless(look)
+
+
+def _names(snapshot: StoreSnapshot, last: str) -> list[str]:
+    return snapshot.names(last, NAMES_AT_ONCE)
+
+
+def _restless(look: StoreLook) -> StoreUnavailable:
+    return StoreUnavailable(f"{look.place} was opened and closed all the time while it was looked at: try again")
+
+
+async def repair(provider: StoreProvider, name: str) -> None:
+    """Mend one scheduler. The provider must be started: its lock says that nobody runs it."""
+    store = await provider.open(str(actor_of(name)), create=False)
+    try:
+        await mend(store)
+    finally:
+        await store.close()
+
+
+async def discard(provider: StoreProvider, name: str) -> int:
+    """Delete what was set aside in one scheduler; how many rows. The provider must be started."""
+    store = await provider.open(str(actor_of(name)), create=False)
+    gone = 0
+    try:
+        while rows := await store.scan(BAD, after(BAD), limit=NAMES_AT_ONCE):
+            await store.commit(Batch(deletes={key for key, _ in rows}))
+            gone += len(rows)
+    finally:
+        await store.close()
+    return gone

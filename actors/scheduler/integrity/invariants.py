@@ -1,0 +1,374 @@
+"""What must hold between the rows of a scheduler, checked from one snapshot of committed state.
+
+Used by the simulation after every run, and by operators who ask whether a store is sound (`tocsin check`). Every row
+is read once, a page at a time, and what each job must have is looked up; only where a count shows that there is more
+than that, a family is read again to name it. Memory: leases, lines, pools and faults, not jobs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tocsin.actors.scheduler.integrity.findings import Findings, shown
+from tocsin.actors.scheduler.integrity.invariants_of_jobs import Look
+from tocsin.actors.scheduler.integrity.invariants_of_labels import check_labels
+from tocsin.actors.scheduler.integrity.invariants_of_schedules import TIMERS as RECURRING_TIMERS
+from tocsin.actors.scheduler.integrity.invariants_of_schedules import check_schedules, damaged_args
+from tocsin.actors.scheduler.integrity.invariants_of_unknown import name_unknown
+from tocsin.actors.scheduler.model.lost import lost_work
+from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
+from tocsin.actors.scheduler.model.rows import (
+    AtRow,
+    BadRow,
+    DeadRow,
+    JobRow,
+    LinesRow,
+    PoolRow,
+    R,
+    RedriveRow,
+    at_key,
+    dead_key,
+    decode,
+    job_key,
+    redrive_key,
+    timer_key,
+)
+from tocsin.actors.scheduler.model.schedule_rows import RECHECK
+from tocsin.actors.scheduler.model.suspects import plain
+from tocsin.actors.scheduler.state.in_memory_view import hold
+from tocsin.actors.scheduler.state.places import place_of
+from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
+from tocsin.actors.scheduler.transitions.redrive import REDRIVE
+from tocsin.storage.api import StoreView, after
+
+SOME = 200
+"""So many jobs at once are looked up when strays are named: their args ride along."""
+KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
+Streams = dict[tuple[str, str], dict[int, tuple[int, int]]]
+
+
+async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
+    """Every broken invariant in words, and every row that was set aside; empty if the rows are sound.
+    `wake_at` as stored for the actor."""
+    found = await examine(view, wake_at)
+    return [
+        *(fault.message for fault in found.faults),
+        *(f"set aside: {key}" for key in found.aside),
+    ]
+
+
+async def examine(view: StoreView, wake_at: int | None) -> Findings:
+    """Everything that is wrong. The view must stand still meanwhile: a snapshot, or nobody writes."""
+    look = Look(await hold(view), wake_at)
+    await look.look_around()
+    await _aside(look)
+    if not await look.instance():
+        return look.found
+    await look.leases()
+    await look.jobs()
+    streams = await _lines(look)
+    await _summaries(look, streams)
+    await _parked(look)
+    await _args(look)
+    await _paths(look)
+    await check_labels(look)
+    first_timer = await _timers(look)
+    await _schedules(look)
+    await name_unknown(look)
+    _counts(look, streams)
+    _wakes(look, streams, first_timer)
+    return look.found
+
+
+# ---- Lines ---------------------------------------------------------------------------------------
+
+
+async def _lines(look: Look) -> Streams:
+    """What each line holds. Rows that stand where no job should are named in a second reading."""
+    streams: Streams = {}
+    total = 0
+    async for shapes in look.shapes(b"line"):
+        total += len(shapes)
+        for shape in shapes:
+            pool, queue, priority, due = shape.names[0], shape.names[1], 9 - int(shape.names[2]), int(shape.names[3])
+            line = streams.setdefault((pool, queue), {})
+            count, first = line.get(priority, (0, due))
+            line[priority] = (count + 1, min(first, due))
+    if total > look.expected["line"]:
+        await _stray_lines(look)
+    for job_id, key in look.missing.items():
+        look.found.add("NO_PLACE", job_id, f"job {job_id} stands nowhere: no lease, not dead, not at {shown(key)}")
+    return streams
+
+
+async def _stray_lines(look: Look) -> None:
+    async for page in look.rows(b"line/", after(b"line/")):
+        for first in range(0, len(page), SOME):
+            shapes = [shape for row in page[first : first + SOME] if (shape := _quietly(look, row)) is not None]
+            ids = [shape.names[4] for shape in shapes]
+            known = await look.get(
+                [key for job_id in ids for key in (job_key(job_id), at_key(job_id), dead_key(job_id))]
+            )
+            for shape in shapes:
+                _judge_line(look, shape, known)
+
+
+def _judge_line(look: Look, shape: Shape, known: dict[bytes, bytes]) -> None:
+    job_id = shape.names[4]
+    job = _row(JobRow, job_key(job_id), known)
+    if job is None:
+        look.found.add("NO_JOB", job_id, f"a line holds {job_id}, which is no job")
+        return
+    key = b"line/" + "/".join(shape.names).encode()
+    place = place_of(job, _row(AtRow, at_key(job_id), known))
+    if key == place:
+        return
+    if job_id not in look.missing:
+        look.found.add(
+            "TWO_PLACES", job_id, f"job {job_id} stands in line twice, or where it runs or is dead: {shown(key)}"
+        )
+    else:
+        del look.missing[job_id]
+        look.found.add("WRONG_PLACE", job_id, f"job {job_id} stands at {shown(key)}, not at {shown(place)}")
+
+
+async def _summaries(look: Look, streams: Streams) -> None:
+    """`lines/` says what its line holds."""
+    said: Streams = {}
+    async for shapes in look.shapes(b"lines"):
+        said.update(
+            ((shape.names[0], shape.names[1]), shape.row.streams) for shape in shapes if isinstance(shape.row, LinesRow)
+        )
+    for name in sorted(streams.keys() | said.keys()):
+        if streams.get(name) != said.get(name):
+            line = f"lines/{name[0]}/{name[1]}"
+            words = _difference(said.get(name, {}), streams.get(name, {}))
+            look.found.add("LINES", line, f"{line} is not what its line holds: {words}")
+
+
+def _difference(said: dict[int, tuple[int, int]], held: dict[int, tuple[int, int]]) -> str:
+    """By priority, where the two differ."""
+
+    def words(stream: tuple[int, int] | None) -> str:
+        return "none" if stream is None else f"{stream[0]} from {stream[1]}"
+
+    priorities = sorted(each for each in said.keys() | held.keys() if said.get(each) != held.get(each))
+    return "; ".join(
+        f"priority {each} says {words(said.get(each))}, holds {words(held.get(each))}" for each in priorities
+    )
+
+
+# ---- Dead letters and args -----------------------------------------------------------------------
+
+
+async def _parked(look: Look) -> None:
+    total = 0
+    async for shapes in look.shapes(b"parked"):
+        total += len(shapes)
+    if total <= look.expected["parked"]:
+        return
+    async for page in look.rows(b"parked/", after(b"parked/"), SOME):
+        shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
+        known = await look.get([key for shape in shapes for key in (dead_key(shape.names[1]), job_key(shape.names[1]))])
+        for shape in shapes:
+            letter = _row(DeadRow, dead_key(shape.names[1]), known)
+            if letter is None or letter.parked_at != int(shape.names[0]) or job_key(shape.names[1]) not in known:
+                about = "/".join(shape.names)
+                look.found.add("PARKED", about, f"parked/ and dead/ differ: parked/{about} is of no dead job")
+
+
+async def _args(look: Look) -> None:
+    """Pieces of args that no job counts as its own."""
+    total = 0
+    async for shapes in look.shapes(b"args"):
+        total += len(shapes)
+    if total <= look.expected["args"]:
+        return
+    async for page in look.rows(b"args/", after(b"args/"), SOME):
+        shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
+        known = await look.get([job_key(shape.names[0]) for shape in shapes])
+        for shape in shapes:
+            job_id, n = shape.names
+            job = _row(JobRow, job_key(job_id), known)
+            if job is None or int(n) >= job.args_rows:
+                look.found.add("ARGS_EXTRA", job_id, f"args/{job_id}/{n} belongs to no job")
+
+
+async def _paths(look: Look) -> None:
+    """`paths/` says how many live jobs run each path."""
+    said: dict[bytes, int] = {}
+    async for page in look.of(b"paths/"):
+        said.update((key, int(value)) for key, value in page if look.read((key, value)) is not None)
+    if not look.counts_paths:
+        return
+    for key in sorted(said.keys() | look.paths.keys()):
+        if said.get(key, 0) != look.paths[key]:
+            about = shown(key)
+            look.found.add("PATHS", about, f"{about} says {said.get(key, 0)}, there are {look.paths[key]} live jobs")
+
+
+# ---- Timers, and what only timers serve ----------------------------------------------------------
+
+
+async def _timers(look: Look) -> int | None:
+    """A timer serves a row that names its instant. The first of them."""
+    await _redrives(look)
+    await _results(look)
+    days = {HISTORY: await _days(look, b"hist"), IDEM: await _days(look, b"idem")}
+    first: int | None = None
+    total: Counter[str] = Counter()
+    async for shapes in look.shapes(b"timer"):
+        for shape in shapes:
+            ms, kind, name = shape.names
+            first = int(ms) if first is None else first
+            total[kind] += 1
+            if kind in days:
+                days[kind].discard(name)
+            elif kind not in KNOWN_TIMERS:
+                look.found.add("UNKNOWN_ROW", kind, f"timer {ms}/{kind}/{name} is of no known kind")
+    for kind, left in days.items():
+        for day in sorted(left):
+            look.found.add("TIMER_MISSING", f"{kind} {day}", f"day {day} of {kind} is to be dropped and has no timer")
+    if any(total[kind] > look.expected[kind] for kind in (EXPIRE, RETIRE, REDRIVE)):
+        await _idle_timers(look)
+    return first
+
+
+async def _redrives(look: Look) -> None:
+    async for shapes in look.shapes(b"redrive"):
+        ticking = [(shape.names[0], shape.row.next_at) for shape in shapes if shape.row.next_at]
+        keys = {timer_key(ms, REDRIVE, name): name for name, ms in ticking}
+        there = await look.get(list(keys))
+        look.expected[REDRIVE] += len(there)
+        for key, name in keys.items():
+            if key not in there:
+                look.found.add("TIMER_MISSING", name, f"redrive {name} goes on and has no timer")
+
+
+async def _results(look: Look) -> None:
+    """Each has a timer; a timer may be of an earlier result of the same id."""
+    async for shapes in look.shapes(b"result"):
+        keys = {timer_key(shape.row.until, RESULT, shape.names[0]): shape.names[0] for shape in shapes}
+        there = await look.get(list(keys))
+        for key, name in keys.items():
+            if key not in there:
+                look.found.add("TIMER_MISSING", name, f"the result of job {name} is to be dropped and has no timer")
+
+
+async def _days(look: Look, family: bytes) -> set[str]:
+    """The days there are rows of, as timers name them."""
+    days: set[str] = set()
+    async for shapes in look.shapes(family):
+        for shape in shapes:
+            day = int(shape.names[0])
+            days.add(str(day))
+            if day_of(shape.row) != day:
+                about = f"{family.decode()}/{'/'.join(shape.names)}"
+                look.found.add("DAY", about, f"{about} belongs under day {day_of(shape.row)}")
+    return days
+
+
+async def _idle_timers(look: Look) -> None:
+    async for page in look.rows(b"timer/", after(b"timer/"), SOME):
+        shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
+        keys = [served for shape in shapes for served in _served_by(shape)]
+        known = await look.get(keys)
+        for shape in shapes:
+            ms, kind, name = shape.names
+            if kind in (EXPIRE, RETIRE, REDRIVE) and not _serves(int(ms), kind, name, known):
+                look.found.add("TIMER_IDLE", name, f"timer {ms}/{kind}/{name} serves nothing")
+
+
+def _served_by(shape: Shape) -> Iterator[bytes]:
+    _, kind, name = shape.names
+    if kind in (EXPIRE, RETIRE):
+        yield job_key(name)
+        yield dead_key(name)
+    elif kind == REDRIVE:
+        yield redrive_key(name)
+
+
+def _serves(ms: int, kind: str, name: str, known: dict[bytes, bytes]) -> bool:
+    job = _row(JobRow, job_key(name), known)
+    if kind == EXPIRE:
+        return job is not None and job.expires_at == ms
+    if kind == RETIRE:
+        letter = _row(DeadRow, dead_key(name), known)
+        return job is not None and letter is not None and letter.retire_at == ms
+    redrive = _row(RedriveRow, redrive_key(name), known)
+    return redrive is not None and redrive.next_at == ms
+
+
+async def _schedules(look: Look) -> None:
+    for family in (b"cron", b"cronargs", b"cronat", b"slot", b"trigger"):
+        async for _ in look.shapes(family):
+            pass  # what cannot be read is noted by the reading
+    for name, message in await check_schedules(look.view):
+        look.found.add("SCHEDULE", name, message)
+    for name, message in await damaged_args(look.view):
+        look.found.add("ARGS_LOST", name, message)
+
+
+# ---- What was set aside --------------------------------------------------------------------------
+
+
+async def _aside(look: Look) -> None:
+    lost: set[tuple[str, str]] = set()
+    async for page in look.of(BAD):
+        for key, value in page:
+            look.found.add_aside(key)
+            if (work := lost_work(key, value)) is not None and work not in lost:
+                lost.add(work)
+                look.found.add("LOST", work[1], f"{work[0]} {work[1]} was set aside: {shown(key)}")
+
+
+# ---- Counters and the wake time ------------------------------------------------------------------
+
+
+def _counts(look: Look, streams: Streams) -> None:
+    orphans = sum(lease.orphan for _, _, lease in look.held)
+    truth = {
+        "waiting": sum(count for line in streams.values() for count, _ in line.values()),
+        "leased": len(look.held) - orphans,
+        "orphaned": orphans,
+        "dead": look.letters,
+    }
+    for name, count in truth.items():
+        if getattr(look.counters, name) != count:
+            said = getattr(look.counters, name)
+            look.found.add("COUNTER", name, f"the counter {name} says {said}, there are {count}")
+
+
+def _wakes(look: Look, streams: Streams, first_timer: int | None) -> None:
+    """`wake_at` is no later than any head that may start, timer or lease end."""
+    held = Counter(lease.pool for _, _, lease in look.held)
+    instants: list[int] = [lease.until for _, _, lease in look.held]
+    if first_timer is not None:
+        instants.append(first_timer)
+    for (pool, queue), line in streams.items():
+        cap = look.pools.get(pool, PoolRow(1))
+        if not plain(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
+            instants.extend(first for _, first in line.values())
+    if instants and (look.wake_at is None or look.wake_at > min(instants)):
+        look.found.add("WAKE", "wake_at", f"wake_at is {look.wake_at}, but something is to be done at {min(instants)}")
+
+
+# ---- Rows ----------------------------------------------------------------------------------------
+
+
+def _row(kind: type[R], key: bytes, known: dict[bytes, bytes]) -> R | None:
+    """Decoded; None if it is not there, or cannot be read (which was said before)."""
+    try:
+        return decode(kind, key, known[key]) if key in known else None
+    except BadRow:
+        return None
+
+
+def _quietly(look: Look, row: tuple[bytes, bytes]) -> Shape | None:
+    """On a second reading: what cannot be read was said on the first."""
+    look.found.rows -= 1
+    try:
+        return read_row(*row)
+    except BadRow:
+        return None

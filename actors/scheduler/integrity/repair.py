@@ -1,0 +1,220 @@
+"""Mend the rows of one scheduler that nobody runs: what follows from other rows is written anew, what belongs to no
+job or cannot be read is set aside under `bad/`. No job is ever deleted, and no row that says something is lost.
+
+It is the actor's own mending at activation (`rebuild`) and what that leaves out because it would cost every start:
+args, the index of dead letters, timers, history, answers and redrives. Memory: all jobs, without their args.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.integrity.repair_schedules import mend_schedules
+from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
+from tocsin.actors.scheduler.model.rows import (
+    DAY_MS,
+    BadRow,
+    JobRow,
+    LeaseRow,
+    ParkedRow,
+    args_key,
+    decode,
+    encode,
+    job_key,
+    parked_key,
+    split_lease_key,
+    timer_key,
+)
+from tocsin.actors.scheduler.state.rebuild import Rebuilt, rebuild
+from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE, SchedulerState
+from tocsin.actors.scheduler.transitions.redrive import REDRIVE
+from tocsin.storage.api import Batch, OrderedStore, Row, after
+
+NOW = 0
+"""The stored wake time after a repair: whoever starts the scheduler looks at once, and knows better from then on."""
+KEYS_AT_ONCE = 5_000
+BYTES_AT_ONCE = 4 * 1024 * 1024
+PAGE = 1_000
+SERVED = (EXPIRE, RETIRE, REDRIVE)
+"""Timers that serve one row. Those of whole days serve what there is of a day."""
+
+
+async def mend(store: OrderedStore) -> None:
+    """Needs the store's lock, and a scheduler that is not being removed and of a layout that is known."""
+    storage = ActorStorage()
+    await storage.open(store)
+    storage.begin()
+    await _set_unreadable_aside(storage)
+    await _set_doubles_aside(storage)
+    state = SchedulerState(storage)
+    await state.load()
+    if not state.instance.erasing:
+        state.labels.filled()  # for all of them are written here
+        found = await rebuild(state)
+        await _mend_args(state, found)
+        await _mend_letters(state, found)
+        await mend_schedules(storage, found.jobs, found.dead)
+        await _mend_timers(state, found, await _mend_days(state))
+        await state.close()
+        while state.paths.counting:
+            await state.paths.close()
+    storage.end()
+    await _write(store, *storage.changes())
+
+
+async def _write(store: OrderedStore, puts: dict[bytes, bytes], deletes: set[bytes]) -> None:
+    """In as many commits as the limits of a batch ask for: first what is put, so that a stop between two of them
+    leaves rows twice and never not at all."""
+    batch: dict[bytes, bytes] = {}
+    size = 0
+    for key, value in puts.items():
+        if batch and (len(batch) >= KEYS_AT_ONCE or size + len(value) > BYTES_AT_ONCE):
+            await store.commit(Batch(batch))
+            batch, size = {}, 0
+        batch[key] = value
+        size += len(key) + len(value)
+    left = sorted(deletes)
+    if len(batch) + len(left) > KEYS_AT_ONCE:
+        await store.commit(Batch(batch))
+        batch = {}
+    while len(left) > KEYS_AT_ONCE:
+        await store.commit(Batch(deletes=set(left[:KEYS_AT_ONCE])))
+        left = left[KEYS_AT_ONCE:]
+    await store.commit(Batch(batch, set(left), wake_at=NOW))
+
+
+# ---- What cannot be read -------------------------------------------------------------------------
+
+
+async def _set_unreadable_aside(storage: ActorStorage) -> None:
+    """Before anything is made of the rest. Layout and rows of unknown kinds are left alone."""
+    prefixes = [*(family + b"/" for family in FAMILIES), *SINGLE]
+    for prefix in prefixes:
+        async for key, value in _rows(storage, prefix):
+            try:
+                read_row(key, value)
+            except BadRow:
+                _aside(storage, key, value)
+
+
+async def _set_doubles_aside(storage: ActorStorage) -> None:
+    """Two leases of one token are one attempt: that of the job whose incarnation it has."""
+    by_token: dict[str, list[tuple[Row, bool]]] = {}
+    async for key, value in _rows(storage, b"lease/"):
+        job_id, token = split_lease_key(key)
+        job = await storage.get(job_key(job_id))
+        mine = job is not None and decode(JobRow, b"job", job).incarnation == decode(LeaseRow, key, value).incarnation
+        by_token.setdefault(token, []).append(((key, value), mine))
+    for same in by_token.values():
+        same.sort(key=lambda each: not each[1])
+        for (key, value), _ in same[1:]:
+            _aside(storage, key, value)
+
+
+def _aside(storage: ActorStorage, key: bytes, value: bytes) -> None:
+    storage.put(BAD + key, value)
+    storage.delete(key)
+
+
+async def _rows(storage: ActorStorage, prefix: bytes) -> AsyncIterator[Row]:
+    start = prefix
+    while rows := await storage.scan(start, after(prefix), limit=PAGE):
+        for row in rows:
+            yield row
+        start = rows[-1][0] + b"\x00"
+
+
+async def _shapes(state: SchedulerState, family: bytes) -> AsyncIterator[tuple[bytes, bytes, Shape]]:
+    """By now all of them can be read."""
+    async for key, value in _rows(state.storage, family + b"/"):
+        shape = read_row(key, value)
+        if shape is not None:
+            yield key, value, shape
+
+
+# ---- Args and dead letters -----------------------------------------------------------------------
+
+
+async def _mend_args(state: SchedulerState, found: Rebuilt) -> None:
+    """Pieces of no job are set aside. Missing ones are for people: what is left of the job is left as it is."""
+    async for key, value, shape in _shapes(state, b"args"):
+        job_id = shape.names[0]
+        job = found.jobs.get(job_id)
+        if job is None or key not in {args_key(job_id, each) for each in range(job.args_rows)}:
+            _aside(state.storage, key, value)
+
+
+async def _mend_letters(state: SchedulerState, found: Rebuilt) -> None:
+    """`parked/` anew from the dead letters."""
+    right: dict[bytes, bytes] = {}
+    for job_id, letter in found.dead.items():
+        job = found.jobs[job_id]
+        row = ParkedRow(letter.reason, job.pool, job.target)
+        right[parked_key(letter.parked_at, job_id)] = encode(row)
+    async for key, value in _rows(state.storage, b"parked/"):
+        if key not in right:
+            state.storage.delete(key)
+        elif right[key] == value:
+            del right[key]
+    for key, value in right.items():
+        state.storage.put(key, value)
+
+
+# ---- Days and timers -----------------------------------------------------------------------------
+
+
+async def _mend_days(state: SchedulerState) -> set[bytes]:
+    """History and answers under their own day. The timers that drop these days."""
+    needed: set[bytes] = set()
+    for family, kind in ((b"hist", HISTORY), (b"idem", IDEM)):
+        async for key, value, shape in _shapes(state, family):
+            day = day_of(shape.row)
+            assert day is not None, "rows of these families have one"
+            if day != int(shape.names[0]):
+                state.storage.put(b"%b/%06d/%b" % (family, day, "/".join(shape.names[1:]).encode()), value)
+                state.storage.delete(key)
+            due = (day + 1) * DAY_MS + state.history_ms if kind == HISTORY else (day + 2) * DAY_MS
+            needed.add(timer_key(due, kind, str(day)))
+    return needed
+
+
+async def _mend_timers(state: SchedulerState, found: Rebuilt, days: set[bytes]) -> None:
+    """What must ring does; what serves nothing is gone."""
+    useful, needed = _timers_of(found)
+    async for _, _, shape in _shapes(state, b"redrive"):
+        if shape.row.next_at:
+            needed.add(timer_key(shape.row.next_at, REDRIVE, shape.names[0]))
+    async for _, _, shape in _shapes(state, b"result"):
+        needed.add(timer_key(shape.row.until, RESULT, shape.names[0]))
+    useful |= needed
+    have_days: set[tuple[str, str]] = set()
+    async for key, _, shape in _shapes(state, b"timer"):
+        _, kind, name = shape.names
+        needed.discard(key)
+        if kind in SERVED and key not in useful:
+            state.storage.delete(key)
+        elif kind in (HISTORY, IDEM):
+            have_days.add((kind, name))
+    for key in sorted(needed):
+        state.storage.put(key, b"")
+    for key in sorted(days):
+        _, _, kind_of, day = key.decode().split("/")
+        if (kind_of, day) not in have_days:
+            state.storage.put(key, b"")
+    await state.look_at_timers()
+
+
+def _timers_of(found: Rebuilt) -> tuple[set[bytes], set[bytes]]:
+    """Timers of jobs and letters: those that may be there, and those that must."""
+    useful: set[bytes] = set()
+    needed: set[bytes] = set()
+    for job_id, job in found.jobs.items():
+        letter = found.dead.get(job_id)
+        if job.expires_at is not None:
+            useful.add(timer_key(job.expires_at, EXPIRE, job_id))
+            if letter is None:
+                needed.add(timer_key(job.expires_at, EXPIRE, job_id))
+        if letter is not None and letter.retire_at is not None:
+            needed.add(timer_key(letter.retire_at, RETIRE, job_id))
+    return useful, needed

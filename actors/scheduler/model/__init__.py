@@ -1,0 +1,1 @@
+"""Frozen values and their codecs: rows, records, validation. Nothing here changes anything."""

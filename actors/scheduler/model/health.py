@@ -1,0 +1,85 @@
+"""Why health is not green: the one table of codes, and since when each cause stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.actors.scheduler.model.records import HealthReason
+from tocsin.errors import StoreCorrupt, StoreError
+
+GREEN: Final = "green"
+AMBER: Final = "amber"
+RED: Final = "red"
+
+ORIGIN_UNREACHABLE: Final = "ORIGIN_UNREACHABLE"
+ORIGIN_NOT_CONFIGURED: Final = "ORIGIN_NOT_CONFIGURED"
+AUTHORIZE_FIRE_FAILING: Final = "AUTHORIZE_FIRE_FAILING"
+ALARM_FAILING: Final = "ALARM_FAILING"
+HOST_STOPPING: Final = "HOST_STOPPING"
+HOOK_FAILING: Final = "HOOK_FAILING"
+DEAD_LETTERS: Final = "DEAD_LETTERS"
+SUSPECTS_WAITING: Final = "SUSPECTS_WAITING"
+DAMAGED_ROWS: Final = "DAMAGED_ROWS"
+
+LEVELS: Final[Mapping[str, str]] = {
+    ORIGIN_UNREACHABLE: RED,
+    ORIGIN_NOT_CONFIGURED: RED,
+    AUTHORIZE_FIRE_FAILING: RED,
+    "STORE_FULL": RED,
+    "STORE_UNAVAILABLE": RED,
+    "STORE_REPLACED": RED,
+    "STORE_CORRUPT": RED,
+    ALARM_FAILING: RED,
+    HOST_STOPPING: RED,
+    HOOK_FAILING: AMBER,
+    DEAD_LETTERS: AMBER,
+    SUSPECTS_WAITING: AMBER,
+    DAMAGED_ROWS: AMBER,
+}
+"""Every code that there is, and what health is while its cause stands. `docs/operating.md` has them in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Something is wrong just now. `since`, epoch ms, if whoever found it knows."""
+
+    code: str
+    message: str
+    since: int | None = None
+
+
+class Health:
+    """Remembers since when causes stand that do not know it themselves."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._since: dict[str, dict[str, int]] = {}
+
+    def reasons(self, scope: str, causes: Sequence[Cause]) -> Sequence[HealthReason]:
+        """All that is wrong in one scope now, the worst first. What was wrong at an earlier look and is not named any
+        more is over."""
+        now, before = self._now_ms(), self._since.pop(scope, {})
+        known = {one.code: before.get(one.code, now) if one.since is None else one.since for one in causes}
+        if known:
+            self._since[scope] = known
+        found = [HealthReason(one.code, one.message, known[one.code]) for one in causes]
+        return tuple(sorted(found, key=lambda one: (_level(one.code) != RED, one.since, one.code)))
+
+
+def level(reasons: Iterable[HealthReason]) -> str:
+    """What all of it comes to."""
+    levels = {_level(one.code) for one in reasons}
+    return next((worst for worst in (RED, AMBER) if worst in levels), GREEN)
+
+
+def _level(code: str) -> str:
+    return LEVELS.get(code, RED)
+
+
+def code_of(trouble: StoreError) -> str:
+    """Of a store's trouble."""
+    if isinstance(trouble, StoreCorrupt):
+        return "STORE_CORRUPT"
+    return "STORE_REPLACED" if trouble.owner_lost else trouble.code

@@ -1,0 +1,146 @@
+"""The record of a job, made of its rows as they stood together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tocsin.actors.scheduler.model.followers import Follower, followers_of
+from tocsin.actors.scheduler.model.instants_of_job import due_of
+from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.records import (
+    ErrorInfo,
+    Following,
+    LeaseInfo,
+    Record,
+    ScheduleSlot,
+    initiator_of,
+    retry_of_record,
+)
+from tocsin.actors.scheduler.model.rows import PULLED, AtRow, BadRow, DeadRow, JobRow, LeaseRow
+
+
+@dataclass(slots=True)
+class Found:
+    """The rows of one job as they stood together."""
+
+    job: JobRow
+    at: AtRow | None = None
+    dead: DeadRow | None = None
+    leases: list[tuple[str, LeaseRow]] = field(default_factory=list)
+    args: bytes = b""
+    """Everything that is stored as such."""
+    damaged: bool = False
+    """Its args cannot be shown."""
+
+    @property
+    def running(self) -> LeaseRow | None:
+        """Of the attempt that runs it."""
+        return next((lease for _, lease in self.leases if not lease.orphan), None)
+
+    @property
+    def place(self) -> AtRow:
+        """Its own word for where it stands, or stood when it was claimed, or died."""
+        if self.dead is not None:
+            return self.dead.at
+        running = self.running
+        return self.at or AtRow(self.job.scheduled_for) if running is None else running.at
+
+    def record(self, now: int) -> Record:
+        job = self.job
+        running, at = self.running, self.place
+        return Record(
+            id=job.id,
+            incarnation=job.incarnation,
+            raw_args=msgspec.UNSET if self.damaged else msgspec.Raw(parts_of(job, self.args).args),
+            args_damaged=self.damaged,
+            scheduled_for=due_of(job, at),
+            next_attempt_at=at.next_at if self.dead is None else None,
+            state=self._state(running, at, now),
+            attempt=at.attempt,
+            attempts=at.attempts,
+            enqueued_at=job.enqueued_at,
+            function_path=job.function_path,
+            workflow=job.workflow,
+            pool=job.pool or None,
+            queue=job.queue or None,
+            max_concurrency=job.max_concurrency,
+            priority=job.priority,
+            retry=retry_of_record(job),
+            timeout_ms=job.timeout_ms,
+            expires_at=job.expires_at,
+            shard_key=job.shard_key,
+            labels=job.labels,
+            losses=at.losses,
+            last_error=_error(at),
+            lease=_lease(running) if running else None,
+            initiator=initiator_of(job.initiator),
+            schedule=_schedule(job),
+            keep_result_ms=job.keep_result_ms,
+            parent=job.parent,
+            then=_then(job, self.args),
+            **_dead_members(self.dead),
+        )
+
+    def _state(self, running: LeaseRow | None, at: AtRow, now: int) -> str:
+        if self.dead is not None:
+            return "dead"
+        if running is not None:
+            return "running"
+        return "waiting" if at.next_at <= now else "pending"
+
+
+def _lease(row: LeaseRow) -> LeaseInfo:
+    if row.kind == PULLED:
+        return LeaseInfo(row.until, row.kind, worker=row.host or None)
+    return LeaseInfo(row.until, row.kind, row.host)
+
+
+def _then(job: JobRow, whole: bytes) -> Sequence[Following]:
+    if not job.then_size:
+        return ()
+    try:
+        return following(followers_of(job, whole))
+    except BadRow:
+        return ()  # what is damaged is shown by `check`
+
+
+def following(followers: Sequence[Follower]) -> Sequence[Following]:
+    """As callers see it."""
+    return tuple(_following(one) for one in followers)
+
+
+def _following(one: Follower) -> Following:
+    job = one.job
+    return Following(
+        id=job.id, function_path=job.function_path, workflow=job.workflow, queue=job.queue or None,
+        delay_ms=one.delay_ms, then=following(one.then),
+    )  # fmt: skip
+
+
+def _schedule(job: JobRow) -> ScheduleSlot | None:
+    one = job.schedule
+    if one is None:
+        return None
+    coalesced = None if one.first_slot is None else one.coalesced
+    return ScheduleSlot(one.name, one.slot, one.first_slot, coalesced, one.request is not None)
+
+
+def _error(at: AtRow) -> ErrorInfo | None:
+    error = at.last_error
+    return ErrorInfo(error.at, error.message, error.status) if error else None
+
+
+def _dead_members(dead: DeadRow | None) -> dict[str, Any]:
+    if dead is None:
+        return {}
+    response = None if dead.response is None else dead.response.decode("utf-8", "replace")
+    return {
+        "reason": dead.reason,
+        "parked_at": dead.parked_at,
+        "last_status": dead.status,
+        "last_response": response,
+    }

@@ -1,0 +1,28 @@
+"""A job that was asked for and found valid, on its way to the turn that accepts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tocsin.actors.scheduler.model.rows import JobRow
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A validated job to accept. Its incarnation is given in the turn."""
+
+    job: JobRow
+    rest_of_args: Sequence[bytes] = field(default=())
+    chosen: bool = False
+    """The caller chose the id, so it may be taken."""
+    on_conflict: str = "error"
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its rows take."""
+        job = self.job
+        texts = (*job.chained, job.id, job.function_path, job.workflow, job.shard_key, job.pool, *job.initiator)
+        names = sum(len(text) for text in texts if text)
+        labels = sum(len(label) + 3 for label in job.labels)
+        return len(job.args) + sum(map(len, self.rest_of_args)) + 4 * names + labels + 400

@@ -1,0 +1,23 @@
+"""What stands in the `args` of a job's row: its args, what is to follow it, and what the job before it came to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tocsin.actors.scheduler.model.rows import JobRow
+
+
+class Blob(NamedTuple):
+    """What a job's `args` hold."""
+
+    args: bytes
+    then: bytes
+    parent_result: bytes
+
+
+def parts_of(job: JobRow, whole: bytes) -> Blob:
+    """Of all of a job's `args`: the args, what comes then, the result of its parent."""
+    if job.args_size is None:
+        return Blob(whole, b"", b"")
+    end = job.args_size + job.then_size
+    return Blob(whole[: job.args_size], whole[job.args_size : end], whole[end:])

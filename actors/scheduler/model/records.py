@@ -1,0 +1,394 @@
+"""What callers get: plain values, camelCase in JSON, snake_case in Python. Optional members are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tocsin.actors.scheduler.model.rows import JobRow
+from tocsin.dispatch import values
+from tocsin.dispatch.pulled import WorkerSnapshot
+from tocsin.dispatch.retry import OlderRetry, Retry
+from tocsin.errors import StoreCorrupt
+
+
+class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pass
+
+
+class Scheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to a schedule request. `created` is False if `onConflict: keep` found the id taken; then
+    `identical` says whether that job is what was asked for, and `state` how it stands."""
+
+    id: str
+    scheduled_for: int
+    created: bool
+    identical: bool | None = None
+    state: str | None = None
+
+
+class Cancelled(_Value, frozen=True, rename="camel"):
+    """`was_running`: an attempt is under way; its slot is held until it ends, nothing else remains."""
+
+    cancelled: bool
+    was_running: bool
+
+
+class ErrorInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """How the last attempt that did not succeed ended; `at` in epoch ms."""
+
+    at: int
+    message: str
+    status: int | None = None
+
+
+class LeaseInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """The running attempt's lease: until when (epoch ms), and on which host, or of which worker if that was said."""
+
+    until: int
+    kind: str
+    host: str | None = None
+    worker: str | None = None
+
+
+class Following(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A job that another starts when it is done, `delay_ms` later, and what follows that."""
+
+    id: str = ""
+    function_path: str | None = None
+    workflow: str | None = None
+    queue: str | None = None
+    delay_ms: int = 0
+    then: Sequence[Following] = ()
+
+
+class Initiator(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """Who scheduled a job: `token` is the name of the token the request came with; `user` is what the embedding app's
+    own middleware called its user, or what a Python caller gave as `initiator=`."""
+
+    token: str | None = None
+    user: str | None = None
+
+
+def initiator_of(stored: tuple[str, str]) -> Initiator | None:
+    token, user = stored
+    return Initiator(token or None, user or None) if token or user else None
+
+
+class ScheduleSlot(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """Of which schedule a job is an occurrence, and for which slot (epoch ms). `first_slot` and `coalesced` if it
+    stands for earlier slots too: the first of them, and how many they are (left out if they were not counted).
+    """
+
+    name: str
+    slot: int
+    first_slot: int | None = None
+    coalesced: int | None = None
+    triggered: bool = False
+
+
+def record_member(name: str) -> str:
+    """What a member is called in JSON: `raw_args` is `args`."""
+    first, *rest = name.removeprefix("raw_").split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+class Record(_Value, frozen=True, rename=record_member, omit_defaults=True):
+    """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
+
+    All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones have no next
+    attempt, but `reason`, `parked_at`, `last_status` and `last_response` (the first 2 KiB). `args_damaged`: its args
+    were damaged in the store, and are left out.
+    """
+
+    id: str
+    incarnation: str
+    scheduled_for: int
+    state: str
+    attempt: int
+    attempts: int
+    enqueued_at: int
+    raw_args: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    args_damaged: bool = False
+    next_attempt_at: int | None = None
+    function_path: str | None = None
+    workflow: str | None = None
+    pool: str | None = None
+    queue: str | None = None
+    max_concurrency: int | None = None
+    priority: int = 0
+    retry: Retry | None = None
+    timeout_ms: int | None = None
+    expires_at: int | None = None
+    shard_key: str | None = None
+    labels: Sequence[str] = ()
+    losses: int = 0
+    last_error: ErrorInfo | None = None
+    lease: LeaseInfo | None = None
+    reason: str | None = None
+    parked_at: int | None = None
+    last_status: int | None = None
+    last_response: str | None = None
+    initiator: Initiator | None = None
+    schedule: ScheduleSlot | None = None
+    keep_result_ms: int | None = None
+    parent: str | None = None
+    then: Sequence[Following] = ()
+
+    @property
+    def args(self) -> Any:
+        """The args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
+        return given_args(self.raw_args, f"the args of job {self.id!r}")
+
+
+def retry_of_record(job: JobRow) -> Retry | None:
+    if job.retry is None or not job.older_retry:
+        return job.retry
+    return OlderRetry(*msgspec.structs.astuple(job.retry))
+
+
+def given_args(raw: msgspec.Raw | msgspec.UnsetType, what: str) -> Any:
+    if isinstance(raw, msgspec.UnsetType):
+        raise StoreCorrupt(f"{what} were damaged in the store: restore a backup, or give them anew")
+    return values.decode(bytes(raw))
+
+
+class Firing(Record, frozen=True, rename=record_member, omit_defaults=True):
+    """A job about to be sent, as `authorize_fire` is asked about it: its record, and the instance it belongs to."""
+
+    instance: str = ""
+
+
+class Page(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A page of records; `cursor` asks for the next one and is there when `truncated` is True."""
+
+    records: Sequence[Record]
+    truncated: bool
+    cursor: str | None = None
+
+
+class PoolStatus(_Value, frozen=True, rename="camel"):
+    """`queued` counts its pending and waiting jobs, `in_flight` its held slots."""
+
+    name: str
+    in_flight: int
+    max_concurrency: int
+    queued: int
+    paused: bool
+
+
+class LanesStatus(_Value, frozen=True, rename="camel"):
+    """Callbacks in flight from this scheduler on this host, and how many there may be."""
+
+    in_flight: int
+    limit: int
+
+
+class HealthReason(_Value, frozen=True, rename="camel"):
+    """One cause of health that is not green: `code` for programs, `message` for people, and `since` when, epoch ms, as
+    far as this host knows."""
+
+    code: str
+    message: str
+    since: int
+
+
+class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """Counts are exact, but `due`, which stops counting at 10,000. `oldest_due_ms`: for how long the longest
+    waiting due job has been due, ms. `pools`: at most 1,000, the longest first; `more_pools` if there are more."""
+
+    backlog: int
+    in_flight: int
+    due: int
+    oldest_due_ms: int | None
+    dead: int
+    lanes: LanesStatus
+    health: str
+    pools: Sequence[PoolStatus]
+    more_pools: bool = False
+    alarm_failures: int = 0
+    retired: int = 0
+    """Dead letters dropped for their age, since ever."""
+    trouble: str | None = None
+    """What is wrong with the store, so that nothing new is accepted or started."""
+    wal_bytes: int = 0
+    """The length of the store's write-ahead log."""
+    paused: bool = False
+    """The whole instance: nothing of it starts, and health says nothing of it."""
+    reasons: Sequence[HealthReason] = ()
+    """Why health is not green, the worst first."""
+
+
+class Instance(_Value, frozen=True, rename="camel"):
+    """One instance of a host, and how many jobs it has: not started, started, dead. `timeout_ms`: its own deadline for
+    callbacks whose jobs have none; without it the host's counts."""
+
+    name: str
+    backlog: int
+    in_flight: int
+    dead: int
+    paused: bool
+    timeout_ms: int | None = None
+
+
+class InstanceState(_Value, frozen=True, rename="camel"):
+    """Whether the instance is paused, and its own deadline for callbacks whose jobs have none, if it has one."""
+
+    name: str
+    paused: bool
+    timeout_ms: int | None = None
+
+
+class InstancePage(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A page of instances; `cursor` asks for the next one and is there when `truncated` is True."""
+
+    instances: Sequence[Instance]
+    truncated: bool
+    cursor: str | None = None
+
+
+class Rescheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to a reschedule; a running job is not moved."""
+
+    rescheduled: bool
+    scheduled_for: int | None = None
+    was_running: bool | None = None
+
+
+class Matched(_Value, frozen=True, rename="camel"):
+    """How many jobs a filter matched, and how many of them were cancelled."""
+
+    matched: int
+    cancelled: int
+
+
+class Removed(_Value, frozen=True, rename="camel"):
+    """What the removal of an instance took."""
+
+    jobs: int
+    rows: int
+
+
+class Holder(_Value, frozen=True, rename="camel"):
+    """A held slot: whose, of what kind, until when (epoch ms). `orphan`: its job was cancelled."""
+
+    id: str
+    kind: str
+    until: int
+    orphan: bool
+
+
+class Pool(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A pool in detail; `holders` shows at most 1,000. `created`, where one was set just now: whether it was unknown
+    until then."""
+
+    name: str
+    in_flight: int
+    max_concurrency: int
+    queued: int
+    paused: bool
+    holders: Sequence[Holder]
+    created: bool | None = None
+
+
+class Attempt(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """How one attempt ended (or the job itself, if it had none); instants in epoch ms, `lateness_ms` after due."""
+
+    attempt: int
+    outcome: str
+    started: int
+    ended: int
+    lateness_ms: int
+    status: int | None = None
+    error: str | None = None
+    result: msgspec.Raw | None = None
+    result_damaged: bool = False
+
+
+class Queue(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A queue: how many of its jobs wait (`due` of them now, counted to 10,000), for how long the longest due one has
+    waited, ms, how many workers have, and how many claims wait for a job of it on this host."""
+
+    name: str
+    waiting: int
+    due: int
+    in_flight: int
+    workers_waiting: int
+    oldest_due_ms: int | None = None
+
+
+class Pending(_Value, frozen=True, rename="camel"):
+    """Whether anything of a prefix still pends, and how many jobs: live ones, and those that follow them."""
+
+    pending: bool
+    count: int
+
+
+class Outcome(_Value, frozen=True, rename=record_member, omit_defaults=True):
+    """How a job ended, or how it stands: `state` is `done`, `dead`, `cancelled`, `expired`, or, before its end,
+    `pending`, `waiting`, `running`. `ended_at` in epoch ms; `kept_until`: so long its result is kept."""
+
+    id: str
+    state: str
+    raw_result: msgspec.Raw | None = None
+    error: str | None = None
+    ended_at: int | None = None
+    kept_until: int | None = None
+    result_damaged: bool = False
+    """It was damaged in the store, and is left out."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ("done", "dead", "cancelled", "expired")
+
+    @property
+    def result(self) -> Any:
+        if self.result_damaged:
+            raise StoreCorrupt(f"the result of job {self.id!r} was damaged in the store: restore a backup")
+        return None if self.raw_result is None else values.decode(bytes(self.raw_result), "result")
+
+
+class Redrive(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A bulk retry of dead letters: how many matched when it was asked for, how many it has retried."""
+
+    redrive_id: str
+    matched: int
+    retried: int
+    running: bool
+    stopped: bool = False
+    waits_for: str | None = None
+    """The id of an earlier one that retries jobs of the same pool: this one begins when that has ended."""
+
+
+class Reason(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """Why a job is not running: `code` for programs, `message` for people, `at` if an instant ends it (epoch ms)."""
+
+    code: str
+    message: str
+    at: int | None = None
+    pool: str | None = None
+    holders: Sequence[str] | None = None
+
+
+class DeadRetried(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to a retry of a dead letter; `retried` is False if there is none of that id."""
+
+    retried: bool
+    id: str | None = None
+    scheduled_for: int | None = None
+
+
+class WorkerRecord(WorkerSnapshot, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A worker as it says it is; `heartbeat_at` is when this host heard of it last. `lost`: that was over 30 s ago."""
+
+    lost: bool = False
+
+
+class WorkerPage(_Value, frozen=True, rename="camel", omit_defaults=True):
+    """A page of workers; `cursor` asks for the next one and is there when `truncated` is True."""
+
+    workers: Sequence[WorkerRecord]
+    truncated: bool
+    cursor: str | None = None

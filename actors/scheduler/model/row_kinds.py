@@ -1,0 +1,135 @@
+"""Any row by its key: of which family it is, the names in its key, and whether it can be read at all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tocsin.actors.scheduler.model.rows import (
+    DAY_MS,
+    LARGEST_MS,
+    META_COUNTERS,
+    AtRow,
+    BadRow,
+    Counters,
+    DeadRow,
+    HistRow,
+    IdemRow,
+    InstanceRow,
+    JobRow,
+    LeaseRow,
+    LinesRow,
+    ParkedRow,
+    PoolRow,
+    RedriveRow,
+    ResultRow,
+    decode,
+)
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, TriggerRow
+
+NAME: Final = r"([!-.0-~]+)"
+ANY: Final = r"([!-.0-~]*)"
+MS: Final = r"([0-9]{15})"
+DAY: Final = r"([0-9]{6})"
+BAD: Final = b"bad/"
+LAST_DAY: Final = 999_999
+MOST_PIECES: Final = 99
+"""Of args: far more than the limit of args asks for, and what their keys can count."""
+
+FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
+    b"args": (NAME + r"/([0-9]{2,})", None),
+    b"at": (NAME, AtRow),
+    b"dead": (NAME, DeadRow),
+    b"deadlabel": (NAME + "/" + MS + "/" + NAME, ParkedRow),
+    b"paths": (r"(?s)(.+)", None),
+    b"hist": (DAY + "/" + NAME + "/" + NAME + "/" + NAME, HistRow),
+    b"idem": (DAY + "/" + NAME, IdemRow),
+    b"job": (NAME, JobRow),
+    b"label": (NAME + "/" + NAME, None),
+    b"lease": (NAME + "/" + NAME, LeaseRow),
+    b"line": (ANY + "/" + ANY + "/([0-9]{2})/" + MS + "/" + NAME, None),
+    b"lines": (ANY + "/" + ANY, LinesRow),
+    b"parked": (MS + "/" + NAME, ParkedRow),
+    b"pool": (NAME, PoolRow),
+    b"redrive": (NAME, RedriveRow),
+    b"result": (NAME, ResultRow),
+    b"timer": (MS + "/" + NAME + "/" + ANY, None),
+    b"cron": (NAME, DefinitionRow),
+    b"cronargs": (NAME + r"/([0-9]{2,})", None),
+    b"cronat": (NAME, CursorRow),
+    b"slot": (NAME + "/" + MS + r"((?:\+[0-9a-z]+)?)", SlotRow),
+    b"trigger": (NAME + "/" + NAME, TriggerRow),
+}
+"""What follows the family in the key, and the kind of the value (None: bytes of their own, or none)."""
+SINGLE: Final[dict[bytes, Any]] = {b"instance": InstanceRow, META_COUNTERS: Counters}
+_READERS: Final = {family: (re.compile(pattern).fullmatch, kind) for family, (pattern, kind) in FAMILIES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A row that can be read. `names` are the parts of its key behind the family."""
+
+    family: bytes
+    names: tuple[str, ...]
+    row: Any = None
+
+
+def read_row(key: bytes, value: bytes) -> Shape | None:
+    """None for a row of no family of ours (`meta/layout` and `bad/` among them). BadRow if it cannot be read."""
+    if key in SINGLE:
+        return Shape(key, (), decode(SINGLE[key], key, value))
+    family, slash, rest = key.partition(b"/")
+    if not slash or family not in _READERS:
+        return None
+    fits, kind = _READERS[family]
+    match = fits(rest.decode("latin-1"))  # what is no ASCII fits nowhere
+    if match is None:
+        raise BadRow(key, "its key has another shape")
+    if family == b"paths" and not value.isdigit():
+        raise BadRow(key, "it holds no count")
+    if family == b"label" and not _INSTANT(value):
+        raise BadRow(key, "it holds no instant")
+    shape = Shape(family, match.groups(), None if kind is None else decode(kind, key, value))
+    if family in _CONTRADICTIONS and (fault := _contradiction(shape)) is not None:
+        raise BadRow(key, fault)
+    return shape
+
+
+_CONTRADICTIONS: Final = (b"job", b"line", b"at", b"dead", b"redrive", b"hist", b"idem")
+_INSTANT: Final = re.compile(rb"[0-9]{15}").fullmatch
+_NAME: Final = re.compile(ANY).fullmatch
+
+
+def _contradiction(shape: Shape) -> str | None:
+    """What no program of ours can have written: key and value that differ, values that no key can hold."""
+    row = shape.row
+    if isinstance(row, JobRow):
+        if row.id != shape.names[0]:
+            return f"it holds job {row.id!r}"
+        if not (-9 <= row.priority <= 9 and 0 <= row.args_rows <= MOST_PIECES and _NAME(row.pool) and _NAME(row.queue)):
+            return "it has a priority, a pool or a number of pieces of args that no job can have"
+    if shape.family == b"line" and int(shape.names[2]) > 18:
+        return f"there is no priority {9 - int(shape.names[2])}"
+    if (day := day_of(row)) is not None and not 0 <= day <= LAST_DAY:
+        return f"{day} is no day that a key can hold"
+    for ms in _instants(row):
+        if not 0 <= ms <= LARGEST_MS:
+            return f"{ms} is no instant that a key can hold"
+    return None
+
+
+def _instants(row: Any) -> list[int]:
+    """Those from which keys are made."""
+    if isinstance(row, JobRow):
+        return [row.scheduled_for, row.expires_at or 0]
+    if isinstance(row, DeadRow):
+        return [row.parked_at, row.retire_at or 0, row.at.next_at]
+    return [row.next_at] if isinstance(row, (AtRow, RedriveRow)) else []
+
+
+def day_of(row: Any) -> int | None:
+    """The day under which a row of history, or an answer, belongs."""
+    if isinstance(row, HistRow):
+        return row.ended // DAY_MS
+    return row.at // DAY_MS if isinstance(row, IdemRow) else None

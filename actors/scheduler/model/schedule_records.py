@@ -1,0 +1,219 @@
+"""What callers get to see of schedules: plain values, camelCase in JSON. Instants are epoch ms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+import msgspec
+
+from tocsin.actors.scheduler.model.damage import json_fault, pieces_fault
+from tocsin.actors.scheduler.model.followers import with_ids
+from tocsin.actors.scheduler.model.job_record import following
+from tocsin.actors.scheduler.model.records import Following, Initiator, given_args, initiator_of
+from tocsin.actors.scheduler.model.rows import BadRow
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, jitter_of
+from tocsin.dispatch.retry import Retry
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    pass
+
+
+def _member(name: str) -> str:
+    if name == "raw_args":
+        return "args"
+    first, *rest = name.split("_")
+    return first + "".join(part.title() for part in rest)
+
+
+class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_defaults=True):
+    """A schedule. `state` is `active`, `paused`, `completed` (no slot comes any more) or `error`, with `error`.
+
+    `next_at` is when its next occurrence is due (the slot and its jitter). `live` counts occurrences whose jobs wait,
+    run or retry.
+    """
+
+    name: str
+    revision: int
+    state: str
+    next_at: int | None
+    paused: bool
+    live: int
+    created_at: int
+    cron: str | None = None
+    every_ms: int | None = None
+    at: int | None = None
+    timezone: str
+    function_path: str | None = None
+    workflow: str | None = None
+    raw_args: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    args_damaged: bool = False
+    """They were damaged in the store, and are left out; its occurrences die as `damaged`."""
+    pool: str | None = None
+    max_concurrency: int | None = None
+    priority: int = 0
+    labels: Sequence[str] = ()
+    shard_key: str | None = None
+    retry: Retry | None = None
+    timeout_ms: int | None = None
+    expires_after_ms: int | None = None
+    misfire: str
+    grace_ms: int
+    catch_up_limit: int | None
+    overlap: str
+    jitter_ms: int = 0
+    owner: str | None = None
+    orphaned: bool = False
+    held_back: int | None = None
+    """The slot that waits for the live one to end: with `overlap: queue`, or because it stands for missed ones."""
+    error: str | None = None
+    initiator: Initiator | None = None
+    queue: str | None = None
+    then: Sequence[Following] = ()
+    """What follows each occurrence; ids are given with it."""
+
+    @property
+    def args(self) -> Any:
+        """The args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
+        return given_args(self.raw_args, f"the args of schedule {self.name!r}")
+
+
+class SchedulePut(_Value, frozen=True, kw_only=True, rename="camel"):
+    """The answer to a put: the next instants, at most five, are those of the definition as it is now."""
+
+    name: str
+    revision: int
+    next_at: int | None
+    preview: Sequence[int]
+
+
+class SchedulePage(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A page of schedules by name."""
+
+    schedules: Sequence[ScheduleRecord]
+    truncated: bool
+    cursor: str | None = None
+
+
+class Occurrence(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What became of a slot, or with `until` of a run of `count` slots (left out where they were not counted).
+
+    `state`: `fired`, `skipped` (with `reason`), `coalesced`, `expired`, `cancelled`, `dead`, or `queued` while it waits
+    for a live one. `live`: its job waits, runs or retries. `lateness_ms`: how long after it was due that was decided;
+    of a run, its newest slot.
+    """
+
+    slot: int
+    state: str
+    due: int
+    decided_at: int
+    lateness_ms: int
+    job_id: str | None = None
+    live: bool = False
+    reason: str | None = None
+    until: int | None = None
+    count: int | None = None
+    first_slot: int | None = None
+    coalesced: int | None = None
+    triggered: bool = False
+
+
+class OccurrencePage(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A page of occurrences, the newest first."""
+
+    occurrences: Sequence[Occurrence]
+    truncated: bool
+    cursor: str | None = None
+
+
+class TriggeredRun(_Value, frozen=True, kw_only=True, rename="camel"):
+    """`created` is False when this request key had made the occurrence before."""
+
+    name: str
+    slot: int
+    id: str
+    created: bool
+
+
+class CronPreview(_Value, frozen=True, kw_only=True, rename="camel"):
+    """The next instants of an expression, and for each what a change of the clock does to it: a text that starts with
+    `DST`, or null."""
+
+    next: Sequence[int]
+    notes: Sequence[str | None]
+
+
+@dataclass(slots=True)
+class Registration:
+    """The set of an owner, as it is stored now. The owner's names outside it were `removed` (`prune`) or are
+    `orphaned`: kept, and not in the code."""
+
+    schedules: Sequence[SchedulePut]
+    orphaned: Sequence[str]
+    removed: Sequence[str]
+    closed: bool = field(default=False, compare=False)
+
+    def close(self) -> None:
+        """This process does not declare the set any more. Nothing is removed: schedules outlive who declared them."""
+        self.closed = True
+
+
+def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Sequence[bytes]) -> ScheduleRecord:
+    jitter = jitter_of(name, row.jitter_ms)
+    args = row.args + b"".join(rest_of_args)
+    damaged = pieces_fault(row.args_rows, args) is not None or json_fault(args) is not None
+    return ScheduleRecord(
+        name=name,
+        revision=cursor.revision,
+        state=_state(cursor),
+        next_at=None if cursor.paused or cursor.next_slot is None else cursor.next_slot + jitter,
+        paused=cursor.paused,
+        live=cursor.live,
+        created_at=row.created_at,
+        cron=row.cron,
+        every_ms=row.every_ms,
+        at=row.at,
+        timezone=row.timezone,
+        function_path=row.function_path,
+        workflow=row.workflow,
+        raw_args=msgspec.UNSET if damaged else msgspec.Raw(args),
+        args_damaged=damaged,
+        pool=row.pool or None,
+        max_concurrency=row.max_concurrency,
+        priority=row.priority,
+        labels=row.labels,
+        shard_key=row.shard_key,
+        retry=row.retry,
+        timeout_ms=row.timeout_ms,
+        expires_after_ms=row.expires_after_ms,
+        misfire=row.misfire,
+        grace_ms=row.grace_ms,
+        catch_up_limit=row.catch_up_limit,
+        overlap=row.overlap,
+        jitter_ms=row.jitter_ms,
+        owner=row.owner,
+        orphaned=cursor.orphaned,
+        held_back=cursor.queued,
+        error=cursor.error,
+        initiator=initiator_of(row.initiator),
+        queue=row.queue or None,
+        then=_then(row),
+    )
+
+
+def _then(row: DefinitionRow) -> Sequence[Following]:
+    try:
+        return following(with_ids(row.then, repeat("")))
+    except BadRow:
+        return ()  # the next turn that needs the schedule sets its row aside
+
+
+def _state(cursor: CursorRow) -> str:
+    if cursor.error is not None:
+        return "error"
+    if cursor.paused:
+        return "paused"
+    return "completed" if cursor.next_slot is None else "active"

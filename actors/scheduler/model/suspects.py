@@ -1,0 +1,79 @@
+"""Suspects: jobs that hosts, or workers, were lost with. The more often that was, the fewer run beside them.
+
+A loss is counted against every attempt that was under way, so most suspects are innocent. One that is not must end
+dead, and take nobody along: in company a job becomes a suspect at most, and only an attempt that had its host (or
+worker) for itself can be a job's last (decision 28).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tocsin.actors.scheduler.model.rows import AtRow, JobRow, LastError
+
+MARK: Final = "~"
+"""Before the queue of a line, once for each level: no user's queue is named so."""
+SOME: Final = 1
+"""The level of jobs with two losses: they share a part of the host, or of a worker, and others run beside them."""
+FEW: Final = 2
+"""With three: in a smaller company of suspects, so that one bad job is soon among few."""
+ALONE: Final = 3
+"""With four: nothing runs beside them."""
+LOSSES_TOGETHER: Final = 2
+"""So many losses make a suspect."""
+LOSSES_MAX: Final = 5
+"""So many, and it is dead."""
+LEVELS: Final = (ALONE, FEW, SOME)
+WORKER_SHARE: Final = 4
+"""How many suspects of the first level a worker may have at once; one of the second counts as many."""
+
+
+def level_of(at: AtRow) -> int:
+    """How far from others a job is kept, 0: not at all. Jobs that were lost twice before there were levels are of the
+    first one."""
+    return max(at.apart, SOME if at.losses >= LOSSES_TOGETHER else 0)
+
+
+def queue_of(job: JobRow, at: AtRow) -> str:
+    """The queue of the line in which the job waits."""
+    return marked(job.queue, level_of(at))
+
+
+def marked(queue: str, level: int) -> str:
+    """The name of the line of a queue and a level."""
+    return MARK * level + queue
+
+
+def level_in(line: str) -> int:
+    """The level that the name of a line says."""
+    return len(line) - len(plain(line))
+
+
+def plain(line: str) -> str:
+    """Whose jobs stand in the line: "" for callbacks."""
+    return line.lstrip(MARK)
+
+
+def place_in(line: str, due: int) -> AtRow:
+    """What a place in a line says of a job whose own word for it is lost."""
+    level = level_in(line)
+    return AtRow(due, losses=level + 1 if level else 0, apart=level)
+
+
+def lost(at: AtRow, error: LastError) -> AtRow:
+    """One loss more. In company it is never the last one."""
+    level = level_of(at)
+    losses = at.losses + 1 if level == ALONE else min(at.losses + 1, LOSSES_MAX - 1)
+    apart = max(level, losses - LOSSES_TOGETHER + SOME if losses >= LOSSES_TOGETHER else 0)
+    return msgspec.structs.replace(at, losses=losses, apart=min(apart, ALONE), last_error=error)
+
+
+def share_of_worker(at: AtRow) -> int:
+    """How much of what a worker may have of suspects such a job takes."""
+    return share_of_level(level_of(at))
+
+
+def share_of_level(level: int) -> int:
+    return (0, 1, WORKER_SHARE, WORKER_SHARE)[level]

@@ -1,0 +1,299 @@
+"""What callers may say, checked at the call: every refusal names the argument, the value and the limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.actors.scheduler.model.crockford import crockford
+from tocsin.actors.scheduler.model.followers import Follower, check_then, with_blob
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.rows import INLINE_ARGS, LARGEST_MS, JobRow
+from tocsin.dispatch import values
+from tocsin.dispatch.durations import duration_ms as duration_ms
+from tocsin.dispatch.instants import SMALLEST_MS as SMALLEST_MS
+from tocsin.dispatch.instants import epoch_ms as epoch_ms
+from tocsin.dispatch.instants import instant_ms as instant_ms
+from tocsin.dispatch.instants import show as _show
+from tocsin.dispatch.retry import OlderRetry, Retry
+from tocsin.dispatch.surrogates import UNPAIRED, is_whole
+from tocsin.dispatch.values import MAX_DEPTH
+from tocsin.dispatch.words import word
+from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError
+
+MAX_ARGS: Final = 256 * 1024
+MAX_LABELS: Final = 20
+MAX_BATCH: Final = 1_000
+MAX_BATCH_BYTES: Final = 7 * 1024 * 1024
+MAX_BATCH_PATHS: Final = 2_000
+"""Different function paths in a batch, those of chains too: each is a row."""
+"""Of args and names in one call: with what else is written of each job it still fits one commit (8 MiB)."""
+MAX_BATCH_LABELS: Final = 5_000
+"""In a call, all jobs together: each is a row."""
+MAX_TARGET: Final = 512
+MAX_LEASE: Final = 200
+TIMEOUT_MS: Final = (1_000, 3_600_000)
+DELAY_MS: Final = (0, 900_000_000_000_000)
+"""Of a delay over HTTP: what it ends at is an instant that can be stored until the year 5138."""
+PRIORITY: Final = (-9, 9)
+MAX_CONCURRENCY: Final = (1, 10_000)
+CAP: Final = (0, 10_000)
+"""Of a pool as operators set it: 0 holds all its jobs."""
+LEASE_MS: Final = (1_000, 3_600_000)
+KEEP_RESULT_MS: Final = (1_000, 7 * 86_400_000)
+CLAIM_MAX: Final = (1, 100)
+"""Jobs that a worker gets in one answer."""
+CLAIM_WAIT_MS: Final = (0, 300_000)
+QUEUES_MAX: Final = 100
+"""Queues that one claim may name, or leave out."""
+PID: Final = (0, 2**63 - 1)
+RATE_PER_SECOND: Final = (1, 1_000)
+PAGE_LIMIT: Final = (1, 1_000)
+INSTANCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
+ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}", re.ASCII)
+NAME: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
+CONFLICTS: Final = ("error", "keep", "replace")
+
+_NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+
+
+# ---- Time ----------------------------------------------------------------------------------------
+
+
+def delayed(now: int, delay_ms: int, name: str) -> int:
+    """Now plus a delay, refused where it could not be indexed."""
+    due = now + delay_ms
+    if due > LARGEST_MS:
+        raise InvalidInputError(f"{name} of {_show(delay_ms)} ms ends after the largest instant, {LARGEST_MS} ms")
+    return due
+
+
+# ---- Names and numbers ---------------------------------------------------------------------------
+
+
+def instance_name(value: object) -> str:
+    if not isinstance(value, str) or not INSTANCE.fullmatch(value):
+        raise InvalidInputError(
+            f"an instance name must match {INSTANCE.pattern} (1 to 128 characters), not {_show(value)}"
+        )
+    return value
+
+
+def schedule_id(value: object) -> str:
+    if not isinstance(value, str) or not ID.fullmatch(value):
+        raise InvalidScheduleIdError(f"id must match {ID.pattern} (1 to 64 characters), not {_show(value)}")
+    if value.startswith("__"):
+        raise InvalidScheduleIdError(f"ids that start with __ are the system's: {_show(value)}")
+    return value
+
+
+def mint_id(now: int, bits: int) -> str:
+    """Time-ordered: 48 bits of milliseconds, then 80 of `bits`, so that jobs made together lie together."""
+    return crockford((now << 80) | bits, 128)
+
+
+def plain_name(value: object, field: str) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise InvalidInputError(f"{field} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {_show(value)}")
+    return value
+
+
+def integer(value: object, field: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInputError(f"{field} must be an integer, not {_show(value)}")
+    if not least <= value <= most:
+        raise InvalidInputError(f"{field} must be {least}..{most}, not {_show(value)}")
+    return value
+
+
+def queues_of(value: object, field: str) -> tuple[str, ...]:
+    """Names of queues: one, or a list."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence):
+        raise InvalidInputError(f"{field} must be the name of a queue or a list of names, not {_show(value)}")
+    if len(names) > QUEUES_MAX:
+        raise InvalidInputError(f"{field}: {len(names)} given, at most {QUEUES_MAX} allowed")
+    return tuple(plain_name(name, f"{field}[{n}]") for n, name in enumerate(names))
+
+
+def labels_of(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise InvalidInputError(f"labels must be a list of texts, not {_show(value)}")
+    if len(value) > MAX_LABELS:
+        raise InvalidInputError(f"labels: {len(value)} given, at most {MAX_LABELS} allowed")
+    return tuple(dict.fromkeys(plain_name(label, f"labels[{n}]") for n, label in enumerate(value)))
+
+
+def target(value: object, field: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInputError(f"{field} must be a text that is not empty, not {_show(value)}")
+    if len(value) > MAX_TARGET:
+        raise InvalidInputError(f"{field} has {len(value)} characters, at most {MAX_TARGET} are allowed")
+    return whole_text(value, field)
+
+
+def whole_text(value: str, field: str) -> str:
+    if not is_whole(value):
+        raise InvalidInputError(f"{field} {UNPAIRED}: {_show(value)}")
+    return value
+
+
+# ---- Args ----------------------------------------------------------------------------------------
+
+
+def encode_args(value: object, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
+    """JSON text, with tags for what JSON has not; anything else is refused with its path (`args.items[3].when`)."""
+    return _sized(values.encode(value, name), max_bytes, name)
+
+
+@contextmanager
+def naming(place: str) -> Iterator[None]:
+    """Refusals in here say where in the request they are: `then[0]: ...`."""
+    try:
+        yield
+    except RequestError as error:
+        raise type(error)(f"{place}: {error.message}", **error.details) from None
+
+
+def raw(text: bytes) -> msgspec.Raw:
+    """Stored JSON, on its way out as it is."""
+    return msgspec.Raw(text or b"null")
+
+
+def raw_args(raw: bytes, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
+    """JSON text as it came over HTTP: kept byte for byte, checked for size, depth and that it can be read."""
+    _sized(raw, max_bytes, name)
+    if (depth := _depth(raw)) > MAX_DEPTH:
+        raise InvalidInputError(f"{name} is nested deeper than {MAX_DEPTH} levels: {depth}")
+    values.decode(raw, name)
+    return raw
+
+
+def _depth(raw: bytes) -> int:
+    """How deep JSON text nests, without reading it: strings are passed over."""
+    if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return 0
+    depth = deepest = 0
+    for token in _NESTING.finditer(raw):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[0] in (b"]", b"}"):
+            depth -= 1
+    return deepest
+
+
+def _sized(raw: bytes, max_bytes: int, name: str) -> bytes:
+    if len(raw) > max_bytes:
+        raise PayloadTooLargeError(f"{name}: {len(raw)} bytes of JSON, the limit is {max_bytes}", limit=max_bytes)
+    return raw
+
+
+# ---- A whole job ---------------------------------------------------------------------------------
+
+OPTIONS: Final = frozenset(
+    {
+        "id", "on_conflict", "pool", "max_concurrency", "priority", "retry",
+        "timeout_ms", "expires_at", "shard_key", "labels", "initiator", "queue", "then", "keep_result_ms",
+    }
+)  # fmt: skip
+
+
+def new_job(
+    *,
+    function_path: str | None,
+    workflow: str | None,
+    args: bytes,
+    scheduled_for: int,
+    enqueued_at: int,
+    minted: str,
+    options: Mapping[str, Any],
+    initiator: tuple[str, str] = ("", ""),
+) -> NewJob:
+    """Check everything a caller may give with a job. `options` has keys of OPTIONS; None means not given."""
+    if (function_path is None) == (workflow is None):
+        raise InvalidInputError(f"give exactly one of {word('function_path')} and workflow")
+    given = {name: value for name, value in options.items() if value is not None}
+    if unknown := sorted(given.keys() - OPTIONS):
+        raise InvalidInputError(f"unknown option {unknown[0]!r}: choose from {', '.join(sorted(OPTIONS))}")
+    conflict = given.get("on_conflict", "error")
+    if conflict not in CONFLICTS:
+        raise InvalidInputError(f"{word('on_conflict')} must be one of {', '.join(CONFLICTS)}, not {_show(conflict)}")
+    if "max_concurrency" in given and "pool" not in given:
+        raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
+    chosen, then, fits = "id" in given, given.get("then"), len(args) <= INLINE_ARGS
+    job = JobRow(
+        id=schedule_id(given["id"]) if chosen else minted,
+        incarnation="",
+        scheduled_for=scheduled_for,
+        enqueued_at=enqueued_at,
+        args=args if fits else b"",
+        function_path=None if function_path is None else target(function_path, word("function_path")),
+        workflow=None if workflow is None else target(workflow, "workflow"),
+        pool=plain_name(given["pool"], "pool") if "pool" in given else "",
+        queue=plain_name(given["queue"], "queue") if "queue" in given else "",
+        priority=integer(given.get("priority", 0), "priority", *PRIORITY),
+        max_concurrency=_optional(given, "max_concurrency", *MAX_CONCURRENCY),
+        retry=_retry(given.get("retry")),
+        older_retry=isinstance(given.get("retry"), OlderRetry),
+        timeout_ms=_optional(given, "timeout_ms", *TIMEOUT_MS),
+        expires_at=_expiry(given.get("expires_at")),
+        shard_key=target(given["shard_key"], word("shard_key")) if "shard_key" in given else None,
+        labels=labels_of(given["labels"]) if "labels" in given else (),
+        initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
+        keep_result_ms=_optional(given, "keep_result_ms", *KEEP_RESULT_MS),
+    )
+    if fits and not then:
+        return NewJob(job, (), chosen, conflict)  # as most are
+    return replace(with_blob(job, args, check_then(then or ())), chosen=chosen, on_conflict=conflict)
+
+
+def follower(
+    *,
+    function_path: str | None,
+    workflow: str | None,
+    args: bytes,
+    delay_ms: int,
+    minted: str,
+    options: Mapping[str, Any],
+) -> Follower:
+    """Check one job of a `then`. It takes the options of a job, but for an id of the caller's."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, why in (("id", "ids of a chain are made here"), ("on_conflict", "it has no id of yours")):
+        if name in given:
+            raise InvalidInputError(f"{word(name)} cannot be given in then: {why}")
+    followers = check_then(given.pop("then", ()))
+    new = new_job(
+        function_path=function_path, workflow=workflow, args=b"", scheduled_for=0, enqueued_at=0, minted=minted,
+        options=given,
+    )  # fmt: skip
+    return Follower(
+        msgspec.structs.replace(new.job, args=args), integer(delay_ms, word("after_ms"), *DELAY_MS), followers
+    )
+
+
+def keep_result_ms(value: object) -> int:
+    """Of Python callers, in the words they used."""
+    ms, (least, most) = duration_ms(value, "keep_result"), KEEP_RESULT_MS
+    if not least <= ms <= most:
+        raise InvalidInputError(f"keep_result must be 1 s to 7 d ({least}..{most} ms), not {ms} ms")
+    return ms
+
+
+def _optional(given: Mapping[str, Any], key: str, least: int, most: int) -> int | None:
+    return integer(given[key], word(key), least, most) if key in given else None
+
+
+def _expiry(value: object) -> int | None:
+    return None if value is None else instant_ms(value, word("expires_at"))
+
+
+def _retry(value: object) -> Retry | None:
+    if value is not None and not isinstance(value, Retry):
+        raise InvalidInputError(f"retry must be a Retry, not {_show(value)}")
+    return value

@@ -1,0 +1,1 @@
+"""Reads of committed rows, outside of turns: lists, why, queue counts, results, health."""

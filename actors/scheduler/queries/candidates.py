@@ -1,0 +1,351 @@
+"""Which jobs a list may have to show, by the index that its filters allow: ids in the list's order, a chunk at a time.
+
+Every filter is checked again on the job itself. What is read here are keys and summaries, about 1 µs each, where a job
+costs 25 µs and its args; so a list looks at many more of these than at jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.actors.scheduler.model.records import Record
+from tocsin.actors.scheduler.model.rows import (
+    DUE_DIGITS,
+    META_COUNTERS,
+    Counters,
+    LeaseRow,
+    LinesRow,
+    ParkedRow,
+    job_key,
+    split_lease_key,
+    split_line_tail,
+    split_lines_key,
+    stream_prefix,
+)
+from tocsin.actors.scheduler.model.suspects import plain
+from tocsin.actors.scheduler.queries.jobs import read, whole
+from tocsin.actors.scheduler.queries.queue_stats import is_counted
+from tocsin.actors.scheduler.state import labels
+from tocsin.actors.scheduler.state.path_counts import path_key
+from tocsin.errors import InvalidInputError
+from tocsin.storage.api import Range, Row, StoreView, after
+
+CHUNK: Final = 100
+"""Jobs loaded at once: with inline args of 64 KiB each, well inside the bytes of one read."""
+PAGE: Final = 5_000
+INDEX_ROWS: Final = 100_000
+"""So many rows of an index a page looks at, at most: about 0.2 s."""
+LINES_MERGED: Final = 1_000
+SORTED: Final = 1_000
+"""Of a label by due: as many as a page may show."""
+Place = tuple[int, str]
+"""Sort key of a list: the instant (0 in lists by id), and the id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs to show; None does not ask."""
+
+    pool: str | None = None
+    state: str | None = None
+    label: str | None = None
+    path: str | None = None
+    queue: str | None = None
+    reason: str | None = None
+
+    def passes(self, record: Record) -> bool:
+        return (
+            (self.pool is None or record.pool == self.pool)
+            and (self.state is None or record.state == self.state)
+            and (self.label is None or self.label in record.labels)
+            and (self.path is None or self.path in (record.function_path, record.workflow))
+            and (self.queue is None or record.queue == self.queue)
+            and (self.reason is None or record.reason == self.reason)
+        )
+
+    def may_be_due(self, due: int, now: int) -> bool:
+        """Whether the state asked for goes with that instant."""
+        return self.state in (None, "running") or (self.state == "waiting") == (due <= now)
+
+    def takes_letter(self, letter: ParkedRow | None) -> bool:
+        return letter is not None and (
+            self.pool in (None, letter.pool)
+            and self.reason in (None, letter.reason)
+            and self.path in (None, letter.path)
+        )
+
+    def takes_lease(self, lease: LeaseRow | None) -> bool:
+        return lease is not None and (
+            not lease.orphan and self.pool in (None, lease.pool) and self.queue in (None, lease.queue)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Jobs that may be shown, in order, and the last place that was looked at."""
+
+    places: Sequence[Place]
+    last: Place
+    looked: int
+    """Rows of an index that were read for it."""
+
+
+Chunks = AsyncGenerator[Chunk, None]
+
+
+async def _chunked(pages: AsyncIterator[tuple[list[Place], Place, int]]) -> Chunks:
+    """Pages of an index, cut into chunks."""
+    async for places, last, looked in pages:
+        for start in range(0, max(len(places), 1), CHUNK):
+            some = places[start : start + CHUNK]
+            ends = start + CHUNK >= len(places)
+            yield Chunk(some, last if ends else some[-1], looked if ends else 0)
+
+
+async def _index(
+    view: StoreView, start: bytes, end: bytes, wanted: Callable[[Row], Place | None], last_of: Callable[[bytes], Place]
+) -> AsyncIterator[tuple[list[Place], Place, int]]:
+    limit = CHUNK
+    while rows := await view.scan(start, end, limit=limit):
+        yield [place for row in rows if (place := wanted(row)) is not None], last_of(rows[-1][0]), len(rows)
+        start, limit = rows[-1][0] + b"\x00", min(limit * 4, PAGE)
+
+
+# ---- By id ---------------------------------------------------------------------------------------
+
+
+async def by_id(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
+    """Of live jobs."""
+    behind = place[1] if place else ""
+    if wanted.label is not None and await labels.are_filled(view):
+        return _of_label(view, now, wanted, behind)
+    if wanted.state == "running":
+        return _of_leases(view, wanted, behind)
+    if wanted.path is not None and await _nothing_runs(view, wanted.path):
+        return _these([])
+    if wanted.pool is not None or wanted.queue is not None or wanted.state is not None:
+        found = await _gathered(view, now, wanted)
+        if found is not None:
+            return _these(sorted((0, job_id) for job_id in found if job_id > behind))
+    return _of_jobs(view, behind)
+
+
+def _of_label(view: StoreView, now: int, wanted: Filter, behind: str) -> Chunks:
+    prefix = labels.live_prefix(wanted.label or "")
+
+    def one_of(row: Row) -> Place | None:
+        due = _instant(row[1])
+        return _id_of(row[0]) if due is None or wanted.may_be_due(due, now) else None
+
+    start = prefix + behind.encode() + b"\x00" if behind else prefix
+    return _chunked(_index(view, start, after(prefix), one_of, _id_of))
+
+
+def _of_leases(view: StoreView, wanted: Filter, behind: str) -> Chunks:
+    def one_of(row: Row) -> Place | None:
+        return (0, split_lease_key(row[0])[0]) if wanted.takes_lease(read(LeaseRow, *row)) else None
+
+    start = after(b"lease/%b/" % behind.encode()) if behind else b"lease/"
+    return _chunked(_index(view, start, after(b"lease/"), one_of, lambda key: (0, split_lease_key(key)[0])))
+
+
+def _of_jobs(view: StoreView, behind: str) -> Chunks:
+    """All jobs, dead ones too."""
+
+    async def pages() -> AsyncIterator[tuple[list[Place], Place, int]]:
+        start = job_key(behind) + b"\x00" if behind else b"job/"
+        while rows := await view.scan(start, after(b"job/"), limit=CHUNK):
+            yield [_id_of(key) for key, _ in rows], _id_of(rows[-1][0]), 0
+            start = rows[-1][0] + b"\x00"
+
+    return _chunked(pages())
+
+
+async def _these(places: list[Place]) -> Chunks:
+    for start in range(0, len(places), CHUNK):
+        some = places[start : start + CHUNK]
+        yield Chunk(some, some[-1], len(some))
+
+
+async def _nothing_runs(view: StoreView, path: str) -> bool:
+    """By its count: there is no index by path, as every job would pay for it."""
+    key = path_key(path)
+    return not await view.get([key]) and await is_counted(view)
+
+
+async def _gathered(view: StoreView, now: int, wanted: Filter) -> set[str] | None:
+    """All ids that stand in the lines and leases which the filters leave; None if those are so many that a walk over
+    all jobs finds them as fast."""
+    counters = read(Counters, META_COUNTERS, (await view.get([META_COUNTERS])).get(META_COUNTERS)) or Counters()
+    most = min((counters.waiting + counters.leased) // 4, INDEX_ROWS)
+    streams = [(stream_prefix(*name, priority), count) for name, priority, count in await _streams(view, wanted)]
+    if wanted.state is None and sum(count for _, count in streams) > most:
+        return None
+    found: set[str] = set()
+    for prefix, _ in streams:
+        start, end = _bounds(prefix, now, wanted)
+        while rows := await view.scan(start, end, limit=PAGE):
+            found.update(split_line_tail(key)[1] for key, _ in rows)
+            if len(found) > most:
+                return None
+            start = rows[-1][0] + b"\x00"
+    if wanted.state is None:
+        leases = await whole(view, b"lease/")
+        found.update(split_lease_key(key)[0] for key, row in leases if wanted.takes_lease(read(LeaseRow, key, row)))
+    return found
+
+
+# ---- By the instant of their next attempt --------------------------------------------------------
+
+
+async def by_due(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
+    """Of live jobs. Merges lines: past 1,000 it needs a pool, a queue or a label."""
+    if wanted.label is not None and await labels.are_filled(view):
+        return _sorted(view, now, wanted, place)
+    return _of_lines(view, now, wanted, place)
+
+
+async def _sorted(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
+    """Live jobs of a label, the next 1,000 at a time: all of its rows are read for each. Rows are compared as bytes,
+    which sort as (due, id) does."""
+    prefix, border = labels.live_prefix(wanted.label or ""), b"%015d/" % (now + 1)
+    low = border if wanted.state == "pending" else b""
+    high = border if wanted.state == "waiting" else b":"
+    behind = b"%015d/%b" % (place[0], place[1].encode()) if place else b""
+    more = True
+    while more:
+        best: list[bytes] = []
+        more = False
+        async for rows in _rows_of_label(view, prefix):
+            entries = [value + b"/" + key[len(prefix) :] for key, value in rows]
+            best += [entry for entry in entries if entry > behind and low <= entry < high]
+            if len(best) > SORTED:
+                best.sort()
+                del best[SORTED:]
+                more = True
+        places = [(int(due), job_id.decode()) for due, _, job_id in (entry.partition(b"/") for entry in sorted(best))]
+        async for chunk in _these(places):
+            yield chunk
+        if best:
+            behind = max(best)
+
+
+async def _rows_of_label(view: StoreView, prefix: bytes) -> AsyncIterator[Sequence[Row]]:
+    looked, start = 0, prefix
+    while rows := await view.scan(start, after(prefix), limit=PAGE):
+        looked += len(rows)
+        if looked > INDEX_ROWS:
+            raise InvalidInputError(
+                f"order=due sorts at most {INDEX_ROWS} jobs of a label and there are more: use order=id"
+            )
+        yield [row for row in rows if len(row[1]) == DUE_DIGITS and row[1].isdigit()]
+        start = rows[-1][0] + b"\x00"
+
+
+async def _of_lines(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
+    """Each chunk is read from one snapshot of lines and leases, so a job that starts meanwhile is in the one or in the
+    other."""
+    while True:
+        streams = [stream_prefix(*name, priority) for name, priority, _ in await _streams(view, wanted, LINES_MERGED)]
+        chunk, more = await _chunk(view, streams, now, place, wanted)
+        if chunk:
+            yield Chunk(chunk, chunk[-1], 0)
+            place = chunk[-1]
+        if not more:
+            return
+
+
+async def _chunk(
+    view: StoreView, streams: Sequence[bytes], now: int, place: Place | None, wanted: Filter
+) -> tuple[list[Place], bool]:
+    """The next entries of all streams and leases, as far as they are known completely; whether there are more."""
+    each = CHUNK // max(len(streams), 1) + 2
+    with_leases = wanted.state in (None, "running")
+    ranges: list[Range] = [(b"lease/", after(b"lease/"), PAGE if with_leases else 1)]
+    for prefix in streams:
+        start, end = _bounds(prefix, now, wanted)
+        behind = prefix + b"%015d/%b\x00" % (place[0], place[1].encode()) if place else prefix
+        ranges.append((max(start, behind), max(end, behind, start), each))
+    leases, *waiting = await view.scan_many(ranges)
+    if len(leases) == PAGE:
+        raise InvalidInputError(f"order=due looks at most at {PAGE} running jobs: use order=id")
+    found = {entry for entry in _running(leases, wanted) if with_leases and (place is None or entry > place)}
+    horizon: Place | None = None
+    for rows in waiting:
+        entries = [split_line_tail(key) for key, _ in rows]
+        found.update(entries)
+        if len(rows) == each and (horizon is None or entries[-1] < horizon):
+            horizon = entries[-1]  # behind it, this stream may hold more than was read
+    chunk = sorted(entry for entry in found if horizon is None or entry <= horizon)
+    return chunk, horizon is not None
+
+
+def _running(leases: Sequence[Row], wanted: Filter) -> Iterator[Place]:
+    for key, value in leases:
+        lease = read(LeaseRow, key, value)
+        if lease is not None and wanted.takes_lease(lease):
+            yield lease.at.next_at, split_lease_key(key)[0]
+
+
+# ---- Dead ones -----------------------------------------------------------------------------------
+
+
+async def dead(view: StoreView, wanted: Filter, place: Place | None, since: int) -> Chunks:
+    """Dead letters by the instant they were parked."""
+    prefix = b"parked/"
+    if wanted.label is not None and await labels.are_filled(view):
+        prefix = labels.dead_prefix(wanted.label)
+    start = prefix + (b"%015d/%b\x00" % (place[0], place[1].encode()) if place else b"%015d/" % since)
+
+    def one_of(row: Row) -> Place | None:
+        return split_line_tail(row[0]) if wanted.takes_letter(read(ParkedRow, *row)) else None
+
+    return _chunked(_index(view, start, after(prefix), one_of, split_line_tail))
+
+
+# ---- Keys ----------------------------------------------------------------------------------------
+
+
+async def _streams(view: StoreView, wanted: Filter, most: int | None = None) -> list[tuple[tuple[str, str], int, int]]:
+    """Lines that hold waiting jobs of the pool and queue asked for: name, priority, how many. InvalidInputError for
+    more than `most` lines."""
+    if wanted.state == "running":
+        return []
+    prefix = b"lines/%b/" % wanted.pool.encode() if wanted.pool is not None else b"lines/"
+    if wanted.queue is None and most is not None:
+        lines = await view.scan(prefix, after(prefix), limit=most + 1)
+    else:
+        lines = [row for row in await whole(view, prefix) if wanted.queue is None or _is_of(row[0], wanted.queue)]
+    if most is not None and len(lines) > most:
+        raise InvalidInputError(
+            f"order=due merges at most {most} lines with waiting jobs and there are more: "
+            "ask for one pool or queue, or use order=id"
+        )
+    return [
+        (split_lines_key(key), priority, count)
+        for key, value in lines
+        if (row := read(LinesRow, key, value)) is not None
+        for priority, (count, _) in row.streams.items()
+    ]
+
+
+def _is_of(key: bytes, queue: str) -> bool:
+    return plain(split_lines_key(key)[1]) == queue
+
+
+def _bounds(prefix: bytes, now: int, wanted: Filter) -> tuple[bytes, bytes]:
+    """Of a stream: what is due by now, what is not yet, or all of it."""
+    border = prefix + b"%015d/" % (now + 1)
+    if wanted.state == "waiting":
+        return prefix, border
+    return (border, after(prefix)) if wanted.state == "pending" else (prefix, after(prefix))
+
+
+def _id_of(key: bytes) -> Place:
+    return 0, key.rsplit(b"/", 1)[1].decode()
+
+
+def _instant(value: bytes) -> int | None:
+    return int(value) if value.isdigit() else None

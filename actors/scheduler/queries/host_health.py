@@ -1,0 +1,166 @@
+"""How a host and its schedulers are: what is wrong now, in words; and what the log says when callbacks stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from tocsin.actors.runtime.host import Host
+from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.scheduler.inflight.authorize import Guard
+from tocsin.actors.scheduler.inflight.circuit import PROBE_EVERY_S, Broken, Circuit
+from tocsin.actors.scheduler.model.health import (
+    ALARM_FAILING,
+    AUTHORIZE_FIRE_FAILING,
+    DAMAGED_ROWS,
+    DEAD_LETTERS,
+    HOST_STOPPING,
+    ORIGIN_UNREACHABLE,
+    SUSPECTS_WAITING,
+    Cause,
+    Health,
+    code_of,
+)
+from tocsin.actors.scheduler.model.lost import Lost
+from tocsin.actors.scheduler.model.records import HealthReason
+from tocsin.actors.scheduler.queries import jobs as query
+from tocsin.actors.scheduler.transitions.settle import UNREACHABLE_MS
+from tocsin.errors import StoreError
+
+log = logging.getLogger("tocsin.scheduler")
+
+AMBER_DEAD: Final = 100_000
+COUNTED: Final = 100
+"""Of so many schedulers the waiting callbacks are counted for the log."""
+SOON_MS: Final = 2 * UNREACHABLE_MS
+"""What is due within that is counted too: the attempts that opened the circuit are due again by then."""
+HOST: Final = ""
+"""The scope of what is wrong with all of a host; no instance is named so."""
+
+
+class HostHealth:
+    """Of one host. `busy()` names schedulers with callbacks that wait or are under way."""
+
+    def __init__(
+        self,
+        host: Callable[[], Host],
+        circuit: Circuit,
+        guard: Guard | None,
+        last_origin: Callable[[], str | None],
+        busy: Callable[[], Iterable[ActorId]],
+        hook: Callable[[], Cause | None],
+        start_soon: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self._host, self._circuit, self._guard = host, circuit, guard
+        self._last_origin, self._busy = last_origin, busy
+        self._hook, self._start_soon = hook, start_soon
+        self._health = Health(lambda: self._host().clock.now_ms())
+
+    # ---- What is wrong ---------------------------------------------------------------------------
+
+    def of_host(self) -> Sequence[HealthReason]:
+        """What is wrong with the whole host, alarms of any actor that fail included."""
+        causes = [*self._of_all(), *self._of_alarms()]
+        return self._health.reasons(HOST, causes)
+
+    def of_instance(
+        self, actor: ActorId, *, dead: int = 0, suspects: int = 0, lost: Lost | None = None
+    ) -> Sequence[HealthReason]:
+        """What is wrong as one scheduler sees it, the whole host included. `suspects`: how many jobs wait that must
+        be kept apart; `lost`: how many cannot be read any more."""
+        causes = list(self._of_all())
+        if (failed := self._host().alarms.failure(actor)) is not None:
+            times = "once" if failed.count == 1 else f"{failed.count} times in a row"
+            causes.append(Cause(ALARM_FAILING, f"the scheduler's alarm failed {times}: {failed.error}", failed.since))
+        if dead >= AMBER_DEAD:
+            said = f"{dead:,} dead letters are kept: retry or cancel them, or let them go by age (dead_retention_s)"
+            causes.append(Cause(DEAD_LETTERS, said))
+        if suspects:
+            jobs = "1 job" if suspects == 1 else f"{suspects:,} jobs"
+            said = f"{jobs} that two hosts or workers were lost with: waiting, kept apart from others"
+            causes.append(Cause(SUSPECTS_WAITING, said))
+        if lost:
+            said = f"{lost} that had been accepted cannot be read any more: `tocsin check` names them"
+            causes.append(Cause(DAMAGED_ROWS, said))
+        return self._health.reasons(str(actor), causes)
+
+    def store_trouble(self) -> StoreError | None:
+        """Asked in every turn, so it is known since when there is trouble."""
+        trouble = self._host().provider.trouble
+        if (trouble is None) != (self._trouble_since is None):
+            self._trouble_since = None if trouble is None else self._host().clock.now_ms()
+        return trouble
+
+    _trouble_since: int | None = None
+
+    def circuit_in_words(self) -> str | None:
+        """Why the circuit is open; None: it is closed."""
+        broken = self._circuit.broken
+        return None if broken is None else f"{self._what_fails(broken)}: {broken.message}"
+
+    def _of_all(self) -> Iterator[Cause]:
+        host = self._host()
+        if (trouble := self.store_trouble()) is not None:
+            yield Cause(code_of(trouble), f"nothing new is accepted or started: {trouble}", self._trouble_since)
+        if not host.ready:
+            yield Cause(HOST_STOPPING, "the host stops, or its store does not tell which alarms there are")
+        broken = self._circuit.broken
+        if broken is not None:
+            said = f"{self.circuit_in_words()}; callbacks wait, and one every {PROBE_EVERY_S:.0f} s is tried"
+            yield Cause(broken.code, said, broken.since)
+        rule = None if self._guard is None else self._guard.broken
+        if rule is not None and (broken is None or broken.code != AUTHORIZE_FIRE_FAILING):
+            yield Cause(AUTHORIZE_FIRE_FAILING, f"{rule.message}; jobs wait until it answers", rule.since)
+
+        if (failing := self._hook()) is not None:
+            yield failing
+
+    def _of_alarms(self) -> Iterator[Cause]:
+        alarms = self._host().alarms
+        if alarms.failing:
+            whose = (
+                "1 scheduler or actor fail" if alarms.failing == 1 else f"{alarms.failing} schedulers or actors fail"
+            )
+            said = f"the alarms of {whose}"
+            yield Cause(ALARM_FAILING, said, alarms.failing_since)
+
+    def _what_fails(self, broken: Broken) -> str:
+        if broken.code == ORIGIN_UNREACHABLE:
+            return f"the origin {self._last_origin() or '(none)'} cannot be reached"
+        return "callbacks cannot be sent"
+
+    # ---- What the log says -----------------------------------------------------------------------
+
+    def circuit_changed(self, broken: Broken, is_open: bool) -> None:
+        """One line when callbacks stop, one when they go on."""
+        self._start_soon(self._tell(broken, is_open))
+
+    async def _tell(self, broken: Broken, is_open: bool) -> None:
+        origin = self._last_origin()
+        jobs = ""
+        try:
+            due = await self._due_callbacks()
+            more = " or more" if due >= query.DUE_COUNTED else ""
+            jobs = "1 callback is due" if due == 1 else f"{due:,} callbacks{more} are due"
+        except StoreError:
+            jobs = "how many callbacks are due cannot be read"
+        except asyncio.CancelledError:
+            jobs = "the host stops"
+            raise
+        finally:
+            if is_open:
+                what = f"{self._what_fails(broken)}: {broken.message}"
+                log.warning("%s. %s; one every %.0f s is tried until it answers", what, jobs, PROBE_EVERY_S)
+            else:
+                away_s = (self._host().clock.now_ms() - broken.since) / 1000
+                log.warning("the origin %s answers again after %.0f s (%s). %s", origin, away_s, broken.message, jobs)
+
+    async def _due_callbacks(self) -> int:
+        """Of the schedulers that have some under way or waiting for a permit, as far as that is counted."""
+        provider, now, due = self._host().provider, self._host().clock.now_ms(), 0
+        for actor in list(islice(self._busy(), COUNTED)):
+            due += await query.due_callbacks(provider.view(str(actor)), now + SOON_MS)
+        return due

@@ -1,0 +1,56 @@
+"""The instances of a store: their names, in order, with what their counters say. Reads committed state only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.model.records import Instance, InstancePage
+from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS, Counters
+from tocsin.actors.scheduler.queries.jobs import instance_row, one, read
+from tocsin.storage.api import StoreProvider
+
+NAMES_AT_ONCE = 1000
+
+Shown = Callable[[str], Awaitable[bool]]
+
+
+async def page(provider: StoreProvider, start: str, limit: int, shown: Shown) -> InstancePage:
+    """At most `limit` instances that `shown` lets pass, with names after `start`.
+
+    The cursor is the last name on the page, so it tells nothing of an instance that is not shown.
+    """
+    found: list[Instance] = []
+    async for name in names(provider, start):
+        if not await shown(name) or (shown_one := await instance(provider, name)) is None:
+            continue
+        if len(found) == limit:
+            return InstancePage(found, truncated=True, cursor=found[-1].name)
+        found.append(shown_one)
+    return InstancePage(found, truncated=False)
+
+
+async def names(provider: StoreProvider, start: str) -> AsyncIterator[str]:
+    """Names of instances in code-point order, strictly after `start`."""
+    prefix = str(actor_of(""))
+    last = prefix + start
+    while True:
+        some = await provider.names(last, NAMES_AT_ONCE)
+        for last in some:
+            if not last.startswith(prefix):
+                return
+            yield last.removeprefix(prefix)
+        if len(some) < NAMES_AT_ONCE:
+            return
+
+
+async def instance(provider: StoreProvider, name: str) -> Instance | None:
+    """None if nothing is left of it but the runtime's own row: it was removed."""
+    view = provider.view(str(actor_of(name)))
+    any_row, counted, own = await view.scan_many([(b"\x01", b"\xff", 1), one(META_COUNTERS), one(INSTANCE)])
+    if not any_row:
+        return None
+    raw = counted[0][1] if counted else None
+    row = instance_row(own)
+    counters = read(Counters, META_COUNTERS, raw) or Counters()
+    return Instance(name, counters.waiting, counters.leased, counters.dead, row.paused, row.timeout_ms)

@@ -1,0 +1,257 @@
+"""Reads of committed state, outside the actor's turn: one job, its counts. Lists are in `listing`.
+
+Every answer comes from one snapshot of the store, so it never shows half of a turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tocsin.actors.scheduler.model.damage import args_fault
+from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.records import (
+    Holder,
+    Pool,
+    PoolStatus,
+    Record,
+)
+from tocsin.actors.scheduler.model.rows import (
+    INSTANCE,
+    META_COUNTERS,
+    AtRow,
+    BadRow,
+    Counters,
+    DeadRow,
+    InstanceRow,
+    JobRow,
+    LeaseRow,
+    LinesRow,
+    PoolRow,
+    R,
+    args_key,
+    at_key,
+    dead_key,
+    decode,
+    job_key,
+    pool_key,
+    split_lease_key,
+    split_lines_key,
+    stream_prefix,
+)
+from tocsin.actors.scheduler.model.suspects import level_in, plain
+from tocsin.storage.api import Range, Row, StoreView, after
+
+POOLS_SHOWN = 1_000
+DUE_COUNTED = 10_000
+PAGE = 5_000
+
+
+def read(kind: type[R], key: bytes, value: bytes | None) -> R | None:
+    """A row; None if it is not there or unreadable (the actor moves such rows aside, a view only passes by)."""
+    if value is None:
+        return None
+    try:
+        return decode(kind, key, value)
+    except BadRow:
+        return None
+
+
+def one(key: bytes) -> Range:
+    """The range of exactly this key."""
+    return key, key + b"\x00", 1
+
+
+# ---- One job -------------------------------------------------------------------------------------
+
+
+async def get(view: StoreView, job_id: str, now: int) -> Record | None:
+    found = await find(view, job_id)
+    return None if found is None else found.record(now)
+
+
+async def find(view: StoreView, job_id: str) -> Found | None:
+    """The rows of a job."""
+    lease_prefix = b"lease/%b/" % job_id.encode()
+    ranges = [
+        one(job_key(job_id)),
+        one(at_key(job_id)),
+        one(dead_key(job_id)),
+        (lease_prefix, after(lease_prefix), 100),
+        (args_key(job_id, 0), after(b"args/%b/" % job_id.encode()), 100),
+    ]
+    job_rows, at_rows, dead_rows, lease_rows, args_rows = await view.scan_many(ranges)
+    job = read(JobRow, b"job", job_rows[0][1]) if job_rows else None
+    if job is None:
+        return None
+    whole_args = job.args + b"".join(value for _, value in args_rows)
+    found = Found(job, args=whole_args, damaged=args_fault(job, whole_args) is not None)
+    attach(found, dict([*at_rows, *dead_rows]), lease_rows)
+    return found
+
+
+def attach(found: Found, rows: Mapping[bytes, bytes], leases: Sequence[Row]) -> None:
+    """Give a job the rows that say where it stands."""
+    job_id = found.job.id
+    found.at = read(AtRow, at_key(job_id), rows.get(at_key(job_id)))
+    found.dead = read(DeadRow, dead_key(job_id), rows.get(dead_key(job_id)))
+    for key, value in leases:
+        lease = read(LeaseRow, key, value)
+        if lease is not None and lease.incarnation == found.job.incarnation:
+            found.leases.append((split_lease_key(key)[1], lease))
+
+
+# ---- Counts --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Counts:
+    """What `/status` says of the store."""
+
+    backlog: int
+    in_flight: int
+    dead: int
+    due: int
+    oldest_due_ms: int | None
+    pools: list[PoolStatus]
+    more_pools: bool
+    retired: int
+    paused: bool
+    suspects: int
+    """Jobs that are kept apart from others, and wait."""
+
+
+Streams = Mapping[tuple[str, str, int], tuple[int, int]]
+
+
+async def counts(view: StoreView, now: int) -> Counts:
+    """From counters and line summaries; jobs are not walked, but for up to 10,000 due ones."""
+    summaries = [
+        one(META_COUNTERS),
+        one(INSTANCE),
+        *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/")),
+    ]
+    counter_rows, instance_rows, lines, pools, leases = await view.scan_many(summaries)
+    counters = read(Counters, META_COUNTERS, counter_rows[0][1] if counter_rows else None) or Counters()
+    lines += await _rest(view, b"lines/", lines)
+    pools += await _rest(view, b"pool/", pools)
+    leases += await _rest(view, b"lease/", leases)
+    streams = _streams(lines)
+    due, oldest = await _due(view, streams, now)
+    shown, more = _pools(streams, pools, leases)
+    suspects = sum(waiting for (_, queue, _), (waiting, _) in streams.items() if level_in(queue))
+    return Counts(
+        counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired,
+        paused=is_paused(instance_rows), suspects=suspects,
+    )  # fmt: skip
+
+
+def _streams(lines: Sequence[Row]) -> Streams:
+    """Of each pool, queue and priority: how many wait, and the first due instant."""
+    return {
+        (*split_lines_key(key), priority): stream
+        for key, value in lines
+        if (row := read(LinesRow, key, value)) is not None
+        for priority, stream in row.streams.items()
+    }
+
+
+async def due_callbacks(view: StoreView, until: int) -> int:
+    """How many are due by then, or on their way; counted to a bound."""
+    families = (b"lines/", b"lease/")
+    lines, leases = await view.scan_many([(prefix, after(prefix), PAGE) for prefix in families])
+    waiting = {name: stream for name, stream in _streams(lines).items() if not plain(name[1])}
+    rows = (read(LeaseRow, key, value) for key, value in leases)
+    sent = sum(row is not None and row.kind == "fired" for row in rows)
+    return min((await _due(view, waiting, until))[0] + sent, DUE_COUNTED)
+
+
+def is_paused(rows: Sequence[Row]) -> bool:
+    return instance_row(rows).paused
+
+
+def instance_row(rows: Sequence[Row]) -> InstanceRow:
+    """What the instance's own row says; without one nothing was set."""
+    return (read(InstanceRow, INSTANCE, rows[0][1]) if rows else None) or InstanceRow()
+
+
+async def whole(view: StoreView, prefix: bytes) -> list[Row]:
+    """Every row of a family, a page at a time."""
+    first = await view.scan(prefix, after(prefix), limit=PAGE)
+    return [*first, *await _rest(view, prefix, first)]
+
+
+async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Row]:
+    """The pages behind the first one."""
+    more: list[Row] = []
+    page = first
+    while len(page) == PAGE:
+        page = await view.scan(page[-1][0] + b"\x00", after(prefix), limit=PAGE)
+        more.extend(page)
+    return more
+
+
+async def _due(view: StoreView, streams: Streams, now: int) -> tuple[int, int | None]:
+    """How many jobs are due, counted to a bound, and for how long the first of them has been."""
+    ripe = [(name, stream) for name, stream in streams.items() if stream[1] <= now and stream[0]]
+    if not ripe:
+        return 0, None
+    oldest = now - min(first for _, (_, first) in ripe)
+    due = 0
+    for start in range(0, len(ripe), 256):
+        ranges = [
+            (prefix, prefix + b"%015d/" % (now + 1), min(waiting, DUE_COUNTED))
+            for name, (waiting, _) in ripe[start : start + 256]
+            for prefix in [stream_prefix(*name)]
+        ]
+        due += sum(len(rows) for rows in await view.scan_many(ranges))
+        if due >= DUE_COUNTED:
+            return DUE_COUNTED, oldest
+    return due, oldest
+
+
+def _pools(streams: Streams, pools: Sequence[Row], leases: Sequence[Row]) -> tuple[list[PoolStatus], bool]:
+    queued: Counter[str] = Counter()
+    for (pool, _, _), (waiting, _) in streams.items():
+        queued[pool] += waiting
+    held: Counter[str] = Counter()
+    for key, value in leases:
+        if (lease := read(LeaseRow, key, value)) is not None:
+            held[lease.pool] += 1
+    known = {key[5:].decode(): row for key, value in pools if (row := read(PoolRow, key, value)) is not None}
+    names = {name for name in (*queued, *held, *known) if name}
+    longest = sorted(names, key=lambda name: (-queued[name], name))
+    shown = [
+        PoolStatus(name, held[name], row.cap if row else 1, queued[name], row.paused if row else False)
+        for name in longest[:POOLS_SHOWN]
+        for row in [known.get(name)]
+    ]
+    return shown, len(longest) > POOLS_SHOWN
+
+
+# ---- Pools ---------------------------------------------------------------------------------------
+
+HOLDERS_SHOWN = 1_000
+
+
+async def pool(view: StoreView, name: str) -> Pool:
+    """One pool, from its lines and leases."""
+    prefix = b"lines/%b/" % name.encode()
+    rows, lines, leases = await view.scan_many(
+        [one(pool_key(name)), (prefix, after(prefix), PAGE), (b"lease/", after(b"lease/"), PAGE)]
+    )
+    leases += await _rest(view, b"lease/", leases)
+    row = (read(PoolRow, rows[0][0], rows[0][1]) if rows else None) or PoolRow(1)
+    queued = sum(
+        count
+        for key, value in lines
+        if (line := read(LinesRow, key, value)) is not None
+        for count, _ in line.streams.values()
+    )
+    held = [
+        Holder(split_lease_key(key)[0], lease.kind, lease.until, lease.orphan)
+        for key, value in leases
+        if (lease := read(LeaseRow, key, value)) is not None and lease.pool == name
+    ]
+    return Pool(name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN])

@@ -1,0 +1,180 @@
+"""Lists of jobs and dead letters, page by page, from committed state, looking at a bounded number of rows.
+
+A cursor is the sort key of the last row looked at, bound to its list and filters by a checksum.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from tocsin.actors.scheduler.model.damage import args_fault
+from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.records import Page, Record
+from tocsin.actors.scheduler.model.rows import JobRow, args_key, at_key, dead_key, job_key
+from tocsin.actors.scheduler.queries import candidates
+from tocsin.actors.scheduler.queries.candidates import INDEX_ROWS, Filter
+from tocsin.actors.scheduler.queries.jobs import attach, read
+from tocsin.errors import InvalidInputError
+from tocsin.storage.api import Range, StoreView, after
+
+ROWS_PER_PAGE = 5_000
+BYTES_PER_PAGE = 8 * 1024 * 1024
+
+
+class Cursor(msgspec.Struct, array_like=True, frozen=True):
+    """Where a list goes on: behind (`at`, `id`)."""
+
+    scope: bytes
+    """Which list and filters gave it out, hashed."""
+    at: int
+    id: str
+
+
+def encode_cursor(scope: str, at: int, job_id: str) -> str:
+    body = msgspec.msgpack.encode(Cursor(_check(scope.encode()), at, job_id))
+    return base64.urlsafe_b64encode(_check(body) + body).decode().rstrip("=")
+
+
+def decode_cursor(scope: str, text: str | None) -> tuple[int, str] | None:
+    """Raises InvalidInputError for one that was made up, damaged, or given out by another list."""
+    if text is None:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        cursor = msgspec.msgpack.decode(raw[4:], type=Cursor)
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        raise InvalidInputError("cursor is not one this list gave out: start again without it") from None
+    if raw[:4] != _check(raw[4:]) or cursor.scope != _check(scope.encode()):
+        raise InvalidInputError("cursor belongs to another list or other filters: start again without it")
+    return cursor.at, cursor.id
+
+
+def _check(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=4, person=b"tocsin-cursor").digest()
+
+
+# ---- Jobs ----------------------------------------------------------------------------------------
+
+
+async def list_by_id(view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter) -> Page:
+    """Live jobs in id order."""
+    scope = f"id/{instance}/{wanted}"
+    place = decode_cursor(scope, cursor)
+    chunks = await candidates.by_id(view, now, wanted, place)
+    return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=False)
+
+
+async def list_by_due(view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter) -> Page:
+    """Live jobs in the order of their next attempt."""
+    scope = f"due/{instance}/{wanted}"
+    place = decode_cursor(scope, cursor)
+    chunks = await candidates.by_due(view, now, wanted, place)
+    return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=False)
+
+
+async def list_dead(
+    view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter, since: int
+) -> Page:
+    """Dead letters, the newest last."""
+    scope = f"dead/{instance}/{wanted}/{since}"
+    place = decode_cursor(scope, cursor)
+    chunks = await candidates.dead(view, wanted, place, since)
+    return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=True)
+
+
+async def _page(
+    view: StoreView, chunks: candidates.Chunks, pager: _Pager, now: int, wanted: Filter, *, dead: bool
+) -> Page:
+    """Those of the candidates that are still so."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            ids = [job_id for _, job_id in chunk.places]
+            found = {one.job.id: one for one in await load(view, ids)} if ids else {}
+            for place in chunk.places:
+                pager.look(place)
+                one = found.get(place[1])
+                if one is not None and (one.dead is not None) == dead and pager.take(one.record(now), wanted):
+                    break
+            else:
+                pager.pass_by(chunk.last, chunk.looked)
+            if pager.full:
+                ends = pager.last in (chunk.last, *chunk.places[-1:])
+                more = not ends or await anext(chunks, None) is not None
+                return pager.page(more=more)
+    return pager.page(more=False)
+
+
+async def load(view: StoreView, ids: Sequence[str]) -> list[Found]:
+    """Those of these jobs that exist, each as it stood at one instant, in the order asked."""
+    points = [key for job_id in ids for key in (job_key(job_id), at_key(job_id), dead_key(job_id))]
+    ranges: list[Range] = [(key, key + b"\x00", 1) for key in points]
+    for job_id in ids:
+        prefix = b"lease/%b/" % job_id.encode()
+        ranges.append((prefix, after(prefix), 100))
+    answer = await view.scan_many(ranges)
+    rows = {key: value for found in answer[: len(points)] for key, value in found}
+    found: list[Found] = []
+    for job_id, leases in zip(ids, answer[len(points) :], strict=True):
+        job = read(JobRow, job_key(job_id), rows.get(job_key(job_id)))
+        if job is not None:
+            one = Found(job, args=job.args)
+            attach(one, rows, leases)
+            found.append(one)
+    await _rest_of_args(view, found)
+    return found
+
+
+async def _rest_of_args(view: StoreView, found: Sequence[Found]) -> None:
+    for one in found:
+        if one.job.args_rows:
+            rows = await view.get([args_key(one.job.id, n) for n in range(one.job.args_rows)])
+            one.args = b"".join([one.args, *(rows[key] for key in sorted(rows))])
+        one.damaged = args_fault(one.job, one.args) is not None
+
+
+class _Pager:
+    """Gathers a page until it holds `limit` records, or has looked at enough rows or bytes."""
+
+    def __init__(self, scope: str, limit: int) -> None:
+        self._scope, self._limit = scope, limit
+        self._records: list[Record] = []
+        self._looked = self._index_rows = self._bytes = 0
+        self.last: tuple[int, str] = (0, "")
+
+    @property
+    def full(self) -> bool:
+        return (
+            len(self._records) >= self._limit
+            or self._looked >= ROWS_PER_PAGE
+            or self._index_rows >= INDEX_ROWS
+            or self._bytes >= BYTES_PER_PAGE
+        )
+
+    def look(self, place: tuple[int, str]) -> None:
+        if self.last != place:
+            self._looked += 1
+            self.last = place
+
+    def pass_by(self, place: tuple[int, str], rows: int) -> None:
+        """Rows of an index up to there were looked at, whether or not they name jobs that may be shown."""
+        self._index_rows += rows
+        self.last = place
+
+    def take(self, record: Record, wanted: Filter) -> bool:
+        """True when the page is full."""
+        if wanted.passes(record):
+            self._records.append(record)
+            args = record.raw_args
+            self._bytes += 256 + (0 if isinstance(args, msgspec.UnsetType) else len(bytes(args)))
+        return self.full
+
+    def page(self, *, more: bool) -> Page:
+        if not more:
+            return Page(self._records, False)
+        return Page(self._records, True, encode_cursor(self._scope, *self.last))

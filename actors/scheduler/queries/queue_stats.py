@@ -1,0 +1,88 @@
+"""What queues hold, and what still pends: from summaries in committed state; jobs are not walked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tocsin.actors.scheduler.model.records import Pending, Queue
+from tocsin.actors.scheduler.model.rows import (
+    META_COUNTERS,
+    META_LAYOUT,
+    META_RECOUNT,
+    PULLED,
+    LeaseRow,
+    LinesRow,
+    split_lines_key,
+    stream_prefix,
+)
+from tocsin.actors.scheduler.model.suspects import plain
+from tocsin.actors.scheduler.queries import jobs as query
+from tocsin.actors.scheduler.state.layout import OLDEST, layout_of
+from tocsin.actors.scheduler.state.path_counts import PATH_BYTES, PATHS, path_key
+from tocsin.storage.api import Range, StoreView, after
+
+DUE_COUNTED = 10_000
+PAGE = 5_000
+
+
+async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -> Sequence[Queue]:
+    lines = await query.whole(view, b"lines/")
+    waiting: Counter[str] = Counter()
+    oldest: dict[str, int] = {}
+    streams: dict[str, list[bytes]] = {}
+    for key, value in lines:
+        row = query.read(LinesRow, key, value)
+        pool, line = split_lines_key(key)
+        queue = plain(line)
+        if row is None or not queue:
+            continue
+        for priority, (count, first_due) in row.streams.items():
+            waiting[queue] += count
+            oldest[queue] = min(oldest.get(queue, first_due), first_due)
+            if first_due <= now:
+                streams.setdefault(queue, []).append(stream_prefix(pool, line, priority))
+    held: Counter[str] = Counter()
+    for key, value in await query.whole(view, b"lease/"):
+        lease = query.read(LeaseRow, key, value)
+        if lease is not None and lease.kind == PULLED and not lease.orphan:
+            held[lease.queue] += 1
+    return [
+        Queue(
+            name=queue,
+            waiting=waiting[queue],
+            due=await _due(view, streams.get(queue, []), now),
+            in_flight=held[queue],
+            workers_waiting=waiting_for(queue),
+            oldest_due_ms=now - oldest[queue] if queue in streams else None,
+        )
+        for queue in sorted({*waiting, *held})
+    ]
+
+
+async def _due(view: StoreView, prefixes: Sequence[bytes], now: int) -> int:
+    due = 0
+    for prefix in prefixes:
+        one: Range = (prefix, prefix + b"%015d/" % (now + 1), DUE_COUNTED - due)
+        due += len((await view.scan_many([one]))[0])
+        if due >= DUE_COUNTED:
+            break
+    return due
+
+
+async def is_counted(view: StoreView) -> bool:
+    """Whether `pending` finds all counts: not so in a store of an older layout that nobody has needed since."""
+    meta = await view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT])
+    return META_RECOUNT not in meta and layout_of(meta) != OLDEST
+
+
+async def pending(view: StoreView, prefix: str) -> Pending:
+    """From the counts by path, in pages: a store that cannot answer raises, it does not say no."""
+    start = path_key(prefix)[: len(PATHS) + PATH_BYTES]
+    end, count = after(start), 0
+    while True:
+        rows = (await view.scan_many([(start, end, PAGE)]))[0]
+        count += sum(int(value) for _, value in rows if value.isdigit())
+        if len(rows) < PAGE:
+            return Pending(count > 0, count)
+        start = rows[-1][0] + b"\x00"

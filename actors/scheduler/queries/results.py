@@ -1,0 +1,59 @@
+"""What a job and its attempts came to: from committed state, for those who wait for it or ask."""
+
+from __future__ import annotations
+
+from tocsin.actors.scheduler.model.damage import intact
+from tocsin.actors.scheduler.model.records import Attempt, Outcome
+from tocsin.actors.scheduler.model.rows import DAY_MS, HistRow, ResultRow, hist_day, result_key
+from tocsin.actors.scheduler.queries import jobs as query
+from tocsin.errors import NotFoundError
+from tocsin.storage.api import StoreView, after
+
+HISTORY_DAYS = 31
+
+
+async def of(view: StoreView, job_id: str, now: int) -> Outcome:
+    """How it ended or stands. NotFoundError if nothing is known of it, or nobody asked for its result to be kept."""
+    record = await query.get(view, job_id, now)
+    if record is not None and record.keep_result_ms is None:
+        raise NotFoundError(
+            f"job {job_id!r} did not ask for its result to be kept: submit it with keep_result (over HTTP keepResultMs)"
+        )
+    if record is not None:
+        if record.state != "dead":
+            return Outcome(job_id, record.state)
+        error = record.last_error.message if record.last_error else None
+        return Outcome(job_id, "dead", error=f"{record.reason}: {error}" if error else record.reason,
+                       ended_at=record.parked_at)  # fmt: skip
+    key = result_key(job_id)
+    row = query.read(ResultRow, key, (await view.get([key])).get(key))
+    if row is None or row.until <= now:
+        raise NotFoundError(
+            f"nothing is known of job {job_id!r}: it never was, did not ask for its result to be kept, or ended "
+            "too long ago"
+        )
+    result = intact(row.result)
+    damaged = row.result is not None and result is None
+    return Outcome(job_id, row.state, result, ended_at=row.ended, kept_until=row.until, result_damaged=damaged)
+
+
+async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
+    """Of every incarnation of the id that is still kept, the oldest first."""
+    today = now // DAY_MS
+    days = range(today - HISTORY_DAYS, today + 2)
+    ranges = [(prefix, after(prefix), 1_000) for day in days for prefix in [hist_day(day) + job_id.encode() + b"/"]]
+    found = [
+        row
+        for rows in await view.scan_many(ranges)
+        for key, value in rows
+        if (row := query.read(HistRow, key, value)) is not None
+    ]
+    found.sort(key=lambda row: (row.ended, row.attempt))
+    return [
+        Attempt(
+            row.attempt, row.outcome, row.started, row.ended, max(row.started - row.due, 0), row.status, row.message,
+            kept, row.result is not None and kept is None,
+        )
+        for row in found
+        for kept in [intact(row.result)]
+    ]  # fmt: skip

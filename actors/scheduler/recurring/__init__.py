@@ -1,1 +1,0 @@
-"""Schedules: recurring definitions whose occurrences become jobs. Rows and turns of the scheduler actor."""

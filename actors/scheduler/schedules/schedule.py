@@ -1,0 +1,196 @@
+"""One schedule in a turn: its rows, read together and written back together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import repeat
+from typing import Final
+
+import msgspec
+
+from tocsin.actors.scheduler.model.followers import targets, with_ids
+from tocsin.actors.scheduler.model.rows import INLINE_ARGS, LARGEST_MS, SOON, BadRow, R, encode
+from tocsin.actors.scheduler.model.schedule_rows import (
+    RECHECK,
+    TIMER,
+    CursorRow,
+    DefinitionRow,
+    SlotRow,
+    cursor_key,
+    definition_args_key,
+    definition_key,
+    jitter_of,
+    slot_key,
+    slot_prefix,
+    split_slot_key,
+    trigger_key,
+)
+from tocsin.actors.scheduler.schedules.allowance import Allowance
+from tocsin.actors.scheduler.schedules.slots import begun_anew
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.storage.api import after
+
+Used = Mapping[str, Collection[int]]
+"""By name: slots to come that have their rows already."""
+ROWS_PER_FIRE: Final = 8
+TRIMMED_BY: Final = 20
+"""Occurrences dropped at once, the oldest, when there are so many more than are kept."""
+
+
+class Schedule:
+    """Its definition, and its cursor as it is now; `save` writes the cursor and its timer."""
+
+    def __init__(self, name: str, definition: DefinitionRow, cursor: CursorRow, *, new: bool = False) -> None:
+        self.name, self.definition, self.cursor = name, definition, begun_anew(cursor)
+        self._stored: CursorRow = cursor
+        self._new = new
+
+    def move(self, **changes: object) -> None:
+        self.cursor = msgspec.structs.replace(self.cursor, **changes)
+
+    @property
+    def jitter(self) -> int:
+        return jitter_of(self.name, self.definition.jitter_ms)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes a job of it takes."""
+        definition = self.definition
+        return len(definition.args) + definition.args_rows * INLINE_ARGS + 2 * len(definition.then) + 1_000
+
+    @property
+    def rows(self) -> int:
+        """About how many rows a job of it takes: what is to follow it counts by its path."""
+        return (
+            ROWS_PER_FIRE + len(self.definition.labels) + len(set(targets(with_ids(self.definition.then, repeat("")))))
+        )
+
+    def expires_at(self, slot: int) -> int | None:
+        """Until when a slot is worth a job."""
+        after_ms = self.definition.expires_after_ms
+        return None if after_ms is None else slot + self.jitter + after_ms
+
+    def is_over(self, slot: int, now: int) -> bool:
+        expires_at = self.expires_at(slot)
+        return expires_at is not None and expires_at <= now
+
+    def arm(self, *, more: bool = False) -> None:
+        """When it rings: with its next slot, or when one that is held back is over; soon, if there is `more` to look
+        at, or a slot waits for nobody."""
+        next_slot, rang_at = self.cursor.next_slot, self._stored.rings_at
+        at = None if self.cursor.error is None else self.cursor.rings_at
+        if next_slot is not None:
+            at = min(next_slot + self.jitter, LARGEST_MS)
+        if self.cursor.queued is not None and (over_at := self.expires_at(self.cursor.queued)) is not None:
+            at = min(over_at, LARGEST_MS if at is None else at)
+        if more or (self.cursor.queued is not None and not self.cursor.live):
+            at = rang_at + 1 if rang_at is not None and rang_at < SOON else 1
+        self.move(rings_at=None if self.cursor.paused else at)
+
+    def record(self, turn: Turn, slot: int, row: SlotRow, *, again: bool = False) -> None:
+        """What became of a slot; `again` for one that has a row already."""
+        turn.state.storage.put(slot_key(self.name, slot, row.request), encode(row))
+        if not again:
+            self.move(kept=self.cursor.kept + 1, run=self.cursor.run if row.request is not None else None)
+
+    def save(self, turn: Turn) -> None:
+        old, new = self._stored, self.cursor
+        if new.rings_at != old.rings_at:
+            if old.rings_at is not None:
+                turn.state.drop_timer(old.rings_at, TIMER, self.name)
+            if new.rings_at is not None:
+                turn.state.put_timer(new.rings_at, TIMER, self.name)
+        if new != old or self._new:
+            turn.state.storage.put(cursor_key(self.name), encode(new))
+            turn.state.occurrences.see(new.last)
+        self._stored, self._new = new, False
+
+
+async def load(turn: Turn, names: Sequence[str]) -> dict[str, Schedule]:
+    """Those that are there and not deleted, in one hop."""
+    keys = [key for name in names for key in (definition_key(name), cursor_key(name))]
+    rows = await turn.state.storage.get_many(keys) if keys else {}
+    found: dict[str, Schedule] = {}
+    for name in names:
+        definition = read(turn, DefinitionRow, definition_key(name), rows)
+        if definition is not None and _is_whole(turn, definition, definition_key(name), rows):
+            cursor = read(turn, CursorRow, cursor_key(name), rows)
+            found[name] = await _lost(turn, name, definition) if cursor is None else Schedule(name, definition, cursor)
+    return found
+
+
+def _is_whole(turn: Turn, definition: DefinitionRow, key: bytes, rows: Mapping[bytes, bytes]) -> bool:
+    """What is to follow its occurrences is a row in its row."""
+    try:
+        with_ids(definition.then, repeat(""))
+    except BadRow as error:
+        turn.state.set_aside(key, rows[key], str(error))
+        return False
+    return True
+
+
+async def _lost(turn: Turn, name: str, definition: DefinitionRow) -> Schedule:
+    """How far it had come could not be read, and was moved to bad/: it goes on from now, with the pass that begins."""
+    prefix = slot_prefix(name)
+    rows = await turn.state.storage.scan(prefix, after(prefix), limit=10 * turn.state.kept_slots)
+    # No definition was changed as often as seconds have passed: who knows an earlier revision is refused.
+    one = Schedule(name, definition, CursorRow(turn.now // 1000, turn.now, kept=len(rows)), new=True)
+    one.save(turn)
+    turn.state.put_timer(1, RECHECK, "")
+    return one
+
+
+def read(turn: Turn, kind: type[R], key: bytes, rows: Mapping[bytes, bytes]) -> R | None:
+    return turn.state.read(kind, key, rows[key]) if key in rows else None
+
+
+def read_slot(turn: Turn, one: Schedule | None, key: bytes, rows: Mapping[bytes, bytes]) -> SlotRow | None:
+    """None also if it cannot be read: then it was moved aside, and is one fewer."""
+    row = read(turn, SlotRow, key, rows)
+    if row is None and key in rows and one is not None:
+        one.move(kept=one.cursor.kept - 1)
+    return row
+
+
+async def used_slots(turn: Turn, schedules: Sequence[Schedule]) -> Used:
+    """There are some where the clock was ahead."""
+    found: dict[str, Collection[int]] = {}
+    for one in schedules:
+        to = one.cursor.used_to
+        if to is not None and one.cursor.last >= to:
+            one.move(used_to=None)
+        elif to is not None:
+            rows = await turn.state.storage.scan(slot_key(one.name, one.cursor.last), slot_key(one.name, to + 1))
+            found[one.name] = frozenset(split_slot_key(key) for key, _ in rows if b"+" not in key)
+    return found
+
+
+async def args_of(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, list[bytes]]:
+    """What of their args goes on beyond the definition's row."""
+    keys = {one.name: [definition_args_key(one.name, n) for n in range(one.definition.args_rows)] for one in schedules}
+    rows = await turn.state.storage.get_many([key for some in keys.values() for key in some])
+    return {name: [rows[key] for key in some if key in rows] for name, some in keys.items()}
+
+
+async def trim(turn: Turn, one: Schedule, allowance: Allowance) -> None:
+    """Drop the oldest occurrences once there are some more than are kept, but for a slot that is held back."""
+    while one.cursor.kept >= turn.state.kept_slots + TRIMMED_BY and allowance.rows > TRIMMED_BY:
+        prefix = slot_prefix(one.name)
+        rows = await turn.state.storage.scan(prefix, after(prefix), limit=TRIMMED_BY + 1)
+        oldest = [row for row in rows if not _is_held(one, row[0])][:TRIMMED_BY]
+        for key, value in oldest:
+            turn.state.storage.delete(key)
+            row = turn.state.read(SlotRow, key, value)
+            if row is not None and row.request is not None:
+                turn.state.storage.delete(trigger_key(one.name, row.request))
+            if one.cursor.run is not None and key == slot_key(one.name, one.cursor.run[0]):
+                one.move(run=None)
+        allowance.take(TRIMMED_BY)
+        if len(oldest) < TRIMMED_BY:
+            one.move(kept=len(rows) - len(oldest))
+            return
+        one.move(kept=one.cursor.kept - len(oldest))
+
+
+def _is_held(one: Schedule, key: bytes) -> bool:
+    return one.cursor.queued is not None and key == slot_key(one.name, one.cursor.queued)

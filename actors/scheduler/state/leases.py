@@ -1,0 +1,119 @@
+"""The attempts that are alive: memory of the lease rows, by token, by job, by end, and by the worker that pulled."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+
+import msgspec
+
+from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.model.rows import PULLED, Counters, LeaseRow, encode, lease_key
+from tocsin.actors.scheduler.model.suspects import ALONE, level_of, share_of_worker
+from tocsin.actors.scheduler.state.job_queues import JobQueues
+
+ENDS_PER_TURN = 500
+Lease = tuple[str, str, LeaseRow]  # id, token and row
+
+
+def as_promised(lease: LeaseRow) -> LeaseRow:
+    """The one rule of when a lease ends: whatever becomes of its attempt, not before an answered `/extend` said."""
+    return lease if lease.until >= lease.promised else msgspec.structs.replace(lease, until=lease.promised)
+
+
+class Leases:
+    """The part of the book that knows leases, and the counters that change with them."""
+
+    def __init__(self, storage: ActorStorage) -> None:
+        self.storage = storage
+        self.lines = JobQueues()
+        self.counters = Counters()
+        self.leases: dict[str, tuple[str, LeaseRow]] = {}
+        self.by_id: dict[str, set[str]] = {}
+        self.pulled_by: Counter[str] = Counter()
+        """How many jobs each worker has."""
+        self.suspects_of: Counter[str] = Counter()
+        """How much of its share of suspects each worker has."""
+        self.alone: Counter[str] = Counter()
+        """Workers that have one which must run alone."""
+        self._ends: list[tuple[int, str]] = []  # with stale entries
+
+    def count(self, **changes: int) -> None:
+        now = self.counters
+        self.counters = msgspec.structs.replace(
+            now, **{name: getattr(now, name) + change for name, change in changes.items()}
+        )
+
+    def put_lease(self, job_id: str, token: str, lease: LeaseRow) -> None:
+        self.storage.put(lease_key(job_id, token), encode(lease))
+        self._remember(job_id, token, lease)
+        self.lines.hold(lease.pool)
+        self.count(leased=1)
+
+    def change_lease(self, token: str, **changes: object) -> LeaseRow:
+        """Rewrite in place: extended, of another kind, or orphaned. It ends no earlier than was promised."""
+        job_id, old = self.leases[token]
+        new = as_promised(msgspec.structs.replace(old, **changes))
+        self.storage.put(lease_key(job_id, token), encode(new))
+        self.leases[token] = (job_id, new)
+        heapq.heappush(self._ends, (new.until, token))
+        if new.orphan and not old.orphan:
+            self.count(leased=-1, orphaned=1)
+        return new
+
+    def drop_lease(self, token: str) -> Lease:
+        job_id, lease = self.leases.pop(token)
+        tokens = self.by_id[job_id]
+        tokens.discard(token)
+        if not tokens:
+            del self.by_id[job_id]
+        self.storage.delete(lease_key(job_id, token))
+        self.lines.release(lease.pool)
+        self._count_worker(lease, -1)
+        self.count(**({"orphaned": -1} if lease.orphan else {"leased": -1}))
+        return job_id, token, lease
+
+    def lease_of(self, job_id: str) -> str | None:
+        """The token of the attempt that runs this job, not of one whose job was cancelled."""
+        for token in self.by_id.get(job_id, ()):
+            if not self.leases[token][1].orphan:
+                return token
+        return None
+
+    def first_end(self) -> tuple[int, str] | None:
+        """The lease that ends first."""
+        while self._ends:
+            until, token = self._ends[0]
+            lease = self.leases.get(token)
+            if lease is not None and lease[1].until == until:
+                return until, token
+            heapq.heappop(self._ends)
+        return None
+
+    def ended(self, horizon: int) -> list[str]:
+        """Take tokens of leases that end at or before `horizon`, a page; each must then be dropped or changed."""
+        tokens: list[str] = []
+        while len(tokens) < ENDS_PER_TURN and (first := self.first_end()) is not None and first[0] <= horizon:
+            heapq.heappop(self._ends)
+            if first[1] not in tokens:
+                tokens.append(first[1])
+        return tokens
+
+    def remember_end(self, token: str) -> None:
+        """Put back what `ended` took."""
+        heapq.heappush(self._ends, (self.leases[token][1].until, token))
+
+    def _remember(self, job_id: str, token: str, lease: LeaseRow) -> None:
+        self.leases[token] = (job_id, lease)
+        self.by_id.setdefault(job_id, set()).add(token)
+        heapq.heappush(self._ends, (lease.until, token))
+        self._count_worker(lease, 1)
+
+    def _count_worker(self, lease: LeaseRow, by: int) -> None:
+        if lease.kind != PULLED or not lease.host:
+            return
+        share, alone = share_of_worker(lease.at), level_of(lease.at) == ALONE
+        for counter, much in ((self.pulled_by, 1), (self.suspects_of, share), (self.alone, alone)):
+            counter[lease.host] += by * much
+            if not counter[lease.host]:
+                del counter[lease.host]

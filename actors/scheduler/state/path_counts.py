@@ -1,0 +1,148 @@
+"""How many live jobs, chained ones included, run each function path: `paths/<path>`, one row for each, written at most
+once a turn. So "does anything of this prefix still pend" is answered without walking jobs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.model.rows import META_RECOUNT, BadRow, JobRow, decode
+from tocsin.storage.api import Row, after
+
+PATH_BYTES: Final = 768
+"""Of a function path in a key."""
+PATHS: Final = b"paths/"
+"""The family sorts beside `meta/` and `lines/`: on a page that a commit writes anyway (measured: 4 KiB less each)."""
+KNOWN: Final = 4_096
+"""Counts kept in memory, so that a turn reads none of paths in use."""
+
+
+WRITTEN_AT_ONCE: Final = 500
+"""Counts that are written in one turn, of many that were counted anew."""
+PAGE: Final = 1_000
+
+
+class Paths:
+    """Part of the book, and like it dropped when a turn fails. Paths are known by their keys."""
+
+    def __init__(self, storage: ActorStorage) -> None:
+        self._storage = storage
+        self._known: OrderedDict[bytes, int] = OrderedDict()
+        self._changes: Counter[bytes] = Counter()
+        self._counted: dict[bytes, int] | None = None
+        """Counted anew, and not yet written: there may be more than a commit holds."""
+
+    def change(self, job: JobRow, by: int) -> None:
+        """The job counts from now on (1), or no more (-1): it ended, or is dead."""
+        for key in keys_of(job):
+            self._changes[key] += by
+
+    @property
+    def unwritten(self) -> int:
+        """How many rows the end of the turn writes, at most."""
+        return len(self._changes) + min(len(self._counted or ()), WRITTEN_AT_ONCE)
+
+    @property
+    def counting(self) -> bool:
+        """Whether there are counts that are still to be written."""
+        return self._counted is not None
+
+    async def close(self, at_once: int = WRITTEN_AT_ONCE) -> None:
+        """At the end of a turn: write the counts that changed, and so many of those that were counted anew."""
+        if not self._changes and self._counted is None:
+            return
+        changes, self._changes = self._changes, Counter()
+        changed = [key for key, by in changes.items() if by]
+        if self._counted is not None:
+            for key in [*changed, *islice(self._counted, at_once)]:
+                if key in self._counted:
+                    self._write(key, self._counted.pop(key))
+            if not self._counted:
+                self._counted = None
+                self._storage.delete(META_RECOUNT)
+        if unknown := [key for key in changed if key not in self._known]:
+            rows = await self._storage.get_many(unknown)
+            self._known.update((key, _count(rows.get(key, b""))) for key in unknown)
+        for key in changed:
+            self._write(key, self._known[key] + changes[key])
+        while len(self._known) > KNOWN:
+            self._known.popitem(last=False)
+
+    def _write(self, key: bytes, count: int) -> None:
+        self._known[key] = max(count, 0)
+        self._known.move_to_end(key)
+        if count > 0:
+            self._storage.put(key, b"%d" % count)
+        else:
+            self._storage.delete(key)
+
+    # ---- Counting anew ---------------------------------------------------------------------------
+
+    async def count_anew(self) -> None:
+        """From the rows of all jobs: where there are no counts yet, or wrong ones."""
+        parked = {key[5:] async for key, _ in self._rows(b"dead/")}
+        counts: Counter[bytes] = Counter()
+        async for key, value in self._rows(b"job/"):
+            if key[4:] not in parked:
+                try:
+                    counts.update(keys_of(decode(JobRow, key, value)))
+                except BadRow:
+                    continue  # whoever needs it sets it aside, and counts anew then
+        await self._replace(counts)
+
+    async def replace(self, living: Iterable[JobRow]) -> None:
+        """These jobs and no others count."""
+        await self._replace(Counter(key for job in living for key in keys_of(job)))
+
+    async def _replace(self, counts: Counter[bytes]) -> None:
+        """Those that are right stay. Until all others are written `meta/recount` says so: a process that ends before
+        counts again."""
+        self._changes = Counter()
+        self._known.clear()
+        wrong: dict[bytes, int] = dict(counts)
+        async for key, value in self._rows(PATHS):
+            if value == b"%d" % wrong.get(key, 0):
+                del wrong[key]
+            else:
+                wrong.setdefault(key, 0)
+        self._counted = wrong
+        self._storage.put(META_RECOUNT, b"")
+
+    async def _rows(self, prefix: bytes) -> AsyncIterator[Row]:
+        """A page at a time: job rows hold args, and there may be many."""
+        start, end = prefix, after(prefix)
+        while True:
+            page = await self._storage.scan(start, end, limit=PAGE)
+            for row in page:
+                yield row
+            if len(page) < PAGE:
+                return
+            start = page[-1][0] + b"\x00"
+
+
+def keys_of(job: JobRow) -> Iterator[bytes]:
+    """Under which a job counts: its own, and one for each job that follows it."""
+    yield path_key(job.target)
+    for target in job.chained:
+        yield path_key(target)
+
+
+def paths_of(job: JobRow) -> frozenset[str]:
+    """What it and all that follow it are to run."""
+    return frozenset((job.target, *job.chained))
+
+
+def _count(value: bytes) -> int:
+    return int(value) if value.isdigit() else 0
+
+
+def path_key(target: str) -> bytes:
+    """Of a long one only the beginning and a hash."""
+    whole = target.encode()
+    if len(whole) > PATH_BYTES:
+        whole = whole[:PATH_BYTES] + b"#" + hashlib.blake2b(whole, digest_size=8).hexdigest().encode()
+    return PATHS + whole

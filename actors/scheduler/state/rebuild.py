@@ -1,0 +1,214 @@
+"""Rebuild what is summarised (lines, counters) from what is there, after an unreadable row was set aside.
+
+Walks every row, so it runs only then: at activation, before the first event; and in a repair (`mending`). A job that
+stands nowhere any more, because its lease or place could not be read, goes back to its line at its own due time.
+One that stands in two places keeps the one that comes first: its lease, its line, its dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tocsin.actors.scheduler.model.lost import NO_JOB
+from tocsin.actors.scheduler.model.row_kinds import Shape, read_row
+from tocsin.actors.scheduler.model.rows import (
+    AtRow,
+    BadRow,
+    DeadRow,
+    JobRow,
+    LinesRow,
+    ParkedRow,
+    at_key,
+    bad_key,
+    dead_key,
+    encode,
+    job_key,
+    line_key,
+    lines_key,
+)
+from tocsin.actors.scheduler.model.suspects import place_in, queue_of
+from tocsin.actors.scheduler.state.job_queues import JobQueues
+from tocsin.actors.scheduler.state.labels import dead_rows, live_rows
+
+if TYPE_CHECKING:
+    from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+
+Places = dict[tuple[str, str], dict[int, tuple[int, int]]]
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What was found: readable jobs (without their args), and which of them are dead letters."""
+
+    jobs: dict[str, JobRow] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
+    dead: dict[str, DeadRow] = field(default_factory=dict)
+
+
+async def rebuild(state: SchedulerState) -> Rebuilt:
+    """Memory and summaries anew; history, answers, redrives and timers are not looked at."""
+    found = Rebuilt()
+    for shape in await _read(state, b"job"):
+        found.jobs[shape.names[0]] = msgspec.structs.replace(shape.row, args=b"")
+    _orphan(state, found.jobs)
+    at = {shape.names[0]: shape.row for shape in await _read(state, b"at")}
+    places, moved = await _places(state, found, at)
+    await _letters(state, found, moved)
+    _leftovers(state, found, at)
+    await _replace_lines(state, places)
+    orphans = sum(lease.orphan for _, lease in state.leases.values())
+    state.counters = msgspec.structs.replace(
+        state.counters,
+        waiting=len(found.waiting),
+        leased=len(state.leases) - orphans,
+        orphaned=orphans,
+        dead=len(found.dead),
+    )
+    living = [job for job_id, job in found.jobs.items() if job_id not in found.dead]
+    await state.paths.replace(living)
+    await state.labels.replace(_labels(state, found, at | moved))
+    for job_id, place in moved.items():
+        state.enter_line(found.jobs[job_id], place)
+    for job_id, job in found.jobs.items():
+        if job_id not in found.waiting and job_id not in moved and not _is_held(state, found, job_id):
+            state.enter_line(job, at.get(job_id, AtRow(job.scheduled_for)))
+    return found
+
+
+def _labels(state: SchedulerState, found: Rebuilt, at: Mapping[str, AtRow]) -> dict[bytes, bytes]:
+    right: dict[bytes, bytes] = {}
+    for job_id, job in found.jobs.items():
+        if (letter := found.dead.get(job_id)) is not None:
+            right.update(dead_rows(job, letter))
+            continue
+        token = state.lease_of(job_id)
+        place = at.get(job_id) if token is None else state.leases[token][1].at
+        right.update(live_rows(job, job.scheduled_for if place is None else place.next_at))
+    return right
+
+
+def _is_held(state: SchedulerState, found: Rebuilt, job_id: str) -> bool:
+    return job_id in found.dead or state.lease_of(job_id) is not None
+
+
+async def _read(state: SchedulerState, family: bytes) -> list[Shape]:
+    """The readable rows of a family; the others are set aside."""
+    shapes: list[Shape] = []
+    for key, value in await state.all_rows(family + b"/"):
+        try:
+            shape = read_row(key, value)
+        except BadRow as error:
+            state.set_aside(key, value, str(error))
+            continue
+        if shape is not None:
+            shapes.append(shape)
+    return shapes
+
+
+def _orphan(state: SchedulerState, jobs: dict[str, JobRow]) -> None:
+    """An attempt without a job, or beside a later attempt of it, holds its slot until it ends and settles nothing."""
+    for tokens in list(state.by_id.values()):
+        mine = [token for token in tokens if not state.leases[token][1].orphan]
+        mine.sort(key=lambda token: (state.leases[token][1].at.attempt, state.leases[token][1].started))
+        kept = None
+        for token in reversed(mine):
+            job_id, lease = state.leases[token]
+            job = jobs.get(job_id)
+            if kept is None and job is not None and job.incarnation == lease.incarnation:
+                kept = token
+            else:
+                state.change_lease(token, orphan=True)
+
+
+async def _places(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -> tuple[Places, dict[str, AtRow]]:
+    """Who waits where, and who is to be moved: the row says where the job stands, unless the job says more."""
+    places: Places = {}
+    keys: dict[str, list[bytes]] = {}
+    for shape in await _read(state, b"line"):
+        job_id, key = shape.names[4], b"line/" + "/".join(shape.names).encode()
+        if job_id not in found.jobs:
+            _set_aside(state, key, NO_JOB)
+        elif state.lease_of(job_id) is not None:
+            _set_aside(state, key)
+        else:
+            keys.setdefault(job_id, []).append(key)
+    moved: dict[str, AtRow] = {}
+    for job_id, stands in keys.items():
+        job = found.jobs[job_id]
+        place = at.get(job_id) or _as_the_line_says(job, stands)
+        queue = queue_of(job, place)
+        right = line_key(job.pool, queue, job.priority, place.next_at, job_id)
+        for key in stands:
+            if key != right and right in stands:
+                _set_aside(state, key)
+            elif key != right:
+                state.storage.delete(key)  # it goes where it belongs, so nothing is lost
+        if right not in stands:
+            moved[job_id] = place
+            continue
+        found.waiting.add(job_id)
+        if job_id not in at:
+            state.write_at(job, place)
+        streams = places.setdefault((job.pool, queue), {})
+        count, first = streams.get(job.priority, (0, place.next_at))
+        streams[job.priority] = (count + 1, min(first, place.next_at))
+    return places, moved
+
+
+def _as_the_line_says(job: JobRow, stands: Iterable[bytes]) -> AtRow:
+    """The job's own place if it stands there; else the earliest of those it stands at, for its own word is lost."""
+    own = line_key(job.pool, job.queue, job.priority, job.scheduled_for, job.id)
+    if own in stands:
+        return AtRow(job.scheduled_for)
+    due, queue = min((int(parts[4]), parts[2].decode()) for parts in (key.split(b"/") for key in stands))
+    return place_in(queue, due)
+
+
+async def _letters(state: SchedulerState, found: Rebuilt, moved: dict[str, AtRow]) -> None:
+    """Who is dead. A letter that cannot be read is written anew from its entry in `parked/`, so it stays dead."""
+    for shape in await _read(state, b"dead"):
+        job_id = shape.names[0]
+        if job_id not in found.jobs or job_id in found.waiting or job_id in moved or state.lease_of(job_id) is not None:
+            state.storage.put(bad_key(dead_key(job_id)), encode(shape.row))
+            state.storage.delete(dead_key(job_id))
+            own = bad_key(job_key(job_id))
+            if job_id not in found.jobs and await state.storage.get(own) is None:
+                state.storage.put(own, NO_JOB)
+        else:
+            found.dead[job_id] = shape.row
+    for shape in await _read(state, b"parked"):
+        job_id, entry = shape.names[1], shape.row
+        lost = job_id in found.jobs and job_id not in found.waiting and job_id not in moved
+        if lost and not _is_held(state, found, job_id) and isinstance(entry, ParkedRow):
+            letter = DeadRow(entry.reason, int(shape.names[0]), AtRow(found.jobs[job_id].scheduled_for))
+            state.storage.put(dead_key(job_id), encode(letter))
+            found.dead[job_id] = letter
+
+
+def _leftovers(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -> None:
+    """Words on the place of a job that does not wait: read later, they would be wrong."""
+    for job_id, row in at.items():
+        if job_id not in found.jobs or _is_held(state, found, job_id):
+            state.storage.put(bad_key(at_key(job_id)), encode(row))
+            state.storage.delete(at_key(job_id))
+
+
+def _set_aside(state: SchedulerState, key: bytes, value: bytes = b"") -> None:
+    state.storage.put(bad_key(key), value)
+    state.storage.delete(key)
+
+
+async def _replace_lines(state: SchedulerState, places: Places) -> None:
+    old = state.lines
+    state.lines = JobQueues()
+    state.lines.pools, state.lines.holders, state.lines.paused = old.pools, old.holders, old.paused
+    for shape in await _read(state, b"lines"):
+        if (shape.names[0], shape.names[1]) not in places:
+            state.storage.delete(lines_key(*shape.names))
+    for name, streams in places.items():
+        state.lines.load(name, LinesRow(streams))
+        state.lines.touched.add(name)

@@ -1,0 +1,370 @@
+"""The scheduler's books: every change of a row together with the memory that mirrors it.
+
+The turns (submit, claim, settle, ...) call these; nothing else writes rows. Memory changes with the row, in
+the turn: if the turn fails, the runtime drops the actor and memory is read anew (`load`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.model.rows import (
+    DAY_MS,
+    INSTANCE,
+    LAYOUT,
+    META_COUNTERS,
+    META_LAYOUT,
+    META_RECOUNT,
+    META_SLOT,
+    AtRow,
+    BadRow,
+    Counters,
+    DeadRow,
+    HistRow,
+    IdemRow,
+    InstanceRow,
+    JobRow,
+    LeaseRow,
+    LinesRow,
+    ParkedRow,
+    PoolRow,
+    R,
+    RedriveRow,
+    ResultRow,
+    args_key,
+    at_key,
+    bad_key,
+    dead_key,
+    decode,
+    encode,
+    hist_key,
+    idem_key,
+    job_key,
+    line_key,
+    lines_key,
+    parked_key,
+    pool_key,
+    result_key,
+    split_line_tail,
+    stream_prefix,
+    timer_key,
+)
+from tocsin.actors.scheduler.model.suspects import LEVELS, marked, place_in, queue_of
+from tocsin.actors.scheduler.state.job_queues import PriorityBucket
+from tocsin.actors.scheduler.state.labels import META_LABELS, Labels
+from tocsin.actors.scheduler.state.layout import layout_of
+from tocsin.actors.scheduler.state.leases import Leases
+from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, Occurrences
+from tocsin.actors.scheduler.state.path_counts import Paths
+from tocsin.actors.scheduler.state.rebuild import rebuild
+from tocsin.errors import StoreCorrupt, StoreSchema
+from tocsin.storage.api import after
+
+log = logging.getLogger("tocsin.scheduler")
+
+PAGE = 5_000
+EXPIRE = "expire"
+HISTORY = "history"
+RETIRE = "retire"
+IDEM = "idem"
+RESULT = "result"
+DEAD_MS = 30 * DAY_MS
+"""How long dead letters are kept."""
+TIMEOUT_MS = 60_000
+"""The deadline of a callback, where neither its job, the instance nor the host says another."""
+HISTORY_MS = 7 * DAY_MS
+"""How long the end of an attempt is kept, by whole days."""
+
+
+class SchedulerState(Leases):
+    """Rows and memory of one scheduler. Public attributes are for reading."""
+
+    def __init__(self, storage: ActorStorage) -> None:
+        super().__init__(storage)
+        self.paths = Paths(storage)
+        self.labels = Labels(storage)
+        self.to_tell: list[str] = []
+        self.deaths: list[tuple[JobRow, DeadRow]] = []
+        """Jobs of this turn whose end somebody may wait for: they asked for their result to be kept."""
+        self.instance = InstanceRow()
+        self.next_timer: int | None = None  # no timer is earlier
+        self.history_ms = HISTORY_MS
+        self.dead_ms: int | None = DEAD_MS
+        self.quota: int | None = None
+        self.redrives: dict[str, RedriveRow] | None = None
+        """Bulk retries that have not ended, once somebody has asked (`redrive`)."""
+        self.occurrences = Occurrences()
+        self.kept_slots = KEPT_SLOTS
+        self.timeout_ms = TIMEOUT_MS
+        self._damaged = self._numbered = False
+        self._idem_day = self._history_day = -1
+        self._sealed_counters = self.counters
+        self._headless: dict[bytes, PriorityBucket] = {}  # streams whose first row was removed, by prefix
+
+    # ---- Loading ---------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Memory from rows: one hop for most, a page at a time for many lines."""
+        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE])
+        layout = self._check_layout(layout_of(meta))
+        self.labels.load(layout, meta.get(META_LABELS))
+        if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
+            self.counters = self._sealed_counters = counters
+        self.occurrences.load(meta.get(META_SLOT))
+        if INSTANCE in meta and (instance := self.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
+            self.instance = instance
+            self.lines.paused = instance.paused
+            if instance.erasing:
+                return  # half of the rows are gone: nothing is to be made of the rest
+        for key, value in await self.all_rows(b"pool/"):
+            if (pool := self.read(PoolRow, key, value)) is not None:
+                self.lines.pools[key[5:].decode()] = pool
+        for key, value in await self.all_rows(b"lease/"):
+            if (names := self._names(key, 3, value)) and (lease := self.read(LeaseRow, key, value)) is not None:
+                self._remember(*names, lease)
+                self.lines.hold(lease.pool)
+        for key, value in await self.all_rows(b"lines/"):
+            if (names := self._names(key, 3, value)) and (row := self.read(LinesRow, key, value)) is not None:
+                self.lines.load(names, row)
+        if self._damaged:
+            await rebuild(self)
+        elif layout == 1 or META_RECOUNT in meta:
+            await self.paths.count_anew()
+            await self.labels.drop_strays()
+        await self.look_at_timers()
+
+    def _check_layout(self, value: bytes | None) -> int:
+        """The layout that the rows have; 0: there are none."""
+        layout = 0
+        if value is not None:
+            if not value.isdigit():
+                raise StoreCorrupt(f"meta/layout is {value[:40]!r}, not a number: restore a backup of this store")
+            layout = int(value)
+        if layout != LAYOUT:
+            self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
+        self._numbered = True
+        if layout > LAYOUT:
+            raise StoreSchema(
+                f"this scheduler was written by a newer tocsin (layout {layout}); this one reads up to {LAYOUT}: "
+                "upgrade tocsin, or open the store with the newer one"
+            )
+        return layout
+
+    async def all_rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Every row of a family, a page at a time."""
+        found: list[tuple[bytes, bytes]] = []
+        start, end = prefix, after(prefix)
+        while True:
+            page = await self.storage.scan(start, end, limit=PAGE)
+            found.extend(page)
+            if len(page) < PAGE:
+                return found
+            start = page[-1][0] + b"\x00"
+
+    def _names(self, key: bytes, parts: int, value: bytes) -> tuple[str, str] | None:
+        """The two names in a key of so many parts; None after moving a misshapen one aside."""
+        try:
+            _, first, second = key.decode().split("/", parts)
+        except ValueError:
+            self.set_aside(key, value, "its key has another shape")
+            return None
+        return first, second
+
+    async def find_place(self, job: JobRow) -> AtRow:
+        """Where a job stands whose own word for it cannot be read: by its line row, found the long way."""
+        for queue in (marked(job.queue, level) for level in (0, *LEVELS)):
+            for key, _ in await self.all_rows(stream_prefix(job.pool, queue, job.priority)):
+                due, job_id = split_line_tail(key)
+                if job_id == job.id:
+                    return place_in(queue, due)
+        return AtRow(job.scheduled_for)
+
+    def read(self, kind: type[R], key: bytes, value: bytes) -> R | None:
+        """A row, or None after moving an unreadable one aside: it is reported and kept, and stops nobody."""
+        try:
+            return decode(kind, key, value)
+        except BadRow as error:
+            self.set_aside(key, value, str(error))
+            return None
+
+    def set_aside(self, key: bytes, value: bytes, reason: str) -> None:
+        log.error("an unreadable row was moved to bad/: %r: %s", key, reason)
+        self.storage.put(bad_key(key), value)
+        self.storage.delete(key)
+        self._damaged = True
+        if key.startswith(b"job/"):
+            self.storage.put(META_RECOUNT, b"")
+        self.occurrences.set_aside(key)
+
+    def write_at(self, job: JobRow, at: AtRow) -> None:
+        """The job's place, where it says more than the job itself."""
+        if at != AtRow(job.scheduled_for):
+            self.storage.put(at_key(job.id), encode(at))
+
+    async def look_at_timers(self) -> None:
+        first = await self.storage.scan(b"timer/", after(b"timer/"), limit=1)
+        self.next_timer = int(first[0][0][6:21]) if first and first[0][0][6:21].isdigit() else None
+
+    # ---- Jobs and lines --------------------------------------------------------------------------
+
+    def put_job(self, job: JobRow, rest_of_args: Sequence[bytes] = ()) -> None:
+        self.storage.put(job_key(job.id), encode(job))
+        for n, part in enumerate(rest_of_args):
+            self.storage.put(args_key(job.id, n), part)
+        self.paths.change(job, 1)
+        if job.expires_at is not None:
+            self.put_timer(job.expires_at, EXPIRE, job.id)
+
+    def erase_job(self, job: JobRow) -> None:
+        """The job and what hangs on it, but for its line, lease or dead row."""
+        self.storage.delete(job_key(job.id))
+        if job.labels:
+            self.labels.erase(job)
+        self.paths.change(job, -1)
+        for n in range(job.args_rows):
+            self.storage.delete(args_key(job.id, n))
+        if job.expires_at is not None:
+            self.storage.delete(timer_key(job.expires_at, EXPIRE, job.id))
+
+    def enter_line(self, job: JobRow, at: AtRow) -> None:
+        """Wait. `at` is written only if it says more than the job itself."""
+        due, queue = at.next_at, queue_of(job, at)
+        self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
+        self.write_at(job, at)
+        if job.labels:
+            self.labels.wait(job, due)
+        self.lines.add(job.pool, queue, job.priority, due)
+        self.count(waiting=1)
+
+    def leave_line(self, job: JobRow, at: AtRow) -> None:
+        """Wait no more."""
+        self.drop_line(job.pool, queue_of(job, at), job.priority, at.next_at, job.id)
+        if at != AtRow(job.scheduled_for):
+            self.storage.delete(at_key(job.id))
+
+    def drop_line(self, pool: str, queue: str, priority: int, due: int, job_id: str) -> None:
+        self.storage.delete(line_key(pool, queue, priority, due, job_id))
+        stream = self.lines.remove(pool, queue, priority, due)
+        if stream is not None:
+            self._headless[stream.prefix] = stream
+        self.count(waiting=-1)
+
+    def know_head(self, stream: PriorityBucket, due: int) -> None:
+        """The stream's first row is known without looking it up."""
+        self._headless.pop(stream.prefix, None)
+        self.lines.set_head(stream, due)
+
+    def lose_head(self, stream: PriorityBucket) -> None:
+        """The stream's first row must be looked up when the turn closes."""
+        self._headless[stream.prefix] = stream
+
+    # ---- Dead letters, timers, pools -------------------------------------------------------------
+
+    def park(self, job: JobRow, dead: DeadRow) -> None:
+        if self.dead_ms is not None:
+            dead = msgspec.structs.replace(dead, retire_at=dead.parked_at + self.dead_ms)
+            self.put_timer(dead.parked_at + self.dead_ms, RETIRE, job.id)
+        self.storage.put(dead_key(job.id), encode(dead))
+        row = ParkedRow(dead.reason, job.pool, job.target)
+        self.storage.put(parked_key(dead.parked_at, job.id), encode(row))
+        self.labels.park(job, dead)
+        self.paths.change(job, -1)
+        self.count(dead=1)
+        self.deaths.append((job, dead))
+        self.note_end(job)
+
+    def unpark(self, job: JobRow, dead: DeadRow) -> None:
+        self.storage.delete(dead_key(job.id))
+        self.storage.delete(parked_key(dead.parked_at, job.id))
+        self.labels.unpark(job, dead)
+        if dead.retire_at is not None:
+            self.storage.delete(timer_key(dead.retire_at, RETIRE, job.id))
+        self.paths.change(job, 1)
+        self.count(dead=-1)
+
+    def put_timer(self, ms: int, kind: str, key: str) -> None:
+        self.storage.put(timer_key(ms, kind, key), b"")
+        if self.next_timer is None or ms < self.next_timer:
+            self.next_timer = ms
+
+    def drop_timer(self, ms: int, kind: str, key: str) -> None:
+        self.storage.delete(timer_key(ms, kind, key))
+
+    def put_pool(self, name: str, row: PoolRow) -> None:
+        self.storage.put(pool_key(name), encode(row))
+        self.lines.pools[name] = row
+        self.lines.pool_changed(name)
+
+    def drop_pool(self, name: str) -> None:
+        self.storage.delete(pool_key(name))
+        self.lines.pools.pop(name, None)
+        self.lines.pool_changed(name)
+
+    def put_instance(self, row: InstanceRow) -> None:
+        self.storage.put(INSTANCE, encode(row))
+        self.instance = row
+        if row.paused != self.lines.paused:
+            self.lines.pause(row.paused)
+
+    # ---- Counting and closing --------------------------------------------------------------------
+
+    def note(self, job: JobRow, row: HistRow) -> None:
+        """History: one row for every end of an attempt, and for the end of a job that had none."""
+        n = f"{row.attempt:06d}" + ("" if row.token else f"-{row.outcome}")
+        self.storage.put(hist_key(row.ended, job.id, job.incarnation, n), encode(row))
+        day = row.ended // DAY_MS
+        if day != self._history_day:
+            self._history_day = day
+            self.put_timer((day + 1) * DAY_MS + self.history_ms, HISTORY, str(day))
+
+    def note_end(self, job: JobRow) -> None:
+        if job.keep_result_ms is not None:
+            self.to_tell.append(job.id)
+
+    def keep_result(self, job: JobRow, state: str, now: int, result: bytes | None = None) -> None:
+        """How it ended, if that was asked for."""
+        if job.keep_result_ms is not None:
+            until = now + job.keep_result_ms
+            self.storage.put(result_key(job.id), encode(ResultRow(job.incarnation, state, now, until, result)))
+            self.put_timer(until, RESULT, job.id)
+            self.note_end(job)
+
+    def remember_answer(self, digest: bytes, row: IdemRow) -> None:
+        """The answer to a request with an Idempotency-Key, for 24 hours and the rest of that day."""
+        day = row.at // DAY_MS
+        self.storage.put(idem_key(day, digest), encode(row))
+        if day != self._idem_day:
+            self._idem_day = day
+            self.put_timer((day + 2) * DAY_MS, IDEM, str(day))
+
+    async def close(self) -> None:
+        """Last thing in every turn: find unknown heads (one hop), write the summaries that changed."""
+        if self._headless:
+            streams = list(self._headless.values())
+            self._headless = {}
+            ranges = [(s.prefix + b"%015d/" % s.first_due, after(s.prefix), 1) for s in streams]
+            for stream, rows in zip(streams, await self.storage.scan_many(ranges), strict=True):
+                if stream.count and rows:
+                    self.lines.set_head(stream, split_line_tail(rows[0][0])[0])
+        for (pool, queue), row in self.lines.sealed():
+            if row is None:
+                self.storage.delete(lines_key(pool, queue))
+            else:
+                self.storage.put(lines_key(pool, queue), encode(row))
+        if self.counters != self._sealed_counters:
+            self.storage.put(META_COUNTERS, encode(self.counters))
+            self._sealed_counters = self.counters
+        if not self._numbered and self.storage.written[0]:  # the first rows since it was removed
+            self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
+            self._numbered = True
+        self.occurrences.close(self.storage)
+        await self.labels.close(self._running)
+        await self.paths.close()
+
+    def _running(self, job_id: str) -> AtRow | None:
+        token = self.lease_of(job_id)
+        return None if token is None else self.leases[token][1].at

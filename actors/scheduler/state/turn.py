@@ -1,0 +1,100 @@
+"""What every turn of the scheduler has at hand: the book, the instant, chance, and its own limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from tocsin.actors.runtime.actor import ActorContext
+from tocsin.actors.scheduler.model.rows import (
+    AtRow,
+    JobRow,
+    args_key,
+    at_key,
+    dead_key,
+    job_key,
+)
+from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+
+LEASE_MARGIN_MS = 15_000
+KEYS_PER_TURN = 4_000
+BYTES_PER_TURN = 3 * 1024 * 1024
+"""Of the 20,000 keys and 8 MiB of a commit. A turn that has written so much begins no more work that can wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn, at one instant. `owner` is this process's id in the store."""
+
+    state: SchedulerState
+    now: int
+    ctx: ActorContext
+    owner: str
+
+    @property
+    def random(self) -> Random:
+        return self.ctx.random
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what can wait is to be left to the next turn: a page of jobs may write little, or, with long args and
+        chains, more than a commit holds; and a turn that can never be committed is tried for ever."""
+        keys, size = self.state.storage.written
+        return keys + self.state.paths.unwritten >= KEYS_PER_TURN or size >= BYTES_PER_TURN
+
+    def incarnation(self) -> str:
+        """Unique for ever, over all schedulers, hosts and stores, since receivers know jobs of many by it. Holds no dot
+        (the signed text uses it as delimiter) and no colon or slash (webhook-ids and keys do)."""
+        return f"{self.ctx.activation}-{self.ctx.next_seq()}"
+
+    def token(self) -> str:
+        """A lease: fenced by the epoch, unique by the sequence, not to be guessed."""
+        return f"{self.ctx.epoch}.{self.ctx.next_seq()}.{self.random.getrandbits(96):024x}"
+
+    async def jobs(self, ids: Sequence[str]) -> dict[str, Known]:
+        """Job and place of each id that exists, in one hop."""
+        keys = [key for job_id in ids for key in (job_key(job_id), at_key(job_id))]
+        rows = await self.state.storage.get_many(keys)
+        known: dict[str, Known] = {}
+        for job_id in ids:
+            key = job_key(job_id)
+            if key in rows and (job := self.state.read(JobRow, key, rows[key])) is not None:
+                at = rows.get(at_key(job_id))
+                known[job_id] = Known(job, await self._place(job, at))
+        return known
+
+    async def _place(self, job: JobRow, row: bytes | None) -> AtRow:
+        if row is None:
+            return AtRow(job.scheduled_for)
+        at = self.state.read(AtRow, at_key(job.id), row)
+        # Its line row still says where the job stands; only the counts are lost.
+        return await self.state.find_place(job) if at is None else at
+
+    async def dead(self, ids: Sequence[str]) -> set[str]:
+        """Which of these jobs are dead letters."""
+        rows = await self.state.storage.get_many([dead_key(job_id) for job_id in ids])
+        return {job_id for job_id in ids if dead_key(job_id) in rows}
+
+    async def all_args(self, jobs: Sequence[JobRow]) -> dict[str, bytes]:
+        """The whole args of each job; a hop only if some continue in other rows."""
+        keys = [args_key(job.id, n) for job in jobs for n in range(job.args_rows)]
+        rows = await self.state.storage.get_many(keys) if keys else {}
+        return {
+            job.id: job.args + b"".join(rows.get(args_key(job.id, n), b"") for n in range(job.args_rows))
+            for job in jobs
+        }
+
+
+@dataclass(slots=True)
+class Known:
+    """A job and where it stands (meaningful only while it waits in its line)."""
+
+    job: JobRow
+    at: AtRow
+
+
+def lease_ms(turn: Turn, job: JobRow) -> int:
+    """Of a callback: what it may take, and a margin. The job's own deadline, the instance's or the host's, as they are
+    when it starts."""
+    return (job.timeout_ms or turn.state.instance.timeout_ms or turn.state.timeout_ms) + LEASE_MARGIN_MS

@@ -1,0 +1,67 @@
+"""Chains: what follows a job is started in the commit that settles it, so no crash comes between."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from tocsin.actors.scheduler.model.followers import Follower, followers_of, with_blob
+from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.rows import LARGEST_MS, BadRow, JobRow, job_key
+from tocsin.actors.scheduler.model.validation import mint_id
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.submit import accept
+
+log = logging.getLogger("tocsin.scheduler")
+
+LEAST_SIZE = 2_000
+"""As so many bytes a small job counts: a commit holds only so many rows, too."""
+
+
+async def load_followers(turn: Turn, jobs: Sequence[JobRow]) -> dict[str, tuple[Follower, ...]]:
+    """By id, of those that have any; a hop only for those whose args continue in other rows."""
+    chained = [job for job in jobs if job.then_size]
+    if not chained:
+        return {}
+    whole = await turn.all_args(chained)
+    found: dict[str, tuple[Follower, ...]] = {}
+    for job in chained:
+        try:
+            found[job.id] = followers_of(job, whole[job.id])
+        except BadRow as error:
+            # Nobody could run it any more. It is kept, and the job is settled as what it is: done.
+            turn.state.set_aside(error.key, parts_of(job, whole[job.id]).then, str(error))
+    return await _with_free_ids(turn, found)
+
+
+async def _with_free_ids(turn: Turn, found: dict[str, tuple[Follower, ...]]) -> dict[str, tuple[Follower, ...]]:
+    """Ids are known since the chain was submitted: where somebody has taken one meanwhile, its job gets another."""
+    keys = [job_key(one.job.id) for followers in found.values() for one in followers]
+    taken = await turn.state.storage.get_many(keys) if keys else {}
+    if not taken:
+        return found
+
+    def free(one: Follower) -> Follower:
+        if job_key(one.job.id) not in taken:
+            return one
+        other = mint_id(turn.now, turn.random.getrandbits(80))
+        log.warning("id %r is taken: the job that was to follow with it is now %r", one.job.id, other)
+        return msgspec.structs.replace(one, job=msgspec.structs.replace(one.job, id=other))
+
+    return {parent: tuple(free(one) for one in followers) for parent, followers in found.items()}
+
+
+def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: bytes | None) -> int:
+    """The jobs that follow, in the commit that settles their parent. About how many bytes they are."""
+    size = 0
+    for one in followers:
+        due = min(turn.now + one.delay_ms, LARGEST_MS)
+        row = msgspec.structs.replace(
+            one.job, scheduled_for=due, enqueued_at=turn.now, parent=parent.id, initiator=parent.initiator
+        )
+        new = with_blob(row, one.job.args, one.then, result or b"")
+        accept(turn, new, due)
+        size += max(new.size, LEAST_SIZE)
+    return size

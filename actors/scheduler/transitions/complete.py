@@ -1,0 +1,162 @@
+"""Work that was accepted: settled by whoever holds its lease (`/complete`), or given more time (`/extend`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tocsin.actors.scheduler.model.instants_of_job import retry_of
+from tocsin.actors.scheduler.model.rows import DeadRow, HistRow, JobRow, LeaseRow, dead_key, hist_key
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.chains import load_followers
+from tocsin.actors.scheduler.transitions.settle import (
+    STARTED_PER_TURN,
+    charge,
+    drop_orphan,
+    failed,
+    finish,
+    finish_late,
+    is_charged_anyway,
+    note_end,
+    park,
+    retry_after_failure,
+    wait,
+)
+from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.pulled import Settlement
+from tocsin.errors import StaleLeaseError
+from tocsin.storage.api import after
+
+REPLAY_MS = 10 * 60_000
+ENDED = ("done", "failed", "returned", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the holder of a lease says of its attempt."""
+
+    id: str
+    lease: str
+    ok: bool = True
+    error: str | None = None
+    retryable: bool = True
+    delay_ms: int | None = None
+    """When to try again, instead of the ladder's next step."""
+    result: bytes | None = None
+    charge: bool = True
+    """False: no failure of the job, until it is a day past due."""
+
+
+async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | StaleLeaseError]:
+    """Settle each attempt, whether its answer has come or not. StaleLeaseError if the lease is not alive.
+
+    Answers to the first of them, or to all: a turn starts no more of what follows them than one commit holds.
+    """
+    held = [one for one in said if _is_held(turn, one)]
+    known = await turn.jobs(sorted({one.id for one in held}))
+    followers = await load_followers(turn, [known[one.id].job for one in held if one.ok and one.id in known])
+    answers: list[Settlement | StaleLeaseError] = []
+    started = 0
+    for one in said:
+        if started >= STARTED_PER_TURN:
+            break
+        if not _is_held(turn, one):
+            answer, size = await _complete_late(turn, one)
+            answers.append(answer)
+            started += size
+            continue
+        lease, found = turn.state.leases[one.lease][1], known.get(one.id)
+        if lease.orphan or found is None:
+            drop_orphan(turn, _ghost(one, lease), one.lease)
+            answers.append(Settlement(settled=True, state="cancelled"))
+        elif one.ok:
+            _, _, lease = turn.state.drop_lease(one.lease)
+            note_end(turn, found.job, one.lease, lease, "done", None, one.result)
+            started += finish(turn, found.job, followers.get(one.id, ()), one.result)
+            answers.append(Settlement(settled=True, state="done"))
+        else:
+            _complete_failed(turn, one, found.job)
+            answers.append(await _stands(turn, one.id))
+    return answers
+
+
+def _is_held(turn: Turn, said: Completion) -> bool:
+    held = turn.state.leases.get(said.lease)
+    return held is not None and held[0] == said.id
+
+
+def _complete_failed(turn: Turn, said: Completion, job: JobRow) -> None:
+    _, _, lease = turn.state.drop_lease(said.lease)
+    outcome = Outcome(Verdict.FAILED, said.error or "completed as failed")
+    charged = said.charge or not said.retryable or is_charged_anyway(turn, job, lease.at)
+    note_end(turn, job, said.lease, lease, "failed" if charged else "returned", outcome, said.result)
+    at = failed(turn, lease.at, outcome)
+    if not said.retryable:
+        park(turn, job, charge(at), "refused", outcome)
+    elif not charged:
+        delay = retry_of(job).delay_ms(at.attempts + 1, turn.random) if said.delay_ms is None else said.delay_ms
+        wait(turn, job, at, delay)
+    elif said.delay_ms is None:
+        retry_after_failure(turn, job, at, outcome)
+    else:
+        retry_after_failure(turn, job, at, outcome, turn.now + said.delay_ms)
+
+
+async def _stands(turn: Turn, job_id: str) -> Settlement:
+    """How the job stands whose attempt has failed."""
+    found = (await turn.jobs([job_id])).get(job_id)
+    if found is None:
+        return Settlement(settled=True, state="expired")
+    rows = await turn.state.storage.get_many([dead_key(job_id)])
+    letter = turn.state.read(DeadRow, dead_key(job_id), rows[dead_key(job_id)]) if rows else None
+    if letter is not None:
+        return Settlement(settled=True, state="dead", reason=letter.reason)
+    token = turn.state.lease_of(job_id)
+    at = found.at if token is None else turn.state.leases[token][1].at
+    return Settlement(settled=True, state="retrying", next_attempt_at=at.next_at)
+
+
+def _ghost(said: Completion, lease: LeaseRow) -> JobRow:
+    """The name of a job that is gone, for its history."""
+    return JobRow(said.id, lease.incarnation, 0, 0, b"")
+
+
+async def _complete_late(turn: Turn, said: Completion) -> tuple[Settlement | StaleLeaseError, int]:
+    """Said before (answer the same), or success after the lease ended while the job still waits. And about how many
+    bytes of what follows it has started."""
+    before = await _said_before(turn, said)
+    if before in ("done", "cancelled"):
+        return Settlement(settled=True, state=before), 0
+    if before is not None:
+        return await _stands(turn, said.id), 0
+    found = (await turn.jobs([said.id])).get(said.id)
+    waits = found is not None and turn.state.lease_of(said.id) is None and not await turn.dead([said.id])
+    if found is not None and waits and said.ok and found.at.last_token == said.lease:
+        followers = (await load_followers(turn, [found.job])).get(said.id, ())
+        size = await finish_late(turn, found, said.lease, followers, said.result)
+        return Settlement(settled=True, state="done"), size
+    refusal = StaleLeaseError(f"lease {said.lease!r} does not, or no longer, settle job {said.id!r}", id=said.id)
+    return refusal, 0
+
+
+async def _said_before(turn: Turn, said: Completion) -> str | None:
+    """How this attempt was settled in the last ten minutes, if it was."""
+    for ms in {turn.now, turn.now - REPLAY_MS}:
+        prefix = hist_key(ms, said.id, "", "")[:-1]
+        for key, value in await turn.state.storage.scan(prefix, after(prefix), limit=1000):
+            row = turn.state.read(HistRow, key, value)
+            if row is not None and row.token == said.lease and row.outcome in ENDED:
+                return row.outcome if turn.now - row.ended <= REPLAY_MS else None
+    return None
+
+
+async def extend(turn: Turn, job_id: str, token: str, lease_ms: int) -> int:
+    """Give the attempt until `lease_ms` from now, or longer if it had longer; until when. It keeps that, whatever its
+    callback answers afterwards. StaleLeaseError, also for a cancelled job."""
+    held = turn.state.leases.get(token)
+    if held is None or held[0] != job_id or held[1].kind == "unknown":
+        raise StaleLeaseError(f"lease {token!r} does not, or no longer, hold job {job_id!r}", id=job_id)
+    if held[1].orphan:
+        raise StaleLeaseError(f"job {job_id!r} was cancelled: stop working on it", id=job_id, cancelled=True)
+    until = max(turn.now + lease_ms, held[1].until)
+    return turn.state.change_lease(token, until=until, promised=until).until

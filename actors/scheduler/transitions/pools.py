@@ -1,0 +1,125 @@
+"""Turns of operators: pools set and deleted, the instance stopped, started and removed, jobs moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tocsin.actors.scheduler.model.records import Rescheduled
+from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, PoolRow
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.submit import cancel
+from tocsin.errors import ConflictError
+from tocsin.storage.api import after
+
+PAGE = 500
+
+
+async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None) -> bool:
+    """From here on jobs no longer set its cap. A lowered cap lets holders finish. True if there was no such pool."""
+    lines = turn.state.lines
+    created = name not in lines.pools and not lines.queued(name) and not lines.holders[name]
+    old = turn.state.lines.pools.get(name, PoolRow(1))
+    turn.state.put_pool(
+        name,
+        PoolRow(
+            cap=old.cap if cap is None else cap,
+            paused=old.paused if paused is None else paused,
+            set_by=old.set_by if cap is None else "put",
+        ),
+    )
+    return created
+
+
+async def delete_pool(turn: Turn, name: str) -> bool:
+    """False if there was none. ConflictError while a job names it, a dead one too."""
+    lines = turn.state.lines
+    waiting, running = lines.queued(name), lines.holders[name]
+    if waiting or running:
+        raise ConflictError(f"pool {name!r} has {waiting} waiting and {running} running jobs: cancel them first")
+    if (letter := await _dead_in(turn, name)) is not None:
+        raise ConflictError(f"dead job {letter!r} names pool {name!r}: retry or cancel it first", id=letter)
+    there = name in lines.pools
+    turn.state.drop_pool(name)
+    return there
+
+
+async def _dead_in(turn: Turn, pool: str) -> str | None:
+    start = b"parked/"
+    while True:
+        rows = await turn.state.storage.scan(start, after(b"parked/"), limit=PAGE)
+        known = await turn.jobs([key.rpartition(b"/")[2].decode() for key, _ in rows])
+        for job_id, one in known.items():
+            if one.job.pool == pool:
+                return job_id
+        if len(rows) < PAGE:
+            return None
+        start = rows[-1][0] + b"\x00"
+
+
+async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled:
+    """Move a pending or waiting job; a running, dead or unknown one stays as it is."""
+    known = (await turn.jobs([job_id])).get(job_id)
+    if known is None or await turn.dead([job_id]):
+        return Rescheduled(False)
+    if turn.state.lease_of(job_id) is not None:
+        return Rescheduled(False, was_running=True)
+    turn.state.leave_line(known.job, known.at)
+    turn.state.enter_line(known.job, msgspec.structs.replace(known.at, next_at=due, moved_to=due))
+    return Rescheduled(True, scheduled_for=due)
+
+
+async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]]) -> tuple[int, int]:
+    """Cancel these (id, incarnation): not others that took their ids meanwhile. How many were, and how many of `jobs`
+    are left for another turn."""
+    known = await turn.jobs([job_id for job_id, _ in jobs])
+    cancelled = 0
+    for n, (job_id, incarnation) in enumerate(jobs):
+        if turn.is_full:
+            return cancelled, len(jobs) - n
+        if job_id in known and known[job_id].job.incarnation == incarnation:
+            cancelled += (await cancel(turn, job_id)).cancelled
+    return cancelled, 0
+
+
+# ---- The instance --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Erased:
+    """What a page of a removal took."""
+
+    rows: int
+    jobs: int
+    more: bool
+
+
+async def set_instance(turn: Turn, paused: bool | None, timeout_ms: int | None) -> InstanceRow:
+    """None: as it was. A timeout of 0 is the host's again."""
+    old = turn.state.instance
+    row = msgspec.structs.replace(
+        old,
+        paused=old.paused if paused is None else paused,
+        timeout_ms=old.timeout_ms if timeout_ms is None else timeout_ms or None,
+    )
+    turn.state.put_instance(row)
+    return row
+
+
+async def erase_page(turn: Turn) -> Erased:
+    """Remove a page of everything. Survives crashes: the instance stays marked until the last row is gone.
+
+    The runtime's own rows stay, so that no lease is ever given twice.
+    """
+    if not turn.state.instance.erasing:
+        turn.state.put_instance(InstanceRow(paused=True, erasing=True))
+    rows = await turn.state.storage.scan(b"\x01", b"\xff", limit=PAGE + 2)
+    others = [key for key, _ in rows if key != INSTANCE]
+    taken, more = others[:PAGE], len(others) > PAGE
+    for key in taken:
+        turn.state.storage.delete(key)
+    if not more:
+        turn.state.storage.delete(INSTANCE)
+    return Erased(len(taken), sum(key.startswith(b"job/") for key in taken), more)

@@ -1,0 +1,193 @@
+"""Dead letters retried in bulk: a durable job of its own, at a pace, over what was parked before it was asked for.
+
+No letter is matched by two of them, and no two retry jobs of one pool at the same time: the later one waits until the
+earlier one has ended. So the same call made twice starts nothing twice, and no rate is the sum of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from tocsin.actors.scheduler.model.rows import (
+    BadRow,
+    ParkedRow,
+    RedriveRow,
+    decode,
+    encode,
+    parked_key,
+    redrive_key,
+    split_line_tail,
+)
+from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.submit import retry_dead
+from tocsin.storage.api import StoreView, after
+
+REDRIVE = "redrive"
+TICK_MS = 1_000
+LOOKED_AT = 2_000
+PAGE = 5_000
+Running = Mapping[str, RedriveRow]
+"""Those that have not ended, by id."""
+
+
+def wanted(row: RedriveRow, letter: ParkedRow) -> bool:
+    return row.pool in (None, letter.pool) and row.reason in (None, letter.reason) and row.path in (None, letter.path)
+
+
+# ---- Before one begins ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Counted:
+    """How many letters a redrive would retry, and how many more it would if no other had those already."""
+
+    matched: int = 0
+    under_way: int = 0
+    by: str = ""
+    """The redrive that has the first of the latter."""
+
+
+async def running(view: StoreView) -> dict[str, RedriveRow]:
+    found: dict[str, RedriveRow] = {}
+    async for key, value in _pages(view, b"redrive/", after(b"redrive/")):
+        try:
+            row = decode(RedriveRow, key, value)
+        except BadRow:
+            continue  # the actor sets it aside when it comes to it
+        if row.next_at:
+            found[key.removeprefix(b"redrive/").decode()] = row
+    return found
+
+
+async def count(view: StoreView, row: RedriveRow, others: Running) -> Counted:
+    counted = Counted()
+    async for key, value in _pages(view, b"parked/%015d/" % row.since, b"parked/%015d/" % row.before):
+        try:
+            letter = decode(ParkedRow, key, value)
+        except BadRow:
+            continue
+        if not wanted(row, letter):
+            continue
+        place = split_line_tail(key)
+        by = next((name for name, other in others.items() if _is_ahead(other, place) and wanted(other, letter)), None)
+        if by is None:
+            counted.matched += 1
+        else:
+            counted.under_way += 1
+            counted.by = counted.by or by
+    return counted
+
+
+def _is_ahead(row: RedriveRow, place: tuple[int, str]) -> bool:
+    """Whether it will come to a letter that was parked then."""
+    return row.since <= place[0] < row.before and place > row.cursor
+
+
+async def _pages(view: StoreView, start: bytes, end: bytes) -> AsyncIterator[tuple[bytes, bytes]]:
+    while rows := await view.scan(start, end, limit=PAGE):
+        for one in rows:
+            yield one
+        start = rows[-1][0] + b"\x00"
+
+
+def next_turn(others: Running) -> int:
+    """Of one that begins behind all of these."""
+    return 1 + max((other.turn for other in others.values()), default=0)
+
+
+def waits_for(redrive_id: str, row: RedriveRow, others: Running) -> str | None:
+    """The first of those before it that retries jobs of the same pool."""
+    mine = (row.turn, redrive_id)
+    before = [
+        place
+        for name, other in others.items()
+        if (place := (other.turn, name)) < mine and (None in (row.pool, other.pool) or row.pool == other.pool)
+    ]
+    return min(before)[1] if before else None
+
+
+# ---- Turns ---------------------------------------------------------------------------------------
+
+
+async def start(turn: Turn, redrive_id: str, row: RedriveRow, known: Collection[str]) -> bool:
+    """The first letters are retried at once, unless it has to wait. False, and nothing is done, if others have begun
+    than those `known` when its letters were counted."""
+    if (await _running(turn)).keys() - set(known):
+        return False
+    await _tick(turn, redrive_id, row)
+    return True
+
+
+async def stop(turn: Turn, redrive_id: str) -> bool:
+    """False if there is none, or it has ended."""
+    row = await _read(turn, redrive_id)
+    if row is None or not row.next_at:
+        return False
+    turn.state.drop_timer(row.next_at, REDRIVE, redrive_id)
+    await _write(turn, redrive_id, msgspec.structs.replace(row, next_at=0, stopped=True))
+    return True
+
+
+async def drive(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
+    """A tick of each."""
+    for ms, redrive_id in due:
+        row = await _read(turn, redrive_id)
+        if row is not None and row.next_at == ms:
+            await _tick(turn, redrive_id, row)
+
+
+async def _tick(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
+    """As many letters as its rate allows; looks at a bounded number of them."""
+    if waits_for(redrive_id, row, await _running(turn)) is not None:
+        await _go_on(turn, redrive_id, row)
+        return
+    start = parked_key(*row.cursor) + b"\x00" if row.cursor[1] else b"parked/%015d/" % row.since
+    rows = await turn.state.storage.scan(start, b"parked/%015d/" % row.before, limit=LOOKED_AT)
+    taken, cursor = 0, row.cursor
+    for key, value in rows:
+        if taken == row.rate or turn.is_full:
+            break
+        cursor = split_line_tail(key)
+        letter = turn.state.read(ParkedRow, key, value)
+        if letter is not None and wanted(row, letter) and await retry_dead(turn, cursor[1]) is not None:
+            taken += 1
+    retried = row.retried + taken
+    # Of one that was stopped before it came to them, this one may retry letters that it did not match itself.
+    row = msgspec.structs.replace(row, cursor=cursor, retried=retried, matched=max(row.matched, retried))
+    if len(rows) == LOOKED_AT or (rows and cursor != split_line_tail(rows[-1][0])):
+        await _go_on(turn, redrive_id, row)
+    else:
+        await _write(turn, redrive_id, msgspec.structs.replace(row, next_at=0))
+
+
+async def _go_on(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
+    next_at = turn.now + TICK_MS
+    turn.state.put_timer(next_at, REDRIVE, redrive_id)
+    await _write(turn, redrive_id, msgspec.structs.replace(row, next_at=next_at))
+
+
+async def _running(turn: Turn) -> dict[str, RedriveRow]:
+    """Known from the first time on that somebody asks: those that ended stay in the store, and may be many."""
+    state = turn.state
+    if state.redrives is None:
+        rows = [(key, state.read(RedriveRow, key, value)) for key, value in await state.all_rows(b"redrive/")]
+        state.redrives = {key[8:].decode(): row for key, row in rows if row is not None and row.next_at}
+    return state.redrives
+
+
+async def _read(turn: Turn, redrive_id: str) -> RedriveRow | None:
+    key = redrive_key(redrive_id)
+    value = await turn.state.storage.get(key)
+    return None if value is None else turn.state.read(RedriveRow, key, value)
+
+
+async def _write(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
+    known = await _running(turn)
+    if row.next_at:
+        known[redrive_id] = row
+    else:
+        known.pop(redrive_id, None)
+    turn.state.storage.put(redrive_key(redrive_id), encode(row))

@@ -1,0 +1,159 @@
+"""Submit turns: accept jobs, or say why their ids are taken. And cancel, which frees an id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tocsin.actors.scheduler.model.damage import job_fault
+from tocsin.actors.scheduler.model.followers import same_but_ids
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.records import Cancelled, Scheduled
+from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, HistRow, JobRow, PoolRow, dead_key
+from tocsin.actors.scheduler.state.turn import Known, Turn
+from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError
+
+Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
+
+
+async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
+    """One answer per job, in order. Those accepted are one batch."""
+    chosen = [new.job.id for new in jobs if new.chosen]
+    known = await turn.jobs(chosen) if chosen else {}
+    dead = await turn.dead(list(known)) if known else set()
+    answers: list[Answer] = []
+    for new in jobs:
+        holder = known.get(new.job.id)
+        if holder is not None:
+            answer = await _conflict(turn, new, holder, new.job.id in dead)
+            if answer is not None:
+                answers.append(answer)
+                continue
+        if (refused := over_quota(turn)) is not None:
+            answers.append(refused)
+            continue
+        job = accept(turn, new, new.job.scheduled_for)
+        known[job.id] = Known(job, AtRow(job.scheduled_for))
+        answers.append(Scheduled(job.id, job.scheduled_for, True))
+    return answers
+
+
+def over_quota(turn: Turn) -> QuotaExceededError | None:
+    quota, counters = turn.state.quota, turn.state.counters
+    held = counters.waiting + counters.leased + counters.dead
+    if quota is None or held < quota:
+        return None
+    return QuotaExceededError(
+        f"this instance holds {held} jobs, dead ones included, and may hold {quota}: wait for some to end", limit=quota
+    )
+
+
+def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
+    """Its rows, and its place in line."""
+    job = msgspec.structs.replace(new.job, incarnation=turn.incarnation())
+    turn.state.put_job(job, new.rest_of_args)
+    turn.state.enter_line(job, AtRow(start_at))
+    if job.pool and job.max_concurrency is not None:
+        pool = turn.state.lines.pools.get(job.pool)
+        if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
+            turn.state.put_pool(job.pool, PoolRow(job.max_concurrency, pool.paused if pool else False))
+    return job
+
+
+async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answer | None:
+    """The answer to a taken id, or None when the holder made way."""
+    state = _state(turn, holder.job.id, dead)
+    if (state in ("dead", "running") and new.on_conflict != "keep") or new.on_conflict == "error" or state == "dead":
+        advice = {
+            "dead": "retry or cancel the dead letter, or choose another id",
+            "running": "wait until it has ended, cancel it, or choose another id",
+        }.get(state, "cancel it, choose another id, or say what to do on conflict: keep or replace")
+        return DuplicateScheduleIdError(
+            f"id {new.job.id!r} is taken by a {state} job: {advice}", id=new.job.id, state=state
+        )
+    if new.on_conflict == "keep":
+        identical = await _identical(turn, new, holder.job)
+        return Scheduled(holder.job.id, holder.job.scheduled_for, False, identical, state)
+    turn.state.leave_line(holder.job, holder.at)
+    turn.state.erase_job(holder.job)
+    turn.state.note_end(holder.job)  # who waits for it waits for another job now
+    turn.state.occurrences.note(holder.job, "cancelled")
+    return None
+
+
+def _state(turn: Turn, job_id: str, dead: bool) -> str:
+    if dead:
+        return "dead"
+    return "running" if turn.state.lease_of(job_id) is not None else "pending"
+
+
+async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
+    """Whether the caller asked for what is there already, whoever asked for that."""
+    blank = {
+        "incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0, "initiator": ("", ""), "then_size": 0,
+        "older_retry": False,
+    }  # fmt: skip
+    if msgspec.structs.replace(new.job, **blank) != msgspec.structs.replace(old, **blank):
+        return False
+    stored = (await turn.all_args([old]))[old.id]
+    if job_fault(old, stored) is not None:
+        return False
+    asked = new.job.args + b"".join(new.rest_of_args)
+    return same_but_ids(stored, old, asked, new.job)
+
+
+async def cancel(turn: Turn, job_id: str) -> Cancelled:
+    """Remove a waiting or running job; its id is free at once. A dead one is cancelled by `cancel_dead`."""
+    known = (await turn.jobs([job_id])).get(job_id)
+    if known is None or await turn.dead([job_id]):
+        return Cancelled(False, False)
+    token = turn.state.lease_of(job_id)
+    if token is None:
+        turn.state.leave_line(known.job, known.at)
+        at = known.at
+        turn.state.note(known.job, HistRow("cancelled", at.attempt, turn.now, turn.now, at.next_at))
+    else:
+        # Its slot stays held until the attempt answers or its lease ends; then only the lease goes.
+        turn.state.change_lease(token, orphan=True)
+    turn.state.erase_job(known.job)
+    turn.state.keep_result(known.job, "cancelled", turn.now)
+    turn.state.occurrences.note(known.job, "cancelled")
+    return Cancelled(True, token is not None)
+
+
+# ---- Dead letters --------------------------------------------------------------------------------
+
+
+async def _letter(turn: Turn, job_id: str) -> tuple[JobRow, DeadRow] | None:
+    rows = await turn.state.storage.get_many([dead_key(job_id)])
+    if not rows:
+        return None
+    dead = turn.state.read(DeadRow, dead_key(job_id), rows[dead_key(job_id)])
+    known = (await turn.jobs([job_id])).get(job_id)
+    return (known.job, dead) if dead is not None and known is not None else None
+
+
+async def retry_dead(turn: Turn, job_id: str) -> int | None:
+    """Due now, with a fresh budget; `expiresAt` no longer counts, everything else stays. Its original due."""
+    letter = await _letter(turn, job_id)
+    if letter is None:
+        return None
+    job, dead = letter
+    turn.state.unpark(job, dead)
+    turn.state.occurrences.note(job, "retried")
+    fresh = msgspec.structs.replace(dead.at, next_at=turn.now, attempts=0, losses=0, apart=0, expires=False)
+    turn.state.enter_line(job, fresh)
+    return job.scheduled_for
+
+
+async def cancel_dead(turn: Turn, job_id: str) -> bool:
+    """Remove a dead letter for good."""
+    letter = await _letter(turn, job_id)
+    if letter is None:
+        return False
+    job, dead = letter
+    turn.state.unpark(job, dead)
+    turn.state.erase_job(job)
+    turn.state.occurrences.note(job, "dropped")
+    return True

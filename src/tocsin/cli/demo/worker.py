@@ -1,0 +1,41 @@
+"""The demo's worker: pulls what stands in the demo's queue over HTTP, link after link of each chain."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from tocsin.cli.demo.plan import CHAIN_BUILD, CHAIN_MAIL, QUEUE
+from tocsin.dispatch.worker.context import Context
+from tocsin.dispatch.worker.remote import RemoteScheduler
+from tocsin.dispatch.worker.worker import Worker
+
+
+@dataclass(slots=True)
+class Pulled:
+    """Counts what the demo checks at the end."""
+
+    done: list[str] = field(default_factory=list)
+    """Ids, in the order in which they were done."""
+    unlinked: int = 0
+    """Jobs that were not told what the one before them came to."""
+
+    async def build(self, args: Any) -> dict[str, int]:
+        await asyncio.sleep(args["takeMs"] / 1000)
+        return {"pages": args["n"] + 1}
+
+    async def mail(self, args: Any, context: Context) -> None:
+        told = None if context.parent is None else context.parent.result
+        self.unlinked += told != {"pages": args["n"] + 1}
+
+    async def count(self, run: Any, context: Context) -> Any:
+        """Around each of them."""
+        result = await run()
+        self.done.append(context.job.id)
+        return result
+
+    def worker(self, url: str, token: str) -> Worker:
+        worker = Worker(RemoteScheduler(url, token=token), {}, queues=QUEUE, concurrency=4, name="demo")
+        worker.handlers.register("demo", {CHAIN_BUILD: self.build, CHAIN_MAIL: self.mail}, wrapper=self.count)
+        return worker

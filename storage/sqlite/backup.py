@@ -1,0 +1,101 @@
+"""A consistent copy of a SQLite file, made while others write to it. Under its name only once it is whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from tocsin.errors import StoreCorrupt, StoreError, StoreUnavailable
+from tocsin.storage.snapshot import Changed
+from tocsin.storage.sqlite.errors import by_errno, translate
+from tocsin.storage.sqlite.reserve import why_unwritable
+from tocsin.storage.sqlite.snapshot import SnapshotReader
+
+TRIES = 5
+
+
+def back_up(path: Path, target: Path) -> int:
+    """Copy the store to a file that is not there yet; its size in bytes.
+
+    It is written under another name, checked by SQLite page by page, synced, and only then named: a copy of that
+    name is a whole one. Writers do not wait for it. StoreUnavailable if the target is taken or cannot be written.
+    """
+    _check_free(target)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    look = SnapshotReader(path)
+    try:
+        for left in reversed(range(TRIES)):
+            try:
+                _copy(look, partial, target)
+                break
+            except Changed:
+                if not left:
+                    raise StoreUnavailable(f"{path} was opened and closed all the time: try again") from None
+        _verify(partial)
+        _sync(partial)
+        _name(partial, target)
+        _sync(target.parent)
+    except OSError as error:
+        named = by_errno(error, f"the copy {target}")
+        raise named or StoreUnavailable(f"the copy {target} cannot be written: {error.strerror}") from error
+    finally:
+        for suffix in ("", "-journal"):
+            with suppress(FileNotFoundError):
+                partial.with_name(partial.name + suffix).unlink()
+    return target.stat().st_size
+
+
+def _check_free(target: Path) -> None:
+    if os.path.lexists(target):
+        raise StoreUnavailable(f"{target} is there already: a backup overwrites nothing, choose another name")
+    if not target.parent.is_dir():
+        raise StoreUnavailable(f"the folder {target.parent} does not exist: make it")
+
+
+def _copy(look: SnapshotReader, partial: Path, target: Path) -> None:
+    """In one step, so it is one snapshot; SQLite copies pages, free ones too."""
+    file = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)  # it holds what the store holds
+    os.close(file)
+    try:
+        with look.reading() as source, closing(sqlite3.connect(partial, isolation_level=None)) as copy:
+            try:
+                source.backup(copy, pages=-1)
+            except sqlite3.Error as error:
+                raise _of_the_copy(error, partial, target, look.path.stat().st_size) or error from error
+    except sqlite3.Error as error:
+        raise translate(error) from error
+
+
+def _of_the_copy(error: sqlite3.Error, partial: Path, target: Path, size: int) -> StoreError | None:
+    """SQLite does not say which of the two files failed; the store is only read."""
+    full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    said = OSError(errno.ENOSPC, str(error)) if full else why_unwritable(partial, size)
+    return by_errno(said, f"the copy {target}")
+
+
+def _verify(partial: Path) -> None:
+    faults = SnapshotReader(partial).integrity()
+    if faults:
+        raise StoreCorrupt(f"the store is damaged, so its copy was not kept: {faults[0]}")
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _name(partial: Path, target: Path) -> None:
+    """Without overwriting what somebody put there meanwhile."""
+    try:
+        os.link(partial, target)
+    except FileExistsError:
+        raise StoreUnavailable(f"{target} is there already: a backup overwrites nothing, choose another name") from None
+    except OSError:  # a file system without links
+        _check_free(target)
+        partial.rename(target)

@@ -1,0 +1,161 @@
+"""Whether the file that is open is still the one its name leads to, and still the one this process wrote.
+
+A backup restored over a running host, a volume swapped under it: what is written then goes to a file that nobody
+will find again, or onto pages that are not what memory says.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tocsin.errors import RolledBack, StoreLocked, StoreUnavailable
+from tocsin.storage.sqlite.errors import by_errno
+from tocsin.storage.sqlite.wal import Wal
+
+if sys.platform == "linux":
+    import fcntl
+
+
+HEAD = 100
+_LEFT_OPEN: list[int] = []
+
+
+class FileReplaced(RolledBack):
+    """What lies under the store's name is not the file that is open, or not all of it: the WAL must not be moved into
+    it."""
+
+
+class Identity:
+    """Which file `path` was when it was held. `held` and `let_go` embrace the life of every connection to it: closing
+    any descriptor of a file lets go of the locks that SQLite has on it in this process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.wal = Wal(path)
+        self._file: int | None = None
+        self._inode = (0, 0)
+        self._length = 0
+
+    def hold(self) -> None:
+        """From now on it is this file. StoreLocked if another process has it under another name."""
+        try:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StoreUnavailable(f"{self._path} cannot be read: {error.strerror}") from error
+        stat = os.fstat(self._file)
+        self._inode, self._length = (stat.st_dev, stat.st_ino), stat.st_size
+        if sys.platform == "linux":  # elsewhere it would stand in the way of SQLite's own locks
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                # Not closed: if it was this process, that would let go of the locks of its connections.
+                _LEFT_OPEN.append(self._file)
+                self._file = None
+                raise StoreLocked(
+                    f"{self._path} is in use under another name (a hard link, another mount): "
+                    "stop who has it, or use another file"
+                ) from error
+            except OSError:
+                # Some file systems know no such lock; the lock file beside it was taken before.
+                pass
+
+    def let_go(self) -> None:
+        self.wal.let_go()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def check(self) -> None:
+        """FileReplaced if the name leads elsewhere by now, or nowhere, or if the file was cut; WalLost if that became
+        of its WAL."""
+        self.check_file()
+        self.wal.check()
+
+    def check_file(self) -> None:
+        """The same of the file alone."""
+        length = self._length  # before the look: it may grow meanwhile
+        try:
+            stat = os.stat(self._path)
+        except FileNotFoundError:
+            raise self._gone() from None
+        except OSError as error:
+            raise StoreUnavailable(f"{self._path} cannot be reached: {error.strerror}") from error
+        if (stat.st_dev, stat.st_ino) != self._inode:
+            raise self._gone()
+        if stat.st_size != length:
+            if stat.st_size < length and stat.st_size < self._least_length():
+                raise FileReplaced(
+                    f"{self._path} was cut from {length:,} to {stat.st_size:,} bytes while it was in use: nothing more "
+                    "is written to it; stop this process and restore a backup"
+                )
+            self._length = stat.st_size
+
+    def _least_length(self) -> int:
+        """By its own head, which another program that vacuums it writes before it makes it shorter."""
+        pages, size = self.pages()
+        return pages * size or HEAD
+
+    def pages(self) -> tuple[int, int]:
+        """How many pages it has by its own head, and their size in bytes; none if its head is not whole."""
+        head = self.page(1, HEAD)
+        if len(head) < HEAD:
+            return 0, 0
+        size = int.from_bytes(head[16:18], "big")
+        return int.from_bytes(head[28:32], "big"), 65_536 if size == 1 else size
+
+    def _gone(self) -> FileReplaced:
+        return FileReplaced(
+            f"{self._path} was replaced or removed while it was in use: put that file back, "
+            "or stop this process and start it again on the right one"
+        )
+
+    @property
+    def inode(self) -> int:
+        return self._inode[1]
+
+    def sync(self) -> None:
+        """Make durable what lies in it: a process that was killed may have been in the middle of a checkpoint."""
+        assert self._file is not None, "held while connections are open"
+        try:
+            os.fsync(self._file)
+        except OSError as error:
+            raise by_errno(error, self._path) or StoreUnavailable(
+                f"{self._path} cannot be synced: {error.strerror}"
+            ) from error
+
+    def page(self, number: int, size: int) -> bytes:
+        """A page as it lies in the file, whatever SQLite remembers of it."""
+        assert self._file is not None, "held while connections are open"
+        return os.pread(self._file, size, (number - 1) * size)
+
+
+def small_table(page: bytes) -> dict[str, int]:
+    """The rows of `meta(k TEXT, v INTEGER) WITHOUT ROWID` that has one page; empty if that is not what it is."""
+    try:
+        if page[0] != 0x0A:  # a leaf of an index, which is what such a table is
+            return {}
+        rows = {}
+        for n in range(int.from_bytes(page[3:5], "big")):
+            cell = int.from_bytes(page[8 + 2 * n : 10 + 2 * n], "big")
+            # Short rows: each of these lengths is one byte.
+            header, text, number = page[cell + 1], page[cell + 2], page[cell + 3]
+            start = cell + 1 + header
+            length = (text - 13) // 2
+            if header != 3 or text < 13 or not text % 2 or number not in _INTEGER_BYTES:
+                return {}
+            rows[page[start : start + length].decode()] = _integer(page, start + length, number)
+    except (IndexError, UnicodeDecodeError):
+        return {}
+    return rows
+
+
+_INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
+"""SQLite's serial types of whole numbers, and their sizes; 8 and 9 are 0 and 1."""
+
+
+def _integer(page: bytes, at: int, kind: int) -> int:
+    if kind in (8, 9):
+        return kind - 8
+    return int.from_bytes(page[at : at + _INTEGER_BYTES[kind]], "big", signed=True)

@@ -1,0 +1,341 @@
+"""The SQLite engine: one file, WAL, synchronous=FULL, one writing connection, reads beside it (aiosqlite).
+
+A transaction is one hop to the writer's thread, a batch of reads one hop to a reader's. One process owns the
+file (`<file>.lock`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+from weakref import WeakSet
+
+from tocsin.errors import StoreClosed, StoreError, StoreFull, StoreUnavailable
+from tocsin.storage.api import (
+    MAX_SCAN_BYTES,
+    Batch,
+    Capabilities,
+    Event,
+    Grant,
+    OrderedStore,
+    Owned,
+    Range,
+    Row,
+    StoreStats,
+    StoreView,
+)
+from tocsin.storage.aside import aside
+from tocsin.storage.combiner import ActorWrites, Combiner
+from tocsin.storage.condition import Condition
+from tocsin.storage.handles import Handle, Handles
+from tocsin.storage.sqlite.errors import Unsettled, by_errno, says_little, translate
+from tocsin.storage.sqlite.identity import Identity
+from tocsin.storage.sqlite.lock import LockFile
+from tocsin.storage.sqlite.reader import Asked, Reader
+from tocsin.storage.sqlite.reserve import Reserve, why_unwritable
+from tocsin.storage.sqlite.thread import Thread, whole
+from tocsin.storage.sqlite.upkeep import Upkeep
+from tocsin.storage.sqlite.writer import Writer
+
+log = logging.getLogger("tocsin.storage")
+
+T = TypeVar("T")
+WAKES_PER_PAGE = 1_000
+SETTLE_LOOK_S = 0.5
+"""Between two looks what became of a commit that failed."""
+
+
+class Reading:
+    """A reader and its thread; `met` hears of the errors. A caller that is cancelled frees the thread for others."""
+
+    def __init__(self, reader: Reader, met: Callable[[StoreError], None]) -> None:
+        self.reader, self.thread = reader, Thread()
+        self._met = met
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        asked = Asked()
+        try:
+            return await self.thread.run(self.reader.run, asked, function, *args)
+        except asyncio.CancelledError:
+            asked.left = True
+            raise
+        except StoreError as error:
+            self._met(error)
+            raise
+
+
+class SQLiteView:
+    """Committed state of one actor, read on a given thread."""
+
+    def __init__(self, name: str, reading: Reading) -> None:
+        self.name = name
+        self._reading = reading
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        return await self._reading.run(self._reading.reader.get, self.name, keys)
+
+    async def scan_many(
+        self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
+    ) -> list[list[Row]]:
+        return await self._reading.run(self._reading.reader.scan_many, self.name, ranges, max_bytes, reverse)
+
+    async def scan(
+        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
+    ) -> list[Row]:
+        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]
+
+
+class SQLiteStore(SQLiteView):
+    """The writing handle of one actor."""
+
+    def __init__(self, view: SQLiteView, provider: SQLiteProvider, handle: Handle, wake_at: int | None) -> None:
+        super().__init__(view.name, view._reading)
+        self.grant = Grant(provider.owner, provider.starts)
+        self.wake_at = wake_at
+        self._provider, self._handle = provider, handle
+
+    def commit(self, batch: Batch) -> asyncio.Future[None]:
+        return self._provider.combiner.submit(self._handle, batch)
+
+    async def close(self) -> None:
+        await self._provider.handles.close(self._handle)
+
+
+class SQLiteProvider:
+    """A `StoreProvider` on one file."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).resolve()  # a link, or a later chdir, must not give one file two locks
+        self.capabilities = Capabilities(durable=True, shared=False)
+        self.owner = os.urandom(12).hex()
+        self.combiner = Combiner(self._write, self.capabilities)
+        self.handles = Handles()
+        self._condition = Condition(self.path)
+        self._lock, self._identity = LockFile(self._beside(".lock")), Identity(self.path)
+        self._reserve = Reserve(self._beside(".reserve"))
+        self._writer = Thread()
+        self._file = Writer(self.path, self._lock, self._identity)
+        self._turns = Reading(Reader(self.path, self._identity), self._met)
+        self._views = Reading(Reader(self.path, self._identity), self._met)
+        self._upkeep = Upkeep(
+            self.path, self._writer, self._file, self._reserve, self._condition, lambda: self._apply(())
+        )
+        self._transaction = asyncio.Lock()
+        self._stopped: asyncio.Event | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(self.path.name + suffix)
+
+    @property
+    def starts(self) -> int:
+        return self._file.starts
+
+    @property
+    def full(self) -> bool:
+        return self._condition.full
+
+    @property
+    def trouble(self) -> StoreError | None:
+        return self._condition.trouble
+
+    # ---- Life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        self._check_is_file()
+        self._lock.take()
+        self._transaction = asyncio.Lock()
+        try:
+            await whole(asyncio.create_task(self._open()))
+        except BaseException:
+            await whole(asyncio.create_task(self._close(in_order=False)))
+            raise
+        self._stopped, self._stopping = asyncio.Event(), None
+        _open.add(self)
+        self.handles.open_all()
+        self._upkeep.start()
+
+    def _check_is_file(self) -> None:
+        """Before anything is made beside it."""
+        try:
+            mode = self.path.stat().st_mode
+        except OSError:
+            return  # it is made, or the lock says why not
+        if not stat.S_ISREG(mode):
+            raise StoreUnavailable(f"{self.path} is {'a folder' if stat.S_ISDIR(mode) else 'not a file'}: name a file")
+
+    async def _open(self) -> None:
+        self._condition.start()
+        try:
+            await self._open_writer()
+        except StoreFull as error:
+            if not await aside(self._reserve.give_up):
+                raise
+            self._condition.now_full(error)
+            await self._open_writer()
+        try:
+            await self._turns.thread.open(self._turns.reader.open)
+            await self._views.thread.open(self._views.reader.open)
+            await self._upkeep.open()
+        except StoreError as error:
+            raise await self._with_its_cause(error) from error.__cause__
+        if not self.full:
+            await aside(self._reserve.make)
+
+    async def _open_writer(self) -> None:
+        try:
+            await self._writer.open(self._file.open)
+        except StoreError as error:
+            raise await self._with_its_cause(error) from error.__cause__
+
+    async def stop(self) -> None:
+        if self._stopped is None:
+            return
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(self._stopped))
+        await whole(self._stopping)
+
+    async def _stop(self, stopped: asyncio.Event) -> None:
+        await self.combiner.drain()
+        self.handles.close_all()
+        stopped.set()
+        await self._upkeep.stop()
+        await aside(self._file.leave)
+        await self._close(in_order=True)
+
+    async def _close(self, *, in_order: bool) -> None:
+        async with AsyncExitStack() as last_first:
+            last_first.callback(_open.discard, self)
+            last_first.callback(self._lock.let_go)
+            last_first.callback(self._identity.let_go)
+            if in_order:
+                last_first.push_async_callback(aside, self._file.conclude)
+            for thread in (self._writer, self._turns.thread, self._views.thread, self._upkeep):
+                last_first.push_async_callback(thread.close)
+
+    def forked(self) -> None:
+        """In a new process that has a copy of all this: the store, its lock and its threads are the other one's."""
+        self._lock.let_go()
+        self._identity.let_go()
+        self.handles.close_all()
+        self._upkeep.forget()
+        for thread in (self._writer, self._turns.thread, self._views.thread):
+            thread.forget()
+        self._stopped = None
+
+    # ---- Handles and views -----------------------------------------------------------------------
+
+    async def open(self, name: str, *, create: bool = True) -> OrderedStore:
+        async with self.handles.renew(name) as handle:
+            exists, wake_at = await self._turns.run(self._turns.reader.stored, name)
+            if not create and not exists:
+                raise KeyError(name)
+        return SQLiteStore(SQLiteView(name, self._turns), self, handle, wake_at)
+
+    def view(self, name: str) -> StoreView:
+        return SQLiteView(name, self._views)
+
+    async def exists(self, name: str) -> bool:
+        return await self._views.run(self._views.reader.id, name) is not None
+
+    async def events(self) -> AsyncIterator[Event]:
+        if self._stopped is None:
+            raise StoreClosed("the store is not open")
+        last = 0
+        while rows := await self._views.run(self._views.reader.wakes, last, WAKES_PER_PAGE):
+            last = rows[-1][0]
+            yield Owned([(name, wake_at) for _, name, wake_at in rows])
+        await self._stopped.wait()
+
+    async def names(self, start: str, limit: int) -> list[str]:
+        return await self._views.run(self._views.reader.names, start, limit)
+
+    def stats(self) -> StoreStats:
+        return replace(self.combiner.stats(), wal_bytes=self._upkeep.wal_bytes)
+
+    # ---- Writing ---------------------------------------------------------------------------------
+
+    async def _write(self, group: Sequence[ActorWrites]) -> None:
+        try:
+            try:
+                await self._apply(group)
+            except StoreFull as error:
+                given_up = await aside(self._reserve.give_up)
+                self._condition.now_full(error)
+                self._upkeep.look()
+                if not given_up:
+                    raise
+                await self._apply(group)
+        except StoreError as error:
+            if isinstance(error, StoreFull):
+                self._condition.now_full(error)
+            self._met(error, writing=True)
+            raise
+        self._upkeep.committed()
+        if self._condition.full:
+            # Before others take the space that is left: what is new has its place in the file, and the WAL begins anew.
+            await self._upkeep.move_wal()
+
+    def _met(self, error: StoreError, *, writing: bool = False) -> None:
+        self._condition.note(error, writing=writing)
+        if self._condition.passes:
+            self._upkeep.look()
+
+    async def _apply(self, group: Sequence[ActorWrites]) -> None:
+        try:
+            async with self._transaction:
+                await self._apply_settled(group)
+        except StoreError as error:
+            raise await self._with_its_cause(error) from error.__cause__
+
+    async def _with_its_cause(self, error: StoreError) -> StoreError:
+        """The error that names what the system says, where SQLite does not."""
+        return (by_errno(await aside(self._why_unwritable), self.path) if says_little(error) else None) or error
+
+    def _why_unwritable(self) -> OSError | None:
+        longest = max(self._upkeep.wal_bytes, self.path.stat().st_size if self.path.exists() else 0)
+        return why_unwritable(self.path, longest)
+
+    async def _apply_settled(self, group: Sequence[ActorWrites]) -> None:
+        try:
+            await self._writer.run_to_end(self._file.apply, group)
+        except Unsettled as unsettled:
+            if not await self._settled():
+                raise translate(unsettled.error) from unsettled.error
+
+    async def _settled(self) -> bool:
+        """Whether the last transaction is in the file. Until that is known, nobody gets an answer: a commit never
+        ends "maybe". Only a stop does not wait for a disk that may never come back."""
+        told = False
+        while True:
+            try:
+                return await self._writer.run_to_end(self._file.settle)
+            except StoreError as error:
+                if error.owner_lost or isinstance(error, StoreClosed):
+                    raise
+                if self._stopping is not None:
+                    log.critical("%s: stopped before it was known whether the last commit happened", self.path)
+                    raise
+                if not told:
+                    log.error("%s: a commit failed, and what became of it cannot be read yet: %s", self.path, error)
+                told = True
+                self._condition.note(error, writing=True)
+            await asyncio.sleep(SETTLE_LOOK_S)
+
+
+_open: WeakSet[SQLiteProvider] = WeakSet()
+
+
+def _forked() -> None:
+    for provider in list(_open):
+        provider.forked()
+
+
+os.register_at_fork(after_in_child=_forked)

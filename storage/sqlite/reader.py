@@ -1,0 +1,133 @@
+"""One snapshot of reads in the file of the SQLite engine.
+
+Everything here is synchronous and runs on the thread of one connection.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from tocsin.storage.api import Range, Row
+from tocsin.storage.sqlite.identity import Identity
+from tocsin.storage.sqlite.writer import MAX_IDS, connect
+
+T = TypeVar("T")
+
+_SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
+_SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
+
+
+STEPS_BETWEEN_LOOKS = 10_000
+"""Of SQLite's virtual machine, about a millisecond: so often a read looks whether somebody still waits for it."""
+
+
+class Asked:
+    """Somebody waits for a read. `left` is set on the loop's thread, and seen on the reader's."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = False
+
+
+class NobodyWaits(Exception):
+    """A read was not begun: its caller had left. Nobody hears of it."""
+
+
+class Reader:
+    """A reading connection: every call is one snapshot."""
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self._path, self._identity = path, identity
+        self._db: sqlite3.Connection
+        self._ids: dict[str, int] = {}
+        self._asked: Asked | None = None
+
+    def run(self, asked: Asked, function: Callable[..., T], *args: object) -> T:
+        """A function of this reader, if the file is still the store's. It is broken off when its caller leaves, so that
+        others do not wait for what nobody wants; the connection stays as it was."""
+        if asked.left:
+            raise NobodyWaits
+        self._identity.check()
+        self._asked = asked
+        try:
+            return function(*args)
+        finally:
+            self._asked = None
+
+    def _is_unwanted(self) -> bool:
+        return self._asked is not None and self._asked.left
+
+    def open(self) -> sqlite3.Connection:
+        self._db = connect(self._path, readonly=True)
+        # Not `interrupt`, which would hit whatever runs by then: perhaps the next caller's read.
+        self._db.set_progress_handler(self._is_unwanted, STEPS_BETWEEN_LOOKS)
+        self._ids = {}
+        return self._db
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        try:
+            self._db.execute("BEGIN")  # may be broken off when it is done already
+            yield
+        finally:
+            self._asked = None  # the end of a snapshot is not to be broken off: the next one could not begin
+            if self._db.in_transaction:  # SQLite may have ended it itself, at an error worth more than ours
+                self._db.execute("COMMIT")
+
+    def id(self, name: str) -> int | None:
+        known = self._ids.get(name)
+        if known is None:
+            row = self._db.execute("SELECT id FROM actor WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                return None
+            if len(self._ids) >= MAX_IDS:
+                self._ids.clear()
+            known = self._ids[name] = int(row[0])
+        return known
+
+    def stored(self, name: str) -> tuple[bool, int | None]:
+        """Whether the actor exists, and when it wants waking."""
+        row = self._db.execute("SELECT wake_at FROM actor WHERE name = ?", (name,)).fetchone()
+        return (True, row[0]) if row else (False, None)
+
+    def get(self, name: str, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        actor = self.id(name)
+        if actor is None or not keys:
+            return {}
+        found: dict[bytes, bytes] = {}
+        with self._snapshot():
+            for key in keys:
+                row = self._db.execute("SELECT value FROM kv WHERE actor = ? AND key = ?", (actor, key)).fetchone()
+                if row is not None:
+                    found[key] = row[0]
+        return found
+
+    def scan_many(self, name: str, ranges: Sequence[Range], max_bytes: int, reverse: bool) -> list[list[Row]]:
+        actor = self.id(name)
+        answer: list[list[Row]] = [[] for _ in ranges]
+        if actor is None:
+            return answer
+        sql = _SCAN_DOWN if reverse else _SCAN_UP
+        size = 0
+        with self._snapshot():
+            for (start, end, limit), rows in zip(ranges, answer, strict=True):
+                for row in self._db.execute(sql, (actor, start, end, limit)):
+                    rows.append(row)
+                    size += len(row[0]) + len(row[1])
+                    if size >= max_bytes:
+                        return answer
+        return answer
+
+    def wakes(self, after_id: int, limit: int) -> list[tuple[int, str, int]]:
+        """Actors that want waking, in id order, behind `after_id`."""
+        sql = "SELECT id, name, wake_at FROM actor WHERE id > ? AND wake_at IS NOT NULL ORDER BY id LIMIT ?"
+        return self._db.execute(sql, (after_id, limit)).fetchall()
+
+    def names(self, start: str, limit: int) -> list[str]:
+        sql = "SELECT name FROM actor WHERE name > ? ORDER BY name LIMIT ?"
+        return [name for (name,) in self._db.execute(sql, (start, limit))]

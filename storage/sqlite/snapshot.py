@@ -1,0 +1,181 @@
+"""A look at a SQLite file that leaves no trace: no lock file, no `-wal` or `-shm` made, nothing migrated.
+
+While somebody has the file open, or after a crash, its WAL lies there and a reading connection uses it: a snapshot
+that writers do not wait for (the WAL cannot be reset past it, so it grows while the snapshot is held). A file
+without a WAL is read as immutable, because SQLite would make a WAL even for a reader; if a writer comes
+meanwhile, the end of the snapshot says so.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tocsin.errors import StoreCorrupt, StoreSchema, StoreUnavailable
+from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row
+from tocsin.storage.snapshot import Changed
+from tocsin.storage.sqlite.errors import translate
+from tocsin.storage.sqlite.lock import last_commit
+from tocsin.storage.sqlite.start_checks import lacking
+from tocsin.storage.sqlite.writer import BUSY_MS, LAYOUT
+
+FAULTS_SHOWN = 20
+CACHE_KIB = 65_536
+_SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
+_SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
+
+
+class SnapshotReader:
+    """A `StoreLook` on one file. StoreUnavailable if there is none."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).resolve()
+        self.place = str(path)
+        _stamp(self.path)
+
+    def integrity(self) -> list[str]:
+        """Reads every page of the file, in a snapshot of its own."""
+        with self.reading() as db:
+            said = [text for (text,) in db.execute(f"PRAGMA integrity_check({FAULTS_SHOWN})")]
+        return [] if said == ["ok"] else [line for text in said for line in str(text).splitlines()]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SQLiteSnapshot]:
+        with self.reading() as db:
+            yield SQLiteSnapshot(db)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection in an open transaction. Errors of SQLite come out as ours. RolledBack if the store lacks what
+        was committed to it."""
+        before = _stamp(self.path)
+        known = last_commit(self.path.with_name(self.path.name + ".lock"))  # before the look: commits go on
+        alone = not _in_use(self.path)
+        try:
+            with closing(connect_reading(self.path, immutable=alone)) as db:
+                db.execute("BEGIN")
+                _check_layout(db, self.path, known)
+                yield db
+        except sqlite3.Error as error:
+            raise translate(error) from error
+        if alone and (_in_use(self.path) or _stamp(self.path) != before):
+            raise Changed
+
+
+def connect_reading(path: Path, *, immutable: bool) -> sqlite3.Connection:
+    uri = f"{path.as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _in_use(path: Path) -> bool:
+    """Whether a WAL lies beside the file: somebody has it open, or ended without closing it."""
+    wal, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    try:
+        return wal.stat().st_size > 0 or shared.exists()
+    except FileNotFoundError:
+        return False
+
+
+def _stamp(path: Path) -> tuple[int, int, int, int]:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        raise StoreUnavailable(f"there is no store at {path}: check the name, or start a server to make one") from None
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be reached: {error.strerror}") from error
+    if not path.is_file():
+        raise StoreUnavailable(f"{path} is not a file")
+    if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise StoreUnavailable(f"{path} may not be read: check its rights")
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _check_layout(db: sqlite3.Connection, path: Path, known: int) -> None:
+    """A file that is not ours, or newer than us, is not judged; nor is one that lacks transactions."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if known and not tables:
+        raise lacking(path, known, 0)
+    row = db.execute("SELECT v FROM meta WHERE k = 'layout'").fetchone() if {"meta", "actor", "kv"} <= tables else None
+    if row is None or not isinstance(row[0], int):
+        raise StoreSchema(f"{path} is a SQLite database, but not one of tocsin's")
+    if row[0] > LAYOUT:
+        raise StoreSchema(
+            f"{path} was written by a newer tocsin (layout {row[0]}); this one reads up to layout {LAYOUT}: "
+            "upgrade tocsin"
+        )
+    [found] = db.execute("SELECT v FROM meta WHERE k = 'seq'").fetchone() or (0,)
+    if found < known:
+        raise lacking(path, known, found)
+
+
+class SQLiteSnapshot:
+    """A `StoreSnapshot`: one open transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def names(self, start: str, limit: int) -> list[str]:
+        sql = "SELECT name FROM actor WHERE name > ? ORDER BY name LIMIT ?"
+        return [name for (name,) in self._run(sql, (start, limit))]
+
+    def wake_at(self, name: str) -> int | None:
+        rows = self._run("SELECT wake_at FROM actor WHERE name = ?", (name,))
+        return rows[0][0] if rows else None
+
+    def view(self, name: str) -> SQLiteSnapshotView:
+        rows = self._run("SELECT id FROM actor WHERE name = ?", (name,))
+        return SQLiteSnapshotView(self._db, rows[0][0] if rows else None)
+
+    def _run(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        return self._db.execute(sql, values).fetchall()
+
+
+class SQLiteSnapshotView:
+    """A `StoreView` of one actor inside an open transaction."""
+
+    def __init__(self, db: sqlite3.Connection, actor: int | None) -> None:
+        self._db, self._actor = db, actor
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for key in keys if self._actor is not None else ():
+            row = self._db.execute("SELECT value FROM kv WHERE actor = ? AND key = ?", (self._actor, key)).fetchone()
+            if row is not None:
+                found[key] = _bytes(key, row[0])
+        return found
+
+    async def scan_many(
+        self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
+    ) -> list[list[Row]]:
+        answer: list[list[Row]] = [[] for _ in ranges]
+        size = 0
+        if self._actor is None:
+            return answer
+        for (start, end, limit), rows in zip(ranges, answer, strict=True):
+            for key, value in self._db.execute(_SCAN_DOWN if reverse else _SCAN_UP, (self._actor, start, end, limit)):
+                rows.append((key, _bytes(key, value)))
+                size += len(key) + len(value)
+                if size >= max_bytes:
+                    return answer
+        return answer
+
+    async def scan(
+        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
+    ) -> list[Row]:
+        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]
+
+
+def _bytes(key: bytes, value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise StoreCorrupt(
+            f"the value of {key[:64]!r} is no bytes but {type(value).__name__}: others wrote to this file"
+        )
+    return value

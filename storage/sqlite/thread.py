@@ -1,0 +1,114 @@
+"""One SQLite connection on a thread of its own: the only place that uses aiosqlite's inside.
+
+A whole transaction must be one hop to the thread; aiosqlite's public methods are one hop per statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+import aiosqlite
+
+from tocsin.errors import StoreClosed
+from tocsin.storage.sqlite.errors import translate
+
+T = TypeVar("T")
+_EXECUTE: Final = aiosqlite.Connection._execute
+"""Taken by name at import, so that an aiosqlite without it fails at once and not at the first commit."""
+
+
+class Thread:
+    """A connection, opened, used and closed on one thread."""
+
+    def __init__(self) -> None:
+        self._connection: aiosqlite.Connection | None = None
+        self._forgotten: object = None
+
+    async def open(self, connector: Callable[[], sqlite3.Connection]) -> None:
+        """After an error there is no connection and no thread. Not to be cancelled: see `whole`."""
+        failed: list[Exception] = []
+
+        def connected() -> sqlite3.Connection:
+            try:
+                return connector()
+            except Exception as error:
+                # aiosqlite leaves the thread of a failed opening to itself; one that opened it ends in order.
+                failed.append(error)
+                return sqlite3.connect(":memory:")
+
+        connection = aiosqlite.Connection(connected, iter_chunk_size=64)
+        # A program that ends without `stop` must end. The thread is the connection itself before aiosqlite 0.22.
+        getattr(connection, "_thread", connection).daemon = True  # type: ignore[union-attr]
+        await connection
+        if failed:
+            await connection.close()
+            raise translate(failed[0]) if isinstance(failed[0], sqlite3.Error) else failed[0]
+        self._connection = connection
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        """A caller that is cancelled does not interrupt the function: it is on the thread already."""
+        if self._forgotten is not None:
+            raise StoreClosed("this process was forked from the one that has the store: open another store in it")
+        if self._connection is None:
+            raise StoreClosed("the store is not open")
+        try:
+            answer: T = await _EXECUTE(self._connection, function, *args)  # type: ignore[no-untyped-call]
+        except sqlite3.Error as error:
+            raise translate(error) from error
+        return answer
+
+    async def run_to_end(self, function: Callable[..., T], *args: object) -> T:
+        """Like `run`, but the answer is waited for even by a caller that is cancelled: it must not be lost."""
+        once = _Once(function, args)
+        while True:
+            try:
+                # One queue, so a second call returns when the first one has: that is how the answer is found again.
+                return await self.run(once.run)
+            except asyncio.CancelledError:
+                continue
+
+    def forget(self) -> None:
+        """In a process that was forked there is no such thread, and the connection must be neither used nor closed."""
+        self._forgotten, self._connection = self._connection, None
+
+    async def close(self) -> None:
+        """What was asked before is done first."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                await connection.close()
+            except sqlite3.Error as error:
+                raise translate(error) from error
+
+
+class _Once(Generic[T]):
+    def __init__(self, function: Callable[..., T], args: tuple[object, ...]) -> None:
+        self._function, self._args = function, args
+        self._answer: list[T] = []
+        self._error: Exception | None = None
+
+    def run(self) -> T:
+        if self._error is None and not self._answer:
+            try:
+                self._answer.append(self._function(*self._args))
+            except Exception as error:
+                self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._answer[0]
+
+
+async def whole(task: asyncio.Task[T]) -> T:
+    """Wait for a task to its end; a cancellation in the meantime takes effect then."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()

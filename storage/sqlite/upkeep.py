@@ -1,0 +1,175 @@
+"""What goes on beside the commits of the SQLite engine: the WAL stays bounded, and trouble that passes is seen to pass.
+
+Nothing here runs on the event loop, nor on the thread of the writer but for the short rest of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tocsin.errors import StoreClosed, StoreError, StoreFull
+from tocsin.storage.aside import aside
+from tocsin.storage.condition import Condition
+from tocsin.storage.sqlite.reserve import Reserve
+from tocsin.storage.sqlite.thread import Thread
+from tocsin.storage.sqlite.writer import Writer, connect
+
+log = logging.getLogger("tocsin.storage")
+
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+TRUNCATE_BYTES = 64 * 1024 * 1024
+WARN_BYTES = 256 * 1024 * 1024
+LOOK_EVERY = 64
+"""Transactions between two looks at the WAL's size."""
+LOOK_S = 1.0
+"""Between two looks while something is wrong: a full disk, a store that fails, a WAL that is too long."""
+
+
+class Upkeep:
+    """A connection of its own, and a task that lives as long as there is something to do."""
+
+    def __init__(
+        self,
+        path: Path,
+        writer: Thread,
+        file: Writer,
+        reserve: Reserve,
+        condition: Condition,
+        probe: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`probe` writes a transaction of nobody, or raises a StoreError."""
+        self._wal = path.with_name(path.name + "-wal")
+        self._path, self._writer, self._file = path, writer, file
+        self._reserve, self._condition, self._probe = reserve, condition, probe
+        self._db: sqlite3.Connection
+        self._thread = Thread()
+        self._task: asyncio.Task[None] | None = None
+        self._stopped: asyncio.Event | None = None
+        self._transactions = 0
+        self._warned = False
+
+    # ---- Life ------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        await self._thread.open(self._connect)
+
+    def _connect(self) -> sqlite3.Connection:
+        """Open from the start: a name that leads elsewhere by then would lead the WAL into another file."""
+        self._db = connect(self._path)
+        return self._db
+
+    def start(self) -> None:
+        self._stopped = asyncio.Event()
+        if self._condition.trouble is not None:
+            self.look()
+
+    async def stop(self) -> None:
+        if self._stopped is not None:
+            self._stopped.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        await self._thread.close()
+
+    def forget(self) -> None:
+        """In a process that was forked, the task and the thread are the other one's."""
+        self._task = self._stopped = None
+        self._thread.forget()
+
+    # ---- When to look ----------------------------------------------------------------------------
+
+    def committed(self) -> None:
+        """A transaction was written."""
+        self._condition.works()
+        self._transactions += 1
+        if self._transactions % LOOK_EVERY == 0:
+            self.look()
+
+    def look(self) -> None:
+        """Now, and as long as there is something to do."""
+        if self._stopped is not None and not self._stopped.is_set() and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._keep_up(self._stopped))
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    @property
+    def wal_bytes(self) -> int:
+        try:
+            return os.stat(self._wal).st_size
+        except OSError:
+            return 0
+
+    async def _keep_up(self, stopped: asyncio.Event) -> None:
+        while not stopped.is_set():
+            large = await self._bound_wal()
+            if self._condition.passes:
+                await self._see_whether_it_passed()
+            if not large and not self._condition.passes:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), LOOK_S)
+
+    # ---- Trouble ---------------------------------------------------------------------------------
+
+    async def _see_whether_it_passed(self) -> None:
+        refusals = self._condition.refusals
+        if self._condition.full and not await aside(self._reserve.make):
+            return
+        try:
+            await self._probe()
+        except StoreFull:
+            return
+        except StoreError as error:
+            self._condition.note(error, writing=True)
+        else:
+            self._condition.has_space(refusals)
+            self._condition.works()
+
+    # ---- The WAL ---------------------------------------------------------------------------------
+
+    async def _bound_wal(self) -> bool:
+        """Whether it is still longer than it should be."""
+        # On a full disk the WAL is moved whatever its size: its space then serves the next transactions.
+        least = 1 if self._condition.full else CHECKPOINT_BYTES
+        try:
+            if self.wal_bytes >= least:
+                await self.move_wal()
+            if self.wal_bytes >= TRUNCATE_BYTES:
+                await self._writer.run(self._file.truncate_wal)
+        except StoreError as error:
+            self._unmoved(error)
+        size = self.wal_bytes
+        if size >= WARN_BYTES and not self._warned:
+            log.warning(
+                "the WAL of %s has %d MiB: another program reads the store in one transaction for long; it is cut "
+                "when that ends",
+                self._path,
+                size // 2**20,
+            )
+        self._warned = size >= WARN_BYTES
+        return size >= TRUNCATE_BYTES
+
+    async def move_wal(self) -> None:
+        try:
+            await self._thread.run(self._checkpoint)
+        except StoreError as error:
+            self._unmoved(error)
+
+    def _unmoved(self, error: StoreError) -> None:
+        """The next look tries again; commits do not depend on it. That something is wrong was said before."""
+        level = logging.DEBUG if self._condition.trouble or isinstance(error, StoreClosed) else logging.WARNING
+        log.log(level, "the WAL of %s could not be moved into the file: %r", self._path, error)
+
+    def _checkpoint(self) -> None:
+        """Move the WAL into the file as far as readers let go of it, while commits go on."""
+        self._file.check_file()
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

@@ -1,0 +1,378 @@
+"""The file of the SQLite engine: its tables, its pragmas, one transaction.
+
+Everything here is synchronous and runs on the thread of one connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from tocsin.errors import RolledBack, StoreCorrupt, StoreSchema, StoreUnavailable
+from tocsin.storage.api import UNSET
+from tocsin.storage.combiner import ActorWrites
+from tocsin.storage.sqlite.errors import Unsettled, leaves_nothing
+from tocsin.storage.sqlite.identity import FileReplaced, Identity, small_table
+from tocsin.storage.sqlite.lock import LockFile
+from tocsin.storage.sqlite.start_checks import (
+    check_not_cut,
+    check_nothing_lost,
+    check_wal_is_of_this_file,
+    check_whole,
+    lacking,
+)
+from tocsin.storage.sqlite.wal import WalLost, make_private
+
+log = logging.getLogger("tocsin.storage")
+
+LAYOUT = 1
+PAGE_SIZE = 4096
+WAL_AUTOCHECKPOINT = 20_000
+"""Pages. A safety net: the background checkpoint comes long before."""
+
+WAL_KEPT_BYTES = 64 * 1024 * 1024
+"""A WAL that was longer is cut to this when it begins anew."""
+BUSY_MS = 5000
+MAX_IDS = 10_000
+"""Actors whose numbers a connection remembers."""
+SETTLED_SEQS = 3
+"""How far `seq` may have come beyond what is known, while a commit is settled."""
+READS_OF_A_PAGE = 5
+"""One that is being written just then may read as neither."""
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS actor (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, wake_at INTEGER)",
+    "CREATE TABLE IF NOT EXISTS kv (actor INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,"
+    " PRIMARY KEY (actor, key)) WITHOUT ROWID",
+)
+_PUT = "INSERT OR REPLACE INTO kv (actor, key, value) VALUES (?, ?, ?)"
+_DELETE = "DELETE FROM kv WHERE actor = ? AND key = ?"
+
+
+def connect(path: Path, *, create: bool = False, readonly: bool = False) -> sqlite3.Connection:
+    """A connection with the pragmas every connection needs; transactions are ours to begin and end.
+
+    Only the writer may make the file: a file that was removed must not come back empty.
+    """
+    uri = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
+    try:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        connection.execute("PRAGMA cache_size = -65536")
+        if readonly:
+            connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class Writer:
+    """The one writing connection. `seq` rises with every transaction: it tells a commit from a lost one, and
+    our file from another."""
+
+    def __init__(self, path: Path, lock: LockFile, identity: Identity) -> None:
+        self.path = path
+        self.starts = 0
+        self.seq = 0
+        self._lock, self._identity = lock, identity
+        self._db: sqlite3.Connection
+        self._ids: dict[str, int] = {}
+        self._meta_page = 0
+        self._page_size = PAGE_SIZE
+        self._seen = b""
+        self._seen_seq = 0
+
+    def open(self) -> sqlite3.Connection:
+        """Called on the connection's own thread; returns the connection for it to keep. A file that is not
+        ours, or newer than us, is left as it was."""
+        if self.path.exists() and not os.access(self.path, os.W_OK, effective_ids=True):
+            # SQLite would make files beside it with the same rights, and they would stay so.
+            raise StoreUnavailable(f"{self.path} is read-only: check the rights of file and folder")
+        check_whole(self.path, self._lock)
+        held = self.path.exists()
+        if held:
+            self._identity.hold()
+            check_wal_is_of_this_file(self.path, self._identity, self._lock)
+            check_not_cut(self.path, self._identity)
+        try:
+            make_private(self.path)
+            self._db = connect(self.path, create=True)
+            self._open(held)
+        except BaseException:
+            self._identity.let_go()
+            raise
+        return self._db
+
+    def _open(self, held: bool) -> None:
+        try:
+            self._check_layout()
+            check_nothing_lost(self.path, self._lock.last_commit(), self._stored_seq() if self._tables() else 0)
+            self._set_pragmas()
+            self._migrate()
+            if not held:
+                self._identity.hold()
+            self._lock.note_file(self._identity.inode)
+            self._remember_page()
+        except BaseException:
+            self._db.close()
+            raise
+        self._ids = {}
+
+    def _remember_page(self) -> None:
+        (self._page_size,) = self._db.execute("PRAGMA page_size").fetchone()
+        (self._meta_page,) = self._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
+        self._identity.sync()
+        self._seen = self._identity.page(self._meta_page, self._page_size)
+        self._seen_seq = small_table(self._seen).get("seq", 0)
+        self._lock.note_moved(self._meta_page, self._seen_seq)
+        self._identity.wal.hold(self.seq, self._moved_seq)
+
+    def _tables(self) -> set[str]:
+        return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def _check_layout(self) -> None:
+        if not self._tables():
+            return
+        columns = {row[1] for row in self._db.execute("PRAGMA table_info(meta)")}
+        layout = None
+        if {"k", "v"} <= columns:
+            layout = self._db.execute("SELECT v FROM meta WHERE k = 'layout'").fetchone()
+        if layout is None or not isinstance(layout[0], int):
+            raise StoreSchema(f"{self.path} is a SQLite database, but not one of tocsin's")
+        if layout[0] > LAYOUT:
+            raise StoreSchema(
+                f"{self.path} was written by a newer tocsin (layout {layout[0]}); this one reads up to "
+                f"layout {LAYOUT}: upgrade tocsin"
+            )
+
+    def _set_pragmas(self) -> None:
+        self._db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+        (mode,) = self._db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise StoreUnavailable(f"the file system of {self.path} cannot share memory, which SQLite's WAL needs")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT}")
+        self._db.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
+
+    def _migrate(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            self._db.execute(statement)
+        meta = dict(self._db.execute("SELECT k, v FROM meta"))
+        self.starts, self.seq = meta.get("starts", 0) + 1, meta.get("seq", 0) + 1
+        values = [("layout", LAYOUT), ("starts", self.starts), ("seq", self.seq)]
+        self._db.executemany("INSERT OR REPLACE INTO meta (k, v) VALUES (?, ?)", values)
+        self._db.execute("COMMIT")
+        self._lock.note_commit(self.seq)
+
+    def _moved_seq(self) -> int:
+        """The last transaction that the file itself holds, whatever is in the WAL. On any thread."""
+        for _ in range(READS_OF_A_PAGE):
+            if rows := small_table(self._identity.page(self._meta_page, self._page_size)):
+                return rows.get("seq", 0)
+        return 0
+
+    def check(self) -> None:
+        """That what is written now will be found under the store's name, on pages that are as memory knows them."""
+        self._lock.check()
+        try:
+            self.check_file()
+        except WalLost:
+            self._move_wal_without_name()
+            raise
+
+    def _move_wal_without_name(self) -> None:
+        """What was committed to a WAL that was removed would be lost if this process was killed: SQLite still has it
+        open, so it is moved into the file at once."""
+        if not self._identity.wal.whole or self._moved_seq() >= self.seq:
+            return
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            log.warning("the WAL of %s has no name, and could not be moved into the file: %s", self.path, error)
+        if self._moved_seq() >= self.seq:
+            log.warning("the WAL of %s has no name: what it held was moved into the file", self.path)
+
+    def check_file(self) -> None:
+        """The same of the file and its WAL alone, on any thread."""
+        self._identity.check_file()
+        self._check_page()
+        self._identity.wal.check()
+
+    def _check_page(self) -> None:
+        for _ in range(READS_OF_A_PAGE):
+            page = self._identity.page(self._meta_page, self._page_size)
+            if page == self._seen:
+                return
+            # Checkpoints bring it forward, ours and others'; a new file is given its length before its pages.
+            seq = small_table(page).get("seq", -1) if any(page) else 0
+            if self._seen_seq <= seq <= self.seq + SETTLED_SEQS:
+                self._seen, self._seen_seq = page, seq
+                return
+        raise FileReplaced(
+            f"{self.path} was overwritten while it was in use: nothing more is written to it; stop this process, put "
+            "the right file in its place and start again"
+        )
+
+    def apply(self, group: Sequence[ActorWrites]) -> None:
+        """One durable transaction; of nobody, it shows whether the store can be written. After an error nothing of it
+        is in the file."""
+        self.check()
+        new: dict[str, int] = {}
+        self._roll_back()  # should an earlier one have failed to
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._bump()
+            self._write(group, new)
+            try:
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                if leaves_nothing(error):
+                    raise
+                raise Unsettled(error) from error
+        finally:
+            self._roll_back()
+        self.seq += 1
+        if len(self._ids) + len(new) > MAX_IDS:
+            self._ids.clear()
+        self._ids.update(new)
+        self._written()
+
+    def _written(self) -> None:
+        """It is durable; under the store's name only if that still leads here."""
+        self._lock.note_commit(self.seq)
+        self._identity.check_file()
+        # Not what a checkpoint is about to write: after a loss of power the file may lack it, and the WAL has it.
+        if (moved := self._identity.wal.committed(self.seq)) is not None:
+            self._lock.note_moved(self._meta_page, moved)
+
+    def settle(self) -> bool:
+        """Whether the transaction that was left `Unsettled` is in the file. Raises if that cannot be known yet.
+
+        If it is not, its frames may still lie behind the end of the WAL, where a crash would find them; if it is,
+        it may not be synced. The empty transaction written here takes their place, or their side.
+        """
+        before = self.seq
+        self.check()
+        self._roll_back()
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            seq = self._stored_seq()
+            if seq in (before, before + 1):
+                self._db.execute("UPDATE meta SET v = ? WHERE k = 'seq'", (seq + 2,))
+            elif seq not in (before + 2, before + 3):  # what an earlier try of ours left
+                raise self._restored()
+            self._db.execute("COMMIT")
+        finally:
+            self._roll_back()
+        applied = seq in (before + 1, before + 3)
+        self.seq += 3 if applied else 2
+        self._ids.clear()
+        self._written()
+        return applied
+
+    def _roll_back(self) -> None:
+        """Never raises: what brought us here is the error to tell of, and the next transaction rolls back first."""
+        if self._db.in_transaction:
+            try:
+                self._db.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                log.warning("rolling back in %s failed: %s", self.path, error)
+
+    def _bump(self) -> None:
+        changed = self._db.execute("UPDATE meta SET v = v + 1 WHERE k = 'seq' AND v = ?", (self.seq,)).rowcount
+        if changed != 1:
+            raise self._restored()
+
+    def _restored(self) -> RolledBack:
+        return RolledBack(f"{self.path} is not as this process left it: it was restored or written by others")
+
+    def _stored_seq(self) -> int:
+        (seq,) = self._db.execute("SELECT v FROM meta WHERE k = 'seq'").fetchone()
+        return int(seq)
+
+    def truncate_wal(self) -> None:
+        """Cut the WAL down, unless a reader stands in the way just now; never waits for one."""
+        self.check_file()
+        self._db.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+
+    def leave(self) -> None:
+        """Before closing, which moves the WAL into the file. Not into another one that lies under the store's name,
+        nor what is left of a WAL that was cut: it is emptied, and a copy is kept."""
+        wal = self._identity.wal
+        try:
+            self.check_file()
+        except FileReplaced:
+            if self.path.exists():
+                wal.forget()
+        except WalLost:
+            wal.keep_stranger()
+            if not wal.whole:
+                wal.forget()
+        except StoreUnavailable as error:
+            log.warning("%s", error)
+
+    def conclude(self) -> None:
+        """After closing: note that nothing can be missing at the next start, if that is so. RolledBack if what was
+        committed is neither in the file nor in its WAL: the next start will say so, too."""
+        try:
+            self._identity.check_file()
+        except FileReplaced as error:
+            raise RolledBack(
+                f"{self.path} is not, or not all of, the file that was committed to: it was replaced, removed or cut "
+                f"while it was in use. Put it back before the next start, which refuses it while transactions are "
+                f"missing; to go on without them, remove {self.path.name}.lock"
+            ) from error
+        found = self._moved_seq()
+        if found >= self.seq:
+            self._lock.note_commit(0)
+            return
+        try:  # closing moves nothing on a full disk, nor for the last but one program that has the file open
+            self._identity.wal.check()
+            held = self._identity.wal.whole
+        except WalLost:
+            held = False
+        if not held:
+            raise lacking(self.path, self.seq, found)
+
+    def _write(self, group: Sequence[ActorWrites], new: dict[str, int]) -> None:
+        puts: list[tuple[int, bytes, bytes]] = []
+        deletes: list[tuple[int, bytes]] = []
+        wakes: list[tuple[int | None, int]] = []
+        for one in group:
+            actor = self._id(one.name, new)
+            for key, value in one.rows.items():
+                if value is None:
+                    deletes.append((actor, key))
+                else:
+                    puts.append((actor, key, value))
+            if one.wake_at is not UNSET:
+                wakes.append((one.wake_at, actor))
+        # In key order: neighbours share a page.
+        if deletes:
+            deletes.sort()
+            self._db.executemany(_DELETE, deletes)
+        if puts:
+            puts.sort()
+            self._db.executemany(_PUT, puts)
+        if wakes:
+            self._db.executemany("UPDATE actor SET wake_at = ? WHERE id = ?", wakes)
+
+    def _id(self, name: str, new: dict[str, int]) -> int:
+        known = self._ids.get(name) or new.get(name)
+        if known is None:
+            self._db.execute("INSERT OR IGNORE INTO actor (name) VALUES (?)", (name,))
+            row = self._db.execute("SELECT id FROM actor WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                raise StoreCorrupt(f"the index of actors in {self.path} is damaged: it hides {name!r}")
+            known = new[name] = int(row[0])
+        return known
