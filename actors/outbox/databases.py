@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tocsin.actors.outbox.statements import Dialect, Statement, dialect_of
 from tocsin.actors.runtime.clock import Clock, SystemClock
+from tocsin.dispatch.threads import submitted
 from tocsin.errors import SettingsError
 from tocsin.storage.aside import aside
 
@@ -79,7 +80,7 @@ class SQLiteDatabase:
         self._db: sqlite3.Connection | None = None
 
     async def run(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, list(statements))
+        return await asyncio.wrap_future(submitted(self._thread, self._run, list(statements)))
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
         """A file tells nobody."""

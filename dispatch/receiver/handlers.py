@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +14,7 @@ from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.catalog.handlers import reader_of
 from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
 from tocsin.dispatch.receiver.received import Received
+from tocsin.dispatch.threads import submitted
 from tocsin.errors import InvalidInputError, SettingsError
 
 Handler = Callable[..., Any]
@@ -94,7 +95,10 @@ class Handlers:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _in_thread(self, handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ended:
-        begun = self._threads.submit(copy_context().run, _ended, handler, arguments, job)
+        try:
+            begun: Future[_Ended] = submitted(self._threads, copy_context().run, _ended, handler, arguments, job)
+        except RuntimeError as error:
+            return None, RetryLater(1, f"no thread can be had for it: {error}")
         waiting = asyncio.wrap_future(begun)
         while not waiting.done():
             try:

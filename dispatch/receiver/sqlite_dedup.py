@@ -199,16 +199,24 @@ class _File:
         self._waiting.append((work, asked))
         try:
             self.thread.submit(self._serve)
-        except RuntimeError:  # after `aclose`, or at the end of the interpreter
-            raise closed(self.path) from None
+        except RuntimeError as error:  # after `aclose`, at the end of the interpreter, or if no thread can be had
+            if asked.cancel():  # or a later call would take it along: a claim that nobody knows of
+                raise closed(self.path) if self._closed else self._unserved(error) from None
         return asked
 
     def close(self) -> Future[None]:
-        return self.thread.submit(self._close)
+        try:
+            return self.thread.submit(self._close)
+        except RuntimeError:  # no thread can be had, so there never was one, and nothing is open
+            self._closed = True
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
 
     def _serve(self) -> None:
         """All that waits, together: done when it is durable, or none of it."""
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
+        taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
+        batch = [each for each in taken if each[1].set_running_or_notify_cancel()]
         if not batch:
             return  # an earlier one took it along
         try:
@@ -243,6 +251,9 @@ class _File:
         db, self._db, self._closed = self._db, None, True
         if db is not None:
             db.close()
+
+    def _unserved(self, error: RuntimeError) -> StoreError:
+        return StoreUnavailable(f"the dedup store {self.path.name} cannot be used: {error}")
 
     def _translated(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -14,7 +14,8 @@ from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import Claimed
 from tocsin.dispatch.receiver.handlers import FUNCTION, WORKFLOW, Handler, Registered, registered
-from tocsin.dispatch.receiver.outcomes import TerminalError
+from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
+from tocsin.dispatch.threads import submitted
 from tocsin.errors import InvalidInputError, SettingsError
 
 if TYPE_CHECKING:
@@ -188,7 +189,10 @@ def _is_async(wrapper: object) -> bool:
 
 async def in_thread(threads: ThreadPoolExecutor, handler: Handler, arguments: tuple[Any, ...]) -> Any:
     """Its result. Once begun it is waited for, also when this task is cancelled: nothing can stop a thread."""
-    begun = threads.submit(copy_context().run, _ended, handler, arguments)
+    try:
+        begun = submitted(threads, copy_context().run, _ended, handler, arguments)
+    except RuntimeError as refused:
+        raise RetryLater(1, f"no thread can be had for it: {refused}") from refused
     waiting = asyncio.wrap_future(begun)
     while not waiting.done():
         try:
