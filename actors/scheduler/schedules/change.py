@@ -224,7 +224,7 @@ async def set_paused(turn: Turn, name: str, paused: bool, revision: int | None) 
 
 async def _pass_held(turn: Turn, one: Schedule) -> None:
     """A slot that was held back and was just about to start does not start while it is paused."""
-    if one.cursor.paused and one.cursor.queued is not None and not one.cursor.live:
+    if one.cursor.paused and one.cursor.queued is not None and one.may_start:
         await drop_held(turn, [one], "paused")
 
 

@@ -75,7 +75,7 @@ def fire_slot(turn: Turn, one: Schedule, fire: Fire, known: Known, *, again: boo
     job_id = occurrence_id(one.name, fire.slot)
     if one.is_over(fire.slot, turn.now):
         _pass(turn, one, fire, "expired", None, again=again)
-    elif one.definition.overlap != "allow" and one.cursor.live:
+    elif not one.may_start:
         if _waits(one, fire):
             _hold(turn, one, fire, row, known, again=again)
         else:

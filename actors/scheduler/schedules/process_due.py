@@ -110,7 +110,7 @@ async def _held(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, Fire]:
     free = [
         (one, one.cursor.queued)
         for one in schedules
-        if one.cursor.queued is not None and (not one.cursor.live or one.is_over(one.cursor.queued, turn.now))
+        if one.cursor.queued is not None and (one.may_start or one.is_over(one.cursor.queued, turn.now))
     ]
     keys = {one.name: slot_key(one.name, slot) for one, slot in free if slot is not None}
     rows = await turn.state.storage.get_many(keys.values()) if keys else {}

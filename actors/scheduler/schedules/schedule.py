@@ -74,6 +74,11 @@ class Schedule:
         expires_at = self.expires_at(slot)
         return expires_at is not None and expires_at <= now
 
+    @property
+    def may_start(self) -> bool:
+        """Whether no live occurrence is in the way of another one. An edit may allow what held a slot back."""
+        return not self.cursor.live or self.definition.overlap == "allow"
+
     def arm(self, *, more: bool = False) -> None:
         """When it rings: with its next slot, or when one that is held back is over; soon, if there is `more` to look
         at, or a slot waits for nobody."""
@@ -83,7 +88,7 @@ class Schedule:
             at = min(next_slot + self.jitter, LARGEST_MS)
         if self.cursor.queued is not None and (over_at := self.expires_at(self.cursor.queued)) is not None:
             at = min(over_at, LARGEST_MS if at is None else at)
-        if more or (self.cursor.queued is not None and not self.cursor.live):
+        if more or (self.cursor.queued is not None and self.may_start):
             at = rang_at + 1 if rang_at is not None and rang_at < SOON else 1
         self.move(rings_at=None if self.cursor.paused else at)
 

@@ -283,6 +283,28 @@ async def test_slots_that_one_look_adds_to_a_catch_up_leave_no_count_behind(stag
     assert unaccounted(await occurrences(stage, "x"), START, HOUR, stage.now) == []
 
 
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+def test_a_slot_that_is_held_back_starts_at_once_when_overlaps_are_allowed(overlap: str) -> None:
+    """Each run goes on into the next: until nothing is live it would wait for ever, and later slots would pass it."""
+
+    @staged(timeout_ms=600_000)
+    async def run(stage: Stage) -> None:
+        stage.reply = lambda one: after(500)
+        await stage.jobs.schedules.put("x", "work:run", every=400, overlap=overlap, grace=0)
+        await stage.sleep(401)
+        stage.clock.step(5 * 400_000)
+        await stage.sleep(61)
+        record = await stage.jobs.schedules.get("x")
+        assert record is not None and record.held_back == START + 6 * 400_000
+        await stage.jobs.schedules.put("x", "work:run", every=400, overlap="allow", grace=0)
+        await stage.sleep(2_000)
+        slots = slots_of(stage.deliveries)
+        assert slots == sorted(slots) and slots[:3] == [START + n * 400_000 for n in (1, 6, 7)]
+        assert unaccounted(await occurrences(stage, "x"), START, 400_000, cursor_of(stage, "x").last) == []
+
+    run()
+
+
 # ---- Anything ------------------------------------------------------------------------------------
 
 
