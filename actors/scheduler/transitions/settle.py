@@ -23,6 +23,8 @@ UNREACHABLE_MS = 5_000
 UNCHARGED_UNTIL_MS = 24 * 3_600_000
 """A job this long past due is charged for declines and busy answers after all, so that it ends one day."""
 ACCEPTED_MS = 15 * 60_000
+PROMISED_MAX_MS = 2 * 3_600_000
+"""No lease is as long as this: what is promised beyond was promised by a clock that was ahead."""
 STARTED_PER_TURN = 2 * 1024 * 1024
 """About how many bytes of jobs that follow others are started in one turn; the last one may start 2 MiB more."""
 RESULT_IN_HISTORY = 2 * 1024
@@ -94,7 +96,13 @@ def _may_still_run(turn: Turn, end: AttemptResult) -> bool:
     if outcome.verdict in (Verdict.UNKNOWN, Verdict.STOPPED):
         return True
     unanswered = outcome.verdict is Verdict.FAILED and outcome.status is None
-    return unanswered and turn.state.leases[end.token][1].promised > turn.now
+    return unanswered and _promised(turn, end.token) > turn.now
+
+
+def _promised(turn: Turn, token: str) -> int:
+    """Until when an answered `/extend` holds the lease; 0: it does not."""
+    promised = turn.state.leases[token][1].promised
+    return promised if promised <= turn.now + PROMISED_MAX_MS else 0
 
 
 def _settle_failed(turn: Turn, end: AttemptResult) -> None:
@@ -124,7 +132,14 @@ def is_charged_anyway(turn: Turn, job: JobRow, at: AtRow) -> bool:
 def _hold_accepted(turn: Turn, end: AttemptResult) -> None:
     """The lane is free; slot and job stay held until `/complete`, or until this lease lapses."""
     length = end.outcome.lease_ms or ACCEPTED_MS
-    turn.state.change_lease(end.token, kind="accepted", until=turn.now + length, length_ms=length, charged=True)
+    turn.state.change_lease(
+        end.token,
+        kind="accepted",
+        until=turn.now + length,
+        length_ms=length,
+        charged=True,
+        promised=_promised(turn, end.token),
+    )
 
 
 def _hold_until_lease_end(turn: Turn, end: AttemptResult) -> None:

@@ -212,3 +212,31 @@ def test_no_attempt_starts_inside_what_another_was_promised(seed: int) -> None:
         assert await stage.faults() == []
 
     simulate(seed, main)
+
+
+@pytest.mark.parametrize("answer", [lambda: SHORTLY, broken])
+def test_a_promise_of_a_clock_that_was_a_day_ahead_holds_no_job_for_a_day(
+    answer: Callable[[], Answer | Awaitable[Answer]],
+) -> None:
+    day = 86_400_000
+
+    async def main(random: Random) -> None:
+        stage = Stage(random)
+        await stage.open()
+
+        async def reply(one: Delivery) -> Answer:
+            if one.attempt > 1:
+                return OK
+            stage.clock.step(day)
+            await stage.jobs.extend(one.id, one.lease, 60_000)
+            stage.clock.step(-day)
+            said = answer()
+            return said if isinstance(said, Answer) else await said
+
+        stage.reply = reply
+        await stage.jobs.run_after(0, "work:run", id="x")
+        await stage.sleep(600)
+        assert [one.attempt for one in stage.deliveries] == [1, 2]
+        await stage.close()
+
+    simulate(1, main)
