@@ -46,7 +46,7 @@ class AiohttpTransport:
     ) -> Answer:
         if self._closed:
             raise NeverConnected("the transport is closed")
-        call = _Call(connect_timeout, timeout, max_body)
+        call = _Call(connect_timeout, timeout, max_body, url)
         token = _call.set(call)
         try:
             async with call.scope:
@@ -111,9 +111,9 @@ class AiohttpTransport:
 class _Call(Bounds):
     """One call, and the wire it got."""
 
-    def __init__(self, connect_timeout: float, timeout: float, max_body: int) -> None:
-        super().__init__(connect_timeout, timeout)
-        self.reader = AnswerReader(max_body)
+    def __init__(self, connect_timeout: float, timeout: float, max_body: int, url: str) -> None:
+        super().__init__(connect_timeout, timeout, url)
+        self.reader = AnswerReader(max_body, url)
 
     wire: asyncio.Transport | None = None
     is_new = False

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from tocsin.dispatch.connection_faults import SPEAKS_TLS, TLS_ALERT, closed_in_words
 from tocsin.dispatch.exchange import joined
 from tocsin.dispatch.transport import Answer
 
@@ -42,7 +43,9 @@ class Fault(Exception):
 class AnswerReader:
     """Fed with what a connection brings, until it has `ended`: with an `answer`, or with a `fault`."""
 
-    def __init__(self, max_body: int) -> None:
+    def __init__(self, max_body: int, url: str = "") -> None:
+        """`url` is what was asked: some faults depend on its scheme."""
+        self._url = url
         self.answer: Answer | None = None
         self.fault: str | None = None
         self.reusable = False
@@ -87,10 +90,16 @@ class AnswerReader:
         if self._step == self._measured and self._left < 0:
             self._end()
         elif self._step == self._head:
-            begun = "in the middle of its headers" if self._data else "without an answer"
-            self.fault = f"the connection was closed {begun}"
+            self.fault = self._closed_early()
         else:
             self.fault = f"the connection was closed in the middle of the body, after {len(self._body)} bytes"
+
+    def _closed_early(self) -> str:
+        if not self._data:
+            return closed_in_words(self._url)
+        if self._data.startswith(TLS_ALERT) and self._url.startswith("http:"):
+            return SPEAKS_TLS
+        return "the connection was closed in the middle of its headers"
 
     def _read(self) -> bool:
         """As far as it goes; whether that is the end."""

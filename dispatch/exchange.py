@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from tocsin.dispatch.connection_faults import in_words
 from tocsin.dispatch.transport import BrokenExchange, DeadlinePassed, NeverConnected, TransportError
 
 KEEP_ALIVE_S: Final = 1.5
@@ -21,11 +22,12 @@ ASKED: Final = {"accept": "*/*", "accept-encoding": "identity"}
 class Bounds:
     """The two bounds of one call, under one timer: `connect_timeout` until `sending`, then `timeout` over all."""
 
-    def __init__(self, connect_timeout: float, timeout: float) -> None:
+    def __init__(self, connect_timeout: float, timeout: float, url: str = "") -> None:
+        """`url` is where the call goes: failures name its host and port."""
         start = asyncio.get_running_loop().time()
         self._connect_timeout, self._timeout = min(connect_timeout, timeout), timeout
         self._end = start + timeout
-        self._sent = False
+        self._sent, self._url = False, url
         self.scope = asyncio.timeout_at(start + self._connect_timeout)
 
     def sending(self) -> None:
@@ -38,12 +40,14 @@ class Bounds:
         """What an exception that ended the call means; `fault`: what was wrong with the answer, if that is known."""
         late = self.scope.expired()
         if self._sent:
-            return DeadlinePassed(f"none after {self._timeout:g} s") if late else BrokenExchange(fault or said(error))
-        return NeverConnected(f"no connection after {self._connect_timeout:g} s" if late else said(error))
-
-
-def said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return (
+                DeadlinePassed(f"none after {self._timeout:g} s")
+                if late
+                else BrokenExchange(fault or in_words(error, self._url))
+            )
+        if late:
+            return NeverConnected(f"no connection after {self._connect_timeout:g} s")
+        return NeverConnected(in_words(error, self._url))
 
 
 def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -62,8 +62,8 @@ class HttpxTransport:
     ) -> Answer:
         if self._closed:
             raise NeverConnected("the transport is closed")
-        wire, bounds = self._idle.pop()[0] if self._idle else self._open(), Bounds(connect_timeout, timeout)
-        reader = AnswerReader(max_body)
+        wire, bounds = self._idle.pop()[0] if self._idle else self._open(), Bounds(connect_timeout, timeout, url)
+        reader = AnswerReader(max_body, url)
         try:
             async with bounds.scope:
                 await wire.exchange(_request(url, headers, body), bounds, reader)

@@ -11,6 +11,7 @@ import msgspec
 
 from tocsin.dispatch.answer_headers import members, whole
 from tocsin.dispatch.certificates import CaFile, trusting
+from tocsin.dispatch.connection_faults import in_words
 from tocsin.dispatch.names import HttpxConnections
 from tocsin.dispatch.secret import check_unquoted
 from tocsin.dispatch.target import check_url
@@ -65,7 +66,7 @@ class ServerClient:
         try:
             return await self._client().request(method, url, **request)
         except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
-            raise UnreachableError(f"{self._base} did not answer: {type(error).__name__}: {error}") from None
+            raise UnreachableError(f"{self._base} did not answer: {in_words(error, self._base)}") from None
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None:

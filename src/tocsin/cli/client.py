@@ -156,7 +156,9 @@ def _local(base: str) -> bool:
 
 
 def _unreachable(base: str, source: str, error: Exception) -> str:
-    reason = str(error) or type(error).__name__
+    from tocsin.dispatch.connection_faults import in_words
+
+    reason = in_words(error, base)
     made_of = f" ({source})" if source else ""
     return f"no server at {base}{made_of}: {reason}. Start one with `tocsin serve`, or give --url (TOCSIN_URL)."
 
