@@ -5,20 +5,17 @@ A simulator that has never seen a fault proves nothing. Each mutant is one repla
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import click
 
+from tests.mutants.breaking import broken_copy, run_tests
 from tests.simulation.mutants_queues import QUEUES
 from tests.simulation.mutants_schedules import SCHEDULES, Mutant
 
-ROOT = Path(__file__).parents[2]
-COPIED = ("actors", "dispatch", "storage", "src", "tests", "pyproject.toml")
+LIMIT_S = 900
 
 
 MUTANTS = (
@@ -212,50 +209,16 @@ MUTANTS = (
 CONTROL = Mutant("nothing is broken", "pyproject.toml", 'name = "tocsin"', 'name = "tocsin"')
 
 
-def broken_copy(mutant: Mutant, folder: Path) -> None:
-    """A copy of the tree with the one rule broken."""
-    for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, folder / name)
-    for file, old, new in ((mutant.file, mutant.old, mutant.new), *mutant.also):
-        path = folder / file
-        text = path.read_text()
-        found = text.count(old)
-        if found != 1:
-            raise click.ClickException(f"{mutant.name}: its text stands {found} times in {file}, not once")
-        path.write_text(text.replace(old, new))
-
-
 def caught(mutant: Mutant, seeds: int) -> tuple[str, str] | None:
     """The first test that failed and why; None if the simulation noticed nothing."""
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        broken_copy(mutant, folder)
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-x",
-            "-p",
-            "no:cacheprovider",
-            "--tb=line",
-            "tests/simulation/test_simulation.py",
-        ]
-        # The copy's own package must win over the installed one.
-        path = {"PYTHONPATH": f"{folder / 'src'}:{folder}", "PATH": "/usr/bin:/bin"}
-        run = subprocess.run(
-            [*command, "--seeds", str(seeds)], cwd=folder, env=path, capture_output=True, text=True, timeout=900
-        )
-    if run.returncode == 0:
+        broken_copy(mutant, Path(made))
+        run = run_tests(Path(made), ["tests/simulation/test_simulation.py", "--seeds", str(seeds)], LIMIT_S)
+    if run.code == 0:
         return None
-    failed = re.search(r"^FAILED .*::(\S+)(?: - (.*))?$", run.stdout, re.MULTILINE)
-    if failed is None:
-        raise click.ClickException(f"{mutant.name}: the run itself failed\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
-    return failed[1], (failed[2] or "")[:90]
+    if run.failed is None:
+        raise click.ClickException(f"{mutant.name}: the run itself failed\n{run.said[-2000:]}")
+    return run.failed[0], run.failed[1][:90]
 
 
 @click.command()

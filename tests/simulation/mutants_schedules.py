@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.mutants.breaking import Breakage
+
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
-    """One rule broken."""
+class Mutant(Breakage):
+    """A breakage that the simulation must catch."""
 
-    name: str
-    file: str
-    old: str
-    new: str
-    also: tuple[tuple[str, str, str], ...] = ()
-    """More replacements (file, old, new), where a rule is kept by two."""
     seeds: int = 0
     """At least so many, if the story that shows it is a rare one."""
 

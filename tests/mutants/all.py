@@ -1,0 +1,12 @@
+"""All mutants that a test of the suite must catch, room by room."""
+
+from __future__ import annotations
+
+from tests.mutants.attempts import ATTEMPTS
+from tests.mutants.callbacks import CALLBACKS
+from tests.mutants.jobs import JOBS
+from tests.mutants.lists import LISTS
+from tests.mutants.receiver import RECEIVER
+from tests.mutants.stores import STORES
+
+MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES)

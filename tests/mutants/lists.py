@@ -1,0 +1,133 @@
+"""Breakages of lists, bulk retries, schedules, the outbox, and the server before them."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+T = "tests/actors/scheduler/"
+R = "tests/actors/scheduler/recurring/"
+O = "tests/actors/outbox/"
+
+LISTS = (
+    Mutant(
+        "redrive: the same letter is matched by two",
+        "actors/scheduler/redrive.py",
+        "        if by is None:\n",
+        "        if True:\n",
+        tests=(T + "test_redrives.py::test_the_same_call_again_is_told_which_one_goes_on_and_starts_nothing",),
+    ),
+    Mutant(
+        "redrive: two of one pool have the sum of their rates",
+        "actors/scheduler/redrive.py",
+        "    if waits_for(redrive_id, row, await _running(turn)) is not None:\n",
+        "    if False:\n",
+        tests=(T + "test_redrives.py::test_filters_that_overlap_match_each_letter_once_and_share_the_pace",),
+    ),
+    Mutant(
+        "redrive: two that were counted at the same time both begin",
+        "actors/scheduler/redrive.py",
+        "    if (await _running(turn)).keys() - set(known):\n",
+        "    if False:\n",
+        tests=(T + "test_redrives.py::test_two_calls_at_the_same_time_make_one",),
+    ),
+    Mutant(
+        "labels: a job that waits has no rows of its labels",
+        "actors/scheduler/book.py",
+        "            self.labels.wait(job, due)\n",
+        "            pass\n",
+        tests=(T + "test_lists_by_index.py::test_a_page_by_label_is_full_and_loads_only_jobs_of_that_label",),
+    ),
+    Mutant(
+        "labels: a dead job keeps the rows of a live one",
+        "actors/scheduler/labels.py",
+        "        self.erase(job)\n        for key, value in dead_rows",
+        "        for key, value in dead_rows",
+        tests=(T + "test_lists_by_index.py::test_every_list_is_what_a_walk_over_all_jobs_would_give",),
+    ),
+    Mutant(
+        "health: a place without a job is told of as a job",
+        "actors/scheduler/lost.py",
+        '    if family == b"line" and value == NO_JOB:',
+        "    if False:",
+        tests=(T + "test_health.py::test_schedules_that_stopped_and_rows_that_were_set_aside_are_told_of",),
+    ),
+    Mutant(
+        "schedules: a slot on time overtakes those that are late",
+        "actors/scheduler/recurring/fire.py",
+        "    one.move(starts_from=max(at, after) if after > due else None)\n",
+        "    one.move(starts_from=None)\n",
+        tests=(R + "test_order.py::test_slots_that_come_while_a_catch_up_is_spread_wait_for_it",),
+    ),
+    Mutant(
+        "schedules: a catch-up that meets a live run is dropped",
+        "actors/scheduler/recurring/fire.py",
+        '        return fire.catch_up or one.definition.overlap == "queue"\n',
+        '        return one.definition.overlap == "queue"\n',
+        tests=(R + "test_standing_in.py::test_a_catch_up_that_meets_a_live_run_starts_when_that_ends",),
+    ),
+    Mutant(
+        "tally: what a gap of the clock leaves out is not counted",
+        "actors/cron/tally.py",
+        "            found += stands_in and not tally.between(change.first_wall - 1, change.first_wall)\n",
+        "",
+        tests=("tests/actors/cron/test_tally.py::test_around_changes_of_the_clock",),
+    ),
+    Mutant(
+        "connections: nobody makes room for a new one",
+        "src/tocsin/cli/connections.py",
+        "        for among in self._dawdling.values():\n            for one in among:\n",
+        "        for among in self._dawdling.values():\n            for one in ():\n",
+        tests=(
+            "tests/cli/test_connections.py::test_a_flood_is_bounded_and_jobs_are_scheduled_and_called_back_meanwhile",
+        ),
+    ),
+    Mutant(
+        "endpoint: who leaves before its request is read leaves an app without an answer",
+        "actors/http/endpoint.py",
+        "            response = unheard()  # nothing was done\n",
+        "            return\n",
+        tests=("tests/http/test_hanging_up.py::test_who_leaves_before_its_request_is_read_is_answered_to_the_app",),
+    ),
+    Mutant(
+        "outbox: what is marked in a file is not synced",
+        "actors/outbox/databases.py",
+        "PRAGMA synchronous = FULL",
+        "PRAGMA synchronous = NORMAL",
+        tests=(O + "test_silence.py::test_what_is_marked_in_a_file_is_synced_before_it_is_submitted",),
+    ),
+    Mutant(
+        "outbox: who listens is not asked whether it still does",
+        "actors/outbox/databases.py",
+        "            if now >= self._probe_at:\n",
+        "            if False:\n",
+        tests=(O + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+    ),
+    Mutant(
+        "outbox: a connection that fell silent is given back in order",
+        "actors/outbox/databases.py",
+        "        connection.terminate()\n        await self._pool.expire_connections()\n",
+        "        await self._pool.expire_connections()\n",
+        tests=(O + "test_silence.py::test_a_call_on_a_silent_connection_ends_in_time_and_gives_its_place_back",),
+    ),
+    Mutant(
+        "outbox: others that lay idle are used though they are as silent",
+        "actors/outbox/databases.py",
+        "        connection.terminate()\n        await self._pool.expire_connections()\n",
+        "        connection.terminate()\n",
+        tests=(O + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+    ),
+    Mutant(
+        "outbox: nobody asks who listens between two looks",
+        "actors/outbox/drain.py",
+        "            if left > PROBE_S and not self._news.is_set():\n",
+        "            if False:\n",
+        tests=(O + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+    ),
+    Mutant(
+        "outbox: a database is waited for without a limit",
+        "actors/outbox/patience.py",
+        "asyncio.wait([asked, late], return_when",
+        "asyncio.wait([asked], return_when",
+        tests=(O + "test_silence.py::test_a_database_without_an_answer_is_given_up_at_its_limit",),
+    ),
+)

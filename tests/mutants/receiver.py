@@ -1,0 +1,116 @@
+"""Breakages of the receiver kit: what is read of a callback, and what is on record."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+V = "tests/dispatch/receiver/"
+
+RECEIVER = (
+    Mutant(
+        "reading: a deadline is believed whatever it says",
+        "dispatch/receiver/reading.py",
+        "    return min(max(int(deadline) - sent_ms, 0), LONGEST_MS) / 1000\n",
+        "    return max(int(deadline) - sent_ms, 0) / 1000\n",
+        tests=(V + "test_receiver.py::test_a_deadline_is_believed_up_to_an_hour",),
+    ),
+    Mutant(
+        "reading: a deadline that has passed leaves less than no time",
+        "dispatch/receiver/reading.py",
+        "    return min(max(int(deadline) - sent_ms, 0), LONGEST_MS) / 1000\n",
+        "    return min(int(deadline) - sent_ms, LONGEST_MS) / 1000\n",
+        tests=(V + "test_receiver.py::test_a_deadline_is_believed_up_to_an_hour",),
+    ),
+    Mutant(
+        "reading: headers that are not signed may say what they like",
+        "dispatch/receiver/reading.py",
+        "        if headers.get(header, value) != value:\n",
+        "        if False:\n",
+        tests=(V + "test_receiver.py::test_a_signed_body_that_contradicts_itself_is_refused",),
+    ),
+    Mutant(
+        "reading: the body names another job than what is signed",
+        "dispatch/receiver/reading.py",
+        '    if webhook_id.rpartition(":")[0] != content.id:\n',
+        "    if False:\n",
+        tests=(V + "test_receiver.py::test_a_signed_body_that_contradicts_itself_is_refused",),
+    ),
+    Mutant(
+        "reading: a callback of two targets, or of none, is taken",
+        "dispatch/receiver/reading.py",
+        "    if (content.function_path is None) == (content.workflow is None):\n",
+        "    if False:\n",
+        tests=(V + "test_receiver.py::test_a_signed_body_that_contradicts_itself_is_refused",),
+    ),
+    Mutant(
+        "reading: the bound of what is ahead is the default, whatever was set",
+        "dispatch/receiver/reading.py",
+        ", max_ahead_s=bounds.max_ahead_s\n",
+        "\n",
+        tests=(V + "test_receiver.py::test_a_callback_is_good_within_the_bounds_of_its_timestamp",),
+    ),
+    Mutant(
+        "reading: secrets that have changed are not read again",
+        "dispatch/receiver/reading.py",
+        "if self._signer is None or given != self._last:",
+        "if self._signer is None:",
+        tests=(V + "test_receiver.py::test_secrets_rotate_without_a_restart_and_without_a_refusal",),
+    ),
+    Mutant(
+        "dedup: what is said to be done is not synced",
+        "dispatch/receiver/sqlite_dedup.py",
+        'db.execute("PRAGMA synchronous = FULL")',
+        'db.execute("PRAGMA synchronous = NORMAL")',
+        tests=(V + "test_dedup.py::test_what_is_said_to_be_done_is_on_the_disk",),
+    ),
+    Mutant(
+        "dedup: work that goes on is pruned",
+        "dispatch/receiver/sqlite_dedup.py",
+        "AND NOT (state = {State.RUNNING.value} AND until_ms > ?)",
+        "AND NOT (state = -{State.RUNNING.value} AND until_ms > ?)",
+        tests=(V + "test_dedup.py::test_a_file_is_pruned_by_what_comes_in",),
+    ),
+    Mutant(
+        "dedup: what is older than its retention counts",
+        "dispatch/receiver/sqlite_dedup.py",
+        "        return None if is_forgotten(row, now_ms, self._retention_ms) else row\n",
+        "        return row\n",
+        tests=(V + "test_dedup.py::test_a_file_forgets_what_is_older_than_its_retention_before_it_is_pruned",),
+    ),
+    Mutant(
+        "dedup: an id that is used again has the answer of the run before",
+        "dispatch/receiver/sqlite_dedup.py",
+        "                db.execute(_DROP_ANSWER, (webhook_id,))\n",
+        "                pass\n",
+        tests=(V + "test_results.py::test_of_each_run_of_an_id_its_own_result_is_kept",),
+    ),
+    Mutant(
+        "dedup: a forked process uses the connection of its parent",
+        "dispatch/receiver/sqlite_dedup.py",
+        "if self._file is None or self._file.pid != os.getpid():",
+        "if self._file is None:",
+        tests=(V + "test_dedup.py::test_a_fork_opens_the_file_anew",),
+        may_hang=True,
+    ),
+    Mutant(
+        "dedup: the right to write is taken after reading",
+        "dispatch/receiver/sqlite_dedup.py",
+        '    db.execute("BEGIN IMMEDIATE")\n',
+        '    db.execute("BEGIN")\n',
+        tests=(V + "test_dedup.py::test_processes_that_share_a_file_from_its_first_moment_run_each_job_once",),
+    ),
+    Mutant(
+        "dedup: everybody may read the file",
+        "dispatch/receiver/sqlite_dedup.py",
+        "        _make_private(self.path)\n",
+        "",
+        tests=(V + "test_dedup.py::test_a_new_file_is_for_its_owner_only_and_one_that_is_there_keeps_its_rights",),
+    ),
+    Mutant(
+        "dedup: a cancelled call leaves its work in the middle",
+        "dispatch/receiver/sqlite_dedup.py",
+        "    while not future.done():\n        with suppress(asyncio.CancelledError):\n            await asyncio.wait([future])\n",
+        "    await asyncio.wait([future])\n",
+        tests=(V + "test_dedup.py::test_a_cancelled_call_is_made_to_its_end",),
+    ),
+)

@@ -1,0 +1,164 @@
+"""Breakages of the SQLite engine: what is looked at when a store is opened, used, left, and looked at."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+S = "tests/storage/"
+
+STORES = (
+    Mutant(
+        "store: a commit is not synced",
+        "storage/sqlite_file.py",
+        "PRAGMA synchronous = FULL",
+        "PRAGMA synchronous = NORMAL",
+        tests=(S + "test_sqlite_life.py::test_a_commit_is_synced_before_it_is_answered_also_after_a_second_start",),
+    ),
+    Mutant(
+        "store: transactions missing behind a crash are passed over",
+        "storage/sqlite_start.py",
+        "    if found < known:\n        raise lacking(path, known, found, keep_wal(path))\n",
+        "    if False:\n        raise lacking(path, known, found, keep_wal(path))\n",
+        tests=(S + "test_damaged.py::test_transactions_missing_behind_a_crash_are_noticed",),
+    ),
+    Mutant(
+        "store: a new one that lost its WAL is a new one",
+        "storage/sqlite_file.py",
+        "self._lock.last_commit(), self._stored_seq() if self._tables() else 0)",
+        "self._lock.last_commit() if self._tables() else 0, self._stored_seq() if self._tables() else 0)",
+        tests=(S + "test_wal.py::test_a_new_store_that_lost_its_wal_behind_a_crash_is_no_new_store",),
+    ),
+    Mutant(
+        "store: a file that is missing behind a crash is made anew",
+        "storage/sqlite_start.py",
+        "    if known := lock.last_commit():\n",
+        "    if known := 0:\n",
+        tests=(S + "test_wal.py::test_a_new_store_that_lost_its_wal_behind_a_crash_is_no_new_store",),
+    ),
+    Mutant(
+        "store: one of a newer layout is opened",
+        "storage/sqlite_file.py",
+        "        if layout[0] > LAYOUT:\n",
+        "        if False:\n",
+        tests=(S + "test_sqlite_file.py::test_a_file_that_is_not_ours_is_refused_and_left_as_it_was",),
+    ),
+    Mutant(
+        "store: a database of others is opened",
+        "storage/sqlite_file.py",
+        "        if layout is None or not isinstance(layout[0], int):\n",
+        "        if False:\n",
+        tests=(S + "test_sqlite_file.py::test_a_file_that_is_not_ours_is_refused_and_left_as_it_was",),
+    ),
+    Mutant(
+        "store: the WAL of another file is moved into a backup",
+        "storage/sqlite_start.py",
+        "    if overwritten or lock.another_file(identity.inode):\n",
+        "    if False:\n",
+        tests=(S + "test_damaged.py::test_the_wal_of_a_killed_process_is_not_moved_into_a_backup",),
+    ),
+    Mutant(
+        "store: pages that a WAL still has count as missing",
+        "storage/sqlite_start.py",
+        "len(missing - pages_in_wal(path, size))",
+        "len(missing)",
+        tests=(S + "test_damaged.py::test_a_checkpoint_that_was_killed_in_its_middle_has_cut_nothing",),
+    ),
+    Mutant(
+        "store: a file that was cut behind a crash is opened",
+        "storage/sqlite_start.py",
+        "    if there >= pages or not wal.exists()",
+        "    if True or not wal.exists()",
+        tests=(S + "test_damaged.py::test_a_file_that_was_cut_behind_a_crash_is_refused_before_it_is_touched",),
+    ),
+    Mutant(
+        "store: everybody may read a new one",
+        "storage/sqlite_file.py",
+        "            make_private(self.path)\n",
+        "",
+        tests=(S + "test_sqlite_file.py::test_a_new_store_is_for_its_owner_only",),
+    ),
+    Mutant(
+        "store: a stop that lost transactions is in order",
+        "storage/sqlite_file.py",
+        "        if found >= self.seq:\n",
+        "        if True:\n",
+        tests=(S + "test_wal.py::test_a_stop_behind_a_wal_that_was_cut_is_not_in_order",),
+    ),
+    Mutant(
+        "store: what a WAL without its name holds is not saved",
+        "storage/sqlite_file.py",
+        '            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()\n',
+        "            pass\n",
+        tests=(S + "test_wal_served.py::test_what_was_answered_is_there_after_a_kill_though_the_wal_was_removed",),
+    ),
+    Mutant(
+        "store: what is left of a WAL that was cut is moved into the file",
+        "storage/sqlite_file.py",
+        "            if not wal.whole:\n                wal.forget()\n",
+        "",
+        tests=(S + "test_wal.py::test_a_stop_behind_a_wal_that_was_cut_is_not_in_order",),
+    ),
+    Mutant(
+        "store: a limit on the size of files is not a full disk",
+        "storage/sqlite_errors.py",
+        "errno.EFBIG: (StoreFull",
+        "errno.EFBIG + 900: (StoreFull",
+        tests=(S + "test_causes.py::test_a_start_that_a_limit_stops_names_the_limit",),
+    ),
+    Mutant(
+        "wal: another file under its name is not noticed",
+        "storage/wal.py",
+        "        if (stat.st_dev, stat.st_ino) != self._inode:\n",
+        "        if False:\n",
+        tests=(S + "test_wal.py::test_a_wal_that_goes_under_a_running_host_is_noticed_at_once_and_stays_noticed",),
+    ),
+    Mutant(
+        "wal: one that was cut in the middle of a commit is not noticed",
+        "storage/wal.py",
+        "        header = self._check_header(seen)\n",
+        "        header = seen.header\n",
+        tests=(S + "test_wal.py::test_a_wal_that_is_cut_in_the_middle_of_a_transaction_makes_it_an_error",),
+    ),
+    Mutant(
+        "wal: one that another program moved into the file is a loss",
+        "storage/wal.py",
+        "if size < seen.size and self._moved() < seen.seq:",
+        "if size < seen.size:",
+        tests=(S + "test_wal.py::test_a_program_that_moves_the_wal_beside_the_host_is_no_trouble",),
+    ),
+    Mutant(
+        "wal: one that begins anew is a loss",
+        "storage/wal.py",
+        "not (_sound(header) and self._moved() >= seen.seq)",
+        "True",
+        tests=(S + "test_wal.py::test_a_program_that_moves_the_wal_beside_the_host_is_no_trouble",),
+    ),
+    Mutant(
+        "wal: a loss is forgotten when it has grown again",
+        "storage/wal.py",
+        "        if self._lost is not None:\n            raise WalLost(self._lost)\n",
+        "",
+        tests=(S + "test_wal.py::test_a_wal_that_is_cut_in_the_middle_of_a_transaction_makes_it_an_error",),
+    ),
+    Mutant(
+        "identity: a file that was cut in use is not noticed",
+        "storage/identity.py",
+        "if stat.st_size < length and stat.st_size < self._least_length():",
+        "if False:",
+        tests=(S + "test_damaged.py::test_a_file_that_is_cut_in_use_is_noticed_and_nothing_is_moved_into_it",),
+    ),
+    Mutant(
+        "identity: a file that another program made shorter in order is cut",
+        "storage/identity.py",
+        "if stat.st_size < length and stat.st_size < self._least_length():",
+        "if stat.st_size < length:",
+        tests=(S + "test_replaced.py::test_a_program_that_vacuums_the_file_beside_the_host_is_no_trouble",),
+    ),
+    Mutant(
+        "look: a store that lacks transactions is shown as whole",
+        "storage/sqlite_look.py",
+        "    if found < known:\n",
+        "    if False:\n",
+        tests=(S + "test_wal_served.py::test_the_command_line_says_what_a_store_lacks_and_a_backup_of_it_is_refused",),
+    ),
+)
