@@ -6,7 +6,7 @@ from tests.mutants.breaking import Mutant
 
 T = "tests/actors/scheduler/"
 R = "tests/actors/scheduler/recurring/"
-O = "tests/actors/outbox/"
+OUT = "tests/actors/outbox/"
 
 LISTS = (
     Mutant(
@@ -93,41 +93,41 @@ LISTS = (
         "actors/outbox/databases.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = NORMAL",
-        tests=(O + "test_silence.py::test_what_is_marked_in_a_file_is_synced_before_it_is_submitted",),
+        tests=(OUT + "test_silence.py::test_what_is_marked_in_a_file_is_synced_before_it_is_submitted",),
     ),
     Mutant(
         "outbox: who listens is not asked whether it still does",
         "actors/outbox/databases.py",
         "            if now >= self._probe_at:\n",
         "            if False:\n",
-        tests=(O + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+        tests=(OUT + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
     ),
     Mutant(
         "outbox: a connection that fell silent is given back in order",
         "actors/outbox/databases.py",
         "        connection.terminate()\n        await self._pool.expire_connections()\n",
         "        await self._pool.expire_connections()\n",
-        tests=(O + "test_silence.py::test_a_call_on_a_silent_connection_ends_in_time_and_gives_its_place_back",),
+        tests=(OUT + "test_silence.py::test_a_call_on_a_silent_connection_ends_in_time_and_gives_its_place_back",),
     ),
     Mutant(
         "outbox: others that lay idle are used though they are as silent",
         "actors/outbox/databases.py",
         "        connection.terminate()\n        await self._pool.expire_connections()\n",
         "        connection.terminate()\n",
-        tests=(O + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+        tests=(OUT + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
     ),
     Mutant(
         "outbox: nobody asks who listens between two looks",
         "actors/outbox/drain.py",
         "            if left > PROBE_S and not self._news.is_set():\n",
         "            if False:\n",
-        tests=(O + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+        tests=(OUT + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
     ),
     Mutant(
         "outbox: a database is waited for without a limit",
         "actors/outbox/patience.py",
         "asyncio.wait([asked, late], return_when",
         "asyncio.wait([asked], return_when",
-        tests=(O + "test_silence.py::test_a_database_without_an_answer_is_given_up_at_its_limit",),
+        tests=(OUT + "test_silence.py::test_a_database_without_an_answer_is_given_up_at_its_limit",),
     ),
 )

@@ -109,7 +109,8 @@ RECEIVER = (
     Mutant(
         "dedup: a cancelled call leaves its work in the middle",
         "dispatch/receiver/sqlite_dedup.py",
-        "    while not future.done():\n        with suppress(asyncio.CancelledError):\n            await asyncio.wait([future])\n",
+        "    while not future.done():\n        with suppress(asyncio.CancelledError):\n"
+        "            await asyncio.wait([future])\n",
         "    await asyncio.wait([future])\n",
         tests=(V + "test_dedup.py::test_a_cancelled_call_is_made_to_its_end",),
     ),

@@ -21,7 +21,8 @@ def test_the_tests_that_must_catch_a_mutant_are_there(mutant: Mutant) -> None:
     for test in mutant.tests:
         file, _, name = test.partition("::")
         defined = rf"^ *(?:async )?def {re.escape(name.partition('[')[0])}\("
-        assert name.startswith("test_") and re.search(defined, (ROOT / file).read_text("utf-8"), re.MULTILINE), test
+        found = re.search(defined, (ROOT / file).read_text("utf-8"), re.MULTILINE) is not None
+        assert name.startswith("test_") and found, f"there is no {test}"
 
 
 def test_no_two_mutants_have_one_name() -> None:
