@@ -10,6 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tests.http.asking import REQUESTS
 from tests.http.face import DUE, Face
@@ -42,6 +45,11 @@ class Caller:
         self._messages = [{"type": "http.request", "body": text, "more_body": False}]
         self.left = asyncio.Event()
         self.sent: list[Any] = []
+
+    def hang_up_at_once(self) -> None:
+        """Before its body is sent."""
+        self._messages.clear()
+        self.left.set()
 
     async def __call__(self) -> None:
         await self._app(self._scope, self._receive, self._send)
@@ -152,3 +160,20 @@ async def test_pages_are_made_two_at_a_time_and_who_leaves_the_queue_costs_nothi
         await asyncio.gather(*requests)
     monkeypatch.undo()
     assert len((await face.get("/i/t/list")).json()["records"]) == 1
+
+
+async def test_who_leaves_before_its_request_is_there_is_answered_to_the_app_around(face: Face) -> None:
+    """Middleware of Starlette raises where it gets no answer; nobody else hears of this one."""
+    seen: list[int] = []
+
+    async def around(request: Request, go_on: RequestResponseEndpoint) -> Response:
+        answer = await go_on(request)
+        seen.append(answer.status_code)
+        return answer
+
+    caller = Caller(BaseHTTPMiddleware(face.host.asgi(insecure=True), around), "POST", "/schedule", {"id": "a"})
+    caller.hang_up_at_once()
+    async with asyncio.timeout(PATIENCE_S):
+        await caller()
+
+    assert seen == [499]

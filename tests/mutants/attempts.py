@@ -13,7 +13,7 @@ ATTEMPTS = (
         "actors/scheduler/claim.py",
         "job.expires_at <= now\n",
         "job.expires_at < now\n",
-        tests=(T + "test_attempts.py::test_a_job_is_not_sent_at_the_instant_at_which_it_expires",),
+        tests=(T + "test_attempts.py::test_a_job_has_expired_at_the_instant_that_was_said",),
     ),
     Mutant(
         "claim: a job expires though it was retried from the dead",
@@ -41,7 +41,7 @@ ATTEMPTS = (
         "actors/scheduler/claim.py",
         "        if due <= turn.now\n",
         "",
-        tests=(Q + "test_claiming.py::test_nothing_is_given_before_it_is_due",),
+        tests=(Q + "test_claiming.py::test_what_is_due_takes_nothing_along_that_is_not",),
     ),
     Mutant(
         "claim: an attempt is not counted",
@@ -76,7 +76,10 @@ ATTEMPTS = (
         "actors/scheduler/claim.py",
         "bad_key(key), NO_JOB)",
         'bad_key(key), b"")',
-        tests=(T + "test_health.py::test_schedules_that_stopped_and_rows_that_were_set_aside_are_told_of",),
+        tests=(
+            T
+            + "test_health.py::test_jobs_and_schedules_that_cannot_be_read_any_more_are_told_until_their_rows_are_gone",
+        ),
     ),
     Mutant(
         "settle: declines are never charged",
@@ -111,7 +114,7 @@ ATTEMPTS = (
         "actors/scheduler/settle.py",
         'last_error=error_of(turn, outcome), last_token="")',
         "last_error=error_of(turn, outcome))",
-        tests=(T + "test_accepted.py::test_what_has_failed_is_not_done_by_a_second_word_of_the_same_attempt",),
+        tests=(T + "test_accepted.py::test_what_has_failed_is_not_done_by_a_later_word_of_the_same_attempt",),
     ),
     Mutant(
         "settle: any answer is a result",
@@ -181,14 +184,7 @@ ATTEMPTS = (
         "actors/scheduler/complete.py",
         ' or held[1].kind == "unknown":',
         ":",
-        tests=(T + "test_extending.py::test_an_attempt_whose_callback_has_ended_without_an_answer_is_not_extended",),
-    ),
-    Mutant(
-        "complete: a dead job is settled by its last lease",
-        "actors/scheduler/complete.py",
-        " and not await turn.dead([said.id])\n",
-        "\n",
-        tests=(T + "test_accepted.py::test_a_dead_job_is_not_done_by_its_last_lease",),
+        tests=(T + "test_extending.py::test_an_attempt_whose_callback_was_given_up_is_not_extended",),
     ),
     Mutant(
         "complete: what is given back is never charged",

@@ -74,7 +74,7 @@ def broken_copy(one: Breakage, folder: Path) -> None:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, folder / name, symlinks=True)  # with what is compiled: it is as old as its source
         else:
             shutil.copy(source, folder / name)
     for file, old, new in one.replacements():
@@ -84,6 +84,8 @@ def broken_copy(one: Breakage, folder: Path) -> None:
         if found != 1:
             raise click.ClickException(f"{one.name}: its text stands {found} times in {file}, not once")
         path.write_text(text.replace(old, new), "utf-8")
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ JOBS = (
         "actors/scheduler/turn.py",
         " >= KEYS_PER_TURN or size >= BYTES_PER_TURN",
         " >= KEYS_PER_TURN",
-        tests=(Q + "test_chains.py::test_many_parents_that_end_at_once_start_what_follows_in_several_turns",),
+        tests=(Q + "test_results.py::test_large_results_that_come_together_are_kept_in_several_turns",),
     ),
     Mutant(
         "turn: a lease is no longer than what the callback may take",
@@ -52,7 +52,7 @@ JOBS = (
         "actors/scheduler/turn.py",
         "return job.scheduled_for if at.moved_to is None else at.moved_to",
         "return job.scheduled_for",
-        tests=(T + "test_attempts.py::test_a_decline_of_a_job_that_was_moved_counts_from_where_it_was_moved",),
+        tests=(T + "test_attempts.py::test_a_job_that_was_moved_is_late_from_where_it_was_moved_to",),
     ),
     Mutant(
         "turn: long args lose their last piece",
@@ -136,7 +136,7 @@ JOBS = (
         "actors/scheduler/followers.py",
         "len(args) if then or parent_result else None",
         "len(args) if then else None",
-        tests=(Q + "test_chains.py::test_a_chain_runs_link_after_link_and_each_gets_the_result_of_the_one_before",),
+        tests=(Q + "test_chains.py::test_callbacks_and_queues_mix_in_a_chain_and_a_json_answer_is_a_result",),
     ),
     Mutant(
         "submit: the quota forgets the dead",
@@ -164,7 +164,7 @@ JOBS = (
         "actors/scheduler/submit.py",
         "losses=0, apart=0, ",
         "losses=0, ",
-        tests=(T + "test_budgets.py::test_a_job_that_was_kept_apart_is_not_once_it_is_retried",),
+        tests=(T + "test_budgets.py::test_a_job_that_was_lost_to_death_begins_anew_when_it_is_retried",),
     ),
     Mutant(
         "submit: a dead job that is retried has expired",

@@ -49,7 +49,10 @@ LISTS = (
         "actors/scheduler/lost.py",
         '    if family == b"line" and value == NO_JOB:',
         "    if False:",
-        tests=(T + "test_health.py::test_schedules_that_stopped_and_rows_that_were_set_aside_are_told_of",),
+        tests=(
+            T
+            + "test_health.py::test_jobs_and_schedules_that_cannot_be_read_any_more_are_told_until_their_rows_are_gone",
+        ),
     ),
     Mutant(
         "schedules: a slot on time overtakes those that are late",
@@ -86,7 +89,9 @@ LISTS = (
         "actors/http/endpoint.py",
         "            response = unheard()  # nothing was done\n",
         "            return\n",
-        tests=("tests/http/test_hanging_up.py::test_who_leaves_before_its_request_is_read_is_answered_to_the_app",),
+        tests=(
+            "tests/http/test_hanging_up.py::test_who_leaves_before_its_request_is_there_is_answered_to_the_app_around",
+        ),
     ),
     Mutant(
         "outbox: what is marked in a file is not synced",
@@ -107,7 +112,7 @@ LISTS = (
         "actors/outbox/databases.py",
         "        connection.terminate()\n        await self._pool.expire_connections()\n",
         "        await self._pool.expire_connections()\n",
-        tests=(OUT + "test_silence.py::test_a_call_on_a_silent_connection_ends_in_time_and_gives_its_place_back",),
+        tests=(OUT + "test_silence.py::test_a_call_on_a_silent_connection_that_is_given_up_ends_at_once",),
     ),
     Mutant(
         "outbox: others that lay idle are used though they are as silent",

@@ -75,7 +75,7 @@ RECEIVER = (
         "dispatch/receiver/sqlite_dedup.py",
         "        return None if is_forgotten(row, now_ms, self._retention_ms) else row\n",
         "        return row\n",
-        tests=(V + "test_dedup.py::test_a_file_forgets_what_is_older_than_its_retention_before_it_is_pruned",),
+        tests=(V + "test_dedup.py::test_a_file_forgets_at_its_retention_what_is_not_pruned_yet",),
     ),
     Mutant(
         "dedup: an id that is used again has the answer of the run before",

@@ -115,7 +115,7 @@ STORES = (
     Mutant(
         "wal: one that was cut in the middle of a commit is not noticed",
         "storage/wal.py",
-        "        header = self._check_header(seen)\n",
+        "        header = self._check_header(seen, seq)\n",
         "        header = seen.header\n",
         tests=(S + "test_wal.py::test_a_wal_that_is_cut_in_the_middle_of_a_transaction_makes_it_an_error",),
     ),
@@ -129,9 +129,16 @@ STORES = (
     Mutant(
         "wal: one that begins anew is a loss",
         "storage/wal.py",
-        "not (_sound(header) and self._moved() >= seen.seq)",
-        "True",
+        "needed = seen.seq if _sound(header) else None if header else seq",
+        "needed = None",
         tests=(S + "test_wal.py::test_a_program_that_moves_the_wal_beside_the_host_is_no_trouble",),
+    ),
+    Mutant(
+        "wal: one that another program has just emptied is a loss",
+        "storage/wal.py",
+        "_sound(header) else None if header else seq",
+        "_sound(header) else None",
+        tests=(S + "test_wal.py::test_a_wal_that_another_program_empties_just_behind_a_commit_is_no_trouble",),
     ),
     Mutant(
         "wal: a loss is forgotten when it has grown again",
@@ -152,7 +159,7 @@ STORES = (
         "storage/identity.py",
         "if stat.st_size < length and stat.st_size < self._least_length():",
         "if stat.st_size < length:",
-        tests=(S + "test_replaced.py::test_a_program_that_vacuums_the_file_beside_the_host_is_no_trouble",),
+        tests=(S + "test_replaced.py::test_a_file_that_another_program_makes_shorter_in_order_is_no_trouble",),
     ),
     Mutant(
         "look: a store that lacks transactions is shown as whole",

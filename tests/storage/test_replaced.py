@@ -321,3 +321,28 @@ def test_a_forked_child_uses_nothing_of_the_store_and_keeps_nobody_out(tmp_path:
             assert asyncio.run(value_in(path)) == b"2", "the parent is gone, its child is not"
         finally:
             process.stdin.write("\n")
+
+
+async def test_a_file_that_another_program_makes_shorter_in_order_is_no_trouble(tmp_path: Path) -> None:
+    """A vacuum moves what is there to the front and cuts off the rest, page by page as the file's head says."""
+    path = tmp_path / "store.db"
+    provider = SQLiteProvider(path)
+    await provider.start()
+    store = await provider.open("a")
+    await store.commit(Batch(puts={b"big/%d" % n: bytes(60_000) for n in range(50)}))
+    vacuum = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30); "
+    moved = "db.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()"
+    by_others(path, vacuum + moved)
+    await store.commit(Batch(deletes={b"big/%d" % n for n in range(50)}))
+    long = path.stat().st_size
+    by_others(path, vacuum + "db.execute('VACUUM'); " + moved)
+    assert path.stat().st_size < long
+    await put(provider, b"goes on")
+    assert provider.trouble is None
+    await provider.stop()
+
+    assert await value_in(path) == b"goes on"
+
+
+def by_others(path: Path, program: str) -> None:
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=60)

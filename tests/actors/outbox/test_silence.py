@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, Final
 
 import asyncpg
 import pytest
@@ -18,10 +19,12 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.actors.outbox.test_databases import fired, hosted
 from tests.postgres import Postgres
 from tocsin.actors.outbox import databases
-from tocsin.actors.outbox.databases import AsyncpgDatabase, Database, SQLAlchemyDatabase, SQLiteDatabase
+from tocsin.actors.outbox.databases import AsyncpgDatabase, Database, Row, SQLAlchemyDatabase, SQLiteDatabase
 from tocsin.actors.outbox.drain import Drain
 from tocsin.actors.outbox.entry import Outbox
+from tocsin.actors.outbox.patience import Patient
 from tocsin.actors.outbox.statements import Statement
+from tocsin.actors.testing import VirtualClock, simulate
 
 pytestmark = pytest.mark.anyio
 HURRY = 5
@@ -194,6 +197,51 @@ async def test_a_query_that_fails_rolls_back_and_gives_its_connection_back(postg
                 await database.run([Statement(*write), Statement("SELECT no_such_column", {})])
         assert await direct.fetchval("SELECT count(*) FROM tocsin_outbox") == 0
         assert proxy.connections == before, "none was lost"
+
+
+async def test_a_call_on_a_silent_connection_that_is_given_up_ends_at_once(postgres: Postgres) -> None:
+    """Its connection is closed without a word: to give it back in order would wait for the same silence."""
+    async with proxied(postgres) as (proxy, name, _), by("asyncpg", proxy, name) as database:
+        await database.run([Statement("SELECT 1", {})])
+        proxy.drop()
+        asked = asyncio.create_task(database.run([Statement("SELECT 1", {})]))
+        await asyncio.sleep(0.2)
+        assert not asked.done(), "nothing answers"
+        asked.cancel()
+        await asyncio.wait([asked], timeout=5)
+        assert asked.cancelled()
+        async with asyncio.timeout(20):
+            assert await database.run([Statement("SELECT 1", {})]) == [[(1,)]], "by another connection"
+
+
+class Dark:
+    """A database that never answers."""
+
+    dialect: Final = "sqlite"
+
+    async def run(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody answers")
+
+    async def listen(self, channel: str, wake: Callable[[], None]) -> None:
+        await self.run([])
+
+    async def aclose(self) -> None:
+        await self.run([])
+
+
+def test_a_database_without_an_answer_is_given_up_at_its_limit() -> None:
+    async def main(_: Random) -> None:
+        clock = VirtualClock()
+        patient = Patient(Dark(), clock, 10)
+        for ask in (lambda: patient.run([]), lambda: patient.listen("c", print), patient.aclose):
+            began = clock.monotonic()
+            async with asyncio.timeout(60):
+                with pytest.raises(TimeoutError, match="gave no answer within 10 s"):
+                    await ask()
+            assert clock.monotonic() - began == pytest.approx(10, abs=0.1)
+
+    simulate(1, main)
 
 
 # ---- Threads -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
+from tocsin.actors.scheduler.rows import DAY_MS
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
@@ -226,3 +227,33 @@ async def test_accepted_work_outlives_its_host(stage: Stage) -> None:
     assert len(stage.deliveries) == 1
     assert await stage.jobs.complete("x", lease) is True
     assert await stage.jobs.get("x") is None
+
+
+@staged()
+async def test_a_completion_is_known_again_across_midnight(stage: Stage) -> None:
+    """The history has a folder for each day of UTC; the stage begins at eight in the morning."""
+    accept_all(stage)
+    await stage.sleep(16 * 3_600 - 10)
+    await stage.jobs.run_after(0, "work:run", id="x")
+    lease = await lease_of(stage)
+    assert await stage.jobs.complete("x", lease)
+    before = stage.now // DAY_MS
+    await stage.sleep(300)
+
+    assert stage.now // DAY_MS == before + 1
+    assert await stage.jobs.complete("x", lease) is True
+
+
+@staged()
+async def test_what_has_failed_is_not_done_by_a_later_word_of_the_same_attempt(stage: Stage) -> None:
+    """While it is remembered the answer is the same again; afterwards the lease settles nothing."""
+    await stage.jobs.run_after(0, "work:run", id="x", queue="q")
+    [claimed] = await stage.jobs.claim("q")
+    failed = await stage.jobs.settle("x", claimed.lease, ok=False, delay="1h")
+    assert await stage.jobs.settle("x", claimed.lease) == failed
+    await stage.sleep(601)
+    with pytest.raises(StaleLeaseError):
+        await stage.jobs.settle("x", claimed.lease)
+
+    record = await stage.jobs.get("x")
+    assert record is not None and record.attempts == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.actors.scheduler.stage import OK, Stage, staged
+from tocsin.actors.scheduler.claim import expired
+from tocsin.actors.scheduler.rows import AtRow, JobRow
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 
@@ -222,3 +224,36 @@ async def test_an_expired_job_is_never_sent_and_is_not_dead(stage: Stage) -> Non
     assert await stage.jobs.get(late) is None
     assert await stage.jobs.get(waiting) is None
     assert (await stage.jobs.status()).dead == 0
+
+
+@staged()
+async def test_a_job_that_was_moved_is_late_from_where_it_was_moved_to(stage: Stage) -> None:
+    """Declines are charged a day past due; this one is due 30 hours after it was first asked for."""
+    stage.reply = lambda one: Answer(409, {"tocsin-declined": "1"}, b"")
+    await stage.jobs.run_after("1h", "work:run", id="x")
+    await stage.jobs.reschedule("x", after="30h")
+    await stage.sleep(30 * 3_600 + 300)
+    record = await stage.jobs.get("x")
+
+    assert len(stage.deliveries) > 1
+    assert record is not None and record.attempts == 0
+
+
+@staged()
+async def test_a_dead_letter_retried_after_it_would_have_expired_is_sent(stage: Stage) -> None:
+    answer_in_turn(stage, Answer(410, {}, b""), OK)
+    await stage.jobs.run_after(0, "work:run", id="x", expires_at=stage.now + 60_000)
+    await stage.sleep(100)
+    await stage.jobs.dead_retry("x")
+    await stage.sleep(60)
+
+    assert stage.times("x") == [0, 100_000]
+    assert await stage.jobs.get("x") is None
+
+
+def test_a_job_has_expired_at_the_instant_that_was_said() -> None:
+    """Whatever its timer does: where a line, a claim or a retry meets it at that millisecond, it is not sent."""
+    job = JobRow("x", "1", 0, 0, b"{}", expires_at=1_000)
+
+    assert [expired(job, AtRow(0), now) for now in (999, 1_000, 1_001)] == [False, True, True]
+    assert not expired(job, AtRow(0, expires=False), 2_000), "retried from the dead, it has no such instant any more"

@@ -149,6 +149,16 @@ async def test_an_extension_never_shortens_the_lease_of_accepted_or_pulled_work(
     await stage.jobs.complete("y", claimed.lease)
 
 
+@staged()
+async def test_an_attempt_whose_callback_was_given_up_is_not_extended(stage: Stage) -> None:
+    """Nobody knows whether it still runs; whoever does, and says so, must not hold the job for ever."""
+    stage.reply = lambda one: silent()
+    await stage.jobs.run_after(0, "work:run", id="x", timeout_ms=10_000)
+    await stage.sleep(12)
+    with pytest.raises(StaleLeaseError, match="no longer, hold"):
+        await stage.jobs.extend("x", stage.deliveries[0].lease, 60_000)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_no_attempt_starts_inside_what_another_was_promised(seed: int) -> None:
     """Extensions at random instants of attempts that end in any way, under steps of the clock, stops and crashes."""

@@ -197,6 +197,18 @@ async def test_a_file_is_pruned_by_what_comes_in(tmp_path: Path) -> None:
         assert db.execute("SELECT count(*) FROM tocsin_dedup_1").fetchone() == (5,)
 
 
+async def test_a_file_forgets_at_its_retention_what_is_not_pruned_yet(tmp_path: Path) -> None:
+    """Only so many rows are pruned at once."""
+    dedup = SQLiteDedup(tmp_path / "dedup.db", retention_s=60)
+    await dedup.claim(claim_of(1), now_ms=0)
+    await dedup.finish("job-1:1", "1.1.x", now_ms=0, answer=b"a result")
+
+    assert await dedup.answer("job-1:1", now_ms=59_000) == b"a result"
+    assert await dedup.answer("job-1:1", now_ms=61_000) is None
+    assert not await dedup.hold("job-1:1", "1.1.x", until_ms=90_000, now_ms=61_000)
+    await dedup.aclose()
+
+
 async def test_what_is_said_to_be_done_is_on_the_disk(tmp_path: Path) -> None:
     """2 is FULL: with NORMAL a power failure takes back what was answered."""
     dedup = SQLiteDedup(tmp_path / "dedup.db")

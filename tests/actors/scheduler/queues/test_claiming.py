@@ -52,6 +52,17 @@ async def test_nothing_is_given_before_it_is_due(stage: Stage) -> None:
 
 
 @staged()
+async def test_what_is_due_takes_nothing_along_that_is_not(stage: Stage) -> None:
+    """They stand in the same line, one behind the other."""
+    for name, after in (("now", 0), ("later", 10)):
+        await stage.jobs.run_after(after, "a:b", id=name, queue="q")
+
+    assert [one.id for one in await stage.jobs.claim("q", max=10)] == ["now"]
+    await stage.sleep(10)
+    assert [one.id for one in await stage.jobs.claim("q", max=10)] == ["later"]
+
+
+@staged()
 async def test_jobs_come_by_priority_due_and_id(stage: Stage) -> None:
     at = stage.now
     for name, due, priority in (("c", 0, 0), ("b", 0, 0), ("late", 20_000, 0), ("old", -25_000, 0), ("top", 1_000, 1)):

@@ -125,3 +125,16 @@ async def test_a_stopping_host_lets_nobody_wait_for_ever(stage: Stage) -> None:
     with pytest.raises(NotYetError):
         await waiting
     await stage.open()
+
+
+@staged(lanes=256)
+async def test_large_results_that_come_together_are_kept_in_several_turns(stage: Stage) -> None:
+    """One commit holds 8 MiB, and these are 12."""
+    result = b'"' + b"x" * 60_000 + b'"'
+    stage.reply = lambda one: Answer(200, {"content-type": "application/json"}, result)
+    for n in range(200):
+        await stage.jobs.run_after(1, "work:run", id=f"j{n}", keep_result="1h")
+    await stage.sleep(30)
+
+    assert (await stage.jobs.status()).backlog == 0 and len(stage.deliveries) == 200
+    assert len((await stage.jobs.result("j199", timeout=1)) or "") == 60_000
