@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.rows import DAY_MS
+from tocsin.actors.scheduler.model.rows import DAY_MS
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer

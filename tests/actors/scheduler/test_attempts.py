@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tests.actors.scheduler.stage import OK, Stage, staged
-from tocsin.actors.scheduler.claim import expired
-from tocsin.actors.scheduler.rows import AtRow, JobRow
+from tocsin.actors.scheduler.model.rows import AtRow, JobRow
+from tocsin.actors.scheduler.transitions.claim import expired
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 
