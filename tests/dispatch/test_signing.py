@@ -94,6 +94,11 @@ def test_a_receiver_with_old_new_or_both_secrets_accepts_during_rotation(receive
     assert Signer(receiver).verify(signed(Signer([SECRET, OTHER])), b"{}", now_s=NOW) == "job:1-7"
 
 
+@pytest.mark.parametrize("sender", [SECRET, OTHER])
+def test_a_receiver_with_both_secrets_accepts_a_sender_of_either(sender: str) -> None:
+    assert Signer([OTHER, SECRET]).verify(signed(Signer([sender])), b"{}", now_s=NOW) == "job:1-7"
+
+
 def test_a_retired_secret_is_refused() -> None:
     with pytest.raises(SignatureError, match="none of the active secrets"):
         Signer([OTHER]).verify(signed(Signer([SECRET])), b"{}", now_s=NOW)

@@ -34,7 +34,7 @@ ATTEMPTS = (
         "actors/scheduler/transitions/claim.py",
         "(due - head.stream.priority * PRIORITY_MS, job_id,",
         "(due, job_id,",
-        tests=(T + "test_life.py::test_start_order_is_due_minus_thirty_seconds_per_priority",),
+        tests=(Q + "test_claiming.py::test_jobs_come_by_priority_due_and_id",),
     ),
     Mutant(
         "claim: what is not due is started with what is",
@@ -62,7 +62,7 @@ ATTEMPTS = (
         "actors/scheduler/transitions/claim.py",
         "        if turn.is_full:\n            head.used -= 1",
         "        if False:\n            head.used -= 1",
-        tests=(Q + "test_many_paths.py::test_all_have_expired_before_a_worker_asks",),
+        tests=(Q + "test_many_paths.py::test_all_are_found_damaged_together",),
     ),
     Mutant(
         "claim: a damaged job is sent",

@@ -99,7 +99,7 @@ class Run:
     said: str
 
 
-_FAILED = re.compile(r"^FAILED (?:\S*::)?(\S+)(?: - (.*))?$", re.MULTILINE)
+_FAILED = re.compile(r"^FAILED [^:\n]+::(\w+(?:\[.*?\])?)(?: - (.*))?$", re.MULTILINE)
 
 
 def run_tests(folder: Path, arguments: Sequence[str], limit_s: float) -> Run:

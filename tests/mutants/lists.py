@@ -119,7 +119,7 @@ LISTS = (
         "actors/outbox/databases.py",
         "        connection.terminate()\n        await self._pool.expire_connections()\n",
         "        connection.terminate()\n",
-        tests=(OUT + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+        tests=(OUT + "test_silence.py::test_a_call_on_a_silent_connection_that_is_given_up_ends_at_once",),
     ),
     Mutant(
         "outbox: nobody asks who listens between two looks",

@@ -78,11 +78,11 @@ RECEIVER = (
         tests=(V + "test_dedup.py::test_a_file_forgets_at_its_retention_what_is_not_pruned_yet",),
     ),
     Mutant(
-        "dedup: an id that is used again has the answer of the run before",
+        "dedup: a run has the answer of another one",
         "dispatch/receiver/sqlite_dedup.py",
-        "                db.execute(_DROP_ANSWER, (webhook_id,))\n",
-        "                pass\n",
-        tests=(V + "test_results.py::test_of_each_run_of_an_id_its_own_result_is_kept",),
+        "WHERE webhook_id = ? AND lease = ?",
+        "WHERE webhook_id = ? AND lease >= substr(?, 1, 0)",
+        tests=(V + "test_kept_answers.py::test_a_file_of_an_older_version_goes_on_and_both_versions_may_share_it",),
     ),
     Mutant(
         "dedup: a forked process uses the connection of its parent",
@@ -97,7 +97,7 @@ RECEIVER = (
         "dispatch/receiver/sqlite_dedup.py",
         '    db.execute("BEGIN IMMEDIATE")\n',
         '    db.execute("BEGIN")\n',
-        tests=(V + "test_dedup.py::test_processes_that_share_a_file_from_its_first_moment_run_each_job_once",),
+        tests=(V + "test_dedup.py::test_the_right_to_write_is_taken_before_anything_is_read",),
     ),
     Mutant(
         "dedup: everybody may read the file",

@@ -280,9 +280,13 @@ async def test_a_graceful_stop_lets_attempts_end_and_does_not_charge_those_it_en
     assert await stage.jobs.get("quick") is None
     assert held is not None and held.lease is not None
     assert (held.attempts, held.lease.kind) == (0, "unknown")
-    stage.reply = lambda one: OK
+    stage.reply = lambda one: Answer(500, {}, b"")
     await stage.sleep(80)
     assert stage.times("slow")[1:] == [75_000]
+    again = await stage.jobs.get("slow")
+    assert again is not None and again.attempts == 1, "its second attempt, which failed"
+    stage.reply = lambda one: OK
+    await stage.sleep(30)
     assert await stage.jobs.get("slow") is None
 
 

@@ -123,8 +123,12 @@ async def test_a_success_of_an_earlier_attempt_than_the_last_changes_nothing() -
         await here.turn(lambda turn: end_leases(turn, lambda token: False))
         (second,) = await here.turn(lambda turn: claim(turn, 1))
         await here.turn(lambda turn: settle(turn, [done(first)]))
-
         assert here.state.lease_of("x") == second.token
+        here.now += 80_000
+        await here.turn(lambda turn: end_leases(turn, lambda token: False))
+        await here.turn(lambda turn: settle(turn, [done(first)]))
+
+        assert here.state.counters.waiting == 1, "nor while the job waits for its third"
 
 
 # ---- Rows that cannot be read --------------------------------------------------------------------

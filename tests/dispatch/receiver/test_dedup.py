@@ -220,6 +220,20 @@ async def test_what_is_said_to_be_done_is_on_the_disk(tmp_path: Path) -> None:
     assert pragmas == [2, "wal"]
 
 
+async def test_the_right_to_write_is_taken_before_anything_is_read(tmp_path: Path) -> None:
+    """Of two that read and then write one would be refused in its middle, however long it waited."""
+    dedup = SQLiteDedup(tmp_path / "dedup.db")
+
+    def look(db: sqlite3.Connection) -> None:
+        db.execute("SELECT count(*) FROM tocsin_dedup_1").fetchone()
+        other = sqlite3.connect(tmp_path / "dedup.db", timeout=0, isolation_level=None)
+        with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+
+    await dedup._do(look)
+    await dedup.aclose()
+
+
 async def test_what_was_done_outlives_the_process_and_so_does_a_claim(tmp_path: Path) -> None:
     path = tmp_path / "dedup.db"
     first = SQLiteDedup(path)

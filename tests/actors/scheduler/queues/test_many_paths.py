@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.model.rows import JobRow, decode, encode
 from tocsin.actors.scheduler.state import path_counts as paths
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
@@ -63,6 +65,21 @@ async def test_all_callbacks_die_together(stage: Stage) -> None:
     status = await stage.jobs.status()
     assert (status.backlog, status.in_flight, status.dead) == (0, 0, JOBS)
     assert not (await stage.jobs.pending()).pending
+
+
+@staged(lanes=256)
+async def test_all_are_found_damaged_together(stage: Stage) -> None:
+    """When they are claimed: each goes to the dead with what was to follow it."""
+    await submit(stage)
+    rows = stage.disk.maps["scheduler/t"]
+    for key, value in rows.range(b"job/", b"job0", 1_000, False):
+        job = decode(JobRow, key, value)
+        rows.apply({key: encode(msgspec.structs.replace(job, args=b"x" + job.args[1:]))})
+    await stage.sleep(20)
+    status = await stage.jobs.status()
+    assert (status.backlog, status.in_flight, status.dead) == (0, 0, JOBS) and not stage.deliveries
+    for letter in (await stage.jobs.dead(limit=1_000)).records:
+        await stage.jobs.dead_cancel(letter.id)
 
 
 @staged()
