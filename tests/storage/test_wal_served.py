@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.cli.processes import serving, tocsin
 from tests.storage.test_wal import crashed, emptied, removed
 
 
-def test_the_command_line_says_what_a_store_lacks_and_a_backup_of_it_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_the_file", ["nothing", "a part"])
+def test_the_command_line_says_what_a_store_lacks_and_a_backup_of_it_is_refused(
+    in_the_file: str, tmp_path: Path
+) -> None:
     path = tmp_path / "tocsin.db"
     crashed(path)
+    if in_the_file == "a part":
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        crashed(path)
     removed(path)
     for command in (["check"], ["check", "--repair"], ["backup", "copy.db"], ["serve", "--port", "0"]):
         done = tocsin(*command, cwd=tmp_path)
