@@ -253,3 +253,18 @@ def test_signatures_are_compared_in_a_time_that_tells_nothing() -> None:
 
     assert [text for text in compared if COMPARED.search(text)] == []
     assert called.count("hmac.compare_digest") == 1
+
+
+@pytest.mark.parametrize("secret", [SECRET, OTHER, "whsec_" + "B" * 32])
+def test_all_secrets_are_compared_whichever_fits(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bool] = []
+
+    def noted(one: bytes, other: bytes) -> bool:
+        compared.append(one == other)
+        return compared[-1]
+
+    headers = signed(Signer([secret]))
+    monkeypatch.setattr("hmac.compare_digest", noted)
+    assert Signer([SECRET, OTHER, "whsec_" + "B" * 32]).verify(headers, b"{}", now_s=NOW)
+
+    assert sorted(compared) == [False, False, True]

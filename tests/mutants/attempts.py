@@ -98,7 +98,7 @@ ATTEMPTS = (
     Mutant(
         "settle: a broken exchange ends what was promised more time",
         "actors/scheduler/transitions/settle.py",
-        "    return unanswered and turn.state.leases[end.token][1].promised > turn.now\n",
+        "    return unanswered and _promised(turn, end.token) > turn.now\n",
         "    return False\n",
         tests=(T + "test_extending.py::test_what_the_receiver_was_promised_outlasts_any_end_of_its_callback",),
     ),

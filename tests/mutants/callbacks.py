@@ -19,7 +19,7 @@ CALLBACKS = (
         "dispatch/signing.py",
         "                genuine |= hmac.compare_digest(digest, signature)\n",
         "                genuine = genuine or hmac.compare_digest(digest, signature)\n",
-        tests=(D + "test_signing.py::test_signatures_are_compared_in_a_time_that_tells_nothing",),
+        tests=(D + "test_signing.py::test_all_secrets_are_compared_whichever_fits",),
     ),
     Mutant(
         "signing: an id may hold the delimiter of what is signed",

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -336,10 +336,13 @@ async def test_a_file_that_another_program_makes_shorter_in_order_is_no_trouble(
     await store.commit(Batch(deletes={b"big/%d" % n for n in range(50)}))
     long = path.stat().st_size
     by_others(path, vacuum + "db.execute('VACUUM'); " + moved)
-    assert path.stat().st_size < long
-    await put(provider, b"goes on")
-    assert provider.trouble is None
-    await provider.stop()
+    try:
+        assert path.stat().st_size < long
+        await put(provider, b"goes on")
+        assert provider.trouble is None
+    finally:
+        with suppress(StoreError):
+            await provider.stop()
 
     assert await value_in(path) == b"goes on"
 

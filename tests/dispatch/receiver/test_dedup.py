@@ -187,14 +187,16 @@ async def test_memory_forgets_what_is_old_and_the_oldest_over_its_limit_but_neve
 
 async def test_a_file_is_pruned_by_what_comes_in(tmp_path: Path) -> None:
     dedup = SQLiteDedup(tmp_path / "dedup.db", retention_s=60)
+    await dedup.claim(claim_of(999, until_ms=100_000), now_ms=0)
     for n in range(100):
         await dedup.claim(claim_of(n), now_ms=0)
     for n in range(100, 105):
         await dedup.claim(claim_of(n, until_ms=100_000), now_ms=70_000)
+    assert await dedup.claim(claim_of(999), now_ms=70_000) is Found.RUNNING, "work is kept as long as it may go on"
     await dedup.aclose()
 
     with closing(sqlite3.connect(tmp_path / "dedup.db")) as db:
-        assert db.execute("SELECT count(*) FROM tocsin_dedup_1").fetchone() == (5,)
+        assert db.execute("SELECT count(*) FROM tocsin_dedup_1").fetchone() == (6,)
 
 
 async def test_a_file_forgets_at_its_retention_what_is_not_pruned_yet(tmp_path: Path) -> None:
