@@ -103,6 +103,13 @@ ATTEMPTS = (
         tests=(T + "test_extending.py::test_what_the_receiver_was_promised_outlasts_any_end_of_its_callback",),
     ),
     Mutant(
+        "settle: a promise of a clock that was a day ahead holds a job for a day",
+        "actors/scheduler/transitions/settle.py",
+        "    return promised if promised <= turn.now + PROMISED_MAX_MS else 0\n",
+        "    return promised\n",
+        tests=(T + "test_extending.py::test_a_promise_of_a_clock_that_was_a_day_ahead_holds_no_job_for_a_day",),
+    ),
+    Mutant(
         "settle: a success of any attempt counts",
         "actors/scheduler/transitions/settle.py",
         "        or found.at.last_token != end.token\n",

@@ -144,8 +144,8 @@ MUTANTS = (
     Mutant(
         "accepted work gives its lease back at once",
         "actors/scheduler/transitions/settle.py",
-        'kind="accepted", until=turn.now + length, length_ms=length, charged=True)',
-        'kind="accepted", until=turn.now, length_ms=length, charged=True)',
+        'kind="accepted",\n        until=turn.now + length,\n',
+        'kind="accepted",\n        until=turn.now,\n',
     ),
     Mutant(
         "a completion leaves the lease",

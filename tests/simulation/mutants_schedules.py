@@ -55,7 +55,7 @@ SCHEDULES = (
     Mutant(
         "schedules: overlaps are not looked at",
         "actors/scheduler/schedules/fire.py",
-        '    elif one.definition.overlap != "allow" and one.cursor.live:\n',
+        "    elif not one.may_start:\n",
         "    elif False:\n",
     ),
     Mutant(
