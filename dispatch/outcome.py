@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.dispatch.answer_headers import has_result, lease_ms, location, retry_after_ms, says
+from tocsin.dispatch.answer_words import words_of
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, TransportError
 
@@ -26,22 +27,27 @@ def classify(answer: Answer, now_ms: int) -> Outcome:
         if says(headers, "tocsin-accepted", "1"):
             return Outcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms=lease_ms(headers))
         return _done(answer, kept)
-    said = f"HTTP {status}"
+    is_redirect = 300 <= status <= 399  # its body is a page for browsers
+    said, words = f"HTTP {status}", "" if is_redirect else words_of(answer)
+    own = f": {words}" if words else ""
     if status == CONFLICT and says(headers, "tocsin-declined", "1"):
-        return Outcome(Verdict.DECLINED, f"{said}: declined, an earlier attempt still runs there", status, None, kept)
+        said = f"{said}: declined, an earlier attempt still runs there{own}"
+        return Outcome(Verdict.DECLINED, said, status, None, kept)
     if says(headers, "tocsin-retry", "never"):
-        return Outcome(Verdict.DEAD, f"{said}: the receiver asked for no retry", status, None, kept)
+        return Outcome(Verdict.DEAD, f"{said}: the receiver asked for no retry{own}", status, None, kept)
     if status == GONE:
-        return Outcome(Verdict.DEAD, f"{said}: gone", status, None, kept)
+        return Outcome(Verdict.DEAD, f"{said}: gone{own}", status, None, kept)
     if status in (TOO_MANY, UNAVAILABLE):
         wait = retry_after_ms(headers, now_ms)
         if wait is not None:
-            return Outcome(Verdict.BUSY, f"{said}: busy, retry after {wait} ms", status, wait, kept)
-    if 300 <= status <= 399:
-        said += ": redirects are not followed"
-        if where := location(headers):
-            said = plain(f"{said}; it leads to {where}")
-    return Outcome(Verdict.FAILED, said, status, None, kept)
+            return Outcome(Verdict.BUSY, f"{said}: busy, retry after {wait} ms{own}", status, wait, kept)
+    return Outcome(Verdict.FAILED, _redirected(answer) if is_redirect else f"{said}{own}", status, None, kept)
+
+
+def _redirected(answer: Answer) -> str:
+    said = f"HTTP {answer.status}: redirects are not followed"
+    where = location(answer.headers)
+    return plain(f"{said}; it leads to {where}") if where else said
 
 
 def _done(answer: Answer, kept: bytes) -> Outcome:

@@ -95,30 +95,65 @@ def test_a_receiver_that_never_wants_it_again_is_obeyed(status: int, value: str)
 
     assert (outcome.verdict, outcome.message) == (
         Verdict.DEAD,
-        f"HTTP {status}: the receiver asked for no retry",
+        f"HTTP {status}: the receiver asked for no retry{'' if status == 302 else ': said'}",
     )
 
 
 def test_gone_is_dead() -> None:
-    assert judged(410) == Outcome(Verdict.DEAD, "HTTP 410: gone", 410, None, b"said")
+    assert judged(410) == Outcome(Verdict.DEAD, "HTTP 410: gone: said", 410, None, b"said")
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_receiver_says_when(status: int) -> None:
     outcome = judged(status, {"retry-after": "120"})
 
-    assert outcome == Outcome(Verdict.BUSY, f"HTTP {status}: busy, retry after 120000 ms", status, 120_000, b"said")
+    assert outcome == Outcome(
+        Verdict.BUSY, f"HTTP {status}: busy, retry after 120000 ms: said", status, 120_000, b"said"
+    )
 
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("headers", [{}, {"retry-after": "soon"}, {"retry-after": "-5"}])
 def test_a_busy_receiver_that_does_not_say_when_has_failed(status: int, headers: dict[str, str]) -> None:
-    assert judged(status, headers) == Outcome(Verdict.FAILED, f"HTTP {status}", status, None, b"said")
+    assert judged(status, headers) == Outcome(Verdict.FAILED, f"HTTP {status}: said", status, None, b"said")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 413, 418, 422, 425, 451, 499, 500, 501, 502, 504, 599])
 def test_other_errors_climb_the_ladder(status: int) -> None:
-    assert judged(status, {"retry-after": "60"}) == Outcome(Verdict.FAILED, f"HTTP {status}", status, None, b"said")
+    assert judged(status, {"retry-after": "60"}) == Outcome(
+        Verdict.FAILED, f"HTTP {status}: said", status, None, b"said"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"error":{"code":"UNAUTHENTICATED","message":"no secret fits"}}', "no secret fits"),
+        (b'{"error":"no such route"}', "no such route"),
+        (b'{"detail":"Not Found"}', "Not Found"),
+        (b'{"detail":[{"loc":1}]}', '{"detail":[{"loc":1}]}'),
+        (b'{"ok":false}', '{"ok":false}'),
+        (b"Traceback:\r\n  File\tx\n\n", "Traceback: File x"),
+        (b"\x1b[31mred\x00", r"\x1b[31mred\x00"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"x" * 500, "x" * 200 + "..."),
+        (b"x" * 200, "x" * 200),
+        (b"\x00" * 100, r"\x00" * 50 + "..."),
+        (b"key whsec_c2VjcmV0IG9mIGF0IGxlYXN0 end", "key whsec_*** end"),
+        (b"webhook-signature: v1,c2VjcmV0IG9mIGF0IGxlYXN0=", "webhook-signature: v1,***"),
+        (b'authorization: "Bearer hunter2hunter2"', 'authorization: "Bearer ***"'),
+        (b"tocsin-lease: 7.1.00000000000000000000000a", "tocsin-lease: ***"),
+        (b'{"error":{"message":"key whsec_c2VjcmV0IG9mIGF0"}}', "key whsec_***"),
+        (b"[" * 5_000, "[" * 200 + "..."),
+    ],
+)  # fmt: skip
+def test_a_failure_is_told_in_the_receivers_own_words(body: bytes, words: str) -> None:
+    assert judged(500, {}, body).message == f"HTTP 500: {words}"
+
+
+@pytest.mark.parametrize("body", [b"", b" \n", b"\x1f\x8b compressed"])
+def test_a_failure_without_words_is_told_by_its_status(body: bytes) -> None:
+    assert judged(500, {"content-encoding": "gzip"} if body[:1] == b"\x1f" else {}, body).message == "HTTP 500"
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308, 399])

@@ -29,6 +29,7 @@ from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import expire
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE, drive
 from tocsin.actors.scheduler.transitions.settle import enter, note_end, park, retry_after_failure
+from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.storage.api import Row, after
 
 TIMERS_PER_TURN = 500
@@ -43,6 +44,7 @@ LOST = {
     PULLED: "the worker was lost, or did not settle the attempt in time; its lease ended",
 }
 """Attempts of these kinds whose lease ends are lost, and why."""
+NOT_COMPLETED = "accepted, and not completed before its lease ended"
 
 Live = Callable[[str], bool]
 
@@ -78,22 +80,30 @@ async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
             continue
         job = known[job_id].job
         if undelivered(token):  # nobody had it
-            note_end(turn, job, token, lease, "unsent", None)
+            note_end(turn, job, token, lease, "unsent", _how("no worker had it"))
             enter(turn, job, msgspec.structs.replace(lease.at, last_token=""))
             continue
         if lease.kind in LOST:
-            note_end(turn, job, token, lease, "lost", None)
+            note_end(turn, job, token, lease, "lost", _how(LOST[lease.kind]))
             _lost(turn, job, lease.at, LOST[lease.kind])
             continue
-        note_end(turn, job, token, lease, "unknown" if lease.kind == "unknown" else "lapsed", None)
         at = lease.at
+        if lease.kind == "unknown":
+            said = None if at.last_error is None else at.last_error.message
+            note_end(turn, job, token, lease, "unknown", _how(said))
+        else:
+            note_end(turn, job, token, lease, "lapsed", _how(NOT_COMPLETED))
         if lease.kind == "accepted":
-            message = "accepted, and not completed before its lease ended"
-            at = msgspec.structs.replace(at, last_error=LastError(turn.now, message))
+            at = msgspec.structs.replace(at, last_error=LastError(turn.now, NOT_COMPLETED))
         if not lease.charged:
             enter(turn, job, msgspec.structs.replace(at, next_at=turn.now))
         else:
             retry_after_failure(turn, job, at, None, lease.retry_at if lease.kind == "unknown" else None)
+
+
+def _how(said: str | None) -> Outcome:
+    """What the history says of an attempt that nobody answered for."""
+    return Outcome(Verdict.UNKNOWN, said)
 
 
 def _lost(turn: Turn, job: JobRow, at: AtRow, why: str) -> None:

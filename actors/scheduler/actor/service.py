@@ -17,6 +17,7 @@ from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
+from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.completions import Answer, Batch, Completions
 from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
@@ -73,6 +74,7 @@ class SchedulerService:
             lambda: self.clock.now_ms(),
             lambda why, is_open: self.health.circuit_changed(why, is_open),
         )
+        self.callback_failures = CallbackFailures(lambda: self.clock.monotonic(), lambda: self.clock.now_ms())
         self.permits = Permits(max_in_flight, self.circuit, lambda: self.clock.monotonic())
         self._dispatcher = dispatcher
         self._guard = (
@@ -98,7 +100,7 @@ class SchedulerService:
             self._guard,
             lambda: dispatcher.last_origin,
             lambda: [actor_of(name) for name, lanes in self._lanes.items() if lanes.busy],
-            lambda: self.deaths.broken,
+            lambda: [each for each in (self.callback_failures.broken, self.deaths.broken) if each is not None],
             self._start_soon,
         )
         self.deaths = Deaths(on_dead, lambda: self.clock, self._start_soon)
@@ -247,7 +249,10 @@ class SchedulerService:
             if isinstance(answer, Outcome):
                 return answer
             callback = replace(callback, timeout_ms=callback.timeout_ms - answer)
-        return await self._dispatcher.attempt(callback, now_ms=self.clock.now_ms())
+        outcome = await self._dispatcher.attempt(callback, now_ms=self.clock.now_ms())
+        job = claim.job
+        self.callback_failures.note(f"{instance}/{job.id}", job.function_path or job.workflow or "", outcome)
+        return outcome
 
     # ---- Stopping --------------------------------------------------------------------------------
 

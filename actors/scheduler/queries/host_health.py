@@ -42,7 +42,8 @@ HOST: Final = ""
 
 
 class HostHealth:
-    """Of one host. `busy()` names schedulers with callbacks that wait or are under way."""
+    """Of one host. `busy()` names schedulers with callbacks that wait or are under way; `found()` gives what else is
+    wrong with all of the host."""
 
     def __init__(
         self,
@@ -51,12 +52,12 @@ class HostHealth:
         guard: Guard | None,
         last_origin: Callable[[], str | None],
         busy: Callable[[], Iterable[ActorId]],
-        hook: Callable[[], Cause | None],
+        found: Callable[[], Iterable[Cause]],
         start_soon: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._host, self._circuit, self._guard = host, circuit, guard
         self._last_origin, self._busy = last_origin, busy
-        self._hook, self._start_soon = hook, start_soon
+        self._found, self._start_soon = found, start_soon
         self._health = Health(lambda: self._host().clock.now_ms())
 
     # ---- What is wrong ---------------------------------------------------------------------------
@@ -114,9 +115,7 @@ class HostHealth:
         rule = None if self._guard is None else self._guard.broken
         if rule is not None and (broken is None or broken.code != AUTHORIZE_FIRE_FAILING):
             yield Cause(AUTHORIZE_FIRE_FAILING, f"{rule.message}; jobs wait until it answers", rule.since)
-
-        if (failing := self._hook()) is not None:
-            yield failing
+        yield from self._found()
 
     def _of_alarms(self) -> Iterator[Cause]:
         alarms = self._host().alarms

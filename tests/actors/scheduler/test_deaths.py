@@ -43,7 +43,7 @@ async def test_the_line_names_the_job_its_reason_and_the_last_status(stage: Stag
         await stage.jobs.run_after(0, "invoices:send", id="x", retry=Retry(max_retries=1, base_ms=1_000))
         await stage.sleep(30)
 
-    assert log.lines == [
+    assert log.of("is dead") == [
         "WARNING job t/x (invoices:send) is dead: exhausted after 2 attempts, last status 500: HTTP 500"
     ]
     (one,) = told

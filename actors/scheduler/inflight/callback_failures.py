@@ -1,0 +1,88 @@
+"""What a host notices of callbacks that fail: a line in the log for each path, and health once none succeeds any more.
+
+Jobs that are tried again are no news, and a receiver that refuses or hangs looks like them. So who is called by whom in
+vain is said at once, and then at most once a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.actors.scheduler.model.health import CALLBACKS_FAILING, Cause
+from tocsin.dispatch.callback import Outcome, Verdict
+
+log = logging.getLogger("tocsin.callbacks")
+
+ALL_OF: Final = 20
+"""Health is amber once so many callbacks in a row failed."""
+WINDOW_S: Final = 60.0
+LINES: Final = 10
+"""In one window so many paths are logged, each once; the others are counted."""
+PATHS: Final = 1_000
+"""Of so many paths it is remembered when they were logged; the longest unheard of are forgotten."""
+SUCCEEDED: Final = frozenset({Verdict.DONE, Verdict.ACCEPTED})
+FAILED: Final = frozenset({Verdict.FAILED, Verdict.UNKNOWN, Verdict.DEAD})
+"""The others say nothing of the receiver's health: it was not called, or it asked to be called later."""
+
+
+@dataclass(slots=True)
+class _Path:
+    said_at: float
+    failures: int = 0
+    """Since the last line."""
+
+
+class CallbackFailures:
+    """Of one host. `monotonic` is in seconds."""
+
+    def __init__(self, monotonic: Callable[[], float], now_ms: Callable[[], int]) -> None:
+        self._monotonic, self._now_ms = monotonic, now_ms
+        self._paths: OrderedDict[str, _Path] = OrderedDict()
+        self._window_began, self._lines, self._unsaid = 0.0, 0, 0
+        self._in_a_row, self._since, self._last = 0, 0, ""
+
+    @property
+    def broken(self) -> Cause | None:
+        """Set once the last `ALL_OF` callbacks failed or had no answer in time, until one succeeds."""
+        if self._in_a_row < ALL_OF:
+            return None
+        said = f"the last {self._in_a_row:,} callbacks failed or had no answer in time; the last one: {self._last}"
+        return Cause(CALLBACKS_FAILING, said, self._since)
+
+    def note(self, job: str, path: str, outcome: Outcome) -> None:
+        """How an attempt of `job` (instance/id) ended."""
+        if outcome.verdict in SUCCEEDED:
+            self._in_a_row = 0
+        elif outcome.verdict in FAILED:
+            self._last = f"{path}: {outcome.message or outcome.verdict.value}"
+            self._since = self._since if self._in_a_row else self._now_ms()
+            self._in_a_row += 1
+            if outcome.verdict is not Verdict.DEAD:  # the log has a line for each death
+                self._failed(job, path)
+
+    def _failed(self, job: str, path: str) -> None:
+        now, known = self._monotonic(), self._paths.get(path)
+        if known is not None and now - known.said_at < WINDOW_S:
+            known.failures += 1
+            return
+        if now - self._window_began >= WINDOW_S:
+            self._window_began, self._lines = now, 0
+        if self._lines >= LINES:
+            self._unsaid += 1
+            return
+        self._lines += 1
+        self._say(job, 0 if known is None else known.failures)
+        self._paths[path] = _Path(now)
+        self._paths.move_to_end(path)
+        if len(self._paths) > PATHS:
+            self._paths.popitem(last=False)
+
+    def _say(self, job: str, before: int) -> None:
+        more = f"; {before:,} more of this path since the line before" if before else ""
+        others = f"; {self._unsaid:,} of other paths were not logged" if self._unsaid else ""
+        self._unsaid = 0
+        log.warning("a callback failed: %s (job %s)%s%s", self._last, job, more, others)

@@ -1,0 +1,190 @@
+"""A receiver that refuses or hangs is seen: in a job's record and history, in the log, and in health."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.actors.scheduler.heard import heard
+from tests.actors.scheduler.stage import OK, Stage, staged
+from tocsin.actors.scheduler.client.scheduler import Job
+from tocsin.actors.scheduler.inflight.callback_failures import LINES, PATHS, CallbackFailures
+from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.testing import Delivery
+from tocsin.dispatch.transport import Answer
+
+REFUSED = Answer(401, {}, b'{"error":{"code":"UNAUTHENTICATED","message":"no secret here fits the signature"}}')
+SAID = "HTTP 401: no secret here fits the signature"
+SLOW = Retry(max_retries=3, base_ms=3_600_000)
+
+
+async def hanging(one: Delivery) -> Answer:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("nobody ends it")
+
+
+# ---- One job -------------------------------------------------------------------------------------
+
+
+@staged()
+async def test_the_receivers_words_are_seen_while_a_job_is_tried_again(stage: Stage) -> None:
+    stage.reply = lambda one: REFUSED
+    await stage.jobs.run_after(0, "work:run", id="x", retry=SLOW)
+    await stage.sleep(1)
+
+    record = await stage.jobs.get("x")
+    assert record is not None and record.last_error is not None
+    assert record.last_error.message == SAID
+    (reason,) = await stage.jobs.why("x")
+    assert SAID in reason.message
+    assert [(one.outcome, one.error) for one in await stage.jobs.history("x")] == [("failed", SAID)]
+
+
+@staged()
+async def test_the_history_says_that_no_answer_came_in_time(stage: Stage) -> None:
+    stage.reply = hanging
+    await stage.jobs.run_after(0, "work:run", id="x", timeout_ms=1_000, retry=SLOW)
+    await stage.sleep(60)
+
+    (attempt,) = await stage.jobs.history("x")
+    assert (attempt.outcome, attempt.error) == ("unknown", "no answer in time: after 1 s")
+
+
+@staged()
+async def test_the_history_says_that_accepted_work_was_not_completed(stage: Stage) -> None:
+    stage.reply = lambda one: Answer(202, {"tocsin-accepted": "1", "tocsin-lease-ms": "1000"}, b"")
+    await stage.jobs.run_after(0, "work:run", id="x", retry=SLOW)
+    await stage.sleep(60)
+
+    (attempt,) = await stage.jobs.history("x")
+    assert (attempt.outcome, attempt.error) == ("lapsed", "accepted, and not completed before its lease ended")
+
+
+# ---- The host ------------------------------------------------------------------------------------
+
+
+async def codes(stage: Stage) -> list[str]:
+    return [one.code for one in (await stage.jobs.status()).reasons]
+
+
+@staged()
+async def test_health_is_amber_once_no_callback_succeeds_until_one_does(stage: Stage) -> None:
+    stage.reply = lambda one: REFUSED
+    await stage.jobs.submit_many([Job(path="work:run", after=0, options={"retry": SLOW}) for _ in range(19)])
+    await stage.sleep(1)
+    assert await codes(stage) == []
+
+    await stage.jobs.run_after(0, "work:run", retry=SLOW)
+    began = stage.now
+    await stage.sleep(1)
+    status = await stage.jobs.status()
+    (reason,) = status.reasons
+    assert (status.health, reason.code) == ("amber", "CALLBACKS_FAILING")
+    assert f"the last 20 callbacks failed or had no answer in time; the last one: work:run: {SAID}" == reason.message
+    assert reason.since <= began
+    assert [one.code for one in stage.host.health()] == ["CALLBACKS_FAILING"]
+
+    stage.reply = lambda one: OK
+    await stage.jobs.run_after(0, "work:run")
+    await stage.sleep(1)
+    assert await codes(stage) == []
+
+
+@staged()
+async def test_health_is_amber_while_a_receiver_hangs(stage: Stage) -> None:
+    stage.reply = hanging
+    with heard() as log:
+        jobs = [Job(path="work:run", after=0, options={"timeout_ms": 1_000, "retry": SLOW}) for _ in range(22)]
+        await stage.jobs.submit_many(jobs)
+        await stage.sleep(5)
+
+    assert await codes(stage) == ["CALLBACKS_FAILING"]
+    (line,) = log.lines
+    assert line.startswith("WARNING a callback failed: work:run: no answer in time: after 1 s (job t/")
+
+
+@staged()
+async def test_a_host_that_cannot_call_anybody_does_not_blame_the_receiver(stage: Stage) -> None:
+    stage.down = True
+    await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(100)])
+    await stage.sleep(600)
+
+    assert await codes(stage) == ["ORIGIN_UNREACHABLE"]
+
+
+# ---- The log -------------------------------------------------------------------------------------
+
+
+class Noting:
+    """Notes outcomes at instants that the test chooses."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self.failures = CallbackFailures(lambda: self.now_s, lambda: int(self.now_s * 1000))
+
+    def note(self, verdict: Verdict, path: str = "a:b", times: int = 1) -> None:
+        for _ in range(times):
+            self.failures.note("t/x", path, Outcome(verdict, "HTTP 500"))
+
+
+def test_a_path_that_fails_is_logged_at_once_and_then_once_a_minute_with_a_count() -> None:
+    noting = Noting()
+    with heard() as log:
+        for _ in range(120):
+            noting.note(Verdict.FAILED)
+            noting.now_s += 1.0
+
+    assert log.lines == [
+        "WARNING a callback failed: a:b: HTTP 500 (job t/x)",
+        "WARNING a callback failed: a:b: HTTP 500 (job t/x); 59 more of this path since the line before",
+    ]
+
+
+def test_a_success_between_failures_makes_no_further_lines() -> None:
+    noting = Noting()
+    with heard() as log:
+        for _ in range(30):
+            noting.note(Verdict.FAILED)
+            noting.note(Verdict.DONE)
+            noting.now_s += 1.0
+
+    assert len(log.lines) == 1
+
+
+def test_many_paths_that_fail_are_counted() -> None:
+    noting = Noting()
+    with heard() as log:
+        for number in range(3 * PATHS):
+            noting.note(Verdict.FAILED, f"p:{number}")
+        assert len(log.lines) == LINES
+        noting.now_s += 60
+        noting.note(Verdict.UNKNOWN, "q:q")
+
+    assert log.lines[-1] == ("WARNING a callback failed: q:q: HTTP 500 (job t/x); 2,990 of other paths were not logged")
+
+
+def test_what_says_nothing_of_the_receiver_is_not_counted() -> None:
+    noting = Noting()
+    with heard() as log:
+        for verdict in (Verdict.BUSY, Verdict.DECLINED, Verdict.STOPPED, Verdict.BLOCKED, Verdict.UNREACHABLE):
+            noting.note(verdict, times=30)
+
+    assert log.lines == [] and noting.failures.broken is None
+
+
+def test_a_refusal_for_good_counts_for_health_and_has_a_line_of_its_own_elsewhere() -> None:
+    noting = Noting()
+    with heard() as log:
+        noting.note(Verdict.DEAD, times=20)
+
+    assert log.lines == [] and noting.failures.broken is not None
+
+
+def test_paths_that_failed_are_forgotten_before_they_are_too_many() -> None:
+    noting = Noting()
+    with heard():
+        for number in range(2 * PATHS):
+            noting.note(Verdict.FAILED, f"p:{number}")
+            noting.now_s += 60
+
+    assert len(noting.failures._paths) == PATHS
