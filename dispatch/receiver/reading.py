@@ -19,6 +19,8 @@ Secrets = Sequence[str | bytes] | Callable[[], Sequence[str | bytes]]
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 LONGEST_MS: Final = 3_600_000
+TIMESTAMP_LEAVES_OUT_MS: Final = 999
+"""Timestamps are whole seconds, deadlines are not."""
 LONGEST_AGE_S: Final = 86_400
 DEFAULT_ARGS: Final = msgspec.Raw(b"{}")
 NO_RESULT: Final = msgspec.Raw(b"null")
@@ -111,13 +113,14 @@ def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock, 
     """A genuine callback; header names in lower case. SignatureError, before anything is parsed; InvalidInputError."""
     if not isinstance(body, bytes):
         raise TypeError(f"body must be the bytes as they came, not {type(body).__name__}: the signature is over them")
-    arrived = clock.monotonic()
+    arrived, now_ms = clock.monotonic(), clock.now_ms()
     webhook_id = signer.verify(
-        headers, body, now_s=clock.now_ms() / 1000, max_age_s=bounds.max_age_s, max_ahead_s=bounds.max_ahead_s
+        headers, body, now_s=now_ms / 1000, max_age_s=bounds.max_age_s, max_ahead_s=bounds.max_ahead_s
     )
     content = _parsed(body)
     _check(headers, webhook_id, content)
     sent_ms = int(headers["webhook-timestamp"]) * 1000
+    timeout_s, left_s = _bounds_of(headers.get("tocsin-deadline"), sent_ms, now_ms)
     return Received(
         id=content.id,
         webhook_id=webhook_id,
@@ -129,13 +132,14 @@ def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock, 
         lease=content.lease,
         scheduled_for=content.scheduled_for,
         sent_ms=sent_ms,
-        timeout_s=_timeout_s(headers.get("tocsin-deadline"), sent_ms),
+        timeout_s=timeout_s,
         pool=content.pool,
         shard_key=content.shard_key,
         labels=content.labels,
         schedule=content.schedule,
         parent=_parent(content.parent),
         traceparent=headers.get("traceparent"),
+        left_s=left_s,
         arrived=arrived,
         monotonic=clock.monotonic,
     )
@@ -165,8 +169,17 @@ def _check(headers: Mapping[str, str], webhook_id: str, content: _Body) -> None:
             raise InvalidInputError(f"{header.removeprefix('tocsin-')} in the body is not the one of {header}")
 
 
-def _timeout_s(deadline: str | None, sent_ms: int) -> float | None:
-    """Both instants are the scheduler's, so its clock does not matter. The header is not signed: at most 1 h."""
+def _bounds_of(deadline: str | None, sent_ms: int, now_ms: int) -> tuple[float | None, float | None]:
+    """How long the scheduler waits in all, rounded up to the part of a second that timestamps leave out, and how much
+    of that is left now, never more than there is. The header is not signed: at most 1 h.
+
+    What is left is read from the clock here, unless that cannot be right: it says that the callback is not sent yet,
+    or that its deadline is over. Then the two instants of the scheduler tell how long it waits at least.
+    """
     if deadline is None or not (deadline.isascii() and deadline.isdigit() and len(deadline) <= 15):
-        return None
-    return min(max(int(deadline) - sent_ms, 0), LONGEST_MS) / 1000
+        return None, None
+    most = min(max(int(deadline) - sent_ms, 0), LONGEST_MS)
+    by_clock = int(deadline) - now_ms
+    is_plausible = now_ms >= sent_ms and by_clock > 0
+    left = min(by_clock, most) if is_plausible else max(most - TIMESTAMP_LEAVES_OUT_MS, 0)
+    return most / 1000, left / 1000

@@ -54,7 +54,8 @@ class Received:
     sent_ms: int
     """When this attempt was sent, floored to seconds."""
     timeout_s: float | None
-    """How long the scheduler waits for this attempt's answer; None if it did not say."""
+    """How long the scheduler waits for this attempt's answer, up to a second more than it does since `sent_ms` is
+    floored; None if it did not say. For a deadline of your own take `remaining_s()`."""
     pool: str | None = None
     shard_key: str | None = None
     labels: tuple[str, ...] = ()
@@ -63,6 +64,8 @@ class Received:
     parent: Parent | None = None
     """In a chain: the job before this one."""
     traceparent: str | None = None
+    left_s: float | None = field(default=None, repr=False, compare=False)
+    """How much of it was left on arrival."""
     arrived: float = field(repr=False, compare=False)
     monotonic: Callable[[], float] = field(repr=False, compare=False)
 
@@ -89,10 +92,12 @@ class Received:
     def remaining_s(self) -> float | None:
         """Seconds until the scheduler stops waiting for the answer; negative when it has; None if it did not say.
 
-        Measured from the arrival with this machine's monotonic clock, so clocks that differ do no harm. The way
-        here is not known, and not taken off, nor is the part of a second that timestamps leave out.
+        It never ends after the instant of `tocsin-deadline`, by the clock here on arrival; from then on the
+        monotonic clock counts. So a clock that is ahead of the scheduler's takes as much from the handler, and one
+        that is behind gives as much, up to the second that timestamps leave out. If the clock says that the
+        deadline was over on arrival, or that nothing was sent yet, it is passed over, and up to a second is lost.
         """
-        return None if self.timeout_s is None else self.timeout_s - (self.monotonic() - self.arrived)
+        return None if self.left_s is None else self.left_s - (self.monotonic() - self.arrived)
 
 
 def fence_of(lease: str) -> tuple[int, int]:

@@ -45,7 +45,40 @@ async def test_a_handler_gets_the_args_that_were_scheduled_and_the_callback() ->
     assert job.lease not in repr(job) and job.lease not in repr(job.leased)
 
 
-async def test_what_is_left_of_the_deadline_does_not_depend_on_the_clocks_agreeing() -> None:
+@pytest.mark.parametrize("part_ms", [0, 1, 100, 904, 999])
+@pytest.mark.parametrize(("timeout_ms", "way_ms"), [(1_000, 2), (1_500, 400), (60_000, 0), (60_000, 12_000)])
+async def test_what_is_left_ends_with_the_instant_of_the_header(part_ms: int, timeout_ms: int, way_ms: int) -> None:
+    """Timestamps are whole seconds; what they leave out was given to the handler, which stopped too late."""
+    kit = Kit()
+    kit.clock.ms += part_ms
+    request = kit.scheduler.request(timeout_ms=timeout_ms)
+    kit.clock.ms += way_ms
+    job = kit.receiver.verify(*request)
+
+    assert job.remaining_s() == pytest.approx((timeout_ms - way_ms) / 1000, abs=1e-6)
+
+
+@pytest.mark.parametrize("off_s", [-120, -2, 61, 120])
+@pytest.mark.parametrize("part_ms", [0, 500, 999])
+async def test_clocks_that_differ_make_it_no_longer_and_at_most_a_second_shorter(off_s: int, part_ms: int) -> None:
+    kit = Kit(max_ahead_s=300)
+    kit.clock.ms += part_ms
+    request = kit.scheduler.request(timeout_ms=60_000)
+    kit.clock.forward(off_s)
+    left = kit.receiver.verify(*request).remaining_s()
+
+    assert left is not None and 59 <= left <= 60
+
+
+async def test_a_clock_that_is_ahead_takes_as_much() -> None:
+    kit = Kit()
+    request = kit.scheduler.request(timeout_ms=60_000)
+    kit.clock.forward(20)
+
+    assert kit.receiver.verify(*request).remaining_s() == 40
+
+
+async def test_what_is_left_of_the_deadline_counts_down_without_the_wall_clock() -> None:
     kit = Kit()
     left: list[float | None] = []
 
@@ -58,7 +91,7 @@ async def test_what_is_left_of_the_deadline_does_not_depend_on_the_clocks_agreei
     kit.clock.forward(120)  # this machine is two minutes ahead
     await kit.receiver.handle(*request)
 
-    assert left == [40]
+    assert left == [pytest.approx(39.001)]
 
 
 @pytest.mark.parametrize(
