@@ -76,4 +76,4 @@ def test_the_changelog_speaks_of_this_version() -> None:
 
 def test_types_are_shipped() -> None:
     assert (ROOT / "src" / "tocsin" / "py.typed").is_file()
-    assert SETUPTOOLS["package-data"] == {"tocsin": ["py.typed"]}
+    assert SETUPTOOLS["package-data"] == {"tocsin": ["py.typed"], "tocsin.actors.http": ["examples.json"]}
