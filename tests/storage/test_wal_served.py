@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from tests.cli.processes import serving, tocsin
-from tests.storage.test_wal import crashed, emptied, removed
+from tests.storage.test_wal import crashed, removed
+from tests.storage.wals import emptied
 
 
 @pytest.mark.parametrize("in_the_file", ["nothing", "a part"])
