@@ -42,23 +42,26 @@ def of_json() -> Iterator[None]:
 
 def word(name: str) -> str:
     """What the caller calls the argument that is `name` inside."""
-    in_python, in_json = _SAID.get(name) or (name, _HUMPS.sub(lambda found: found[1].upper(), name))
+    in_python, in_json = _SAID.get(name) or (name, camel(name))
     return in_json if _json.get() else in_python
 
 
 def member(name: str) -> str:
     """What the caller calls the member `name` of a struct: its name in Python, its camel case in JSON."""
-    return _HUMPS.sub(lambda found: found[1].upper(), name) if _json.get() else name
+    return camel(name) if _json.get() else name
+
+
+def camel(name: str) -> str:
+    """The name in JSON: `max_concurrency` is `maxConcurrency`."""
+    return _HUMPS.sub(lambda found: found[1].upper(), name)
 
 
 PYTHON: Final[Mapping[str, str]] = {
-    "functionPath": "path", "onConflict": "on_conflict", "maxConcurrency": "max_concurrency",
-    "timeoutMs": "timeout_ms", "expiresAt": "expires_at", "shardKey": "shard_key",
-    "keepResultMs": "keep_result (in ms)", "delayMs": "delay (in ms)", "scheduledFor": "at",
+    "functionPath": "path", "keepResultMs": "keep_result (in ms)", "delayMs": "delay (in ms)", "scheduledFor": "at",
     "leaseMs": "lease_ms", "waitMs": "wait (in ms)", "retry.maxRetries": "retry.max_retries",
     "retry.baseMs": "retry.base_ms", "retry.maxMs": "retry.max_ms",
 }  # fmt: skip
-"""Of a server's words, for clients in Python."""
+"""Of a server's words, for clients in Python; options of jobs whose words differ by humps only are in `job_options`."""
 
 
 def reworded(message: str, words: Mapping[str, str]) -> str:

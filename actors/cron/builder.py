@@ -7,7 +7,7 @@ is registered; both name the schedule. Nothing is registered here: `schedules()`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from tocsin.actors.cron.rule import Rule
 from tocsin.dispatch.durations import Duration
-from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.job_options import SharedOptions
 from tocsin.errors import InvalidCronError, InvalidInputError, UnknownTimezoneError
 
 WEEKDAYS: Final = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
@@ -25,19 +25,14 @@ Overlap = Literal["skip", "queue", "allow"]
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
-class Options(TypedDict, total=False):
+class _Args(TypedDict, total=False):
+    args: Any
+
+
+class Options(_Args, SharedOptions, total=False):
     """What a schedule may have besides its rule and target: the arguments of `put`, with its limits. Durations may be
     given in ms, too."""
 
-    args: Any
-    queue: str | None
-    pool: str | None
-    max_concurrency: int | None
-    priority: int
-    labels: Sequence[str]
-    shard_key: str | None
-    retry: Retry | None
-    timeout_ms: int | None
     expires_after: Duration | None
     misfire: Misfire
     grace: Duration
@@ -45,7 +40,6 @@ class Options(TypedDict, total=False):
     overlap: Overlap
     jitter: Duration
     paused: bool | None
-    initiator: str | None
     expires_after_ms: int | None
     grace_ms: int
     jitter_ms: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin.actors.http.body import reading_args
-from tocsin.actors.http.wire import FollowingRequest, whole
+from tocsin.actors.http.wire import whole
+from tocsin.actors.http.wire_jobs import FollowingRequest
 from tocsin.actors.scheduler.client.chain_requests import Following
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.validation import naming, raw_args

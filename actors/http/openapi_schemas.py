@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import wire, wire_queues, wire_recurring, wire_workers
+from tocsin.actors.http import wire, wire_jobs, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.error_catalog import CODES, Code
 from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
 from tocsin.actors.scheduler.model.health import LEVELS
@@ -79,17 +79,13 @@ def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
     return dict(sorted(schemas.items()))
 
 
-_ASKED: Final = (wire, wire_queues, wire_recurring, wire_workers)
+_ASKED: Final = (wire, wire_jobs, wire_queues, wire_recurring, wire_workers)
 """Where the structs of requests are."""
 
 
 def _of_struct(name: str, schema: Schema) -> Schema:
     asked: type[msgspec.Struct] | None = next(
-        (
-            getattr(module, name)
-            for module in (wire, wire_queues, wire_recurring, wire_workers)
-            if hasattr(module, name)
-        ),
+        (getattr(module, name) for module in _ASKED if hasattr(module, name)),
         None,
     )
     if asked is not None and name.endswith("Request"):

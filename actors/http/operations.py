@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import job_records, wire, wire_queues, wire_recurring, wire_workers
+from tocsin.actors.http import job_records, wire, wire_jobs, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http import operations_queues as queues
 from tocsin.actors.http import operations_recurring as recurring
 from tocsin.actors.http import operations_workers as workers
@@ -94,7 +94,7 @@ _JOBS: Final = (
         "POST", "/schedule", "schedule", SCHEDULE, schedule,
         About(
             name="schedule", group="jobs", said="Schedule a job: it is on disk when this is answered",
-            request=wire.ScheduleRequest, answer=records.Scheduled, keyed=True,
+            request=wire_jobs.ScheduleRequest, answer=records.Scheduled, keyed=True,
             errors=(*_NO_ID, *_NEW_JOBS, "DUPLICATE_SCHEDULE_ID", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
         ),
     ),
@@ -102,7 +102,7 @@ _JOBS: Final = (
         "POST", "/schedule/batch", "schedule", SCHEDULE, schedule_batch,
         About(
             name="submit_many", group="jobs", said="Schedule up to 1,000 jobs in one commit, with one answer for each",
-            request=wire.BatchRequest, answer=replies.BatchResults, keyed=True, errors=_NEW_JOBS,
+            request=wire_jobs.BatchRequest, answer=replies.BatchResults, keyed=True, errors=_NEW_JOBS,
         ),
     ),
     Operation(

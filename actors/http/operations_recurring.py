@@ -27,14 +27,14 @@ async def put(call: Call) -> SchedulePut:
     """An app's own rule is asked twice: about the schedule, and as `schedule` about what it is to call."""
     request = await call.body(DefinitionRequest, SCHEDULE_BODY)
     name = await _admitted_name(call)
-    for target in (request.target, *(target for one in request.then or () for target in one.targets())):
+    for target in request.targets():
         await call.admit(target, action="schedule")
     then = followers(call.scheduler, request.then)
     with reading_args():
         new = call.scheduler.schedules.new_schedule(
             name,
             raw_args=bytes(request.args),
-            given={**request.definition(), "then": then},
+            given={**request.options(), "then": then},
             paused=request.paused,
             revision=whole(request.revision),
         )

@@ -16,7 +16,8 @@ from tocsin.actors.http.errors import envelope
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import BatchResults
 from tocsin.actors.http.responses import Written, pack, unpack, write
-from tocsin.actors.http.wire import BatchRequest, ScheduleRequest, whole
+from tocsin.actors.http.wire import whole
+from tocsin.actors.http.wire_jobs import BatchRequest, ScheduleRequest
 from tocsin.actors.scheduler.model.damage import json_fault
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled

@@ -13,7 +13,8 @@ import msgspec
 
 from tocsin.actors.http.body import parse, reading_args
 from tocsin.actors.http.chain_requests import followers
-from tocsin.actors.http.wire import Scalar, ScheduleRequest, whole
+from tocsin.actors.http.wire import Scalar, whole
+from tocsin.actors.http.wire_jobs import ScheduleRequest
 from tocsin.actors.scheduler.client.chain_requests import Following, Job
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model import validation as arguments
@@ -27,9 +28,6 @@ class RowJob(ScheduleRequest, frozen=True, kw_only=True):
     """What the text holds."""
 
     initiator: Scalar = None
-
-    def options(self) -> dict[str, Any]:
-        return {**super().options(), "initiator": self.initiator}
 
 
 # ---- Writing -------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tocsin.dispatch.words import PYTHON, reworded
+from tocsin.dispatch.job_options import PYTHON_WORDS
+from tocsin.dispatch.words import reworded
 from tocsin.errors import (
     ActorError,
     ConflictError,
@@ -57,6 +58,6 @@ def refusal(status: int, value: dict[str, Any] | None, base: str) -> TocsinError
         return UnreachableError(f"what answers at {base} is not a tocsin server (status {status})")
     details = {name: detail for name, detail in error.items() if name not in ("code", "message")}
     kind = BY_CODE.get(error["code"], RequestError if 400 <= status <= 499 else TocsinError)
-    refused = kind(reworded(str(error.get("message") or "refused"), PYTHON))
+    refused = kind(reworded(str(error.get("message") or "refused"), PYTHON_WORDS))
     refused.details = details if kind in BY_CODE.values() else {"code": error["code"], **details}
     return refused

@@ -16,6 +16,7 @@ import msgspec
 from tocsin.dispatch import values
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.durations import Duration, duration_ms
+from tocsin.dispatch.job_options import PYTHON_WORDS
 from tocsin.dispatch.pulled import (
     MAX_RESULT,
     Claimed,
@@ -31,7 +32,7 @@ from tocsin.dispatch.receiver.refusals import refusal
 from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, base_url_of, json_object, retry_after_s
 from tocsin.dispatch.surrogates import UNPAIRED, where
 from tocsin.dispatch.values import LEFT_OUT
-from tocsin.dispatch.words import PYTHON, reworded
+from tocsin.dispatch.words import reworded
 from tocsin.dispatch.worker.ending import described
 from tocsin.dispatch.worker.options import ALL, NAME
 from tocsin.dispatch.worker.specs import Cancelled, Scheduled, body_of
@@ -316,7 +317,7 @@ class RemoteScheduler(ServerClient):
         try:
             content = None if said is None else msgspec.json.encode(said)
         except UnicodeEncodeError:
-            raise InvalidInputError(reworded(f"{where(said)} {UNPAIRED}", PYTHON)) from None
+            raise InvalidInputError(reworded(f"{where(said)} {UNPAIRED}", PYTHON_WORDS)) from None
         answer = await self._request(
             method, self.name, route, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
             content=content,

@@ -10,25 +10,10 @@ import msgspec
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms
 from tocsin.dispatch.instants import instant_ms
+from tocsin.dispatch.job_options import MEMBERS
 from tocsin.errors import InvalidInputError
 
 PARTS: Final = ("path", "args", "at", "after", "workflow", "options")
-OPTIONS: Final = {
-    "id": "id",
-    "on_conflict": "onConflict",
-    "queue": "queue",
-    "pool": "pool",
-    "max_concurrency": "maxConcurrency",
-    "priority": "priority",
-    "retry": "retry",
-    "timeout_ms": "timeoutMs",
-    "expires_at": "expiresAt",
-    "shard_key": "shardKey",
-    "labels": "labels",
-    "keep_result": "keepResultMs",
-    "then": "then",
-}
-"""What an option is called in JSON."""
 
 
 class Scheduled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -65,10 +50,10 @@ def body_of(spec: object, place: str = "") -> dict[str, Any]:
     else:
         body["delayMs"] = duration_ms(parts["after"], f"{place}after")
     for name, value in (parts["options"] or {}).items():
-        if name not in OPTIONS:
-            raise InvalidInputError(f"{place}options: there is no {name!r} over HTTP; there are {', '.join(OPTIONS)}")
+        if name not in MEMBERS:
+            raise InvalidInputError(f"{place}options: there is no {name!r} over HTTP; there are {', '.join(MEMBERS)}")
         if value is not None:
-            body[OPTIONS[name]] = _option(name, value, place)
+            body[MEMBERS[name]] = _option(name, value, place)
     return body
 
 

@@ -5,37 +5,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 from tocsin.actors.scheduler.client.chain_requests import Job
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.state.path_counts import paths_of
-from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.job_options import OneJobOptions
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.errors import InvalidInputError, NotAllAcceptedError, PayloadTooLargeError, TocsinError
 
 Submit = Callable[[Sequence[NewJob | TocsinError]], Awaitable[Sequence[Scheduled | TocsinError]]]
 
 
-class JobOptions(TypedDict, total=False):
+class JobOptions(OneJobOptions, total=False):
     """What may be given with a job; as for `Scheduler.run_at`."""
 
-    id: str | None
-    on_conflict: str
-    pool: str | None
-    max_concurrency: int | None
-    priority: int | None
-    retry: Retry | None
-    timeout_ms: int | None
-    expires_at: datetime | int | None
-    shard_key: str | None
-    labels: Sequence[str] | None
-    initiator: str | None
-    queue: str | None
     then: Sequence[Job] | None
-    keep_result: timedelta | float | str | None
 
 
 class Deferred:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from tocsin.actors.scheduler.model.crockford import crockford
-from tocsin.actors.scheduler.model.rows import Row
+from tocsin.actors.scheduler.model.rows import JobRow, Row
 from tocsin.dispatch.retry import Retry
 
 TIMER: Final = "cron"
@@ -53,6 +54,15 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     queue: str = ""
     then: bytes = b""
     """What follows each occurrence (`followers`); ids are given with the occurrence."""
+
+
+_INHERITED: Final = tuple({*DefinitionRow.__struct_fields__} & {*JobRow.__struct_fields__} - {"args", "args_rows"})
+_inherited: Final = attrgetter(*_INHERITED)
+
+
+def inherited(row: DefinitionRow) -> dict[str, Any]:
+    """What an occurrence has of its schedule: the members of a job's row that a definition has, too, but for args."""
+    return dict(zip(_INHERITED, _inherited(row), strict=True))
 
 
 Piece = tuple[int, int, int | None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -121,12 +121,12 @@ def queues_of(value: object, field: str) -> tuple[str, ...]:
     return tuple(plain_name(name, f"{field}[{n}]") for n, name in enumerate(names))
 
 
-def labels_of(value: object) -> tuple[str, ...]:
+def labels_of(value: object, field: str = "labels") -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InvalidInputError(f"labels must be a list of texts, not {_show(value)}")
+        raise InvalidInputError(f"{field} must be a list of texts, not {_show(value)}")
     if len(value) > MAX_LABELS:
-        raise InvalidInputError(f"labels: {len(value)} given, at most {MAX_LABELS} allowed")
-    return tuple(dict.fromkeys(plain_name(label, f"labels[{n}]") for n, label in enumerate(value)))
+        raise InvalidInputError(f"{field}: {len(value)} given, at most {MAX_LABELS} allowed")
+    return tuple(dict.fromkeys(plain_name(label, f"{field}[{n}]") for n, label in enumerate(value)))
 
 
 def target(value: object, field: str) -> str:
@@ -196,13 +196,6 @@ def _sized(raw: bytes, max_bytes: int, name: str) -> bytes:
 
 # ---- A whole job ---------------------------------------------------------------------------------
 
-OPTIONS: Final = frozenset(
-    {
-        "id", "on_conflict", "pool", "max_concurrency", "priority", "retry",
-        "timeout_ms", "expires_at", "shard_key", "labels", "initiator", "queue", "then", "keep_result_ms",
-    }
-)  # fmt: skip
-
 
 def new_job(
     *,
@@ -224,8 +217,6 @@ def new_job(
     conflict = given.get("on_conflict", "error")
     if conflict not in CONFLICTS:
         raise InvalidInputError(f"{word('on_conflict')} must be one of {', '.join(CONFLICTS)}, not {_show(conflict)}")
-    if "max_concurrency" in given and "pool" not in given:
-        raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
     chosen, then, fits = "id" in given, given.get("then"), len(args) <= INLINE_ARGS
     job = JobRow(
         id=schedule_id(given["id"]) if chosen else minted,
@@ -235,18 +226,9 @@ def new_job(
         args=args if fits else b"",
         function_path=None if function_path is None else target(function_path, word("function_path")),
         workflow=None if workflow is None else target(workflow, "workflow"),
-        pool=plain_name(given["pool"], "pool") if "pool" in given else "",
-        queue=plain_name(given["queue"], "queue") if "queue" in given else "",
-        priority=integer(given.get("priority", 0), "priority", *PRIORITY),
-        max_concurrency=_optional(given, "max_concurrency", *MAX_CONCURRENCY),
-        retry=_retry(given.get("retry")),
+        **checked_options(given),
         older_retry=isinstance(given.get("retry"), OlderRetry),
-        timeout_ms=_optional(given, "timeout_ms", *TIMEOUT_MS),
-        expires_at=_expiry(given.get("expires_at")),
-        shard_key=target(given["shard_key"], word("shard_key")) if "shard_key" in given else None,
-        labels=labels_of(given["labels"]) if "labels" in given else (),
         initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
-        keep_result_ms=_optional(given, "keep_result_ms", *KEEP_RESULT_MS),
     )
     if fits and not then:
         return NewJob(job, (), chosen, conflict)  # as most are
@@ -285,15 +267,37 @@ def keep_result_ms(value: object) -> int:
     return ms
 
 
-def _optional(given: Mapping[str, Any], key: str, least: int, most: int) -> int | None:
-    return integer(given[key], word(key), least, most) if key in given else None
+# ---- Options -------------------------------------------------------------------------------------
 
 
-def _expiry(value: object) -> int | None:
-    return None if value is None else instant_ms(value, word("expires_at"))
+def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are members of rows, checked, by the names of those members. What is not given has its default
+    there; what no check is for is passed over."""
+    if "max_concurrency" in given and "pool" not in given:
+        raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
+    return {name: check(given[name], word(name)) for name, check in _CHECKS.items() if name in given}
 
 
-def _retry(value: object) -> Retry | None:
-    if value is not None and not isinstance(value, Retry):
-        raise InvalidInputError(f"retry must be a Retry, not {_show(value)}")
+def _between(limits: tuple[int, int]) -> Callable[[object, str], int]:
+    return lambda value, field: integer(value, field, *limits)
+
+
+def _retry(value: object, field: str) -> Retry:
+    if not isinstance(value, Retry):
+        raise InvalidInputError(f"{field} must be a Retry, not {_show(value)}")
     return value
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any, str], object]]] = {
+    "pool": plain_name,
+    "queue": plain_name,
+    "priority": _between(PRIORITY),
+    "max_concurrency": _between(MAX_CONCURRENCY),
+    "retry": _retry,
+    "timeout_ms": _between(TIMEOUT_MS),
+    "expires_at": instant_ms,
+    "shard_key": target,
+    "labels": labels_of,
+    "keep_result_ms": _between(KEEP_RESULT_MS),
+}
+OPTIONS: Final = frozenset({*_CHECKS, "id", "on_conflict", "initiator", "then"})

@@ -8,6 +8,7 @@ from typing import Any, Final
 from tocsin.actors.cron.builder import Declared
 from tocsin.actors.scheduler.model.validation import duration_ms
 from tocsin.dispatch.instants import show
+from tocsin.dispatch.job_options import SharedOptions
 from tocsin.errors import InvalidInputError
 
 _DURATIONS: Final = {
@@ -17,9 +18,8 @@ _DURATIONS: Final = {
     "jitter": "jitter_ms",
 }
 _KNOWN: Final = (
-    "path", "args", "cron", "every", "at", "timezone", "workflow", "pool", "max_concurrency", "priority", "labels",
-    "shard_key", "retry", "timeout_ms", "expires_after", "misfire", "grace", "catch_up_limit", "overlap", "jitter",
-    "paused", "initiator", "queue", "then",
+    "path", "args", "cron", "every", "at", "timezone", "workflow", *SharedOptions.__annotations__,
+    "expires_after", "misfire", "grace", "catch_up_limit", "overlap", "jitter", "paused", "then",
 )  # fmt: skip
 
 

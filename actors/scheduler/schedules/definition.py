@@ -13,7 +13,6 @@ from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.series import rule_of
 from tocsin.dispatch.instants import show
-from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, PayloadTooLargeError
 
@@ -88,23 +87,10 @@ def _target(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _options(known: Mapping[str, Any]) -> dict[str, Any]:
-    if "max_concurrency" in known and "pool" not in known:
-        raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
-    retry = known.get("retry")
-    if retry is not None and not isinstance(retry, Retry):
-        raise InvalidInputError(f"retry must be a Retry, not {show(retry)}")
-    return {
-        "pool": arguments.plain_name(known["pool"], "pool") if "pool" in known else "",
-        "max_concurrency": _whole(known, "max_concurrency", (1, 10_000)),
-        "priority": arguments.integer(known.get("priority", 0), "priority", -9, 9),
-        "labels": arguments.labels_of(known["labels"]) if "labels" in known else (),
-        "shard_key": arguments.target(known["shard_key"], word("shard_key")) if "shard_key" in known else None,
-        "queue": arguments.plain_name(known["queue"], "queue") if "queue" in known else "",
-        "then": _then(known.get("then", ())),
-        "retry": retry,
-        "timeout_ms": _whole(known, "timeout_ms", arguments.TIMEOUT_MS),
-        "expires_after_ms": _whole(known, "expires_after_ms", EVERY_MS),
-    }
+    options = {**arguments.checked_options(known), "then": _then(known.get("then", ()))}
+    if "expires_after_ms" in known:
+        options["expires_after_ms"] = arguments.integer(known["expires_after_ms"], word("expires_after_ms"), *EVERY_MS)
+    return options
 
 
 def _then(followers: Sequence[Follower]) -> bytes:
@@ -125,10 +111,6 @@ def _policies(known: Mapping[str, Any]) -> dict[str, Any]:
         "catch_up_limit": None if limit is None else arguments.integer(limit, word("catch_up_limit"), *CATCH_UP),
         "jitter_ms": arguments.integer(known.get("jitter_ms", 0), word("jitter_ms"), *JITTER_MS),
     }
-
-
-def _whole(known: Mapping[str, Any], key: str, limits: tuple[int, int]) -> int | None:
-    return arguments.integer(known[key], word(key), *limits) if key in known else None
 
 
 def _choice(value: object, field: str, choices: Sequence[str]) -> str:

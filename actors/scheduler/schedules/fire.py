@@ -11,7 +11,14 @@ import msgspec
 
 from tocsin.actors.scheduler.model.followers import Follower, with_blob, with_ids
 from tocsin.actors.scheduler.model.rows import JobRow, ScheduleRef, job_key
-from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, Piece, SlotRow, occurrence_id, slot_key
+from tocsin.actors.scheduler.model.schedule_rows import (
+    DefinitionRow,
+    Piece,
+    SlotRow,
+    inherited,
+    occurrence_id,
+    slot_key,
+)
 from tocsin.actors.scheduler.model.validation import mint_id
 from tocsin.actors.scheduler.schedules.schedule import Schedule, args_of
 from tocsin.actors.scheduler.schedules.slots import Fire, Run
@@ -169,19 +176,9 @@ def start(
         scheduled_for=row.due,
         enqueued_at=turn.now,
         args=b"",
-        function_path=definition.function_path,
-        workflow=definition.workflow,
-        pool=definition.pool,
-        queue=definition.queue,
-        priority=definition.priority,
-        max_concurrency=definition.max_concurrency,
-        retry=definition.retry,
-        timeout_ms=definition.timeout_ms,
         expires_at=expires_at,
-        shard_key=definition.shard_key,
-        labels=definition.labels,
-        initiator=definition.initiator,
         schedule=ScheduleRef(one.name, slot, definition.uid, row.first_slot, row.coalesced, row.request),
+        **inherited(definition),
     )
     more = known.args.get(one.name, [])
     # What is left of them, where a piece is missing, must not be taken for all of them: the job dies of its damage.
