@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.dispatch.answer_headers import members
+from tocsin.dispatch.answer_headers import members, says
 from tocsin.dispatch.transport import Answer
 
 WORDS_KEPT: Final = 200
@@ -18,6 +18,7 @@ SECRETS: Final = re.compile(
     r"(?P<kept>whsec_|\bv1,|\bBearer +)[^\s\"'<>,;&]{4,}|\b\d{1,30}\.\d{1,30}\.[0-9A-Za-z]{16,64}\b", re.IGNORECASE
 )
 """Signing secrets, signatures, tokens and leases: pages for developers show the headers of the request."""
+NO_RESULT: Final = b'"noResult"'
 BLANKS: Final = re.compile(r"\s+")
 
 
@@ -29,10 +30,38 @@ def words_of(answer: Answer) -> str:
     if [coding for coding in members(answer.headers, "content-encoding") if coding != "identity"]:
         return ""
     body = answer.body[:READ]
-    text = _message(body) or body.decode("utf-8", "replace")
+    return shown(_message(body) or body.decode("utf-8", "replace"))
+
+
+def no_result_of(answer: Answer) -> str | None:
+    """Return why a handler's result was not sent, as the receiver kit says it: `{"ok": true, "noResult": "..."}`."""
+    if NO_RESULT not in answer.body[:READ] or not says(answer.headers, "tocsin-result", "0"):
+        return None
+    try:
+        why = msgspec.json.decode(answer.body, type=_NoResult).why
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return f"no result: {shown(why)}" if why.strip() else None
+
+
+class _NoResult(msgspec.Struct):
+    why: str = msgspec.field(default="", name="noResult")
+
+
+def is_json(body: bytes) -> bool:
+    """Whether it is one JSON value."""
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def shown(text: str) -> str:
+    """One line that is fit to be stored and shown, without secrets."""
     one_line = BLANKS.sub(" ", SECRETS.sub(_blanked, text)).strip()
-    shown = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in one_line[: WORDS_KEPT + 1])
-    return shown if len(shown) <= WORDS_KEPT else f"{shown[:WORDS_KEPT]}..."
+    escaped = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in one_line[: WORDS_KEPT + 1])
+    return escaped if len(escaped) <= WORDS_KEPT else f"{escaped[:WORDS_KEPT]}..."
 
 
 def _blanked(found: re.Match[str]) -> str:

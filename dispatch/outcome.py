@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.dispatch.answer_headers import has_result, lease_ms, location, retry_after_ms, says
-from tocsin.dispatch.answer_words import words_of
+from tocsin.dispatch.answer_words import is_json, no_result_of, words_of
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, TransportError
 
@@ -52,11 +52,17 @@ def _redirected(answer: Answer) -> str:
 
 def _done(answer: Answer, kept: bytes) -> Outcome:
     """The beginning of a body is no result: JSON that was cut off says something else, or nothing."""
-    status, meant = answer.status, has_result(answer.headers)
-    if meant and answer.cut:
-        said = f"HTTP {status}: the body is longer than {len(answer.body)} bytes, so it is not kept as the result"
-        return Outcome(Verdict.DONE, said, status, None, kept)
-    return Outcome(Verdict.DONE, None, status, None, kept, answer.body if answer.body and meant else None)
+    status, body, meant = answer.status, answer.body, has_result(answer.headers)
+    why = None
+    if not meant:
+        why = no_result_of(answer)
+    elif answer.cut:
+        why = f"the body is longer than {len(body)} bytes, so it is not kept as the result"
+    elif body and not is_json(body):
+        why = "the body is not JSON, so it is not kept as the result"
+    if why is not None:
+        return Outcome(Verdict.DONE, f"HTTP {status}: {why}", status, None, kept)
+    return Outcome(Verdict.DONE, None, status, None, kept, body if body and meant else None)
 
 
 def from_error(error: TransportError) -> Outcome:

@@ -50,6 +50,10 @@ def test_a_result_is_json_on_stdout(run: Run, canned: Canned) -> None:
     assert dict(httpx.URL(canned.requests[-1].path).params) == {"id": "a", "waitMs": "30000"}
     canned.answers = [(200, {"id": "a", "state": "done"})]
     assert run("result", "a").stdout == "null\n"
+    canned.answers = [(200, {"id": "a", "state": "done", "noResult": "HTTP 200: no result: it has 70000 bytes"})]
+    without = run("result", "a")
+    assert (without.exit_code, without.stdout) == (0, "null\n")
+    assert without.stderr == "HTTP 200: no result: it has 70000 bytes\n"
 
 
 @pytest.mark.parametrize(

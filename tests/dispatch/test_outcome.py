@@ -229,6 +229,37 @@ def test_a_body_that_was_cut_off_is_no_result_and_the_history_says_so() -> None:
     assert classify(Answer(200, {"content-type": "text/html"}, b"1", cut=True), NOW).message is None
 
 
+def test_a_body_that_is_not_json_is_no_result_and_the_history_says_so() -> None:
+    outcome = judged(200, {"content-type": "application/json"}, b"{'a': 1}")
+
+    assert (outcome.verdict, outcome.result) == (Verdict.DONE, None)
+    assert outcome.message == "HTTP 200: the body is not JSON, so it is not kept as the result"
+
+
+KIT = {"content-type": "application/json", "tocsin-result": "0"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"ok":true,"noResult":"the result has 70000 bytes"}', "HTTP 200: no result: the result has 70000 bytes"),
+        (b'{"ok":true,"noResult":"two\\nlines whsec_c2VjcmV0"}', "HTTP 200: no result: two lines whsec_***"),
+        (b'{"ok":true}', None),
+        (b'{"ok":true,"duplicate":true}', None),
+        (b'{"noResult":7}', None),
+        (b'{"noResult":""}', None),
+        (b'"noResult"', None),
+    ],
+)
+def test_a_receiver_says_why_there_is_no_result(body: bytes, message: str | None) -> None:
+    assert (judged(200, KIT, body).message, judged(200, KIT, body).result) == (message, None)
+
+
+def test_an_answer_that_never_was_a_result_needs_no_reason() -> None:
+    """An app's own page with a member of that name."""
+    assert judged(200, {"content-type": "text/html"}, b'{"noResult":"x"}').message is None
+
+
 @pytest.mark.parametrize("status", [0, 99, 100, 101, 103, 199, 600, 999])
 def test_what_is_no_status_of_an_answer_is_a_failure(status: int) -> None:
     assert judged(status).verdict is Verdict.FAILED

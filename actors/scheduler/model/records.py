@@ -338,6 +338,8 @@ class Outcome(_Value, frozen=True, rename=record_member, omit_defaults=True):
     kept_until: int | None = None
     result_damaged: bool = False
     """It was damaged in the store, and is left out."""
+    no_result: str | None = None
+    """Why a job that is done has no result, where it was meant to have one: too long, not JSON."""
 
     @property
     def ended(self) -> bool:

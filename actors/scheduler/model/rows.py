@@ -231,14 +231,14 @@ class HistRow(Row, frozen=True, array_like=True, tag=1):
 
 
 class ResultRow(Row, frozen=True, array_like=True, tag=1):
-    """`result/<id>`: how a job ended that asked for its result to be kept. Its timer is at `until`."""
+    """`result/<id>`: how a job ended that asked for its result to be kept, or why it has none. Timer: `until`."""
 
     incarnation: str
-    state: str
-    """`done`, `cancelled` or `expired`; of a dead job the letter tells."""
+    state: str  # `done`, `cancelled` or `expired`; of a dead job the letter tells
     ended: int
     until: int
     result: bytes | None = None
+    no_result: str | None = None
 
 
 class Counters(Row, frozen=True, array_like=True, tag=1):

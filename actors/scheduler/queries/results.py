@@ -34,7 +34,10 @@ async def of(view: StoreView, job_id: str, now: int) -> Outcome:
         )
     result = intact(row.result)
     damaged = row.result is not None and result is None
-    return Outcome(job_id, row.state, result, ended_at=row.ended, kept_until=row.until, result_damaged=damaged)
+    return Outcome(
+        job_id, row.state, result, ended_at=row.ended, kept_until=row.until, result_damaged=damaged,
+        no_result=row.no_result,
+    )  # fmt: skip
 
 
 async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:

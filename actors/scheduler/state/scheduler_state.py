@@ -325,11 +325,14 @@ class SchedulerState(Leases):
         if job.keep_result_ms is not None:
             self.to_tell.append(job.id)
 
-    def keep_result(self, job: JobRow, state: str, now: int, result: bytes | None = None) -> None:
+    def keep_result(
+        self, job: JobRow, state: str, now: int, result: bytes | None = None, no_result: str | None = None
+    ) -> None:
         """How it ended, if that was asked for."""
         if job.keep_result_ms is not None:
             until = now + job.keep_result_ms
-            self.storage.put(result_key(job.id), encode(ResultRow(job.incarnation, state, now, until, result)))
+            row = ResultRow(job.incarnation, state, now, until, result, no_result)
+            self.storage.put(result_key(job.id), encode(row))
             self.put_timer(until, RESULT, job.id)
             self.note_end(job)
 

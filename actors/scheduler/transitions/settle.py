@@ -83,7 +83,7 @@ def _settle_one(turn: Turn, end: AttemptResult, followers: Sequence[Follower]) -
     elif verdict is Verdict.DONE:
         _, _, lease = turn.state.drop_lease(end.token)
         note_end(turn, job, end.token, lease, verdict.value, outcome)
-        return finish(turn, job, followers, outcome.result)
+        return finish(turn, job, followers, outcome.result, outcome.message)
     else:
         _settle_failed(turn, end)
     return 0
@@ -167,31 +167,41 @@ async def _settle_late(turn: Turn, end: AttemptResult, found: Known | None, foll
         or turn.state.lease_of(end.job.id) is not None
     ):
         return 0
-    return await finish_late(turn, found, end.token, followers, end.outcome.result)
+    return await finish_late(turn, found, end.token, followers, end.outcome.result, end.outcome.message)
 
 
 # ---- What happens to the job ---------------------------------------------------------------------
 
 
-def finish(turn: Turn, job: JobRow, followers: Sequence[Follower], result: bytes | None) -> int:
-    """Done: gone, what follows is started with its result. About how many bytes that is."""
+def finish(
+    turn: Turn, job: JobRow, followers: Sequence[Follower], result: bytes | None, no_result: str | None = None
+) -> int:
+    """Done: gone, what follows is started with its result. About how many bytes that is. `no_result`: why there is
+    none, if it was meant to be one."""
     turn.state.erase_job(job)
     turn.state.count(done=1)
     turn.state.occurrences.note(job, "done")
     if job.keep_result_ms is None and not followers:
         return 0
     kept = _as_json(result)
-    turn.state.keep_result(job, "done", turn.now, kept)
+    turn.state.keep_result(job, "done", turn.now, kept, no_result)
     return start(turn, job, followers, kept)
 
 
-async def finish_late(turn: Turn, known: Known, token: str, followers: Sequence[Follower], result: bytes | None) -> int:
+async def finish_late(
+    turn: Turn,
+    known: Known,
+    token: str,
+    followers: Sequence[Follower],
+    result: bytes | None,
+    no_result: str | None = None,
+) -> int:
     """Done after its lease had ended: out of the line it had gone back to."""
     job, at = known.job, known.at
     started, due = await _start_of(turn, known, token)
     turn.state.leave_line(job, at)
-    turn.state.note(job, HistRow("done", at.attempt, started, turn.now, due, token, result=_short(result)))
-    return finish(turn, job, followers, result)
+    turn.state.note(job, HistRow("done", at.attempt, started, turn.now, due, token, None, no_result, _short(result)))
+    return finish(turn, job, followers, result, no_result)
 
 
 async def _start_of(turn: Turn, known: Known, token: str) -> tuple[int, int]:

@@ -104,5 +104,7 @@ def _print(found: Mapping[str, Any]) -> None:
     if found.get("resultDamaged"):
         raise Refused(f"the result of job {found['id']!r} was damaged in the store")
     emit(found.get("result"))
+    if found.get("noResult"):
+        say(printable(found["noResult"]))
     if (until := found.get("keptUntil")) is not None:
         say(f"kept until {instant(until)} ({relative(until, now_ms())})")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
+from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, JobFailedError, NotFoundError, NotYetError
@@ -138,3 +141,27 @@ async def test_large_results_that_come_together_are_kept_in_several_turns(stage:
 
     assert (await stage.jobs.status()).backlog == 0 and len(stage.deliveries) == 200
     assert len((await stage.jobs.result("j199", timeout=1)) or "") == 60_000
+
+
+@staged()
+async def test_why_there_is_no_result_stands_in_the_outcome_and_in_the_history(stage: Stage) -> None:
+    """With the receiver kit's own answer: the result is too long."""
+    stage.reply = lambda one: answers.done_without_result("the result has 70000 bytes, at most 65536 are sent")
+    await stage.jobs.run_after(0, "work:run", id="x", keep_result=60)
+    await stage.sleep(2)
+
+    end = await stage.jobs.outcome("x", 0)
+    assert (end.state, end.result) == ("done", None)
+    assert end.no_result == "HTTP 200: no result: the result has 70000 bytes, at most 65536 are sent"
+    (attempt,) = await stage.jobs.history("x")
+    assert attempt.error == end.no_result
+    assert json.loads(msgspec.json.encode(end))["noResult"] == end.no_result
+
+
+@staged()
+async def test_a_job_without_a_result_has_no_reason_for_it(stage: Stage) -> None:
+    stage.reply = lambda one: answers.done()
+    await stage.jobs.run_after(0, "work:run", id="x", keep_result=60)
+    await stage.sleep(2)
+
+    assert (await stage.jobs.outcome("x", 0)).no_result is None
