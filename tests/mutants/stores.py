@@ -124,21 +124,23 @@ STORES = (
         "storage/sqlite/wal.py",
         "if size < seen.size and self._moved() < seen.seq:",
         "if size < seen.size:",
-        tests=(S + "test_wal.py::test_a_program_that_moves_the_wal_beside_the_host_is_no_trouble",),
+        tests=(S + "test_wal_beside_others.py::test_a_program_that_moves_the_wal_beside_the_host_is_no_trouble",),
     ),
     Mutant(
         "wal: one that begins anew is a loss",
         "storage/sqlite/wal.py",
         "needed = seen.seq if _sound(header) else None if header else seq",
         "needed = None",
-        tests=(S + "test_wal.py::test_a_program_that_moves_the_wal_beside_the_host_is_no_trouble",),
+        tests=(S + "test_wal_beside_others.py::test_a_program_that_moves_the_wal_beside_the_host_is_no_trouble",),
     ),
     Mutant(
         "wal: one that another program has just emptied is a loss",
         "storage/sqlite/wal.py",
         "_sound(header) else None if header else seq",
         "_sound(header) else None",
-        tests=(S + "test_wal.py::test_a_wal_that_another_program_empties_just_behind_a_commit_is_no_trouble",),
+        tests=(
+            S + "test_wal_beside_others.py::test_a_wal_that_another_program_empties_just_behind_a_commit_is_no_trouble",
+        ),
     ),
     Mutant(
         "wal: a loss is forgotten when it has grown again",

@@ -102,8 +102,9 @@ async def test_a_deadline_is_believed_up_to_an_hour(deadline_s: int, left: float
     kit = Kit()
     headers, body = kit.scheduler.request()
     headers["Tocsin-Deadline"] = str(kit.clock.ms + deadline_s * 1000)
+    job = kit.receiver.verify(headers, body)
 
-    assert kit.receiver.verify(headers, body).remaining_s() == left
+    assert (job.timeout_s, job.remaining_s()) == (left, left)
 
 
 @pytest.mark.parametrize(
