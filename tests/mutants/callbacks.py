@@ -104,8 +104,8 @@ CALLBACKS = (
     Mutant(
         "answers: the beginning of a body is the result",
         "dispatch/outcome.py",
-        "    if meant and answer.cut:\n",
-        "    if False:\n",
+        "    elif answer.cut:\n",
+        "    elif False:\n",
         tests=(D + "test_outcome.py::test_a_body_that_was_cut_off_is_no_result_and_the_history_says_so",),
     ),
 )

@@ -110,14 +110,14 @@ QUEUES = (
     Mutant(
         "chains: late success forgets what follows",
         "actors/scheduler/transitions/settle.py",
-        "    return finish(turn, job, followers, result)\n",
+        "    return finish(turn, job, followers, result, no_result)\n",
         "    return finish(turn, job, (), result)\n",
         seeds=200,
     ),
     Mutant(
         "chains: what follows a callback is forgotten",
         "actors/scheduler/transitions/settle.py",
-        "        return finish(turn, job, followers, outcome.result)\n",
+        "        return finish(turn, job, followers, outcome.result, outcome.message)\n",
         "        return finish(turn, job, (), outcome.result)\n",
     ),
     Mutant(
