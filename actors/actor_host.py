@@ -11,9 +11,10 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tocsin.actors.heartbeat import Heartbeat, Pulse
+from tocsin.actors.heartbeat import Beat, Heartbeat, Pulse
 from tocsin.actors.runtime.actor import Actor
 from tocsin.actors.runtime.clock import Clock, SystemClock
+from tocsin.actors.runtime.events import Call
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.service import SchedulerService
@@ -62,7 +63,7 @@ class Stub(Generic[A]):
             raise AttributeError(method)
 
         async def call(*args: Any) -> Any:
-            return await self._host.call(self._actor, method, *args)
+            return await self._host.call(self._actor, Call(method, args))
 
         return call
 
@@ -258,7 +259,7 @@ class ActorHost:
         return reasons[0].message if level(reasons) == RED else None
 
     async def _write(self) -> None:
-        await self.runtime.call(ActorId(Pulse.kind, "host"), "beat")
+        await self.runtime.call(ActorId(Pulse.kind, "host"), Beat())
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncIterator[dict[str, Any]]:

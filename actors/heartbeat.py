@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
-from tocsin.actors.runtime.actor import Actor
+from tocsin.actors.runtime.actor import EventActor
 from tocsin.actors.runtime.clock import Clock
+from tocsin.actors.runtime.events import Event
 from tocsin.dispatch.target import check_url
 from tocsin.dispatch.transport import Transport, TransportError, reopen
 from tocsin.errors import TocsinError
@@ -26,12 +27,16 @@ MAX_ANSWER: Final = 64 * 1024
 HEADERS: Final[Mapping[str, str]] = {"content-type": "text/plain", "user-agent": "tocsin"}
 
 
-class Pulse(Actor):
+class Beat(Event[None], frozen=True):
+    """Write a row."""
+
+
+class Pulse(EventActor[Beat]):
     """Proves that turns run and that what they write becomes durable."""
 
     kind: ClassVar[str] = "tocsin-pulse"
 
-    async def beat(self) -> None:
+    async def handle(self, event: Beat) -> None:
         self.ctx.storage.put(b"beat", b"%d" % self.ctx.now_ms())
 
 

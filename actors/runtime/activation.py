@@ -13,10 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tocsin.actors.runtime.actor import Actor, ActorContext
-from tocsin.actors.runtime.gates import Event, InputGate, OutputGate, Place
+from tocsin.actors.runtime.actor import Actor, ActorContext, handle
+from tocsin.actors.runtime.events import Event, Ring, name_of
+from tocsin.actors.runtime.gates import Delivery, InputGate, OutputGate, Place
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.errors import ActorBrokenError, HostClosedError, StoreError, StoreTooLarge, TocsinError, TurnError
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tocsin.actors")
 
+A = TypeVar("A")
 Deferred = tuple[Callable[..., Awaitable[None] | None], tuple[Any, ...]]
 RollbackHook = tuple[Callable[..., None], tuple[Any, ...]]
-RING = "_ring"
 TURNS_BEFORE_YIELD = 32
 
 
@@ -81,9 +82,9 @@ class Activation:
 
     # ---- The waiting line ------------------------------------------------------------------------
 
-    def post(self, event: Event, *, bounded: bool = True) -> None:
+    def post(self, delivery: Delivery, *, bounded: bool = True) -> None:
         """Put an event in line. Raises OverloadedError when the line is full."""
-        self._input.join(event, bounded=bounded)
+        self._input.join(delivery, bounded=bounded)
         self._ensure_worker()
 
     def _ensure_worker(self) -> None:
@@ -117,37 +118,38 @@ class Activation:
                 await asyncio.sleep(0)  # others on this loop want to live, too
         return False
 
-    async def _turn(self, event: Event) -> None:
+    async def _turn(self, delivery: Delivery) -> None:
         try:
             actor = self.actor or await self._start()
             self.storage.begin()
-            handler = partial(self._ring, actor) if event.method is RING else getattr(actor, event.method)
-            result = await handler(*event.args)
+            event = delivery.event
+            result = await (self._ring(actor) if isinstance(event, Ring) else handle(actor, event))
             number = self._seal()
         except Exception as error:
             self._abandon()
             if self.broken is not None:
-                event.fail(error)
+                delivery.fail(error)
             else:  # an error tells of earlier turns as much as an answer does
-                self._output.when_durable(self._output.sealed, partial(event.fail, error), event.fail)
+                self._output.when_durable(self._output.sealed, partial(delivery.fail, error), delivery.fail)
         except asyncio.CancelledError:
-            self._cancelled(event)
+            self._cancelled(delivery)
         else:
-            self._output.when_durable(number, partial(event.answer, result), event.fail)
+            self._output.when_durable(number, partial(delivery.answer, result), delivery.fail)
 
-    def _cancelled(self, event: Event) -> None:
+    def _cancelled(self, delivery: Delivery) -> None:
         """The host goes down without waiting; or the handler cancelled itself, and that is a failed turn."""
         self._abandon()
         if not self.host.is_open:
             stopped = ActorBrokenError(f"{self.id}: the host was stopped in the middle of this event")
-            event.fail(stopped)
+            delivery.fail(stopped)
             self.break_(stopped, fail_line=True)
             return
         task = asyncio.current_task()
         assert task is not None
         while task.uncancel():
             pass
-        event.fail(ActorBrokenError(f"{self.id}: the handler of {event.method!r} was cancelled from inside"))
+        name = name_of(delivery.event)
+        delivery.fail(ActorBrokenError(f"{self.id}: the handler of {name!r} was cancelled from inside"))
 
     async def _start(self) -> Actor:
         if not self.storage.epoch:
@@ -344,10 +346,10 @@ class Activation:
         if self.actor is not actor:
             raise ActorBrokenError(f"{self.id} was restarted meanwhile: nothing after outside() was done")
 
-    async def call_out(self, kind: str, name: str, method: str, args: tuple[Any, ...]) -> Any:
+    async def call_out(self, actor: ActorId, event: Event[A]) -> A:
         if self.storage.my_turn:
             raise TurnError("a call inside a turn could wait for itself: use after_commit() or outside()")
-        return await self.host.call(ActorId(kind, name), method, *args)
+        return await self.host.call(actor, event)
 
 
 def _never_given_before(host: Host, actor_id: ActorId) -> str:

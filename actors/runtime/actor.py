@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from tocsin.actors.runtime.events import Call, Event
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import InvalidInputError
 from tocsin.storage.api import UNSET, Unset
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
     from tocsin.actors.runtime.activation import Activation
     from tocsin.actors.runtime.overlay import ActorStorage
+
+
+E = TypeVar("E", bound=Event[Any])
 
 
 class Actor:
@@ -45,6 +50,25 @@ class Actor:
     def pinned(self) -> bool:
         """True while this actor must not leave memory, though no event waits for it."""
         return False
+
+
+class EventActor(Actor, ABC, Generic[E]):
+    """An actor whose events are the types of `E`, not its methods."""
+
+    @abstractmethod
+    async def handle(self, event: E) -> object:
+        """Run one event as a turn and return its answer. The match is to be exhaustive."""
+
+
+def handle(actor: Actor, event: Event[Any]) -> Awaitable[object]:
+    """Begin what the event asks of this actor."""
+    if isinstance(event, Call):
+        if isinstance(actor, EventActor):
+            raise InvalidInputError(f"{actor.ctx.id} has no methods to call: it is told events of its own types")
+        return getattr(actor, event.method)(*event.args)  # type: ignore[no-any-return]
+    if isinstance(actor, EventActor):
+        return actor.handle(event)
+    raise InvalidInputError(f"{actor.ctx.id} has methods only: {type(event).__name__} is no event of it")
 
 
 class ActorContext:
@@ -121,4 +145,5 @@ class ActorContext:
 
     async def call(self, kind: type[Actor] | str, name: str, method: str, *args: Any) -> Any:
         """Send an event to an actor, from outside a turn (`after_commit`, `outside`). TurnError inside one."""
-        return await self._activation.call_out(kind if isinstance(kind, str) else kind.kind_name(), name, method, args)
+        actor = ActorId(kind if isinstance(kind, str) else kind.kind_name(), name)
+        return await self._activation.call_out(actor, Call(method, args))

@@ -11,22 +11,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from tocsin.actors.runtime.events import Event
 from tocsin.errors import OverloadedError
 
 Failure = Callable[[BaseException], None]
 
 
-class Event:
-    """One call of a handler and the future that will hear of it."""
+class Delivery:
+    """One event on its way to an actor, and the future that will hear of it."""
 
-    __slots__ = ("args", "method", "reply")
+    __slots__ = ("event", "reply")
 
-    def __init__(self, method: str, args: tuple[Any, ...], reply: asyncio.Future[Any]) -> None:
-        self.method = method
-        self.args = args
+    def __init__(self, event: Event[Any], reply: asyncio.Future[Any]) -> None:
+        self.event = event
         self.reply = reply
 
-    def answer(self, result: Any) -> None:
+    def answer(self, result: object) -> None:
         if not self.reply.done():
             self.reply.set_result(result)
 
@@ -36,7 +36,7 @@ class Event:
             self.reply.exception()  # a caller that went away leaves nobody to hear it
 
 
-Place = Event | asyncio.Future[None]
+Place = Delivery | asyncio.Future[None]
 """What stands in line: an event, or a handler that comes back from `outside()`."""
 
 

@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from tocsin.actors.runtime.activation import RING, Activation
+from tocsin.actors.runtime.activation import Activation
 from tocsin.actors.runtime.actor import Actor, ActorContext
 from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.clock import Clock, SystemClock
-from tocsin.actors.runtime.gates import Event
+from tocsin.actors.runtime.events import Event, Ring
+from tocsin.actors.runtime.gates import Delivery
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import ActorBrokenError, HostClosedError, InvalidInputError, NotFoundError, StoreError
 from tocsin.storage.api import Lost, Owned, StoreProvider
@@ -25,6 +26,7 @@ from tocsin.storage.api import Lost, Owned, StoreProvider
 log = logging.getLogger("tocsin.actors")
 
 LISTEN_RETRY_S = (1.0, 30.0)
+A = TypeVar("A")
 Factory = Callable[[ActorContext], Actor]
 
 
@@ -177,32 +179,30 @@ class Host:
 
     # ---- Events ----------------------------------------------------------------------------------
 
-    async def call(self, actor: ActorId, method: str, *args: Any, create: bool = True) -> Any:
+    async def call(self, actor: ActorId, event: Event[A], *, create: bool = True) -> A:
         """Deliver one event and return its answer. A caller that is cancelled does not cancel the turn.
 
         `create=False`: NotFoundError instead of bringing an actor into being that was never written.
         """
-        if method.startswith("_"):
-            raise InvalidInputError(f"{method} is not an event: names that start with _ are private")
         self._check_not_told_to_stop()
         if not create and actor not in self._activations and not await self.provider.exists(str(actor)):
             raise NotFoundError(f"there is no {actor.kind} named {actor.name!r}")
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._check_open()
-        self._activation(actor).post(Event(method, args, reply))
+        self._activation(actor).post(Delivery(event, reply))
         return await reply
 
-    def post(self, actor: ActorId, method: str, *args: Any) -> asyncio.Future[Any]:
+    def post(self, actor: ActorId, event: Event[A]) -> asyncio.Future[A]:
         """Deliver an event of the system's own: past the mailbox limit, and while the host drains."""
-        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.deliver(actor, Event(method, args, reply), bounded=False)
+        reply: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self.deliver(actor, Delivery(event, reply), bounded=False)
         return reply
 
-    def deliver(self, actor: ActorId, event: Event, *, bounded: bool) -> None:
+    def deliver(self, actor: ActorId, delivery: Delivery, *, bounded: bool) -> None:
         if not self._open:
-            event.fail(HostClosedError("the host is stopped"))
+            delivery.fail(HostClosedError("the host is stopped"))
             return
-        self._activation(actor).post(event, bounded=bounded)
+        self._activation(actor).post(delivery, bounded=bounded)
 
     def _check_not_told_to_stop(self) -> None:
         if self._told_to_stop and not self._open:
@@ -237,7 +237,7 @@ class Host:
         self.start_soon(ring)
 
     async def _ring(self, actor: ActorId) -> None:
-        await self.post(actor, RING)
+        await self.post(actor, Ring())
 
     def _backoff_max_ms(self, actor: ActorId) -> int:
         kind = self._kinds.get(actor.kind)

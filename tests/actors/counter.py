@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from tests.actors.held import HeldProvider
 from tocsin.actors.runtime.actor import Actor
+from tocsin.actors.runtime.events import Call
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.storage.memory import MemoryProvider
@@ -121,6 +123,11 @@ class Counter(Actor):
 async def running(provider: HeldProvider | MemoryProvider | None = None, **options: int) -> AsyncIterator[Host]:
     async with Host(provider or MemoryProvider(), {"Counter": Kind(Counter)}, **options) as host:  # type: ignore[arg-type]
         yield host
+
+
+async def call(host: Host, actor: ActorId, method: str, *args: Any, create: bool = True) -> Any:
+    """Run a method of an actor and return its answer."""
+    return await host.call(actor, Call(method, args), create=create)
 
 
 async def turns(host: Host) -> None:

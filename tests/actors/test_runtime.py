@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.actors.counter import ONE, Counter, running, turns, until
+from tests.actors.counter import ONE, Counter, call, running, turns, until
 from tests.actors.held import HeldProvider
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
@@ -29,9 +29,9 @@ pytestmark = pytest.mark.anyio
 async def test_a_turn_sees_the_turns_before_it_though_they_are_not_durable() -> None:
     provider = HeldProvider(MemoryProvider())
     async with running(provider) as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         provider.holding = True
-        answers = [asyncio.ensure_future(host.call(ONE, "add", 1)) for _ in range(3)]
+        answers = [asyncio.ensure_future(call(host, ONE, "add", 1)) for _ in range(3)]
         await provider.until_held(3)
 
         assert not any(answer.done() for answer in answers)
@@ -43,12 +43,12 @@ async def test_a_turn_sees_the_turns_before_it_though_they_are_not_durable() -> 
 async def test_an_answer_that_wrote_nothing_waits_for_the_writes_it_may_have_seen() -> None:
     provider = HeldProvider(MemoryProvider())
     async with running(provider) as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         provider.holding = True
-        write = asyncio.ensure_future(host.call(ONE, "add", 1))
+        write = asyncio.ensure_future(call(host, ONE, "add", 1))
         await provider.until_held(1)
-        read = asyncio.ensure_future(host.call(ONE, "value"))
-        refused = asyncio.ensure_future(host.call(ONE, "refuse"))
+        read = asyncio.ensure_future(call(host, ONE, "value"))
+        refused = asyncio.ensure_future(call(host, ONE, "refuse"))
         await turns(host)
 
         assert not read.done()
@@ -62,29 +62,29 @@ async def test_an_answer_that_wrote_nothing_waits_for_the_writes_it_may_have_see
 
 async def test_a_failed_turn_leaves_no_trace_in_store_or_memory() -> None:
     async with running() as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         with pytest.raises(ZeroDivisionError):
-            await host.call(ONE, "add_and_fail", 10)
+            await call(host, ONE, "add_and_fail", 10)
 
-        assert await host.call(ONE, "memory") == []
-        assert await host.call(ONE, "value") == 1
+        assert await call(host, ONE, "memory") == []
+        assert await call(host, ONE, "value") == 1
 
 
 async def test_a_failed_turn_that_wrote_nothing_is_forgotten_all_the_same() -> None:
     async with running() as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         with pytest.raises(LookupError):
-            await host.call(ONE, "refuse")
+            await call(host, ONE, "refuse")
 
-        assert await host.call(ONE, "memory") == []
+        assert await call(host, ONE, "memory") == []
 
 
 async def test_a_lost_commit_fails_those_who_saw_it_and_nobody_else() -> None:
     provider = HeldProvider(MemoryProvider())
     async with running(provider) as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         provider.holding = True
-        lost = [asyncio.ensure_future(host.call(ONE, "add", 5)) for _ in range(2)]
+        lost = [asyncio.ensure_future(call(host, ONE, "add", 5)) for _ in range(2)]
         await provider.until_held(2)
         provider.fail(StoreFull("no space"))
         provider.holding = False
@@ -92,19 +92,19 @@ async def test_a_lost_commit_fails_those_who_saw_it_and_nobody_else() -> None:
         for answer in lost:
             with pytest.raises(StoreFull):
                 await answer
-        assert await host.call(ONE, "value") == 1
+        assert await call(host, ONE, "value") == 1
 
 
 async def test_events_in_line_when_an_activation_breaks_go_to_the_next_one() -> None:
     provider = HeldProvider(MemoryProvider())
     async with running(provider) as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         provider.holding = True
-        flying = asyncio.ensure_future(host.call(ONE, "add", 5))
+        flying = asyncio.ensure_future(call(host, ONE, "add", 5))
         await provider.until_held(1)
         door = asyncio.Event()
-        in_turn = asyncio.ensure_future(host.call(ONE, "hold_turn", door))
-        in_line = asyncio.ensure_future(host.call(ONE, "add", 7))
+        in_turn = asyncio.ensure_future(call(host, ONE, "hold_turn", door))
+        in_line = asyncio.ensure_future(call(host, ONE, "add", 7))
         await turns(host)
         provider.fail(StoreUnavailable("gone"))
         provider.holding = False
@@ -119,10 +119,10 @@ async def test_events_in_line_when_an_activation_breaks_go_to_the_next_one() -> 
 
 async def test_others_run_while_a_handler_is_outside_and_it_comes_back_in_line() -> None:
     async with running() as host:
-        outside = asyncio.ensure_future(host.call(ONE, "add_outside", 10))
-        await until(lambda: host.call(ONE, "value"), 10)
-        assert await host.call(ONE, "add", 1) == 11
-        await host.call(ONE, "open_door")
+        outside = asyncio.ensure_future(call(host, ONE, "add_outside", 10))
+        await until(lambda: call(host, ONE, "value"), 10)
+        assert await call(host, ONE, "add", 1) == 11
+        await call(host, ONE, "open_door")
 
         assert await outside == 21
 
@@ -130,22 +130,22 @@ async def test_others_run_while_a_handler_is_outside_and_it_comes_back_in_line()
 async def test_storage_is_closed_outside_a_turn() -> None:
     async with running() as host:
         with pytest.raises(TurnError, match="outside a turn"):
-            await host.call(ONE, "touch_outside")
+            await call(host, ONE, "touch_outside")
 
 
 async def test_a_call_inside_a_turn_is_refused() -> None:
     async with running() as host:
         with pytest.raises(TurnError, match="wait for itself"):
-            await host.call(ONE, "call_inside")
+            await call(host, ONE, "call_inside")
 
 
 async def test_work_after_commit_waits_for_it_and_is_dropped_with_it() -> None:
     provider = HeldProvider(MemoryProvider())
     heard: list[int] = []
     async with running(provider) as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         provider.holding = True
-        told = asyncio.ensure_future(host.call(ONE, "tell_after", heard, 1))
+        told = asyncio.ensure_future(call(host, ONE, "tell_after", heard, 1))
         await provider.until_held(1)
         assert heard == []
         provider.release()
@@ -153,10 +153,10 @@ async def test_work_after_commit_waits_for_it_and_is_dropped_with_it() -> None:
         assert heard == [2]
 
         with pytest.raises(ZeroDivisionError):
-            await host.call(ONE, "tell_and_fail", heard, 1)
+            await call(host, ONE, "tell_and_fail", heard, 1)
         assert heard == [2, -3]
 
-        lost = asyncio.ensure_future(host.call(ONE, "tell_after", heard, 1))
+        lost = asyncio.ensure_future(call(host, ONE, "tell_after", heard, 1))
         await provider.until_held(1)
         provider.fail(StoreFull("no space"))
         provider.holding = False
@@ -168,31 +168,31 @@ async def test_work_after_commit_waits_for_it_and_is_dropped_with_it() -> None:
 async def test_a_cancelled_caller_does_not_cancel_its_turn() -> None:
     provider = HeldProvider(MemoryProvider())
     async with running(provider) as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         provider.holding = True
-        call = asyncio.ensure_future(host.call(ONE, "add", 1))
+        answer = asyncio.ensure_future(call(host, ONE, "add", 1))
         await provider.until_held(1)
-        call.cancel()
+        answer.cancel()
         provider.holding = False
         provider.release()
 
-        assert await host.call(ONE, "value") == 2
+        assert await call(host, ONE, "value") == 2
 
 
 async def test_a_full_mailbox_refuses_before_anything_ran() -> None:
     async with running(mailbox_limit=3) as host:
-        results = await asyncio.gather(*(host.call(ONE, "add", 1) for _ in range(10)), return_exceptions=True)
+        results = await asyncio.gather(*(call(host, ONE, "add", 1) for _ in range(10)), return_exceptions=True)
         refused = [one for one in results if isinstance(one, OverloadedError)]
 
         assert len(refused) == 7
-        assert await host.call(ONE, "value") == 3
+        assert await call(host, ONE, "value") == 3
 
 
 async def test_reading_an_actor_that_was_never_written_does_not_create_it() -> None:
     provider = MemoryProvider()
     async with running(provider) as host:
         with pytest.raises(NotFoundError):
-            await host.call(ONE, "add", 1, create=False)
+            await call(host, ONE, "add", 1, create=False)
 
         assert await provider.names("", 10) == []
 
@@ -200,19 +200,19 @@ async def test_reading_an_actor_that_was_never_written_does_not_create_it() -> N
 async def test_unknown_kinds_and_private_methods_are_refused() -> None:
     async with running() as host:
         with pytest.raises(InvalidInputError, match="no actors of kind 'Nobody'"):
-            await host.call(ActorId("Nobody", "x"), "add", 1)
+            await call(host, ActorId("Nobody", "x"), "add", 1)
         with pytest.raises(InvalidInputError, match="private"):
-            await host.call(ONE, "_ring")
+            await call(host, ONE, "_ring")
 
 
 async def test_idle_actors_leave_memory_and_come_back_with_a_higher_epoch() -> None:
     async with running() as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         before = host.active(ONE)
         await turns(host)
         assert await host.evict() == 1
         assert host.active(ONE) is None
-        assert await host.call(ONE, "add", 1) == 2
+        assert await call(host, ONE, "add", 1) == 2
         after = host.active(ONE)
 
         assert before is not None and after is not None
@@ -222,29 +222,29 @@ async def test_idle_actors_leave_memory_and_come_back_with_a_higher_epoch() -> N
 async def test_a_busy_actor_is_not_evicted() -> None:
     provider = HeldProvider(MemoryProvider())
     async with running(provider) as host:
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
         provider.holding = True
-        call = asyncio.ensure_future(host.call(ONE, "add", 1))
+        answer = asyncio.ensure_future(call(host, ONE, "add", 1))
         await provider.until_held(1)
         await turns(host)
         assert await host.evict() == 0
         provider.holding = False
         provider.release()
-        await call
+        await answer
 
 
 async def test_a_stopping_host_serves_who_waits_and_refuses_who_comes() -> None:
     provider = HeldProvider(MemoryProvider())
     host = Host(provider, {"Counter": Kind(Counter)})
     await host.start()
-    await host.call(ONE, "add", 1)
+    await call(host, ONE, "add", 1)
     provider.holding = True
-    waiting = asyncio.ensure_future(host.call(ONE, "add", 1))
+    waiting = asyncio.ensure_future(call(host, ONE, "add", 1))
     await provider.until_held(1)
     stop = asyncio.ensure_future(host.stop())
     await asyncio.sleep(0)
     with pytest.raises(HostClosedError):
-        await host.call(ONE, "add", 1)
+        await call(host, ONE, "add", 1)
     assert not stop.done()
     provider.holding = False
     provider.release()
@@ -256,17 +256,17 @@ async def test_a_stopping_host_serves_who_waits_and_refuses_who_comes() -> None:
 async def test_a_handler_that_cancels_itself_fails_alone_and_the_actor_lives_on() -> None:
     async with running() as host:
         with pytest.raises(ActorBrokenError, match="cancelled from inside"):
-            await host.call(ONE, "cancel_itself")
+            await call(host, ONE, "cancel_itself")
 
-        assert await host.call(ONE, "add", 1) == 1
+        assert await call(host, ONE, "add", 1) == 1
 
 
 async def test_a_write_outside_the_turn_is_refused_though_another_event_has_one() -> None:
     async with running() as host:
         door = asyncio.Event()
-        slipping = asyncio.ensure_future(host.call(ONE, "put_outside", door))
+        slipping = asyncio.ensure_future(call(host, ONE, "put_outside", door))
         await turns(host)
-        holding = asyncio.ensure_future(host.call(ONE, "hold_turn", door))
+        holding = asyncio.ensure_future(call(host, ONE, "hold_turn", door))
         await turns(host)
         door.set()
         await holding
@@ -278,14 +278,14 @@ async def test_a_write_outside_the_turn_is_refused_though_another_event_has_one(
 async def test_what_is_stored_must_be_bytes() -> None:
     async with running() as host:
         with pytest.raises(InvalidInputError, match="must be bytes, not str"):
-            await host.call(ONE, "put_text")
+            await call(host, ONE, "put_text")
 
 
 async def test_a_turn_over_the_stores_limits_fails_alone() -> None:
     async with running() as host:
-        adding = [host.call(ONE, "add", 1) for _ in range(3)]
+        adding = [call(host, ONE, "add", 1) for _ in range(3)]
         results = await asyncio.gather(
-            *adding, host.call(ONE, "put_much"), host.call(ONE, "add", 1), return_exceptions=True
+            *adding, call(host, ONE, "put_much"), call(host, ONE, "add", 1), return_exceptions=True
         )
 
         assert [one for one in results if isinstance(one, int)] == [1, 2, 3, 4]

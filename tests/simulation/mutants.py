@@ -22,8 +22,8 @@ MUTANTS = (
     Mutant(
         "an answer does not wait for its batch",
         "actors/runtime/activation.py",
-        "self._output.when_durable(number, partial(event.answer, result), event.fail)",
-        "event.answer(result)",
+        "self._output.when_durable(number, partial(delivery.answer, result), delivery.fail)",
+        "delivery.answer(result)",
     ),
     Mutant(
         "work after a commit does not wait for it",

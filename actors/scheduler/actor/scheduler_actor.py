@@ -6,31 +6,30 @@ The work of each event is in the module named after it; memory is rebuilt from r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from tocsin.actors.runtime.actor import Actor, ActorContext
+from tocsin.actors.runtime.actor import ActorContext, EventActor
+from tocsin.actors.runtime.events import answer
 from tocsin.actors.scheduler.actor.expiry import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.actor.pull import Given, any_to_give, give_back, pull
 from tocsin.actors.scheduler.actor.starting import could_start, start, start_nothing
-from tocsin.actors.scheduler.inflight.completions import Batch
+from tocsin.actors.scheduler.inflight.completions import Completions
 from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
 from tocsin.actors.scheduler.inflight.lanes import Lanes
+from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
 from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model.names import KIND
-from tocsin.actors.scheduler.model.new_job import NewJob
-from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
-from tocsin.actors.scheduler.model.rows import RedriveRow
+from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
-from tocsin.actors.scheduler.schedules.events import CHANGES
+from tocsin.actors.scheduler.schedules.events import ScheduleChange, change_schedules
 from tocsin.actors.scheduler.schedules.recompute import check_clock, check_zones
 from tocsin.actors.scheduler.state.limits import Limits
 from tocsin.actors.scheduler.state.occurrences import Tick
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import redrive
+from tocsin.actors.scheduler.transitions import events, redrive
 from tocsin.actors.scheduler.transitions.complete import complete, extend
-from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, submit_once
+from tocsin.actors.scheduler.transitions.idempotency import Once, submit_once
 from tocsin.actors.scheduler.transitions.pools import (
     Erased,
     cancel_many,
@@ -41,9 +40,8 @@ from tocsin.actors.scheduler.transitions.pools import (
     set_pool,
 )
 from tocsin.actors.scheduler.transitions.settle import settle
-from tocsin.actors.scheduler.transitions.submit import Answer, cancel, cancel_dead, retry_dead, submit
-from tocsin.dispatch.pulled import Settlement
-from tocsin.errors import ConflictError, RequestError, StaleLeaseError, TocsinError
+from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead, submit
+from tocsin.errors import ConflictError, StaleLeaseError
 
 ERASE_ALONE_MS = 5_000
 """After so long without its caller asking for the next page, a removal goes on by itself."""
@@ -57,7 +55,10 @@ Ticked = Callable[[int, int], None]
 """A pass over schedules is durable: all their slots up to this instant are decided; and how late, in ms."""
 
 
-class SchedulerActor(Actor):
+SchedulerEvent = events.ErasePage | events.CountPaths | events.OrdinaryEvent | ScheduleChange
+
+
+class SchedulerActor(EventActor[SchedulerEvent]):
     """One instance: jobs, leases, pools and dead letters of one name."""
 
     kind = KIND
@@ -69,6 +70,8 @@ class SchedulerActor(Actor):
         lanes: Lanes,
         pulls: WaitingClaims,
         watches: ResultWaiters,
+        completions: Completions,
+        renderers: Renderers,
         owner: str,
         full: Callable[[], bool],
         limits: Limits,
@@ -81,6 +84,8 @@ class SchedulerActor(Actor):
         self._lanes = lanes
         self._pulls = pulls
         self._watches = watches
+        self._completions = completions
+        self._renderers = renderers
         self._owner = owner
         self._full = full
         self._limits = limits
@@ -114,99 +119,72 @@ class SchedulerActor(Actor):
 
     # ---- Events ----------------------------------------------------------------------------------
 
-    async def submit(self, jobs: Sequence[NewJob]) -> list[Answer]:
-        turn = self._turn()
-        self._check_not_erasing()
-        answers = await submit(turn, jobs)
-        await self._finish(turn)
-        return answers
+    async def handle(self, event: SchedulerEvent) -> object:
+        match event:
+            case events.ErasePage():
+                return answer(event, await self._erase_page())
+            case events.CountPaths():
+                await self._finish(self._turn())
+                return answer(event, self._state.paths.counting)
+            case _:
+                turn = self._turn()
+                answered = await self._carry_out(turn, event)
+                await self._finish(turn)
+                return answered
 
-    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> Kept | TocsinError:
-        turn = self._turn()
-        self._check_not_erasing()
-        answer = await submit_once(turn, jobs, once)
-        await self._finish(turn)
-        return answer
+    async def _carry_out(self, turn: Turn, event: events.OrdinaryEvent | ScheduleChange) -> object:
+        match event:
+            case events.ClaimMore():
+                pass  # the end of the turn looks
+            case events.SettleFinished():
+                await self._settle(turn)
+            case events.Submit(jobs):
+                self._check_not_erasing()
+                return answer(event, await submit(turn, jobs))
+            case events.SubmitOnce(jobs, key, body, renderer):
+                self._check_not_erasing()
+                return answer(event, await submit_once(turn, jobs, Once(key, body, self._renderers.take(renderer))))
+            case events.Complete(batch):
+                await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
+                return answer(event, await complete(turn, self._completions.begin(batch)))
+            case events.Extend():
+                await self._end_leases(turn)
+                return answer(event, await _extend(turn, event))
+            case events.GiveBack(leases):
+                return answer(event, await give_back(turn, leases))
+            case events.Cancel(job_id):
+                return answer(event, await cancel(turn, job_id))
+            case events.CancelMany(page):
+                return answer(event, await cancel_many(turn, page))
+            case events.Reschedule(job_id, due):
+                return answer(event, await reschedule(turn, job_id, due))
+            case events.RetryDead(job_id):
+                due_of_old = await retry_dead(turn, job_id)
+                retried = DeadRetried(False) if due_of_old is None else DeadRetried(True, job_id, due_of_old)
+                return answer(event, retried)
+            case events.CancelDead(job_id):
+                return answer(event, await cancel_dead(turn, job_id))
+            case events.StartRedrive(redrive_id, row, known):
+                return answer(event, await redrive.start(turn, redrive_id, row, known))
+            case events.StopRedrive(redrive_id):
+                return answer(event, await redrive.stop(turn, redrive_id))
+            case events.SetPool(name, cap, paused):
+                return answer(event, await set_pool(turn, name, cap, paused))
+            case events.DeletePool(name):
+                return answer(event, await _delete_pool(turn, name))
+            case events.SetInstance(paused, timeout_ms):
+                instance = await set_instance(turn, paused, timeout_ms)
+                return answer(event, (instance.paused, instance.timeout_ms))
+            case _:
+                self._check_not_erasing()
+                return await change_schedules(turn, event)
+        return None
 
     def _check_not_erasing(self) -> None:
         if self._state.instance.erasing:
             raise ConflictError(f"instance {self.ctx.id.name!r} is being removed: try again when that is done")
 
-    async def cancel(self, job_id: str) -> Cancelled:
-        turn = self._turn()
-        answer = await cancel(turn, job_id)
-        await self._finish(turn)
-        return answer
-
-    async def dead_retry(self, job_id: str) -> DeadRetried:
-        turn = self._turn()
-        scheduled_for = await retry_dead(turn, job_id)
-        await self._finish(turn)
-        return DeadRetried(False) if scheduled_for is None else DeadRetried(True, job_id, scheduled_for)
-
-    async def dead_cancel(self, job_id: str) -> bool:
-        turn = self._turn()
-        removed = await cancel_dead(turn, job_id)
-        await self._finish(turn)
-        return removed
-
-    async def redrive(self, redrive_id: str, row: RedriveRow, known: Sequence[str]) -> bool:
-        turn = self._turn()
-        began = await redrive.start(turn, redrive_id, row, known)
-        await self._finish(turn)
-        return began
-
-    async def redrive_stop(self, redrive_id: str) -> bool:
-        turn = self._turn()
-        stopped = await redrive.stop(turn, redrive_id)
-        await self._finish(turn)
-        return stopped
-
-    async def schedules(self, what: str, *args: Any) -> Any:
-        """A change of schedules. A refusal is answered, as nothing was changed."""
-        turn = self._turn()
-        self._check_not_erasing()
-        try:
-            answer = await CHANGES[what](turn, *args)
-        except RequestError as refusal:  # raised before anything was changed, but for rows that could not be read
-            answer = refusal
-        await self._finish(turn)
-        return answer
-
-    async def set_pool(self, name: str, cap: int | None, paused: bool | None) -> bool:
-        turn = self._turn()
-        created = await set_pool(turn, name, cap, paused)
-        await self._finish(turn)
-        return created
-
-    async def delete_pool(self, name: str) -> bool | ConflictError:
-        turn = self._turn()
-        try:
-            there = await delete_pool(turn, name)
-        except ConflictError as refusal:  # raised before anything was changed
-            return refusal
-        await self._finish(turn)
-        return there
-
-    async def reschedule(self, job_id: str, due: int) -> Rescheduled:
-        turn = self._turn()
-        answer = await reschedule(turn, job_id, due)
-        await self._finish(turn)
-        return answer
-
-    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> tuple[int, int]:
-        turn = self._turn()
-        answer = await cancel_many(turn, jobs)
-        await self._finish(turn)
-        return answer
-
-    async def set_instance(self, paused: bool | None, timeout_ms: int | None) -> tuple[bool, int | None]:
-        turn = self._turn()
-        row = await set_instance(turn, paused, timeout_ms)
-        await self._finish(turn)
-        return row.paused, row.timeout_ms
-
-    async def erase_page(self) -> Erased:
+    async def _erase_page(self) -> Erased:
         """Part of a removal: begins it, or goes on with one that a crash interrupted."""
         turn = self._turn()
         erased = await erase_page(turn)
@@ -219,56 +197,19 @@ class SchedulerActor(Actor):
             self.ctx.set_alarm(None)
         return erased
 
-    async def complete(self, batch: Batch) -> Sequence[Settlement | StaleLeaseError]:
-        """Refusals are answered, not raised: a raised one ends this activation, and anybody may send a wrong lease."""
-        turn = self._turn()
-        await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
-        answers = await complete(turn, batch.begin())
-        await self._finish(turn)
-        return answers
-
-    async def extend(self, job_id: str, token: str, lease_ms: int) -> int | StaleLeaseError:
-        turn = self._turn()
-        await self._end_leases(turn)
-        until: int | StaleLeaseError
-        try:
-            until = await extend(turn, job_id, token, lease_ms)
-        except StaleLeaseError as refusal:
-            until = refusal
-        await self._finish(turn)
-        return until
-
-    async def give_back(self, tokens: Sequence[str]) -> Sequence[str]:
-        """Jobs that a worker had claimed and never got. Those that are left for another turn."""
-        turn = self._turn()
-        left = await give_back(turn, tokens)
-        await self._finish(turn)
-        return left
-
-    async def settle(self) -> None:
-        """Attempts have ended: book them, and let their lanes take the next jobs."""
+    async def _settle(self, turn: Turn) -> None:
+        """Book attempts that have ended; their lanes take the next jobs."""
         finished = self._lanes.take_finished()
         self.ctx.if_lost(self._lanes.not_settled, finished)
-        turn = self._turn()
         settled = await settle(turn, finished)
         self.ctx.after_commit(self._lanes.settled, finished[:settled])
         if settled < len(finished):
             self.ctx.after_commit(self._lanes.not_settled, finished[settled:])
-        await self._finish(turn)
-
-    async def count_paths(self) -> bool:
-        """Whether there are counts by path that are still to be written. A store from before they were has none."""
-        await self._finish(self._turn())
-        return self._state.paths.counting
-
-    async def claim_more(self) -> None:
-        """A permit is at hand, or a worker waits for a job."""
-        await self._finish(self._turn())
 
     async def alarm(self) -> None:
         """A head is due, a timer rings, or a lease ends."""
         if self._state.instance.erasing:
-            if (await self.erase_page()).more:
+            if (await self._erase_page()).more:
                 self.ctx.set_alarm(self.ctx.now_ms())
             return
         turn = self._turn()
@@ -356,6 +297,20 @@ class SchedulerActor(Actor):
         more = waiting or state.paths.counting or state.labels.filling
         ring_at = _earliest(again if more else None, head, pulled, timer, renew_at)
         self.ctx.set_alarm(stored, ring_at_ms=ring_at)
+
+
+async def _extend(turn: Turn, asked: events.Extend) -> int | StaleLeaseError:
+    try:
+        return await extend(turn, asked.job_id, asked.lease, asked.lease_ms)
+    except StaleLeaseError as refusal:
+        return refusal
+
+
+async def _delete_pool(turn: Turn, name: str) -> bool | ConflictError:
+    try:
+        return await delete_pool(turn, name)
+    except ConflictError as refusal:  # raised before anything was changed
+        return refusal
 
 
 def _earliest(*instants: int | None) -> int | None:

@@ -8,21 +8,23 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.runtime.clock import Clock
+from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
 from tocsin.actors.scheduler.inflight.circuit import Circuit
-from tocsin.actors.scheduler.inflight.completions import Answer, Batch, Completions
+from tocsin.actors.scheduler.inflight.completions import Answer, Completions
 from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
 from tocsin.actors.scheduler.inflight.lanes import Lanes, callback_of
 from tocsin.actors.scheduler.inflight.permits import Permits
+from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
 from tocsin.actors.scheduler.inflight.ticking import OnTick, Ticks
 from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
@@ -37,10 +39,12 @@ from tocsin.actors.scheduler.state.limits import Limits
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS
 from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.transitions.events import ClaimMore, Complete
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
 from tocsin.dispatch.callback import Outcome
 from tocsin.dispatch.dispatcher import Dispatcher
 
+A = TypeVar("A")
 log = logging.getLogger("tocsin.scheduler")
 
 PAGES_AT_ONCE = 2
@@ -91,6 +95,7 @@ class SchedulerService:
         self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
         self._pulls: WeakValueDictionary[str, WaitingClaims] = WeakValueDictionary()
         self._completions: WeakValueDictionary[str, Completions] = WeakValueDictionary()
+        self.renderers = Renderers()
         self.presence = Presence(lambda: self.clock.monotonic())
         self._watches: WeakValueDictionary[str, ResultWaiters] = WeakValueDictionary()
         self._host: Host | None = None
@@ -144,7 +149,8 @@ class SchedulerService:
         owner, name = self.host.provider.owner, ctx.id.name
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
-            ctx, self.lanes(name), self.pulls(name), self.watches(name), owner,
+            ctx, self.lanes(name), self.pulls(name), self.watches(name), self.completions(name),
+            self.renderers, owner,
             lambda: self.health.store_trouble() is not None, self._limits, self.deaths.note, ticked,
         )  # fmt: skip
 
@@ -153,7 +159,7 @@ class SchedulerService:
         computed with other time zones. What is stored says so, without waking it."""
         rows = await self.host.provider.view(str(actor)).get([META_SLOT, META_ZONES])
         if META_SLOT in rows and in_doubt(self.clock.now_ms(), rows[META_SLOT], rows.get(META_ZONES)):
-            await self.host.post(actor, "claim_more")  # its start looks at zones, and every turn at the clock
+            await self.host.post(actor, ClaimMore())  # its start looks at zones, and every turn at the clock
 
     def lanes(self, name: str) -> Lanes:
         lanes = self._lanes.get(name)
@@ -178,8 +184,8 @@ class SchedulerService:
         if pulls is None:
             actor = actor_of(name)
 
-            def post(event: str, *args: Any) -> asyncio.Future[Any]:
-                return self.host.start_soon(self.host.call(actor, event, *args, create=False))
+            def post(event: Event[A]) -> asyncio.Future[A]:
+                return self.host.start_soon(self.host.call(actor, event, create=False))
 
             check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
             pulls = WaitingClaims(name, post, self.host.start_soon, check, self.clock)
@@ -194,8 +200,8 @@ class SchedulerService:
         if found is None:
             actor = actor_of(name)
 
-            def deliver(batch: Batch) -> Awaitable[Sequence[Answer]]:
-                return self.host.call(actor, "complete", batch, create=False)
+            def deliver(batch: int) -> Awaitable[Sequence[Answer]]:
+                return self.host.call(actor, Complete(batch), create=False)
 
             found = self._completions[name] = Completions(deliver, self.host.start_soon)
         return found

@@ -17,6 +17,15 @@ from tocsin.actors.scheduler.queries import listing
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.transitions import redrive as redrives
 from tocsin.actors.scheduler.transitions.complete import Completion
+from tocsin.actors.scheduler.transitions.events import (
+    Cancel,
+    CancelDead,
+    Extend,
+    Reschedule,
+    RetryDead,
+    StartRedrive,
+    StopRedrive,
+)
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.pulled import MAX_RESULT, Settlement, check_end
 from tocsin.dispatch.words import word
@@ -32,7 +41,7 @@ class Changing(Handle):
     async def cancel(self, id: str) -> Cancelled:
         """Remove a pending, waiting or running job. Its id is free at once; a running attempt is not stopped,
         but whatever it answers changes nothing. A dead job is not cancelled by this: see `dead_cancel`."""
-        return await self._change("cancel", Cancelled(False, False), arguments.schedule_id(id))
+        return await self._change(Cancel(arguments.schedule_id(id)), Cancelled(False, False))
 
     async def cancel_all(
         self,
@@ -74,7 +83,7 @@ class Changing(Handle):
             due = arguments.instant_ms(at, "at")
         else:
             due = self._after(arguments.duration_ms(after, "after"), "after")
-        return await self._change("reschedule", Rescheduled(False), arguments.schedule_id(id), due)
+        return await self._change(Reschedule(arguments.schedule_id(id), due), Rescheduled(False))
 
     async def rescheduled(self, id: str, scheduled_for: Any, delay_ms: Any) -> Rescheduled:
         """`reschedule` with wire values; for the HTTP face."""
@@ -84,7 +93,7 @@ class Changing(Handle):
             due = arguments.epoch_ms(scheduled_for, "scheduledFor")
         else:
             due = self._after(arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
-        return await self._change("reschedule", Rescheduled(False), arguments.schedule_id(id), due)
+        return await self._change(Reschedule(arguments.schedule_id(id), due), Rescheduled(False))
 
     async def complete(
         self,
@@ -169,9 +178,7 @@ class Changing(Handle):
         length = arguments.integer(lease_ms, word("lease_ms"), *arguments.LEASE_MS)
         job_id, token = arguments.schedule_id(id), lease_token(lease)
         try:
-            answer: int | StaleLeaseError = await self._service.host.call(
-                self._id, "extend", job_id, token, length, create=False
-            )
+            answer = await self._call(Extend(job_id, token, length), create=False)
         except NotFoundError:
             raise stale(id) from None
         if isinstance(answer, StaleLeaseError):
@@ -201,11 +208,11 @@ class Changing(Handle):
 
     async def dead_retry(self, id: str) -> DeadRetried:
         """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
-        return await self._change("dead_retry", DeadRetried(False), arguments.schedule_id(id))
+        return await self._change(RetryDead(arguments.schedule_id(id)), DeadRetried(False))
 
     async def dead_cancel(self, id: str) -> bool:
         """Remove a dead job for good; False if there is none of that id."""
-        return await self._change("dead_cancel", False, arguments.schedule_id(id))
+        return await self._change(CancelDead(arguments.schedule_id(id)), False)
 
     async def dead_retry_all(
         self,
@@ -244,7 +251,7 @@ class Changing(Handle):
                 )
             row = msgspec.structs.replace(row, matched=counted.matched, turn=redrives.next_turn(others))
             begins = bool(counted.matched) and not dry_run
-            if not begins or await self._call("redrive", redrive_id, row, tuple(others)):
+            if not begins or await self._call(StartRedrive(redrive_id, row, tuple(others))):
                 waits_for = redrives.waits_for(redrive_id, row, others) if begins else None
                 return Redrive(redrive_id, counted.matched, 0, begins, waits_for=waits_for)
 
@@ -259,7 +266,7 @@ class Changing(Handle):
 
     async def redrive_stop(self, redrive_id: str) -> bool:
         """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
-        return await self._change("redrive_stop", False, arguments.schedule_id(redrive_id))
+        return await self._change(StopRedrive(arguments.schedule_id(redrive_id)), False)
 
 
 def _path_of(filter: str | None) -> str | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.state import labels
+from tocsin.actors.scheduler.transitions.events import CancelMany, CountPaths
 from tocsin.actors.scheduler.transitions.idempotency import Once, answered
 from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.errors import InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
@@ -46,25 +48,22 @@ class Handle:
     def _after(self, delay_ms: int, name: str) -> int:
         return arguments.delayed(self._now(), delay_ms, name)
 
-    async def _call(self, event: str, *args: Any) -> Any:
-        return await self._service.host.call(self._id, event, *args)
+    async def _call(self, event: Event[T], *, create: bool = True) -> T:
+        return await self._service.host.call(self._id, event, create=create)
 
     async def _cancel_many(self, jobs: Sequence[tuple[str, str]]) -> int:
         """How many of these (id, incarnation) were there to be cancelled; in as many turns as it takes."""
         cancelled = 0
         while jobs:
-            done, left = await self._call("cancel_many", jobs)
+            done, left = await self._call(CancelMany(jobs))
             cancelled, jobs = cancelled + done, jobs[len(jobs) - left :]
         return cancelled
 
-    async def _change(self, event: str, absent: T, *args: Any) -> T:
+    async def _change(self, event: Event[T], absent: T) -> T:
         try:
-            answer: T | TocsinError = await self._service.host.call(self._id, event, *args, create=False)
+            return await self._call(event, create=False)
         except NotFoundError:
             return absent  # an instance that was never written holds nothing
-        if isinstance(answer, TocsinError):
-            raise answer
-        return answer
 
     def _view(self) -> StoreView:
         return self._service.host.provider.view(str(self._id))
@@ -75,7 +74,7 @@ class Handle:
         if wanted.label is None or await labels.are_filled(self._view()):
             return
         with suppress(TocsinError):  # the list needs it not: a later one may find a store that takes writes
-            await self._service.host.call(self._id, "count_paths", create=False)
+            await self._call(CountPaths(), create=False)
 
     def _name(self, value: str | None, field: str) -> str | None:
         return None if value is None else arguments.plain_name(value, field)

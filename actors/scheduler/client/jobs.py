@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.state.path_counts import paths_of
+from tocsin.actors.scheduler.transitions.events import Submit, SubmitOnce
 from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, answered
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.values import LEFT_OUT
@@ -153,10 +154,9 @@ class Scheduling(Following):
     async def submit(self, job: NewJob) -> Scheduled:
         """Store one checked job."""
         self._check_space()
-        answer = (await self._service.host.call(self._id, "submit", [job]))[0]
+        answer = (await self._call(Submit([job])))[0]
         if isinstance(answer, TocsinError):
             raise answer
-        assert isinstance(answer, Scheduled)
         return answer
 
     async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> Kept:
@@ -164,7 +164,13 @@ class Scheduling(Following):
         if self._service.host.provider.trouble is None or not await answered(self._view(), once, self._now()):
             self._check_space()
         self._check_size(jobs)
-        answer: Kept | TocsinError = await self._call("submit_once", jobs, once)
+        renderers = self._service.renderers
+        number = renderers.enter(once.render)
+        try:
+            answer = await self._call(SubmitOnce(jobs, once.key, once.body, number))
+        except Exception:
+            renderers.drop(number)
+            raise
         if isinstance(answer, TocsinError):
             raise answer
         return answer
@@ -174,7 +180,8 @@ class Scheduling(Following):
         self._check_space()
         good = [job for job in jobs if isinstance(job, NewJob)]
         self._check_size(good)
-        stored = iter(await self._service.host.call(self._id, "submit", good) if good else [])
+        answers = await self._call(Submit(good)) if good else []
+        stored = iter(answers)
         return [next(stored) if isinstance(job, NewJob) else job for job in jobs]
 
     def _check_size(self, jobs: Sequence[NewJob]) -> None:

@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.model.records import Outcome, Pending, Queue
 from tocsin.actors.scheduler.queries import queue_stats as queues
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.transitions.events import ClaimMore, CountPaths
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Parent, Slot, WorkerInfo
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, JobFailedError, NotFoundError, NotYetError, TocsinError
@@ -56,7 +57,7 @@ class Queues(Handle):
         pulls = self._service.pulls(self.name)
         pulls.enter(pull)
         try:
-            await self._service.host.call(self._id, "claim_more", create=False)
+            await self._call(ClaimMore(), create=False)
         except NotFoundError:
             pass  # nobody has scheduled anything yet: the first job wakes who waits
         except (TocsinError, asyncio.CancelledError):
@@ -110,7 +111,7 @@ class Queues(Handle):
         arguments.whole_text(prefix, "prefix")
         if not await queues.is_counted(self._view()):
             try:
-                while await self._service.host.call(self._id, "count_paths", create=False):
+                while await self._call(CountPaths(), create=False):
                     pass
             except NotFoundError:
                 return Pending(False, 0)  # it was removed meanwhile

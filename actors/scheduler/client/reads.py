@@ -26,9 +26,10 @@ from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries import listing, why
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.queries.candidates import Filter
+from tocsin.actors.scheduler.transitions.events import DeletePool, ErasePage, SetInstance, SetPool
 from tocsin.actors.scheduler.transitions.pools import Erased
 from tocsin.dispatch.words import word
-from tocsin.errors import InvalidInputError
+from tocsin.errors import ConflictError, InvalidInputError
 
 STATES = ("pending", "waiting", "running")
 ORDERS = ("due", "id")
@@ -126,12 +127,15 @@ class Operating(Handle):
             arguments.integer(max_concurrency, word("max_concurrency"), *arguments.CAP)
         if paused is not None and not isinstance(paused, bool):
             raise InvalidInputError(f"paused must be true or false, not {paused!r}")
-        created = await self._call("set_pool", arguments.plain_name(name, "name"), max_concurrency, paused)
+        created = await self._call(SetPool(arguments.plain_name(name, "name"), max_concurrency, paused))
         return msgspec.structs.replace(await self.pool(name), created=created)
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""
-        return await self._change("delete_pool", False, arguments.plain_name(name, "name"))
+        deleted = await self._change(DeletePool(arguments.plain_name(name, "name")), False)
+        if isinstance(deleted, ConflictError):
+            raise deleted
+        return deleted
 
     async def pause(self, paused: bool = True) -> None:
         """Stop all firing of this instance, or start it again."""
@@ -146,13 +150,13 @@ class Operating(Handle):
             raise InvalidInputError(f"paused must be true or false, not {paused!r}")
         if timeout_ms is not None and (timeout_ms is False or timeout_ms != 0):
             arguments.integer(timeout_ms, word("timeout_ms"), *arguments.TIMEOUT_MS)
-        return InstanceState(self.name, *await self._call("set_instance", paused, timeout_ms))
+        return InstanceState(self.name, *await self._call(SetInstance(paused, timeout_ms)))
 
     async def remove(self) -> Removed:
         """Remove everything of this instance. Goes on after a crash, once begun; accepts nothing meanwhile."""
         jobs = rows = 0
         while True:
-            erased = await self._change("erase_page", Erased(0, 0, False))
+            erased = await self._change(ErasePage(), Erased(0, 0, False))
             jobs, rows = jobs + erased.jobs, rows + erased.rows
             if not erased.more:
                 return Removed(jobs, rows)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from tocsin.actors.cron.builder import Declared
 from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
 from tocsin.actors.cron.rule import Rule
+from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.client.chain_requests import Following, Job
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.schedule_records import (
@@ -27,9 +28,17 @@ from tocsin.actors.scheduler.model.schedule_records import (
 )
 from tocsin.actors.scheduler.model.schedule_rows import jitter_of, request_hash
 from tocsin.actors.scheduler.queries import schedules as reading
-from tocsin.actors.scheduler.schedules.change import NewSchedule, Triggered
+from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.declared import arguments_of, definition_of
 from tocsin.actors.scheduler.schedules.definition import MAX_SET, REVISION, new_schedule, schedule_name
+from tocsin.actors.scheduler.schedules.events import (
+    DeleteSchedule,
+    LeaveSchedules,
+    PutSchedules,
+    RegisterSchedules,
+    SetSchedulePaused,
+    TriggerSchedule,
+)
 from tocsin.actors.scheduler.schedules.register import owned_name
 from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.schedules.series import next_of
@@ -45,6 +54,7 @@ from tocsin.errors import (
     StoreFull,
 )
 
+T = TypeVar("T")
 GIVE_WAY: Final = 25
 PREVIEW: Final = 5
 PREVIEWED_AT_ONCE: Final = 10
@@ -135,7 +145,7 @@ class Schedules(Following):
     async def put_checked(self, new: NewSchedule) -> SchedulePut:
         """For the HTTP face."""
         self._check_ready([new])
-        (made,) = _answered(await self._call("schedules", "put", [new]))
+        (made,) = _answered(await self._call(PutSchedules([new])))
         return self._put(made)
 
     async def register(
@@ -173,12 +183,12 @@ class Schedules(Following):
                 limit=arguments.MAX_BATCH_BYTES,
             )
         self._check_ready(news)
-        made, token = _answered(await self._call("schedules", "register", owner, news))
+        made, token = _answered(await self._call(RegisterSchedules(owner, news)))
         left = await self._leave(owner, frozenset(names), token, prune)
         orphaned, removed = ([], left) if prune else (left, [])
         puts: list[SchedulePut] = []
-        for one in made:
-            puts.append(self._put(one))
+        for schedule in made:
+            puts.append(self._put(schedule))
             if not len(puts) % GIVE_WAY:
                 await asyncio.sleep(0)
         return Registration(puts, orphaned, removed)
@@ -188,7 +198,7 @@ class Schedules(Following):
         left: list[str] = []
         start: str | None = None
         while True:
-            page, start = _answered(await self._call("schedules", "leave", owner, names, token, prune, start))
+            page, start = _answered(await self._call(LeaveSchedules(owner, names, token, prune, start)))
             left += page
             if start is None:
                 return left
@@ -232,7 +242,7 @@ class Schedules(Following):
         return await self._set_paused(name, False, revision)
 
     async def _set_paused(self, name: str, paused: bool, revision: int | None) -> ScheduleRecord:
-        await self._one("set_paused", schedule_name(name), paused, _revision(revision))
+        await self._one(name, SetSchedulePaused(schedule_name(name), paused, _revision(revision)))
         record = await self.get(name)
         if record is None:
             raise NotFoundError(f"there is no schedule {name!r}")
@@ -245,7 +255,7 @@ class Schedules(Following):
         """
         deleted = True
         try:
-            await self._one("delete", schedule_name(name), _revision(revision))
+            await self._one(name, DeleteSchedule(schedule_name(name), _revision(revision)))
         except NotFoundError:
             deleted = False
         if cancel_pending:
@@ -268,7 +278,7 @@ class Schedules(Following):
                 self._service.catalog_check.check(
                     known, bytes(known.raw_args)
                 )  # what it was defined with may be no more
-        made: Triggered = await self._one("trigger", schedule_name(name), request)
+        made = await self._one(name, TriggerSchedule(schedule_name(name), request))
         return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
     async def preview(
@@ -288,9 +298,9 @@ class Schedules(Following):
             await asyncio.sleep(0)
         return CronPreview(next=[line.at_ms for line in found], notes=[line.note for line in found])
 
-    async def _one(self, what: str, name: str, *args: Any) -> Any:
+    async def _one(self, name: str, event: Event[T | RequestError]) -> T:
         try:
-            answer = await self._service.host.call(self._id, "schedules", what, name, *args, create=False)
+            answer = await self._call(event, create=False)
         except NotFoundError:
             raise NotFoundError(f"there is no schedule {name!r}") from None
         return _answered(answer)
@@ -318,7 +328,7 @@ class Schedules(Following):
             raise StoreFull(f"{provider.trouble}; what is under way goes on")
 
 
-def _answered(answer: Any) -> Any:
+def _answered(answer: T | RequestError) -> T:
     if isinstance(answer, RequestError):
         raise answer
     return answer

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, Final
 
 from tocsin.actors.scheduler.transitions.complete import Completion
@@ -26,7 +27,8 @@ Waiting = tuple[Completion, asyncio.Future[Answer]]
 class Batch:
     """What one turn is told; others may join until it begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.waiting: list[Waiting] = []
         self._bytes = 0
         self._begun = False
@@ -46,15 +48,23 @@ class Batch:
 
 
 class Completions:
-    """Of one scheduler on this host. `deliver` is the turn: it answers the first of a batch, or all."""
+    """Of one scheduler on this host. `deliver` has the batch of a number settled in a turn: it answers the first of the
+    batch, or all."""
 
     def __init__(
         self,
-        deliver: Callable[[Batch], Awaitable[Sequence[Answer]]],
+        deliver: Callable[[int], Awaitable[Sequence[Answer]]],
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._deliver, self._start_soon = deliver, start_soon
         self._last: Batch | None = None
+        self._numbers = count(1)
+        self._on_their_way: dict[int, Batch] = {}
+
+    def begin(self, number: int) -> Sequence[Completion]:
+        """In the turn: what the batch of this number tells; nothing if nobody waits for its answer any more."""
+        batch = self._on_their_way.get(number)
+        return () if batch is None else batch.begin()
 
     async def say(self, said: Completion) -> Answer:
         """The answer, once that is on disk. A caller that is cancelled does not cancel the turn."""
@@ -64,21 +74,23 @@ class Completions:
 
     def _join(self, one: Waiting) -> None:
         if self._last is None or not self._last.has_room(one[0]):
-            self._last = Batch()
+            self._last = Batch(next(self._numbers))
             self._tell(self._last)
         self._last.join(one)
 
     def _tell(self, batch: Batch) -> None:
+        self._on_their_way[batch.number] = batch
         self._start_soon(self._told(batch)).add_done_callback(partial(self._ended, batch))
 
     def _ended(self, batch: Batch, task: asyncio.Task[None]) -> None:
         """A host that goes down without waiting leaves nobody without an answer."""
+        del self._on_their_way[batch.number]
         if task.cancelled():
             self._failed(batch, HostClosedError("the host was stopped before this was answered: say it again"))
 
     async def _told(self, batch: Batch) -> None:
         try:
-            answers = await self._deliver(batch)
+            answers = await self._deliver(batch.number)
         except Exception as error:  # whatever it is, it is the answer to those who wait
             self._failed(batch, error)
             return
@@ -92,7 +104,7 @@ class Completions:
         begun = batch.begin()
         if len(begun) > 1 and not isinstance(error, (HostClosedError, NotFoundError, StoreUnavailable)):
             for one in batch.waiting:  # each for itself: one that cannot be booked takes no others with it
-                alone = Batch()
+                alone = Batch(next(self._numbers))
                 alone.join(one)
                 alone.begin()
                 self._tell(alone)

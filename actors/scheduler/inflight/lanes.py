@@ -12,12 +12,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.actors.scheduler.model.suspects import ALONE, LEVELS
 from tocsin.actors.scheduler.state.turn import LEASE_MARGIN_MS
 from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.transitions.events import ClaimMore, SettleFinished
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
 from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
 from tocsin.errors import HostClosedError
@@ -45,7 +47,7 @@ class Lanes:
         limit: int,
         permits: Permits,
         send: Send,
-        post: Callable[[str], asyncio.Future[None]],
+        post: Callable[[Event[None]], asyncio.Future[None]],
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         monotonic: Callable[[], float],
     ) -> None:
@@ -197,7 +199,7 @@ class Lanes:
     def _settle_soon(self) -> None:
         if not self._settling and self._finished:
             self._settling = True
-            self._post("settle").add_done_callback(self._settle_done)
+            self._post(SettleFinished()).add_done_callback(self._settle_done)
 
     def _settle_done(self, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
@@ -221,7 +223,7 @@ class Lanes:
         """A permit is free and it is this scheduler's turn."""
         if not self._waking:
             self._waking = True
-            self._post("claim_more").add_done_callback(self._woken)
+            self._post(ClaimMore()).add_done_callback(self._woken)
 
     def _woken(self, done: asyncio.Future[None]) -> None:
         self._waking = False

@@ -11,16 +11,26 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count, islice
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from tocsin.actors.runtime.clock import Clock
+from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.model.suspects import ALONE, marked
 from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.transitions.events import ClaimMore, GiveBack
 from tocsin.errors import HostClosedError, NotFoundError
 
 log = logging.getLogger("tocsin.scheduler")
 
+A = TypeVar("A")
 POKE_AGAIN_S: Final = 0.25
+
+
+class Post(Protocol):
+    """Sends an event to the scheduler, unless nobody has scheduled anything yet."""
+
+    def __call__(self, event: Event[A]) -> asyncio.Future[A]: ...
+
 
 Check = Callable[[Claim, str], Awaitable[bool]]
 """Asked of each claim of the named instance before a worker gets it; a refused one has been settled."""
@@ -62,7 +72,7 @@ class WaitingClaims:
     def __init__(
         self,
         instance: str,
-        post: Callable[..., asyncio.Future[Any]],
+        post: Post,
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         check: Check | None,
         clock: Clock,
@@ -262,9 +272,9 @@ class WaitingClaims:
         done."""
         if tokens:
             self._undelivered.update(tokens)
-            self._post("give_back", tokens).add_done_callback(partial(self._given_back, tokens))
+            self._post(GiveBack(tokens)).add_done_callback(partial(self._given_back, tokens))
 
-    def _given_back(self, tokens: Sequence[str], done: asyncio.Future[Any]) -> None:
+    def _given_back(self, tokens: Sequence[str], done: asyncio.Future[Sequence[str]]) -> None:
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or isinstance(error, (HostClosedError, NotFoundError)):
             self._undelivered.difference_update(tokens)
@@ -281,9 +291,9 @@ class WaitingClaims:
         """Let the scheduler look again."""
         if not self._poking and self.waiting and not self.stopping:
             self._poking = True
-            self._post("claim_more").add_done_callback(self._poked)
+            self._post(ClaimMore()).add_done_callback(self._poked)
 
-    def _poked(self, done: asyncio.Future[Any]) -> None:
+    def _poked(self, done: asyncio.Future[None]) -> None:
         self._poking = False
         error = None if done.cancelled() else done.exception()
         # Without an instance there is nothing to look at; its first job wakes who waits.

@@ -1,27 +1,84 @@
-"""What schedules add to the scheduler's events and timers: tables of turns, looked up by name."""
+"""What schedules add to the scheduler's events and timers."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final, assert_never
 
+from tocsin.actors.runtime.events import Event, answer
 from tocsin.actors.scheduler.model.schedule_rows import FORGET, RECHECK, TIMER
 from tocsin.actors.scheduler.schedules import change
+from tocsin.actors.scheduler.schedules.change import NewSchedule, Triggered
 from tocsin.actors.scheduler.schedules.process_due import ring
 from tocsin.actors.scheduler.schedules.purge import forget
 from tocsin.actors.scheduler.schedules.recompute import recheck
 from tocsin.actors.scheduler.schedules.register import leave, register
+from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.errors import RequestError
 
-CHANGES: Final[Mapping[str, Callable[..., Awaitable[Any]]]] = {
-    "put": change.put,
-    "set_paused": change.set_paused,
-    "delete": change.delete,
-    "trigger": change.trigger,
-    "register": register,
-    "leave": leave,
-}
-"""Each raises a refusal before it has changed anything."""
+
+class PutSchedules(Event[list[Schedule] | RequestError], frozen=True):
+    news: Sequence[NewSchedule]
+
+
+class SetSchedulePaused(Event[Schedule | RequestError], frozen=True):
+    name: str
+    paused: bool
+    revision: int | None
+
+
+class DeleteSchedule(Event[Schedule | RequestError], frozen=True):
+    name: str
+    revision: int | None
+
+
+class TriggerSchedule(Event[Triggered | RequestError], frozen=True):
+    name: str
+    request: str
+
+
+class RegisterSchedules(Event[tuple[list[Schedule], str] | RequestError], frozen=True):
+    owner: str
+    news: Sequence[NewSchedule]
+
+
+class LeaveSchedules(Event[tuple[list[str], str | None] | RequestError], frozen=True):
+    owner: str
+    names: frozenset[str]
+    token: str
+    prune: bool
+    start: str | None
+
+
+ScheduleChange = (
+    PutSchedules | SetSchedulePaused | DeleteSchedule | TriggerSchedule | RegisterSchedules | LeaveSchedules
+)
+
+
+async def change_schedules(turn: Turn, event: ScheduleChange) -> object:
+    """Carry out a change. A refusal is answered: it is raised before anything was changed, but for rows that could not
+    be read."""
+    try:
+        match event:
+            case PutSchedules(news):
+                return answer(event, await change.put(turn, news))
+            case SetSchedulePaused(name, paused, revision):
+                return answer(event, await change.set_paused(turn, name, paused, revision))
+            case DeleteSchedule(name, revision):
+                return answer(event, await change.delete(turn, name, revision))
+            case TriggerSchedule(name, request):
+                return answer(event, await change.trigger(turn, name, request))
+            case RegisterSchedules(owner, news):
+                return answer(event, await register(turn, owner, news))
+            case LeaveSchedules(owner, names, token, prune, start):
+                return answer(event, await leave(turn, owner, names, token, prune, start))
+            case _:
+                assert_never(event)
+    except RequestError as refusal:
+        return refusal
+
+
 RINGS: Final[Mapping[str, Callable[[Turn, Sequence[tuple[int, str]]], Awaitable[None]]]] = {
     TIMER: ring,
     FORGET: forget,

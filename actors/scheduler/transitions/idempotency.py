@@ -15,6 +15,7 @@ from tocsin.storage.api import StoreView
 KEPT_MS = DAY_MS
 Kept = tuple[int, bytes]
 """Status and body of an answer."""
+Render = Callable[[Sequence[Answer]], Kept | TocsinError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Once:
 
     key: bytes
     body: bytes
-    render: Callable[[Sequence[Answer]], Kept | TocsinError]
+    render: Render
 
 
 def damaged_answer() -> IdempotencyMismatchError:

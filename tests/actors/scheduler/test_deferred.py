@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.client.chain_requests import Job
 from tocsin.actors.scheduler.client.deferred import Deferred
+from tocsin.actors.scheduler.transitions.events import Submit
 from tocsin.errors import (
     DuplicateScheduleIdError,
     InvalidInputError,
@@ -36,20 +38,20 @@ async def test_ids_are_there_at_once_and_jobs_at_the_end(stage: Stage) -> None:
 
 @staged()
 async def test_it_is_one_turn_and_so_one_commit(stage: Stage) -> None:
-    turns: list[str] = []
+    turns: list[type] = []
     call = stage.host.runtime.call
 
-    async def noted(actor: ActorId, event: str, *args: Any, **options: Any) -> Any:
-        turns.append(event)
-        return await call(actor, event, *args, **options)
+    async def noted(actor: ActorId, event: Event[Any], **options: Any) -> Any:
+        turns.append(type(event))
+        return await call(actor, event, **options)
 
-    stage.host.runtime.call = noted  # type: ignore[method-assign,assignment]
+    stage.host.runtime.call = noted  # type: ignore[method-assign]
     async with stage.jobs.deferred() as later:
         for _ in range(1_000):
             later.run_after("1h", "a:b")
     async with stage.jobs.deferred():
         pass
-    assert turns == ["submit"]
+    assert turns == [Submit]
     assert await backlog(stage) == 1_000
 
 

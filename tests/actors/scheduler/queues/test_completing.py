@@ -9,7 +9,7 @@ import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin import Job
-from tocsin.actors.scheduler.inflight.completions import MOST_BYTES, Answer, Batch, Completions
+from tocsin.actors.scheduler.inflight.completions import MOST_BYTES, Answer, Completions
 from tocsin.actors.scheduler.transitions.complete import Completion
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import ActorBrokenError, HostClosedError, StaleLeaseError, StoreUnavailable
@@ -87,9 +87,9 @@ class Turns:
         self.free, self.begun = asyncio.Event(), asyncio.Event()
         self.completions = Completions(self.deliver, lambda work: asyncio.get_running_loop().create_task(work))
 
-    async def deliver(self, batch: Batch) -> Sequence[Answer]:
+    async def deliver(self, batch: int) -> Sequence[Answer]:
         await self.free.wait()
-        ids = [one.id for one in batch.begin()]
+        ids = [one.id for one in self.completions.begin(batch)]
         self.told.append(ids)
         self.begun.set()
         await asyncio.sleep(0.01)

@@ -85,7 +85,7 @@ class Model:
     def __post_init__(self) -> None:
         self.pulls = WaitingClaims("desk", self._post, asyncio.ensure_future, None, self)
 
-    def _post(self, *event: object) -> asyncio.Future[Any]:
+    def _post(self, event: object) -> asyncio.Future[Any]:
         raise AssertionError(f"nobody goes away here: {event}")
 
     def now_ms(self) -> int:

@@ -1,0 +1,142 @@
+"""What the actor of a scheduler is told of jobs, pools and its instance.
+
+Objects that live in this host only, such as completions that wait, stay there: their events name them, or say that
+there are some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
+from tocsin.actors.scheduler.model.rows import RedriveRow
+from tocsin.actors.scheduler.transitions.idempotency import Kept
+from tocsin.actors.scheduler.transitions.pools import Erased
+from tocsin.actors.scheduler.transitions.submit import Answer
+from tocsin.dispatch.pulled import Settlement
+from tocsin.errors import ConflictError, StaleLeaseError, TocsinError
+
+
+class Submit(Event[list[Answer]], frozen=True):
+    jobs: Sequence[NewJob]
+
+
+class SubmitOnce(Event[Kept | TocsinError], frozen=True):
+    """`key` hashes identity, route and Idempotency-Key, `body` the request. The renderer of this number writes the
+    answer."""
+
+    jobs: Sequence[NewJob]
+    key: bytes
+    body: bytes
+    renderer: int
+
+
+class Cancel(Event[Cancelled], frozen=True):
+    job_id: str
+
+
+class CancelMany(Event[tuple[int, int]], frozen=True):
+    """Cancel jobs of these ids and incarnations. Answered with how many were cancelled, and how many are left."""
+
+    jobs: Sequence[tuple[str, str]]
+
+
+class Reschedule(Event[Rescheduled], frozen=True):
+    job_id: str
+    due: int
+
+
+class RetryDead(Event[DeadRetried], frozen=True):
+    job_id: str
+
+
+class CancelDead(Event[bool], frozen=True):
+    job_id: str
+
+
+class StartRedrive(Event[bool], frozen=True):
+    """`known`: the ids of the redrives that were counted with. Answered with whether it began."""
+
+    redrive_id: str
+    row: RedriveRow
+    known: Sequence[str]
+
+
+class StopRedrive(Event[bool], frozen=True):
+    redrive_id: str
+
+
+class SetPool(Event[bool], frozen=True):
+    """Answered with whether the pool was unknown until now."""
+
+    name: str
+    cap: int | None
+    paused: bool | None
+
+
+class DeletePool(Event[bool | ConflictError], frozen=True):
+    name: str
+
+
+class SetInstance(Event[tuple[bool, int | None]], frozen=True):
+    paused: bool | None
+    timeout_ms: int | None
+
+
+class ErasePage(Event[Erased], frozen=True):
+    """Remove part of everything: begin, or go on with what a crash interrupted."""
+
+
+class Complete(Event[Sequence[Settlement | StaleLeaseError]], frozen=True):
+    """Settle the attempts of which this batch of completions tells. Refusals are answered, not raised: a raised one
+    ends the activation, and anybody may send a wrong lease."""
+
+    batch: int
+
+
+class Extend(Event[int | StaleLeaseError], frozen=True):
+    job_id: str
+    lease: str
+    lease_ms: int
+
+
+class GiveBack(Event[Sequence[str]], frozen=True):
+    """Requeue jobs that a worker had claimed and never got. Answered with those that are left for another turn."""
+
+    leases: Sequence[str]
+
+
+class SettleFinished(Event[None], frozen=True):
+    """Attempts have ended in the lanes: book them."""
+
+
+class CountPaths(Event[bool], frozen=True):
+    """Answered with whether there are counts by path that are still to be written."""
+
+
+class ClaimMore(Event[None], frozen=True):
+    """A permit is at hand, or a worker waits for a job."""
+
+
+OrdinaryEvent = (
+    ClaimMore
+    | SettleFinished
+    | Submit
+    | SubmitOnce
+    | Complete
+    | Extend
+    | GiveBack
+    | Cancel
+    | CancelMany
+    | Reschedule
+    | RetryDead
+    | CancelDead
+    | StartRedrive
+    | StopRedrive
+    | SetPool
+    | DeletePool
+    | SetInstance
+)
+"""Those of whose turns the end is the same."""
