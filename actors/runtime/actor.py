@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -52,12 +51,12 @@ class Actor:
         return False
 
 
-class EventActor(Actor, ABC, Generic[E]):
+class EventActor(Actor, Generic[E]):
     """An actor whose events are the types of `E`, not its methods."""
 
-    @abstractmethod
     async def handle(self, event: E) -> object:
         """Run one event as a turn and return its answer. The match is to be exhaustive."""
+        raise NotImplementedError
 
 
 def handle(actor: Actor, event: Event[Any]) -> Awaitable[object]:

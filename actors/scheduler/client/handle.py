@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -48,8 +48,8 @@ class Handle:
     def _after(self, delay_ms: int, name: str) -> int:
         return arguments.delayed(self._now(), delay_ms, name)
 
-    async def _call(self, event: Event[T], *, create: bool = True) -> T:
-        return await self._service.host.call(self._id, event, create=create)
+    def _call(self, event: Event[T], *, create: bool = True) -> Awaitable[T]:
+        return self._service.host.call(self._id, event, create=create)
 
     async def _cancel_many(self, jobs: Sequence[tuple[str, str]]) -> int:
         """How many of these (id, incarnation) were there to be cancelled; in as many turns as it takes."""
