@@ -20,6 +20,7 @@ import msgspec
 
 from tocsin.dispatch.instants import offset_of
 from tocsin.dispatch.surrogates import UNPAIRED, is_whole
+from tocsin.dispatch.words import kind_of
 from tocsin.errors import InvalidInputError
 
 LEFT_OUT: Final = msgspec.UNSET
@@ -135,11 +136,10 @@ def _root(path: _Path) -> str | int:
 
 
 def _described(value: object, path: _Path) -> str:
-    kind = type(value)
     for plain in (str, int, float, *_WRITERS):
         if isinstance(value, plain):
-            return f"a {kind.__name__}, which would arrive as a plain {plain.__name__}: write that, {_show(value)}"
-    return f"a {kind.__name__}, which {_root(path)} cannot hold: {_show(value)}"
+            return f"{kind_of(value)}, which would arrive as a plain {plain.__name__}: write that, {_show(value)}"
+    return f"{kind_of(value)}, which {_root(path)} cannot hold: {_show(value)}"
 
 
 def _show(value: object) -> str:

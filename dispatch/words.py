@@ -40,6 +40,11 @@ def of_json() -> Iterator[None]:
         _json.reset(token)
 
 
+def in_json() -> bool:
+    """Whether the caller speaks JSON."""
+    return _json.get()
+
+
 def word(name: str) -> str:
     """What the caller calls the argument that is `name` inside."""
     in_python, in_json = _SAID.get(name) or (name, camel(name))
@@ -75,3 +80,9 @@ def reworded(message: str, words: Mapping[str, str]) -> str:
         for number in range(0, 1 if plain else len(parts), 2):
             parts[number] = pattern.sub(lambda _, instead=instead: instead, parts[number])
     return "".join(parts)
+
+
+def kind_of(value: object) -> str:
+    """What a value is called in a sentence: "an int", "a set"."""
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in tuple('aeiou') else 'a'} {name}"

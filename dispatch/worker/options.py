@@ -10,6 +10,7 @@ from typing import Any, Final
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.receiver.handlers import Handler
 from tocsin.dispatch.receiver.outcomes import LEASE_MS
+from tocsin.dispatch.words import kind_of
 from tocsin.dispatch.worker.handlers import DEFAULT_OWNER, Handlers
 from tocsin.dispatch.worker.source import Source
 from tocsin.errors import InvalidInputError, SettingsError
@@ -66,7 +67,7 @@ def source_of(jobs: object) -> Source:
         raise SettingsError("jobs must be a scheduler, not a text: give RemoteScheduler(url, token=...)")
     if missing := [name for name in ("claim", "settle", "extend", "announce") if not hasattr(jobs, name)]:
         raise SettingsError(
-            f"jobs must be a scheduler, host.scheduler(name) or RemoteScheduler(url), and a {type(jobs).__name__} has "
+            f"jobs must be a scheduler, host.scheduler(name) or RemoteScheduler(url), and {kind_of(jobs)} has "
             f"no {missing[0]}()"
         )
     found: Any = jobs

@@ -21,8 +21,9 @@ class _Called(msgspec.Struct, frozen=True):
 
 
 class Job(_Called, frozen=True, kw_only=True):
-    """One job for `submit_many`: exactly one of `at` and `after`; `options` as for `run_at`. In a `then` it has no `at`
-    and no id: it starts when the job before it is done, or `after` that."""
+    """One job for `submit_many`: exactly one of `at` and `after`. All else that `run_at` takes by name stands in
+    `options`, the id as well: `Job(path="a:b", after="5m", options={"id": "x", "queue": "q"})`. In a `then` it has no
+    `at` and no id: it starts when the job before it is done, or `after` that."""
 
     at: datetime | int | None = None
     after: timedelta | float | str | None = None

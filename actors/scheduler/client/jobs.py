@@ -98,6 +98,9 @@ class Scheduling(Following):
 
     async def submit_many(self, jobs: Sequence[Job]) -> list[Scheduled | TocsinError]:
         """Up to 1,000 jobs in one atomic commit. One answer each, in order: accepted, or why not."""
+        given: object = jobs
+        if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+            raise InvalidInputError(f"jobs must be a list of Job, not {type(jobs).__name__}")
         if len(jobs) > arguments.MAX_BATCH:
             raise InvalidInputError(f"jobs: {len(jobs)} given, at most {arguments.MAX_BATCH} in one call")
         checked: list[NewJob | TocsinError] = []
@@ -110,6 +113,10 @@ class Scheduling(Following):
         return await self.submit_checked(checked)
 
     def _checked(self, job: Job) -> NewJob:
+        if not isinstance(job, Job):
+            raise InvalidInputError(
+                f"a job must be a Job, not {type(job).__name__}: Job(path=..., args=..., after=..., options={{...}})"
+            )
         if (job.at is None) == (job.after is None):
             raise InvalidInputError("give exactly one of at and after")
         if job.at is not None:

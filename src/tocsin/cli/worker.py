@@ -64,6 +64,7 @@ Make = Callable[[Any, Any], "Worker"]
 
 def made_of(found: object, named: str, options: Mapping[str, Any]) -> Make:
     """How the worker is made of what was found. WrongSettings if it cannot."""
+    from tocsin.dispatch.words import kind_of
     from tocsin.dispatch.worker.handlers import Handlers
     from tocsin.dispatch.worker.worker import Worker
 
@@ -72,14 +73,14 @@ def made_of(found: object, named: str, options: Mapping[str, Any]) -> Make:
         keywords = _keywords(options)
         return lambda jobs, listener: Worker(jobs, handlers, on_heartbeat=listener, **keywords)
     if not callable(found):
-        raise WrongSettings(f"{named} is a {type(found).__name__}, and no Handlers: {FORM}")
+        raise WrongSettings(f"{named} is {kind_of(found)}, and no Handlers: {FORM}")
     if clash := [name for name in FROM_FACTORY if name in options]:
         raise click.UsageError(f"{named} makes the worker itself: --{clash[0]} is said there")
 
     def make(jobs: Any, listener: Any) -> Worker:
         made = found(jobs)
         if not isinstance(made, Worker):
-            raise WrongSettings(f"{named} gave a {type(made).__name__}, not a tocsin.Worker")
+            raise WrongSettings(f"{named} gave {kind_of(made)}, not a tocsin.Worker")
         if listener is not None:
             made.listen(listener)
         return made

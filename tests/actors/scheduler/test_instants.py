@@ -10,11 +10,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.actors.scheduler.stage import Stage, staged
+from tocsin.actors.scheduler.client.chain_requests import Job
 from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms
 from tocsin.dispatch.instants import LARGEST_MS as OF_DISPATCH
 from tocsin.dispatch.instants import instant_ms
+from tocsin.dispatch.words import of_json
 from tocsin.dispatch.worker.specs import body_of
 from tocsin.errors import InvalidInputError, TocsinError
 
@@ -191,3 +193,34 @@ def test_a_datetime_in_args_whose_zone_raises_is_refused_by_its_place() -> None:
     assert values.decode(values.encode([datetime.max.replace(tzinfo=UTC)], "args"), "args") == [
         datetime.max.replace(tzinfo=UTC)
     ]
+
+
+@pytest.mark.parametrize("value", ["2027-01-01T09:00:00Z", 1.5, None, True, object])
+def test_what_is_no_instant_is_told_of_both_that_are(value: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"^at must be an aware datetime .* or epoch milliseconds, not "):
+        instant_ms(value, "at")
+
+
+def test_a_text_is_told_how_it_becomes_an_instant() -> None:
+    with pytest.raises(InvalidInputError, match=r"datetime\.fromisoformat\(\.\.\.\) reads a text"):
+        instant_ms("2027-01-01T09:00:00Z", "at")
+
+
+def test_who_speaks_json_is_not_told_of_datetimes() -> None:
+    with of_json(), pytest.raises(InvalidInputError, match=r"^at must be an integer \(epoch milliseconds\), not "):
+        instant_ms("2027-01-01T09:00:00Z", "at")
+
+
+@staged()
+async def test_a_job_that_is_a_dict_is_refused_in_its_place(stage: Stage) -> None:
+    bad, good = await stage.jobs.submit_many([{"path": "w:r", "after": 1}, Job(path="w:r", after=1)])  # type: ignore[list-item]
+
+    assert isinstance(bad, InvalidInputError) and not isinstance(good, TocsinError)
+    assert bad.message == "jobs[0]: a job must be a Job, not dict: Job(path=..., args=..., after=..., options={...})"
+
+
+@staged()
+async def test_jobs_that_are_no_list_are_refused(stage: Stage) -> None:
+    for jobs in (Job(path="w:r", after=1), iter([Job(path="w:r", after=1)]), "w:r", None, {"path": "w:r"}):
+        with pytest.raises(InvalidInputError, match=r"^jobs must be a list of Job, not "):
+            await stage.jobs.submit_many(jobs)  # type: ignore[arg-type]

@@ -149,7 +149,7 @@ async def test_refused_arguments_say_which_and_change_nothing(stage: Stage) -> N
         (jobs.run_at(1_800_000_000, "w:r"), "at looks like seconds"),
         (jobs.run_at(10**15, "w:r"), "at must be"),
         (jobs.run_after(1, ""), "path must be a text"),
-        (jobs.run_after(1, "w:r", {"items": [1, {"when": object()}]}), r"args.items\[1\].when is a object"),
+        (jobs.run_after(1, "w:r", {"items": [1, {"when": object()}]}), r"args.items\[1\].when is an object"),
         (jobs.run_after(1, "w:r", [{1}]), r"args\[0\] is a set"),
         (jobs.run_after(1, "w:r", pool="a/b"), "pool must be 1 to 128"),
         (jobs.run_after(1, "w:r", max_concurrency=3), "give pool as well"),

@@ -149,7 +149,7 @@ async def test_a_job_is_written_by_position_and_named_where_it_is_wrong(kind: st
             [_, refused] = await w.source.submit_many(wrong)
         except InvalidInputError as error:
             refused = error
-        assert "jobs[1]: args is a object" in str(refused)
+        assert "jobs[1]: args is an object" in str(refused)
 
 
 class Losing(httpx.AsyncBaseTransport):

@@ -146,7 +146,7 @@ async def test_a_result_that_cannot_be_kept_ends_the_job_once_and_says_where(wor
         [_, second] = await world.queue.all_settled(2)
 
     assert ran == ["odd", "large"]
-    assert not first.said["retryable"] and "result.answer[0] is a object" in first.said["error"]
+    assert not first.said["retryable"] and "result.answer[0] is an object" in first.said["error"]
     assert not second.said["retryable"] and "65536 bytes" in second.said["error"]
     assert first.said["error"].startswith("the handler succeeded, but what it returned cannot be kept: ")
 

@@ -187,8 +187,9 @@ def _facts(outcome: Outcome) -> list[str]:
         )
     if outcome.dead:
         status = f", last answer {outcome.dead_status}" if outcome.dead_status else ""
+        tries = "try" if outcome.dead_attempts == 1 else "tries"
         facts.append(
-            f"{outcome.dead} dead, as planned: {outcome.dead_job} after {outcome.dead_attempts} tries "
+            f"{outcome.dead} dead, as planned: {outcome.dead_job} after {outcome.dead_attempts} {tries} "
             f"({outcome.dead_reason}{status})"
         )
     return facts
