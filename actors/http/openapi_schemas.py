@@ -42,6 +42,7 @@ _FACTS: Final[Mapping[str, Schema]] = {
     "args": {"description": "As they came, byte for byte."},
     "argsDamaged": {"description": "They were damaged in the store, and are left out."},
     "resultDamaged": {"description": "It was damaged in the store, and is left out."},
+    "Pool.known": {"description": "False: nobody has set it, and no job has named it."},
     "noResult": {"description": "Why a job that is done has no result, where it was meant to have one."},
     "Parent.result": {"description": "What it came to, if it said."},
     "Settlement.state": one_of(["done", "retrying", "dead", "cancelled", "expired"]),

@@ -250,6 +250,23 @@ def test_a_pool_that_was_made_is_said_to_be_new(url: str) -> None:
     assert "created" not in json.loads(run(url, "pools show typo-2 --json").stdout)
 
 
+def test_a_pool_that_nobody_knows_is_said_not_to_be_there(url: str) -> None:
+    for line in ("pools show nopool", "pools show nopool --json"):
+        refused = run(url, line, 1)
+        assert refused.stdout == "" and "there is no pool 'nopool' in default" in refused.stderr
+    run(url, "schedule p --in 1h --pool named-by-a-job")
+    assert "named-by-a-job" in run(url, "pools show named-by-a-job").stdout
+
+
+def test_an_instance_that_is_not_there_is_not_said_to_be_removed(url: str) -> None:
+    assert run(url, "instances rm tenant-b --yes", 1).stderr == (
+        "Error: there is no instance 'tenant-b': nothing was removed\n"
+    )
+    run(url, "schedule p --in 1h --instance tenant-c")
+    assert run(url, "instances rm tenant-c --yes").stderr.startswith("removed tenant-c: 1 job, ")
+    assert "there is no instance 'tenant-c'" in run(url, "instances rm tenant-c --yes", 1).stderr
+
+
 def test_what_is_due_in_a_second_is_not_due_now(url: str) -> None:
     assert run(url, "schedule p --in 1s").stderr.startswith("due in 1s, at ")
     assert run(url, "schedule p").stderr.startswith("due now, at ")

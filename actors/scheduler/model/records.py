@@ -282,7 +282,7 @@ class Holder(_Value, frozen=True, rename="camel"):
 
 class Pool(_Value, frozen=True, rename="camel", omit_defaults=True):
     """A pool in detail; `holders` shows at most 1,000. `created`, where one was set just now: whether it was unknown
-    until then."""
+    until then. `known`: whether anybody has set it or named it in a job."""
 
     name: str
     in_flight: int
@@ -291,6 +291,7 @@ class Pool(_Value, frozen=True, rename="camel", omit_defaults=True):
     paused: bool
     holders: Sequence[Holder]
     created: bool | None = None
+    known: bool = True
 
 
 class Attempt(_Value, frozen=True, rename="camel", omit_defaults=True):

@@ -254,4 +254,5 @@ async def pool(view: StoreView, name: str) -> Pool:
         for key, value in leases
         if (lease := read(LeaseRow, key, value)) is not None and lease.pool == name
     ]
-    return Pool(name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN])
+    known = bool(rows or lines or held)
+    return Pool(name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN], known=known)

@@ -128,6 +128,9 @@ async def _of_pool(view: StoreView, name: str) -> list[Reason]:
         return []
     if pool.paused:
         return [Reason("POOL_PAUSED", f"pool {name} is paused", pool=name)]
+    if not pool.max_concurrency:
+        said = f"pool {name} is closed: its cap is 0"
+        return [Reason("POOL_FULL", said, None, name, holders)]
     said = f"pool {name} is full: {pool.in_flight} of {pool.max_concurrency} slots are held"
     ends = min((holder.until for holder in pool.holders), default=None)
     return [Reason("POOL_FULL", said, ends, name, holders)]

@@ -9,6 +9,7 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.confirm import confirm
+from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.output import Column, emit, plural, print_rows, printable, say
@@ -83,11 +84,16 @@ def _set_paused(connection: Connection, name: str, paused: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_command
 def instances_rm(connection: Connection, /, name: str, yes: bool) -> None:
-    """Remove an instance and everything of it: jobs, dead jobs, history."""
+    """Remove an instance and everything of it: jobs, dead jobs, history.
+
+    Exit code 1 if there is none of that name.
+    """
     named = connection.of(name)
     confirm(f"everything of instance {printable(name)} will be removed:", yes=yes, dry_run=False)
     answer = named.remove_instance()
     if connection.as_json:
         emit(answer)
-    else:
+    if not answer["rows"]:
+        raise Refused(f"there is no instance {printable(name)!r}: nothing was removed")
+    if not connection.as_json:
         say(f"removed {printable(name)}: {plural(answer['jobs'], 'job')}, {plural(answer['rows'], 'row')}")

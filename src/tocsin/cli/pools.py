@@ -58,7 +58,10 @@ def _line(pool: Mapping[str, Any]) -> tuple[str, ...]:
 @client_command
 def pools_show(connection: Connection, /, name: str) -> None:
     """Show one pool, and who holds its slots."""
-    _shown(connection, connection.get("/pool", name=name))
+    pool = connection.get("/pool", name=name)
+    if pool.get("known") is False:
+        raise Refused(f"there is no pool {name!r} in {connection.instance}: nobody has set it, and no job has named it")
+    _shown(connection, pool)
 
 
 def _shown(connection: Connection, pool: Mapping[str, Any]) -> None:

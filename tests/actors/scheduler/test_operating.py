@@ -80,6 +80,8 @@ async def test_why_says_every_reason(stage: Stage) -> None:
     await stage.jobs.set_pool("p", paused=True)
     await stage.sleep(20)
     assert await codes(stage, "waiter") == ["POOL_PAUSED", "LANES_FULL"]
+    await stage.jobs.set_pool("p", max_concurrency=0, paused=False)
+    assert (await stage.jobs.why("waiter"))[0].message == "pool p is closed: its cap is 0"
     assert await codes(stage, "nobody") == ["NOT_FOUND"]
     await stage.jobs.cancel("waiter")
     await stage.sleep(60)
