@@ -69,15 +69,15 @@ MUTANTS = (
     ),
     Mutant(
         "a missed deadline is retried like a failure",
-        "actors/scheduler/transitions/settle.py",
+        "actors/scheduler/transitions/job.py",
         "    if outcome.verdict in (Verdict.UNKNOWN, Verdict.STOPPED):\n",
         "    if outcome.verdict is Verdict.STOPPED:\n",
     ),
     Mutant(
         "the attempt of a cancelled job brings it back",
-        "actors/scheduler/transitions/settle.py",
-        "        elif turn.state.leases[end.token][1].orphan:\n            _settle_orphan(turn, end)\n",
-        "",
+        "actors/scheduler/transitions/job.py",
+        "    if lease.orphan:\n        return CANCELLED\n    if outcome",
+        "    if outcome",
     ),
     Mutant(
         "a full pool starts one more",
@@ -136,29 +136,38 @@ MUTANTS = (
     ),
     Mutant(
         "accepted work counts as done",
-        "actors/scheduler/transitions/settle.py",
-        "    if verdict is Verdict.ACCEPTED:\n        _hold_accepted(turn, end)\n    elif",
-        "    if verdict is Verdict.ACCEPTED:\n        turn.state.drop_lease(end.token)\n"
-        "        finish(turn, job, followers, None)\n    elif",
+        "actors/scheduler/transitions/job.py",
+        "    if outcome.verdict is Verdict.ACCEPTED:\n",
+        "    if outcome.verdict is Verdict.ACCEPTED and not lease.orphan:\n"
+        '        return End("done", Done())\n'
+        "    if outcome.verdict is Verdict.ACCEPTED:\n",
     ),
     Mutant(
         "accepted work gives its lease back at once",
-        "actors/scheduler/transitions/settle.py",
-        'kind="accepted",\n        until=turn.now + length,\n',
-        'kind="accepted",\n        until=turn.now,\n',
+        "actors/scheduler/transitions/job.py",
+        'kind="accepted", until=now + length,',
+        'kind="accepted", until=now,',
     ),
     Mutant(
         "a completion leaves the lease",
         "actors/scheduler/transitions/complete.py",
-        "            _, _, lease = turn.state.drop_lease(one.lease)\n            note_end",
-        "            note_end",
+        "        started += conclude(turn, found.job, one.lease, decision, followers.get(one.id, ()))\n",
+        "        become(turn, found.job, decision.next)\n",
+        also=(
+            (
+                "actors/scheduler/transitions/complete.py",
+                "import apply, next_delay",
+                "import apply, become, next_delay",
+            ),
+        ),
     ),
     Mutant(
         "an accepted lease that lapses takes its job along",
         "actors/scheduler/actor/expiry.py",
-        "        if lease.kind in LOST:\n            note_end",
-        '        if lease.kind == "accepted":\n            turn.state.erase_job(job)\n            continue\n'
-        "        if lease.kind in LOST:\n            note_end",
+        "        job = known[job_id].job\n        if undelivered",
+        "        job = known[job_id].job\n"
+        '        if lease.kind == "accepted":\n            turn.state.drop_lease(token)\n'
+        "            turn.state.erase_job(job)\n            continue\n        if undelivered",
     ),
     Mutant(
         "a paused pool starts jobs",
@@ -174,9 +183,9 @@ MUTANTS = (
     ),
     Mutant(
         "a job that expired in line leaves its row",
-        "actors/scheduler/transitions/claim.py",
-        "    turn.state.erase_job(job)\n    turn.state.count(expired=1)\n",
-        "    turn.state.count(expired=1)\n",
+        "actors/scheduler/transitions/apply.py",
+        "            state.erase_job(job)\n            state.count(expired=1)\n",
+        "            state.count(expired=1)\n",
     ),
     Mutant(
         "jobs of two schedulers have one webhook-id",

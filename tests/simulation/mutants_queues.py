@@ -20,8 +20,9 @@ QUEUES = (
     Mutant(
         "queues: what goes back does not stand in line again",
         "actors/scheduler/actor/pull.py",
-        "        enter(turn, known[job_id].job, msgspec",
-        "        continue\n        enter(turn, known[job_id].job, msgspec",
+        "            apply(turn, known[job_id].job, token, unsent(",
+        "            turn.state.drop_lease(token)\n            continue\n"
+        "            apply(turn, known[job_id].job, token, unsent(",
     ),
     Mutant(
         "queues: any lease settles a job that runs",
@@ -29,7 +30,13 @@ QUEUES = (
         "    held = [one for one in said if _is_held(turn, one)]\n",
         "    said = [replace(one, lease=turn.state.lease_of(one.id) or one.lease) for one in said]\n"
         "    held = [one for one in said if _is_held(turn, one)]\n",
-        also=(("actors/scheduler/transitions/complete.py", "import dataclass\n", "import dataclass, replace\n"),),
+        also=(
+            (
+                "actors/scheduler/transitions/complete.py",
+                "import Sequence\n",
+                "import Sequence\nfrom dataclasses import replace\n",
+            ),
+        ),
     ),
     Mutant(
         "queues: any lease settles a job that waits",
@@ -45,9 +52,9 @@ QUEUES = (
     ),
     Mutant(
         "queues: a lost worker counts as a failure of the job",
-        "actors/scheduler/actor/expiry.py",
-        "        if lease.kind in LOST:\n",
-        '        if lease.kind == "fired":\n',
+        "actors/scheduler/transitions/job.py",
+        "    if lease.kind in LOST:\n",
+        '    if lease.kind == "fired":\n',
     ),
     Mutant(
         "queues: a job that must run alone goes to a worker that has others",
@@ -103,22 +110,22 @@ QUEUES = (
     ),
     Mutant(
         "chains: a failure starts what follows a success",
-        "actors/scheduler/transitions/complete.py",
-        "        elif one.ok:\n",
-        "        elif one.ok or one.error:\n",
+        "actors/scheduler/transitions/job.py",
+        "    if said.ok:\n",
+        "    if said.ok or said.error:\n",
     ),
     Mutant(
         "chains: late success forgets what follows",
         "actors/scheduler/transitions/settle.py",
-        "    return finish(turn, job, followers, result, no_result)\n",
-        "    return finish(turn, job, (), result)\n",
+        "    return _start_after(turn, job, end, followers)\n",
+        "    return 0\n",
         seeds=200,
     ),
     Mutant(
         "chains: what follows a callback is forgotten",
         "actors/scheduler/transitions/settle.py",
-        "        return finish(turn, job, followers, outcome.result, outcome.message)\n",
-        "        return finish(turn, job, (), outcome.result)\n",
+        "decision, followers.get(end.job.id, ()))\n",
+        "decision, ())\n",
     ),
     Mutant(
         "chains: the result is not handed on",

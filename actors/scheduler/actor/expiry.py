@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-import msgspec
-
 from tocsin.actors.scheduler.model.rows import (
-    PULLED,
     SOON,
-    AtRow,
     DeadRow,
-    JobRow,
-    LastError,
     ResultRow,
     dead_key,
     hist_day,
@@ -21,15 +15,14 @@ from tocsin.actors.scheduler.model.rows import (
     split_timer_key,
     timer_key,
 )
-from tocsin.actors.scheduler.model.suspects import LOSSES_MAX, lost
 from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
 from tocsin.actors.scheduler.schedules.events import NEW_WORK, RINGS
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions.claim import expire
+from tocsin.actors.scheduler.transitions import job as decide
+from tocsin.actors.scheduler.transitions.apply import apply, become, next_delay
+from tocsin.actors.scheduler.transitions.job import Expire
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE, drive
-from tocsin.actors.scheduler.transitions.settle import enter, note_end, park, retry_after_failure
-from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.storage.api import Row, after
 
 TIMERS_PER_TURN = 500
@@ -38,13 +31,6 @@ PAGES_WHILE_FULL = 20
 """Pages of timers looked through for some that may ring."""
 ROWS_PER_TURN = 500
 RENEW_BEFORE_MS = 5_000
-
-LOST = {
-    "fired": "the host was lost while the attempt ran; its lease ended",
-    PULLED: "the worker was lost, or did not settle the attempt in time; its lease ended",
-}
-"""Attempts of these kinds whose lease ends are lost, and why."""
-NOT_COMPLETED = "accepted, and not completed before its lease ended"
 
 Live = Callable[[str], bool]
 
@@ -75,44 +61,15 @@ async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
         if turn.is_full:
             turn.state.remember_end(token)
             continue
-        job_id, _, lease = turn.state.drop_lease(token)
+        job_id, lease = turn.state.leases[token]
         if lease.orphan or job_id not in known:
+            turn.state.drop_lease(token)
             continue
         job = known[job_id].job
-        if undelivered(token):  # nobody had it
-            note_end(turn, job, token, lease, "unsent", _how("no worker had it"))
-            enter(turn, job, msgspec.structs.replace(lease.at, last_token=""))
-            continue
-        if lease.kind in LOST:
-            note_end(turn, job, token, lease, "lost", _how(LOST[lease.kind]))
-            _lost(turn, job, lease.at, LOST[lease.kind])
-            continue
-        at = lease.at
-        if lease.kind == "unknown":
-            said = None if at.last_error is None else at.last_error.message
-            note_end(turn, job, token, lease, "unknown", _how(said))
+        if undelivered(token):
+            apply(turn, job, token, decide.unsent(job, lease, turn.now, message="no worker had it"))
         else:
-            note_end(turn, job, token, lease, "lapsed", _how(NOT_COMPLETED))
-        if lease.kind == "accepted":
-            at = msgspec.structs.replace(at, last_error=LastError(turn.now, NOT_COMPLETED))
-        if not lease.charged:
-            enter(turn, job, msgspec.structs.replace(at, next_at=turn.now))
-        else:
-            retry_after_failure(turn, job, at, None, lease.retry_at if lease.kind == "unknown" else None)
-
-
-def _how(said: str | None) -> Outcome:
-    """What the history says of an attempt that nobody answered for."""
-    return Outcome(Verdict.UNKNOWN, said)
-
-
-def _lost(turn: Turn, job: JobRow, at: AtRow, why: str) -> None:
-    """Who ran it died, or was not heard of. Counted apart from failures; back to its old place."""
-    at = lost(at, LastError(turn.now, why))
-    if at.losses >= LOSSES_MAX:
-        park(turn, job, at, "lost", None)
-    else:
-        enter(turn, job, at)
+            apply(turn, job, token, decide.lease_ended(job, lease, turn.now, next_delay(turn, job, lease)))
 
 
 async def return_unsent(turn: Turn, live: Live) -> None:
@@ -127,9 +84,11 @@ async def return_unsent(turn: Turn, live: Live) -> None:
     for token in unsent:
         if turn.is_full:
             return  # those that are left end as leases of a lost host do
-        job_id, _, lease = turn.state.drop_lease(token)
-        if not lease.orphan and job_id in known:
-            enter(turn, known[job_id].job, msgspec.structs.replace(lease.at, last_token=""))
+        job_id, lease = turn.state.leases[token]
+        if lease.orphan or job_id not in known:
+            turn.state.drop_lease(token)
+        else:
+            apply(turn, known[job_id].job, token, decide.unsent(known[job_id].job, lease, turn.now, outcome=None))
 
 
 # ---- Timers --------------------------------------------------------------------------------------
@@ -195,7 +154,7 @@ async def _expire(turn: Turn, due: Due) -> None:
             continue
         if turn.state.lease_of(job_id) is None:
             turn.state.leave_line(found.job, found.at)
-            expire(turn, found.job, found.at)
+            become(turn, found.job, Expire(found.at))
 
 
 async def _forget_history(turn: Turn, due: Due) -> None:

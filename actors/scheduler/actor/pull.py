@@ -11,15 +11,14 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import msgspec
-
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim, WaitingClaims
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, JobRow, LeaseRow
 from tocsin.actors.scheduler.model.suspects import ALONE, LEVELS, WORKER_SHARE, level_in, marked, plain, share_of_level
 from tocsin.actors.scheduler.state.ready_heap import Others
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.apply import apply
 from tocsin.actors.scheduler.transitions.claim import Ask, Claim, claim_asked, new_lease
-from tocsin.actors.scheduler.transitions.settle import enter, note_end
+from tocsin.actors.scheduler.transitions.job import unsent
 
 Given = list[tuple[PullClaim, list[Claim]]]
 ROUNDS = 4
@@ -172,9 +171,9 @@ async def give_back(turn: Turn, tokens: Sequence[str]) -> Sequence[str]:
     for n, token in enumerate(held):
         if turn.is_full:
             return held[n:]
-        job_id, _, lease = turn.state.drop_lease(token)
+        job_id, lease = turn.state.leases[token]
         if lease.orphan or job_id not in known:
-            continue
-        note_end(turn, known[job_id].job, token, lease, "unsent", None)
-        enter(turn, known[job_id].job, msgspec.structs.replace(lease.at, last_token=""))
+            turn.state.drop_lease(token)
+        else:
+            apply(turn, known[job_id].job, token, unsent(known[job_id].job, lease, turn.now))
     return ()

@@ -16,7 +16,6 @@ from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries import listing
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.transitions import redrive as redrives
-from tocsin.actors.scheduler.transitions.complete import Completion
 from tocsin.actors.scheduler.transitions.events import (
     Cancel,
     CancelDead,
@@ -26,6 +25,7 @@ from tocsin.actors.scheduler.transitions.events import (
     StartRedrive,
     StopRedrive,
 )
+from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.pulled import MAX_RESULT, Settlement, check_end
 from tocsin.dispatch.words import word

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
-from tocsin.actors.scheduler.transitions.complete import Completion
+from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import HostClosedError, NotFoundError, StaleLeaseError, StoreUnavailable
 

@@ -27,7 +27,7 @@ from tocsin.actors.scheduler.model.health import (
 from tocsin.actors.scheduler.model.lost import Lost
 from tocsin.actors.scheduler.model.records import HealthReason
 from tocsin.actors.scheduler.queries import jobs as query
-from tocsin.actors.scheduler.transitions.settle import UNREACHABLE_MS
+from tocsin.actors.scheduler.transitions.job import UNREACHABLE_MS
 from tocsin.errors import StoreError
 
 log = logging.getLogger("tocsin.scheduler")

@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.model.rows import INSTANCE, PULLED, InstanceRow, Po
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME, level_of
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.state.job_queues import slots_left
-from tocsin.actors.scheduler.transitions.claim import expired
+from tocsin.actors.scheduler.transitions.job import is_expired
 from tocsin.errors import StoreError
 from tocsin.storage.api import StoreView
 
@@ -57,7 +57,7 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
         ]
     if record.state == "running":
         return [_running(record)]
-    if expired(found.job, found.place, now):
+    if is_expired(found.job, found.place, now):
         return [Reason("EXPIRED", "its time is over: it is recorded as expired, and never sent", record.expires_at)]
     said = _of_job(record, level, now)
     said.extend(await _of_instance(view))

@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from tocsin.actors.scheduler.model.damage import DAMAGED, job_fault
+from tocsin.actors.scheduler.model.damage import job_fault
 from tocsin.actors.scheduler.model.lost import NO_JOB
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import (
     AtRow,
-    DeadRow,
-    HistRow,
     JobRow,
-    LastError,
     LeaseRow,
     at_key,
     bad_key,
@@ -25,6 +22,8 @@ from tocsin.actors.scheduler.model.rows import (
 )
 from tocsin.actors.scheduler.state.job_queues import PRIORITY_MS, PriorityBucket
 from tocsin.actors.scheduler.state.turn import Known, Turn, lease_ms
+from tocsin.actors.scheduler.transitions.apply import become
+from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
 from tocsin.storage.api import Range, after
 
 
@@ -115,11 +114,11 @@ def _leased(
         job = known[job_id].job
         at = msgspec.structs.replace(known[job_id].at, next_at=due)
         turn.state.leave_line(job, at)
-        if expired(job, at, turn.now):
-            expire(turn, job, at)
+        if is_expired(job, at, turn.now):
+            become(turn, job, Expire(at))
             continue
         if (fault := job_fault(job, whole[job.id])) is not None:
-            give_up(turn, job, at, fault)
+            become(turn, job, damaged(at, fault, turn.now))
             continue
         yield job, *lease(turn, job, at, n)
         n += 1
@@ -128,28 +127,6 @@ def _leased(
 def _claim(job: JobRow, token: str, lease: LeaseRow, whole: bytes) -> Claim:
     blob = parts_of(job, whole)
     return Claim(token, job, lease, blob.args, parent_result=blob.parent_result)
-
-
-def expired(job: JobRow, at: AtRow, now: int) -> bool:
-    return job.expires_at is not None and at.expires and job.expires_at <= now
-
-
-def expire(turn: Turn, job: JobRow, at: AtRow) -> None:
-    """Its time is over: recorded, never dispatched, not dead. It stands in no line any more."""
-    turn.state.erase_job(job)
-    turn.state.count(expired=1)
-    turn.state.keep_result(job, "expired", turn.now)
-    turn.state.occurrences.note(job, "expired")
-    turn.state.note(job, HistRow("expired", at.attempt, turn.now, turn.now, at.next_at))
-
-
-def give_up(turn: Turn, job: JobRow, at: AtRow, fault: str) -> None:
-    """What is stored of it is damaged: dead before it is sent. It stands in no line any more; its rows stay as they
-    are, for people."""
-    at = msgspec.structs.replace(at, last_error=LastError(turn.now, fault))
-    turn.state.park(job, DeadRow(DAMAGED, turn.now, at))
-    turn.state.occurrences.note(job, "dead")
-    turn.state.note(job, HistRow(DAMAGED, at.attempt, turn.now, turn.now, at.next_at, message=fault))
 
 
 def _range(turn: Turn, stream: PriorityBucket, most: int) -> Range:

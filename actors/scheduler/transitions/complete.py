@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tocsin.actors.scheduler.model.instants_of_job import retry_of
 from tocsin.actors.scheduler.model.rows import DeadRow, HistRow, JobRow, LeaseRow, dead_key, hist_key
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import job as decide
+from tocsin.actors.scheduler.transitions.apply import apply, next_delay
 from tocsin.actors.scheduler.transitions.chains import load_followers
-from tocsin.actors.scheduler.transitions.settle import (
-    STARTED_PER_TURN,
-    charge,
-    drop_orphan,
-    failed,
-    finish,
-    finish_late,
-    is_charged_anyway,
-    note_end,
-    park,
-    retry_after_failure,
-    wait,
-)
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.actors.scheduler.transitions.job import CANCELLED, Completion
+from tocsin.actors.scheduler.transitions.settle import STARTED_PER_TURN, conclude, finish_late
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import StaleLeaseError
 from tocsin.storage.api import after
 
 REPLAY_MS = 10 * 60_000
 ENDED = ("done", "failed", "returned", "cancelled")
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What the holder of a lease says of its attempt."""
-
-    id: str
-    lease: str
-    ok: bool = True
-    error: str | None = None
-    retryable: bool = True
-    delay_ms: int | None = None
-    """When to try again, instead of the ladder's next step."""
-    result: bytes | None = None
-    charge: bool = True
-    """False: no failure of the job, until it is a day past due."""
 
 
 async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | StaleLeaseError]:
@@ -67,39 +39,18 @@ async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | 
             continue
         lease, found = turn.state.leases[one.lease][1], known.get(one.id)
         if lease.orphan or found is None:
-            drop_orphan(turn, _ghost(one, lease), one.lease)
+            apply(turn, _ghost(one, lease), one.lease, CANCELLED)
             answers.append(Settlement(settled=True, state="cancelled"))
-        elif one.ok:
-            _, _, lease = turn.state.drop_lease(one.lease)
-            note_end(turn, found.job, one.lease, lease, "done", None, one.result)
-            started += finish(turn, found.job, followers.get(one.id, ()), one.result)
-            answers.append(Settlement(settled=True, state="done"))
-        else:
-            _complete_failed(turn, one, found.job)
-            answers.append(await _stands(turn, one.id))
+            continue
+        decision = decide.complete(found.job, lease, one, turn.now, next_delay(turn, found.job, lease))
+        started += conclude(turn, found.job, one.lease, decision, followers.get(one.id, ()))
+        answers.append(Settlement(settled=True, state="done") if one.ok else await _stands(turn, one.id))
     return answers
 
 
 def _is_held(turn: Turn, said: Completion) -> bool:
     held = turn.state.leases.get(said.lease)
     return held is not None and held[0] == said.id
-
-
-def _complete_failed(turn: Turn, said: Completion, job: JobRow) -> None:
-    _, _, lease = turn.state.drop_lease(said.lease)
-    outcome = Outcome(Verdict.FAILED, said.error or "completed as failed")
-    charged = said.charge or not said.retryable or is_charged_anyway(turn, job, lease.at)
-    note_end(turn, job, said.lease, lease, "failed" if charged else "returned", outcome, said.result)
-    at = failed(turn, lease.at, outcome)
-    if not said.retryable:
-        park(turn, job, charge(at), "refused", outcome)
-    elif not charged:
-        delay = retry_of(job).delay_ms(at.attempts + 1, turn.random) if said.delay_ms is None else said.delay_ms
-        wait(turn, job, at, delay)
-    elif said.delay_ms is None:
-        retry_after_failure(turn, job, at, outcome)
-    else:
-        retry_after_failure(turn, job, at, outcome, turn.now + said.delay_ms)
 
 
 async def _stands(turn: Turn, job_id: str) -> Settlement:
@@ -133,7 +84,7 @@ async def _complete_late(turn: Turn, said: Completion) -> tuple[Settlement | Sta
     waits = found is not None and turn.state.lease_of(said.id) is None and not await turn.dead([said.id])
     if found is not None and waits and said.ok and found.at.last_token == said.lease:
         followers = (await load_followers(turn, [found.job])).get(said.id, ())
-        size = await finish_late(turn, found, said.lease, followers, said.result)
+        size = await finish_late(turn, found, said.lease, decide.done_with(found.job, said.result), followers)
         return Settlement(settled=True, state="done"), size
     refusal = StaleLeaseError(f"lease {said.lease!r} does not, or no longer, settle job {said.id!r}", id=said.id)
     return refusal, 0

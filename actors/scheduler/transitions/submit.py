@@ -12,6 +12,8 @@ from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, Scheduled
 from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, HistRow, JobRow, PoolRow, dead_key
 from tocsin.actors.scheduler.state.turn import Known, Turn
+from tocsin.actors.scheduler.transitions import job as decide
+from tocsin.actors.scheduler.transitions.apply import become
 from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError
 
 Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
@@ -142,8 +144,7 @@ async def retry_dead(turn: Turn, job_id: str) -> int | None:
     job, dead = letter
     turn.state.unpark(job, dead)
     turn.state.occurrences.note(job, "retried")
-    fresh = msgspec.structs.replace(dead.at, next_at=turn.now, attempts=0, losses=0, apart=0, expires=False)
-    turn.state.enter_line(job, fresh)
+    become(turn, job, decide.retry_dead(dead.at, turn.now))
     return job.scheduled_for
 
 

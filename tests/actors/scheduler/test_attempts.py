@@ -6,7 +6,7 @@ import asyncio
 
 from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin.actors.scheduler.model.rows import AtRow, JobRow
-from tocsin.actors.scheduler.transitions.claim import expired
+from tocsin.actors.scheduler.transitions.job import is_expired
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 
@@ -255,5 +255,5 @@ def test_a_job_has_expired_at_the_instant_that_was_said() -> None:
     """Whatever its timer does: where a line, a claim or a retry meets it at that millisecond, it is not sent."""
     job = JobRow("x", "1", 0, 0, b"{}", expires_at=1_000)
 
-    assert [expired(job, AtRow(0), now) for now in (999, 1_000, 1_001)] == [False, True, True]
-    assert not expired(job, AtRow(0, expires=False), 2_000), "retried from the dead, it has no such instant any more"
+    assert [is_expired(job, AtRow(0), now) for now in (999, 1_000, 1_001)] == [False, True, True]
+    assert not is_expired(job, AtRow(0, expires=False), 2_000), "retried from the dead, it has no such instant any more"

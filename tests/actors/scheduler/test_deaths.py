@@ -85,7 +85,7 @@ async def unindexable(stage: Stage) -> None:
     """Its next attempt would be later than keys can say: at the end of time, which is brought near here."""
     stage.reply = lambda one: Answer(500, {}, b"")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tocsin.actors.scheduler.state.turn.LARGEST_MS", stage.now + 10_000)
+        patch.setattr("tocsin.actors.scheduler.model.instants_of_job.LARGEST_MS", stage.now + 10_000)
         await stage.jobs.run_after(0, "work:run", id="x")
         await stage.sleep(1)
 

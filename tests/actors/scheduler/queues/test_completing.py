@@ -10,7 +10,7 @@ import pytest
 from tests.actors.scheduler.stage import Stage, staged
 from tocsin import Job
 from tocsin.actors.scheduler.inflight.completions import MOST_BYTES, Answer, Completions
-from tocsin.actors.scheduler.transitions.complete import Completion
+from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import ActorBrokenError, HostClosedError, StaleLeaseError, StoreUnavailable
 

@@ -21,7 +21,8 @@ from tocsin.actors.scheduler.model.rows import PoolRow
 from tocsin.actors.scheduler.model.suspects import ALONE, WORKER_SHARE, share_of_level
 from tocsin.actors.scheduler.model.validation import follower
 from tocsin.actors.scheduler.transitions.claim import Claim
-from tocsin.actors.scheduler.transitions.complete import Completion, complete
+from tocsin.actors.scheduler.transitions.complete import complete
+from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.actors.scheduler.transitions.submit import cancel, submit
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import StaleLeaseError
