@@ -11,6 +11,7 @@ from pathlib import Path
 from tocsin.errors import StoreCorrupt, StoreError, StoreUnavailable
 from tocsin.storage.snapshot import Changed
 from tocsin.storage.sqlite.errors import by_errno, translate
+from tocsin.storage.sqlite.lineage import draw
 from tocsin.storage.sqlite.reserve import why_unwritable
 from tocsin.storage.sqlite.snapshot import SnapshotReader
 
@@ -42,7 +43,7 @@ def back_up(path: Path, target: Path) -> int:
         named = by_errno(error, f"the copy {target}")
         raise named or StoreUnavailable(f"the copy {target} cannot be written: {error.strerror}") from error
     finally:
-        for suffix in ("", "-journal"):
+        for suffix in ("", "-journal", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 partial.with_name(partial.name + suffix).unlink()
     return target.stat().st_size
@@ -63,6 +64,9 @@ def _copy(look: SnapshotReader, partial: Path, target: Path) -> None:
         with look.reading() as source, closing(sqlite3.connect(partial, isolation_level=None)) as copy:
             try:
                 source.backup(copy, pages=-1)
+                # The copy is a branch of its own: the WAL of the store is not for it.
+                copy.execute("INSERT OR REPLACE INTO meta (k, v) VALUES ('lineage', ?)", (draw(),))
+                copy.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             except sqlite3.Error as error:
                 raise _of_the_copy(error, partial, target, look.path.stat().st_size) or error from error
     except sqlite3.Error as error:

@@ -10,21 +10,16 @@ import os
 import sys
 from pathlib import Path
 
-from tocsin.errors import RolledBack, StoreLocked, StoreUnavailable
+from tocsin.errors import StoreLocked, StoreUnavailable
 from tocsin.storage.sqlite.errors import by_errno
+from tocsin.storage.sqlite.lineage import HEAD, FileReplaced, Lineage
 from tocsin.storage.sqlite.wal import Wal
 
 if sys.platform == "linux":
     import fcntl
 
 
-HEAD = 100
 _LEFT_OPEN: list[int] = []
-
-
-class FileReplaced(RolledBack):
-    """What lies under the store's name is not the file that is open, or not all of it: the WAL must not be moved into
-    it."""
 
 
 class Identity:
@@ -33,7 +28,7 @@ class Identity:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.wal = Wal(path)
+        self.wal, self.lineage = Wal(path), Lineage(self.page, str(path))
         self._file: int | None = None
         self._inode = (0, 0)
         self._length = 0
@@ -62,19 +57,21 @@ class Identity:
                 pass
 
     def let_go(self) -> None:
+        self.lineage.let_go()
         self.wal.let_go()
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def check(self) -> None:
-        """FileReplaced if the name leads elsewhere by now, or nowhere, or if the file was cut; WalLost if that became
-        of its WAL."""
+        """FileReplaced if the name leads elsewhere by now, or nowhere, or if the file was cut or overwritten; WalLost
+        if that became of its WAL."""
         self.check_file()
+        self.lineage.check()
         self.wal.check()
 
     def check_file(self) -> None:
-        """The same of the file alone."""
+        """That its name leads to it, and that it was not cut."""
         length = self._length  # before the look: it may grow meanwhile
         try:
             stat = os.stat(self._path)
@@ -128,34 +125,9 @@ class Identity:
     def page(self, number: int, size: int) -> bytes:
         """A page as it lies in the file, whatever SQLite remembers of it."""
         assert self._file is not None, "held while connections are open"
-        return os.pread(self._file, size, (number - 1) * size)
-
-
-def small_table(page: bytes) -> dict[str, int]:
-    """The rows of `meta(k TEXT, v INTEGER) WITHOUT ROWID` that has one page; empty if that is not what it is."""
-    try:
-        if page[0] != 0x0A:  # a leaf of an index, which is what such a table is
-            return {}
-        rows = {}
-        for n in range(int.from_bytes(page[3:5], "big")):
-            cell = int.from_bytes(page[8 + 2 * n : 10 + 2 * n], "big")
-            # Short rows: each of these lengths is one byte.
-            header, text, number = page[cell + 1], page[cell + 2], page[cell + 3]
-            start = cell + 1 + header
-            length = (text - 13) // 2
-            if header != 3 or text < 13 or not text % 2 or number not in _INTEGER_BYTES:
-                return {}
-            rows[page[start : start + length].decode()] = _integer(page, start + length, number)
-    except (IndexError, UnicodeDecodeError):
-        return {}
-    return rows
-
-
-_INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
-"""SQLite's serial types of whole numbers, and their sizes; 8 and 9 are 0 and 1."""
-
-
-def _integer(page: bytes, at: int, kind: int) -> int:
-    if kind in (8, 9):
-        return kind - 8
-    return int.from_bytes(page[at : at + _INTEGER_BYTES[kind]], "big", signed=True)
+        try:
+            return os.pread(self._file, size, (number - 1) * size)
+        except OSError as error:
+            raise by_errno(error, self._path) or StoreUnavailable(
+                f"{self._path} cannot be read: {error.strerror}"
+            ) from error

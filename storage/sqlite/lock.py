@@ -21,6 +21,7 @@ _LINE = 16
 
 
 _MOVED = 2 * _LINE + 48
+_COUNTER = _MOVED + 2 * _LINE
 
 
 class LockFile:
@@ -73,7 +74,7 @@ class LockFile:
         if self._file is None:
             return
         mark, file, old = self.last_commit(), os.pread(self._file, 24, 2 * _LINE), self._file
-        page, moved = self.moved()
+        (page, moved), counter = self.moved(), self.counter()
         try:
             self.take()
         except StoreLocked as error:
@@ -83,6 +84,7 @@ class LockFile:
         if file.strip().isdigit():
             self.note_file(int(file))
         self.note_moved(page, moved)
+        self.note_counter(counter)
         log.warning("%s was removed or replaced while it was in use: it was made anew", self._path)
 
     def last_commit(self) -> int:
@@ -127,6 +129,17 @@ class LockFile:
         if not self.last_commit() or len(known) != 2 or not all(map(bytes.isdigit, known)):
             return 0, 0
         return int(known[0]), int(known[1])
+
+    def note_counter(self, counter: int) -> None:
+        """That page 1 of the file itself was written as often as this at least, also after a loss of power."""
+        if self._file is not None:
+            with suppress(OSError):  # as above
+                os.pwrite(self._file, b"%-15d\n" % counter, _COUNTER)
+
+    def counter(self) -> int:
+        """If the process before was killed; else 0."""
+        assert self._file is not None, "taken first"
+        return _number(os.pread(self._file, _LINE, _COUNTER)) if self.last_commit() else 0
 
     def let_go(self) -> None:
         """Close it and change nothing: what it says is of the commits, and in a process that was forked the lock is the

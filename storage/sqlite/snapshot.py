@@ -20,7 +20,7 @@ from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row
 from tocsin.storage.snapshot import Changed
 from tocsin.storage.sqlite.errors import translate
 from tocsin.storage.sqlite.lock import last_commit
-from tocsin.storage.sqlite.start_checks import lacking
+from tocsin.storage.sqlite.start_checks import check_wal_from_outside, lacking
 from tocsin.storage.sqlite.writer import BUSY_MS, LAYOUT
 
 FAULTS_SHOWN = 20
@@ -56,6 +56,8 @@ class SnapshotReader:
         known = last_commit(self.path.with_name(self.path.name + ".lock"))  # before the look: commits go on
         alone = not _in_use(self.path)
         try:
+            if not alone:
+                check_wal_from_outside(self.path)
             with closing(connect_reading(self.path, immutable=alone)) as db:
                 db.execute("BEGIN")
                 _check_layout(db, self.path, known)

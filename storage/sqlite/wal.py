@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,16 +186,40 @@ def _sound(header: bytes) -> bool:
 
 def pages_in_wal(path: Path, size: int) -> set[int]:
     """The numbers of the pages in a WAL since it began anew; of transactions that broke off, too."""
-    found: set[int] = set()
+    return {number for number, _ in _frames(path, size, frozenset(), 0)}
+
+
+def images_in_wal(path: Path, size: int, numbers: frozenset[int], length: int) -> list[tuple[int, bytes]]:
+    """These pages as they stand in the WAL, oldest first, with the first bytes of each."""
+    return [frame for frame in _frames(path, size, numbers, length) if frame[0] in numbers]
+
+
+def _frames(path: Path, size: int, read: frozenset[int], length: int) -> Iterator[tuple[int, bytes]]:
+    """Of each frame since it began anew the page's number, and the first bytes of the page if that is to be read."""
     try:
         with wal_of(path).open("rb") as wal:
             salt = wal.read(HEADER)[16:24]
-            while (frame := wal.read(FRAME))[8:16] == salt and len(frame) == FRAME:
-                found.add(int.from_bytes(frame[:4], "big"))
-                wal.seek(size, os.SEEK_CUR)
+            at = HEADER
+            while len(frame := os.pread(wal.fileno(), FRAME, at)) == FRAME and frame[8:16] == salt:
+                number = int.from_bytes(frame[:4], "big")
+                yield number, os.pread(wal.fileno(), length, at + FRAME) if number in read else b""
+                at += FRAME + size
     except FileNotFoundError:
         pass
-    return found
+
+
+def head_of_wal(path: Path) -> bytes:
+    """What it begins with, anew each time that it begins anew; empty if there is none."""
+    try:
+        with wal_of(path).open("rb") as wal:
+            return wal.read(HEADER)
+    except FileNotFoundError:
+        return b""
+
+
+def page_size_in_wal(head: bytes) -> int:
+    """By its head; 0 if that is none."""
+    return int.from_bytes(head[8:12], "big") if _sound(head) else 0
 
 
 def wal_of(path: Path) -> Path:

@@ -15,7 +15,8 @@ from tocsin.errors import RolledBack, StoreCorrupt, StoreSchema, StoreUnavailabl
 from tocsin.storage.api import UNSET
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.sqlite.errors import Unsettled, leaves_nothing
-from tocsin.storage.sqlite.identity import FileReplaced, Identity, small_table
+from tocsin.storage.sqlite.identity import Identity
+from tocsin.storage.sqlite.lineage import FileReplaced, draw
 from tocsin.storage.sqlite.lock import LockFile
 from tocsin.storage.sqlite.start_checks import (
     check_not_cut,
@@ -38,10 +39,6 @@ WAL_KEPT_BYTES = 64 * 1024 * 1024
 BUSY_MS = 5000
 MAX_IDS = 10_000
 """Actors whose numbers a connection remembers."""
-SETTLED_SEQS = 3
-"""How far `seq` may have come beyond what is known, while a commit is settled."""
-READS_OF_A_PAGE = 5
-"""One that is being written just then may read as neither."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID",
@@ -83,9 +80,7 @@ class Writer:
         self._db: sqlite3.Connection
         self._ids: dict[str, int] = {}
         self._meta_page = 0
-        self._page_size = PAGE_SIZE
-        self._seen = b""
-        self._seen_seq = 0
+        self._lineages: frozenset[int] = frozenset()
 
     def open(self) -> sqlite3.Connection:
         """Called on the connection's own thread; returns the connection for it to keep. A file that is not
@@ -94,10 +89,11 @@ class Writer:
             # SQLite would make files beside it with the same rights, and they would stay so.
             raise StoreUnavailable(f"{self.path} is read-only: check the rights of file and folder")
         check_whole(self.path, self._lock)
+        self._lineages = frozenset()
         held = self.path.exists()
         if held:
             self._identity.hold()
-            check_wal_is_of_this_file(self.path, self._identity, self._lock)
+            self._lineages = check_wal_is_of_this_file(self.path, self._identity, self._lock)
             check_not_cut(self.path, self._identity)
         try:
             make_private(self.path)
@@ -124,13 +120,22 @@ class Writer:
         self._ids = {}
 
     def _remember_page(self) -> None:
-        (self._page_size,) = self._db.execute("PRAGMA page_size").fetchone()
+        (size,) = self._db.execute("PRAGMA page_size").fetchone()
         (self._meta_page,) = self._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
+        self._mark_file()
         self._identity.sync()
-        self._seen = self._identity.page(self._meta_page, self._page_size)
-        self._seen_seq = small_table(self._seen).get("seq", 0)
-        self._lock.note_moved(self._meta_page, self._seen_seq)
-        self._identity.wal.hold(self.seq, self._moved_seq)
+        moved, counter = self._identity.lineage.hold(self._meta_page, size, self._lineages, lambda: self.seq)
+        self._lock.note_moved(self._meta_page, moved)
+        self._lock.note_counter(counter)
+        self._identity.wal.hold(self.seq, self._identity.lineage.moved_seq)
+
+    def _mark_file(self) -> None:
+        """Move this start's lineage into the file, so that no copy made before is taken for it. What stands in the way
+        (a full disk, a reader of another program) keeps no store from opening: the WAL tells what the file was."""
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            log.debug("the lineage of %s could not be moved into the file yet: %s", self.path, error)
 
     def _tables(self) -> set[str]:
         return {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -165,17 +170,15 @@ class Writer:
             self._db.execute(statement)
         meta = dict(self._db.execute("SELECT k, v FROM meta"))
         self.starts, self.seq = meta.get("starts", 0) + 1, meta.get("seq", 0) + 1
+        lineage, parent = draw(), meta.get("lineage", 0)
+        self._lineages |= {lineage, parent}
         values = [("layout", LAYOUT), ("starts", self.starts), ("seq", self.seq)]
+        values += [("lineage", lineage), ("parent", parent)]
         self._db.executemany("INSERT OR REPLACE INTO meta (k, v) VALUES (?, ?)", values)
+        # Writes page 1, whose counter tells this file from copies that SQLite makes of it.
+        self._db.execute(f"PRAGMA user_version = {self.starts % 2**31}")
         self._db.execute("COMMIT")
         self._lock.note_commit(self.seq)
-
-    def _moved_seq(self) -> int:
-        """The last transaction that the file itself holds, whatever is in the WAL. On any thread."""
-        for _ in range(READS_OF_A_PAGE):
-            if rows := small_table(self._identity.page(self._meta_page, self._page_size)):
-                return rows.get("seq", 0)
-        return 0
 
     def check(self) -> None:
         """That what is written now will be found under the store's name, on pages that are as memory knows them."""
@@ -189,35 +192,18 @@ class Writer:
     def _move_wal_without_name(self) -> None:
         """What was committed to a WAL that was removed would be lost if this process was killed: SQLite still has it
         open, so it is moved into the file at once."""
-        if not self._identity.wal.whole or self._moved_seq() >= self.seq:
+        if not self._identity.wal.whole or self._identity.lineage.moved_seq() >= self.seq:
             return
         try:
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
             log.warning("the WAL of %s has no name, and could not be moved into the file: %s", self.path, error)
-        if self._moved_seq() >= self.seq:
+        if self._identity.lineage.moved_seq() >= self.seq:
             log.warning("the WAL of %s has no name: what it held was moved into the file", self.path)
 
     def check_file(self) -> None:
         """The same of the file and its WAL alone, on any thread."""
-        self._identity.check_file()
-        self._check_page()
-        self._identity.wal.check()
-
-    def _check_page(self) -> None:
-        for _ in range(READS_OF_A_PAGE):
-            page = self._identity.page(self._meta_page, self._page_size)
-            if page == self._seen:
-                return
-            # Checkpoints bring it forward, ours and others'; a new file is given its length before its pages.
-            seq = small_table(page).get("seq", -1) if any(page) else 0
-            if self._seen_seq <= seq <= self.seq + SETTLED_SEQS:
-                self._seen, self._seen_seq = page, seq
-                return
-        raise FileReplaced(
-            f"{self.path} was overwritten while it was in use: nothing more is written to it; stop this process, put "
-            "the right file in its place and start again"
-        )
+        self._identity.check()
 
     def apply(self, group: Sequence[ActorWrites]) -> None:
         """One durable transaction; of nobody, it shows whether the store can be written. After an error nothing of it
@@ -326,13 +312,14 @@ class Writer:
         committed is neither in the file nor in its WAL: the next start will say so, too."""
         try:
             self._identity.check_file()
+            self._identity.lineage.check()
         except FileReplaced as error:
             raise RolledBack(
-                f"{self.path} is not, or not all of, the file that was committed to: it was replaced, removed or cut "
-                f"while it was in use. Put it back before the next start, which refuses it while transactions are "
-                f"missing; to go on without them, remove {self.path.name}.lock"
+                f"{self.path} is not, or not all of, the file that was committed to: it was replaced, overwritten, "
+                f"removed or cut while it was in use. Put it back before the next start, which refuses it while "
+                f"transactions are missing; to go on without them, remove {self.path.name}.lock"
             ) from error
-        found = self._moved_seq()
+        found = self._identity.lineage.moved_seq()
         if found >= self.seq:
             self._lock.note_commit(0)
             return

@@ -1,0 +1,163 @@
+"""Which history the pages of a file are of: told by the row `lineage`, drawn anew by each start and each backup.
+
+The number of the last transaction alone does not tell a copy from the file: a backup taken a minute ago has all that
+the file had, and another branch of the store counts like this one. What tells them apart lies on two pages:
+
+- `lineage`, of the start that committed last, and `parent`, the one before it. A start moves its own into the file.
+- `counter`, which SQLite raises with page 1 and begins anew in a copy that it makes; each start raises it by one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.errors import RolledBack
+
+HEAD: Final = 100
+_WAL_VERSION: Final = 2
+"""Bytes 18 and 19 of a file that has a WAL."""
+SETTLED_SEQS: Final = 3
+"""How far `seq` may have come beyond what is known, while a commit is settled."""
+READS_OF_A_PAGE: Final = 5
+"""One that is being written just then may read as neither."""
+_LINEAGE_BYTES: Final = 6
+
+
+class FileReplaced(RolledBack):
+    """What lies under the store's name is not the file that is open, or not all of it: the WAL must not be moved into
+    it."""
+
+
+def draw() -> int:
+    """A lineage that nobody has had."""
+    return int.from_bytes(os.urandom(_LINEAGE_BYTES), "big") + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the page of `meta` says of its history. In a store of an older tocsin, `lineage` and `parent` are 0."""
+
+    seq: int
+    lineage: int
+    parent: int
+
+    @classmethod
+    def of(cls, rows: dict[str, int]) -> Mark:
+        return cls(rows.get("seq", 0), rows.get("lineage", 0), rows.get("parent", 0))
+
+
+def counter(head: bytes) -> int:
+    """How often page 1 was written; 0 if the file is not one that has a WAL."""
+    return int.from_bytes(head[24:28], "big") if head[18:19] == bytes([_WAL_VERSION]) else 0
+
+
+def is_base(file: Mark, wal: Sequence[Mark]) -> bool:
+    """Whether a WAL, of which these are all marks, began in front of this file.
+
+    Its first transaction is the next one behind the file, or the file has one of the WAL already: a checkpoint put it
+    there.
+    """
+    if not wal:
+        return True
+    first = wal[0]
+    if file.lineage == first.parent and file.seq == first.seq - 1:
+        return True  # the first transaction is that of a start, which could not move it into the file
+    known = {mark.lineage for mark in wal}
+    return file.lineage in known and first.seq - 1 - SETTLED_SEQS <= file.seq <= max(mark.seq for mark in wal)
+
+
+class Lineage:
+    """What the pages of the open file said when they were looked at last: a checkpoint brings them forward only. For
+    all threads."""
+
+    def __init__(self, page: Callable[[int, int], bytes], words: str) -> None:
+        """`page(number, size)` reads as much of a page from the file itself. `words`: its name, for errors."""
+        self._page, self._words = page, words
+        self._number, self._size = 0, 0
+        self._known: frozenset[int] = frozenset()
+        self._committed: Callable[[], int] = _nothing
+        self._seen = (b"", b"", 0, 0)
+
+    def hold(self, number: int, size: int, known: Iterable[int], committed: Callable[[], int]) -> tuple[int, int]:
+        """From now on the page of `meta` is this one. `known`: lineages that may come into the file. `committed()`: the
+        last transaction. The transaction and the counter that the file has."""
+        self._number, self._size, self._committed = number, size, committed
+        head, page = self._page(1, HEAD), self._page(number, size)
+        mark = Mark.of(small_table(page))
+        self._known = frozenset(known) | {mark.lineage}
+        self._seen = (head, page, mark.seq, counter(head))
+        return mark.seq, counter(head)
+
+    def let_go(self) -> None:
+        self._number = 0
+
+    def moved_seq(self) -> int:
+        """The last transaction that the file itself holds, whatever is in the WAL."""
+        for _ in range(READS_OF_A_PAGE):
+            if rows := small_table(self._page(self._number, self._size)):
+                return rows.get("seq", 0)
+        return 0
+
+    def check(self) -> None:
+        """FileReplaced if the pages are not those of the file that was held, or of a checkpoint since."""
+        if not self._number:
+            return
+        for _ in range(READS_OF_A_PAGE):
+            head, page = self._page(1, HEAD), self._page(self._number, self._size)
+            seen = self._seen
+            if page == seen[1] and head == seen[0]:
+                return
+            if self._forward(head, page, seen[2], seen[3]):
+                return
+        raise FileReplaced(
+            f"{self._words} was overwritten while it was in use: nothing more is written to it; stop this process, put "
+            "the right file in its place and start again"
+        )
+
+    def _forward(self, head: bytes, page: bytes, least: int, raised: int) -> bool:
+        # A new file is given its length before its pages.
+        rows = small_table(page) if any(page) else {"seq": 0}
+        mark, count = Mark.of(rows), counter(head)
+        if not (rows and mark.lineage in self._known and count >= raised):
+            return False
+        if not least <= mark.seq <= self._committed() + SETTLED_SEQS:
+            return False
+        self._seen = (head, page, mark.seq, count)
+        return True
+
+
+def _nothing() -> int:
+    return 0
+
+
+def small_table(page: bytes) -> dict[str, int]:
+    """The rows of `meta(k TEXT, v INTEGER) WITHOUT ROWID` that has one page; empty if that is not what it is."""
+    try:
+        if page[0] != 0x0A:  # a leaf of an index, which is what such a table is
+            return {}
+        rows = {}
+        for n in range(int.from_bytes(page[3:5], "big")):
+            cell = int.from_bytes(page[8 + 2 * n : 10 + 2 * n], "big")
+            # Short rows: each of these lengths is one byte.
+            header, text, number = page[cell + 1], page[cell + 2], page[cell + 3]
+            start = cell + 1 + header
+            length = (text - 13) // 2
+            if header != 3 or text < 13 or not text % 2 or number not in _INTEGER_BYTES:
+                return {}
+            rows[page[start : start + length].decode()] = _integer(page, start + length, number)
+    except (IndexError, UnicodeDecodeError):
+        return {}
+    return rows
+
+
+_INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
+"""SQLite's serial types of whole numbers, and their sizes; 8 and 9 are 0 and 1."""
+
+
+def _integer(page: bytes, at: int, kind: int) -> int:
+    if kind in (8, 9):
+        return kind - 8
+    return int.from_bytes(page[at : at + _INTEGER_BYTES[kind]], "big", signed=True)
