@@ -50,7 +50,7 @@ class Mark:
 
 
 def counter(head: bytes) -> int:
-    """How often page 1 was written; 0 if the file is not one that has a WAL."""
+    """By the first bytes of the file: how often page 1 was written; 0 if the file is not one that has a WAL."""
     return int.from_bytes(head[24:28], "big") if head[18:19] == bytes([_WAL_VERSION]) else 0
 
 
@@ -79,17 +79,17 @@ class Lineage:
         self._number, self._size = 0, 0
         self._known: frozenset[int] = frozenset()
         self._committed: Callable[[], int] = _nothing
-        self._seen = (b"", b"", 0, 0)
+        self._seen = (b"", 0, 0)
 
     def hold(self, number: int, size: int, known: Iterable[int], committed: Callable[[], int]) -> tuple[int, int]:
         """From now on the page of `meta` is this one. `known`: lineages that may come into the file. `committed()`: the
         last transaction. The transaction and the counter that the file has."""
         self._number, self._size, self._committed = number, size, committed
-        head, page = self._page(1, HEAD), self._page(number, size)
-        mark = Mark.of(small_table(page))
+        pages = self._both()
+        mark, count = Mark.of(small_table(pages[size:])), counter(pages)
         self._known = frozenset(known) | {mark.lineage}
-        self._seen = (head, page, mark.seq, counter(head))
-        return mark.seq, counter(head)
+        self._seen = (pages, mark.seq, count)
+        return mark.seq, count
 
     def let_go(self) -> None:
         self._number = 0
@@ -106,26 +106,30 @@ class Lineage:
         if not self._number:
             return
         for _ in range(READS_OF_A_PAGE):
-            head, page = self._page(1, HEAD), self._page(self._number, self._size)
-            seen = self._seen
-            if page == seen[1] and head == seen[0]:
-                return
-            if self._forward(head, page, seen[2], seen[3]):
+            pages, (seen, least, raised) = self._both(), self._seen
+            if pages == seen or self._forward(pages, least, raised):
                 return
         raise FileReplaced(
             f"{self._words} was overwritten while it was in use: nothing more is written to it; stop this process, put "
             "the right file in its place and start again"
         )
 
-    def _forward(self, head: bytes, page: bytes, least: int, raised: int) -> bool:
+    def _both(self) -> bytes:
+        """Page 1, and in the end that of `meta`: neighbours, unless another program has made the file anew."""
+        if self._number == 2:
+            return self._page(1, 2 * self._size)
+        return self._page(1, self._size) + self._page(self._number, self._size)
+
+    def _forward(self, pages: bytes, least: int, raised: int) -> bool:
+        page = pages[self._size :]
         # A new file is given its length before its pages.
         rows = small_table(page) if any(page) else {"seq": 0}
-        mark, count = Mark.of(rows), counter(head)
+        mark, count = Mark.of(rows), counter(pages)
         if not (rows and mark.lineage in self._known and count >= raised):
             return False
         if not least <= mark.seq <= self._committed() + SETTLED_SEQS:
             return False
-        self._seen = (head, page, mark.seq, count)
+        self._seen = (pages, mark.seq, count)
         return True
 
 
