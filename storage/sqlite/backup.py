@@ -65,7 +65,9 @@ def _copy(look: SnapshotReader, partial: Path, target: Path) -> None:
             try:
                 source.backup(copy, pages=-1)
                 # The copy is a branch of its own: the WAL of the store is not for it.
-                copy.execute("INSERT OR REPLACE INTO meta (k, v) VALUES ('lineage', ?)", (draw(),))
+                lineage = draw()
+                marks = [("lineage", lineage), ("parent", lineage)]
+                copy.executemany("INSERT OR REPLACE INTO meta (k, v) VALUES (?, ?)", marks)
                 copy.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             except sqlite3.Error as error:
                 raise _of_the_copy(error, partial, target, look.path.stat().st_size) or error from error

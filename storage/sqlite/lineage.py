@@ -76,18 +76,21 @@ class Lineage:
     def __init__(self, page: Callable[[int, int], bytes], words: str) -> None:
         """`page(number, size)` reads as much of a page from the file itself. `words`: its name, for errors."""
         self._page, self._words = page, words
-        self._number, self._size = 0, 0
+        self._number, self._size, self._own = 0, 0, 0
         self._known: frozenset[int] = frozenset()
         self._committed: Callable[[], int] = _nothing
         self._seen = (b"", 0, 0)
 
-    def hold(self, number: int, size: int, known: Iterable[int], committed: Callable[[], int]) -> tuple[int, int]:
-        """From now on the page of `meta` is this one. `known`: lineages that may come into the file. `committed()`: the
-        last transaction. The transaction and the counter that the file has."""
+    def hold(
+        self, number: int, size: int, own: int, others: Iterable[int], committed: Callable[[], int]
+    ) -> tuple[int, int]:
+        """From now on the page of `meta` is this one. `own`: the lineage of this start; `others`: those that the WAL may
+        bring into the file before. `committed()`: the last transaction. The transaction and the counter that the file
+        has."""
         self._number, self._size, self._committed = number, size, committed
         pages = self._both()
         mark, count = Mark.of(small_table(pages[size:])), counter(pages)
-        self._known = frozenset(known) | {mark.lineage}
+        self._own, self._known = own, frozenset(others) | {own, mark.lineage}
         self._seen = (pages, mark.seq, count)
         return mark.seq, count
 
@@ -125,7 +128,9 @@ class Lineage:
         # A new file is given its length before its pages.
         rows = small_table(page) if any(page) else {"seq": 0}
         mark, count = Mark.of(rows), counter(pages)
-        if not (rows and mark.lineage in self._known and count >= raised):
+        # A start by others, where file locks mean nothing, is no copy: it fences, and nothing of it is thrown away.
+        ours = mark.lineage in self._known or mark.parent == self._own
+        if not (rows and ours and count >= raised):
             return False
         if not least <= mark.seq <= self._committed() + SETTLED_SEQS:
             return False

@@ -80,7 +80,7 @@ class Writer:
         self._db: sqlite3.Connection
         self._ids: dict[str, int] = {}
         self._meta_page = 0
-        self._lineages: frozenset[int] = frozenset()
+        self._lineage, self._lineages = 0, frozenset[int]()
 
     def open(self) -> sqlite3.Connection:
         """Called on the connection's own thread; returns the connection for it to keep. A file that is not
@@ -124,7 +124,9 @@ class Writer:
         (self._meta_page,) = self._db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
         self._mark_file()
         self._identity.sync()
-        moved, counter = self._identity.lineage.hold(self._meta_page, size, self._lineages, lambda: self.seq)
+        moved, counter = self._identity.lineage.hold(
+            self._meta_page, size, self._lineage, self._lineages, lambda: self.seq
+        )
         self._lock.note_moved(self._meta_page, moved)
         self._lock.note_counter(counter)
         self._identity.wal.hold(self.seq, self._identity.lineage.moved_seq)
@@ -170,10 +172,10 @@ class Writer:
             self._db.execute(statement)
         meta = dict(self._db.execute("SELECT k, v FROM meta"))
         self.starts, self.seq = meta.get("starts", 0) + 1, meta.get("seq", 0) + 1
-        lineage, parent = draw(), meta.get("lineage", 0)
-        self._lineages |= {lineage, parent}
+        self._lineage, parent = draw(), meta.get("lineage", 0)
+        self._lineages |= {parent}
         values = [("layout", LAYOUT), ("starts", self.starts), ("seq", self.seq)]
-        values += [("lineage", lineage), ("parent", parent)]
+        values += [("lineage", self._lineage), ("parent", parent)]
         self._db.executemany("INSERT OR REPLACE INTO meta (k, v) VALUES (?, ?)", values)
         # Writes page 1, whose counter tells this file from copies that SQLite makes of it.
         self._db.execute(f"PRAGMA user_version = {self.starts % 2**31}")

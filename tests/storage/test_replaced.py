@@ -216,7 +216,9 @@ async def test_a_start_by_others_without_the_lock_fences_who_had_it(tmp_path: Pa
     await provider.start()
     await put(provider, b"1")
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE meta SET v = v + 1")  # as a start does
+        connection.execute("UPDATE meta SET v = v + 1 WHERE k IN ('seq', 'starts')")  # as a start does
+        connection.execute("UPDATE meta SET v = (SELECT v FROM meta WHERE k = 'lineage') WHERE k = 'parent'")
+        connection.execute("UPDATE meta SET v = 1 WHERE k = 'lineage'")
     for _ in range(2):
         with pytest.raises(RolledBack, match="restored or written by others"):
             await put(provider, b"2")

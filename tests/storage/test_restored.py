@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.processes import serving, tocsin
 from tests.storage.test_sqlite_crash import committing, killed
-from tests.storage.test_wal import put, started, wal
+from tests.storage.wals import put, started, wal
 from tocsin.errors import RolledBack, StoreCorrupt
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite.backup import back_up
