@@ -84,9 +84,9 @@ class Lineage:
     def hold(
         self, number: int, size: int, own: int, others: Iterable[int], committed: Callable[[], int]
     ) -> tuple[int, int]:
-        """From now on the page of `meta` is this one. `own`: the lineage of this start; `others`: those that the WAL may
-        bring into the file before. `committed()`: the last transaction. The transaction and the counter that the file
-        has."""
+        """From now on the page of `meta` is this one. `own`: the lineage of this start; `others`: those that the WAL
+        may bring into the file before. `committed()`: the last transaction. The transaction and the counter that the
+        file has."""
         self._number, self._size, self._committed = number, size, committed
         pages = self._both()
         mark, count = Mark.of(small_table(pages[size:])), counter(pages)

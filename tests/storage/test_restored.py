@@ -21,6 +21,7 @@ from tests.storage.wals import put, started, wal
 from tocsin.errors import RolledBack, StoreCorrupt
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite.backup import back_up
+from tocsin.storage.sqlite.lineage import Mark, is_base
 from tocsin.storage.sqlite.provider import SQLiteProvider
 from tocsin.storage.sqlite.snapshot import SnapshotReader
 
@@ -169,6 +170,34 @@ async def pairs_in(path: Path) -> int:
         left, right = (db.execute(counts, (f"{side}/", f"{side}0")).fetchone()[0] for side in ("left", "right"))
     assert left == right
     return int(left)
+
+
+OLD, ONE, TWO, OTHER = 0, 11, 22, 33
+"""Lineages: of a store of an older version, of two starts one behind the other, and of a copy."""
+
+
+@pytest.mark.parametrize(
+    ("file", "log", "belong"),
+    [
+        (Mark(0, OLD, OLD), [Mark(1, ONE, OLD), Mark(2, ONE, OLD)], True),  # a new store: all is in the log
+        (Mark(8, OLD, OLD), [Mark(9, OLD, OLD), Mark(10, OLD, OLD)], True),  # an older version was killed
+        (Mark(8, OLD, OLD), [Mark(9, OLD, OLD), Mark(10, ONE, OLD)], True),  # and the next start, too
+        (Mark(8, OLD, OLD), [Mark(9, ONE, OLD)], True),  # killed in the middle of its first start
+        (Mark(8, ONE, OLD), [Mark(9, TWO, ONE), Mark(10, TWO, ONE)], True),  # a start that could not mark the file
+        (Mark(9, TWO, ONE), [Mark(9, TWO, ONE), Mark(10, TWO, ONE)], True),  # moved as far as the start
+        (Mark(9, TWO, ONE), [Mark(10, TWO, ONE), Mark(11, TWO, ONE)], True),  # the log began anew
+        (Mark(9, TWO, ONE), [Mark(13, TWO, ONE)], True),  # a commit that failed was settled in between
+        (Mark(9, TWO, ONE), [], True),  # nothing whole is in the log
+        (Mark(9, OTHER, OTHER), [Mark(10, TWO, ONE)], False),  # a backup
+        (Mark(9, ONE, OLD), [Mark(10, TWO, ONE), Mark(11, TWO, ONE)], True),
+        (Mark(8, ONE, OLD), [Mark(10, TWO, ONE), Mark(11, TWO, ONE)], False),  # a copy from before the start
+        (Mark(9, TWO, ONE), [Mark(14, TWO, ONE)], False),  # transactions are missing in between
+        (Mark(12, TWO, ONE), [Mark(10, TWO, ONE), Mark(11, TWO, ONE)], False),  # the log is older than the file
+        (Mark(8, OLD, OLD), [Mark(10, ONE, OLD)], False),  # a copy that an older version made
+    ],
+)
+def test_a_log_belongs_to_the_file_that_it_began_in_front_of(file: Mark, log: list[Mark], belong: bool) -> None:
+    assert is_base(file, log) is belong
 
 
 # ---- Under a running host ------------------------------------------------------------------------

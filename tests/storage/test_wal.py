@@ -154,8 +154,8 @@ async def test_a_stop_behind_a_wal_that_was_cut_is_not_in_order(
     provider = await started(path)
     await put(provider, b"kept")
     await provider.stop()
-    before = path.read_bytes()
     provider = await started(path)
+    before = path.read_bytes()
     await put(provider, b"1", b"2")
     happens(path)
     with pytest.raises(RolledBack, match="lacks the last 2 transactions that were committed"):
