@@ -101,7 +101,7 @@ PROGRAMS = {
 }
 PROGRAM = """
 import asyncio, sys, time
-from tocsin.storage import sqlite_file
+from tocsin.storage.sqlite import writer as sqlite_file
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite.provider import SQLiteProvider
 from tocsin.storage.sqlite.upkeep import Upkeep
