@@ -1,36 +1,27 @@
-"""What each operation does to a job in each state: the table of docs/states.md, every cell tried."""
+"""What each operation does to a job in each state: every cell of the table is tried."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from tests.actors.scheduler.stage import OK, Stage, staged
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.model.records import Scheduled
+from tocsin.actors.scheduler.transitions.states import OPERATIONS as TABLE
+from tocsin.actors.scheduler.transitions.states import STATES
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import DuplicateScheduleIdError, StaleLeaseError
 
-TABLE = Path(__file__).parents[3] / "docs" / "states.md"
-STATES = ("pending", "waiting", "running", "accepted", "unknown", "pulled", "dead", "gone")
 ACCEPTED = Answer(202, {"tocsin-accepted": "1"}, b"")
 
 
-def read_table() -> dict[tuple[str, str], str]:
-    """By operation and state, what the table says."""
-    rows = [line.strip("| \n").split("|") for line in TABLE.read_text().splitlines() if line.startswith("| `")]
-    return {
-        (cells[0].strip().strip("`"), state): cell.strip()
-        for cells in rows
-        for state, cell in zip(STATES, cells[1:], strict=True)
-    }
-
-
-CELLS = read_table()
+CELLS = {
+    (operation, state): cell for operation, cells in TABLE.items() for state, cell in zip(STATES, cells, strict=True)
+}
 
 
 # ---- A job in each state -------------------------------------------------------------------------
