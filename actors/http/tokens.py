@@ -17,6 +17,9 @@ from tocsin.errors import SettingsError
 SCOPES: Final = ("read", "schedule", "work", "operate", "admin")
 SHAPE: Final = "name:scope+scope[@instance-pattern]:secret"
 
+MIN_SECRET: Final = 8
+"""Characters. Enough to stop slips such as `x`; only a random one of 16 and more is hard to guess."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.*?-]{1,128}", re.ASCII)
 _SECRET: Final = re.compile(r"[\x21-\x7e]{1,1024}")
@@ -90,7 +93,13 @@ def parse_token(text: str, which: str = "token") -> Token:
     if not _SECRET.fullmatch(secret):
         raise SettingsError(f"{which}: the secret must be printable ASCII without spaces, and not empty")
     check_unquoted(secret, f"{which}: the secret")
-    return Token(name, _scopes(listed, which), pattern if limited else None, _digest(secret))
+    scopes = _scopes(listed, which)
+    if len(secret) < MIN_SECRET:
+        raise SettingsError(
+            f"{which}: the secret has {len(secret)} {'character' if len(secret) == 1 else 'characters'}, at least "
+            f"{MIN_SECRET} are needed: whoever reaches the server may guess a short one"
+        )
+    return Token(name, scopes, pattern if limited else None, _digest(secret))
 
 
 def _scopes(listed: str, which: str) -> frozenset[str]:

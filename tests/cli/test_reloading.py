@@ -36,7 +36,7 @@ class Folder:
         self.path, self._capsys = path, capsys
         self._environ = {"TOCSIN_SECRETS_FILE": "secrets", "TOCSIN_TOKENS_FILE": "tokens", **environ}
         self.put("secrets", OLD)
-        self.put("tokens", "a:read:hush-1")
+        self.put("tokens", "a:read:hush-hush-1")
         self.reload = Reload(self._load(), self._load)
 
     def _load(self) -> Any:
@@ -87,7 +87,7 @@ def test_a_changed_file_counts_when_it_has_settled_for_two_looks(folder: Folder)
 def test_a_file_written_in_place_counts_too_but_not_half_of_it(folder: Folder) -> None:
     with (folder.path / "tokens").open("w") as file:
         for n in range(5):
-            file.write(f"t{n}:read:hush-{n}\n")
+            file.write(f"t{n}:read:hush-hush-{n}\n")
             file.flush()
             assert folder.looks(1) == ""
     assert folder.held == (1, 1)
@@ -116,8 +116,8 @@ def test_a_file_behind_links_is_seen_to_change_as_in_kubernetes(
         ("secrets", " ,\n", "secrets is empty"),
         ("secrets", f"{NEW}\nwhsec_short", "TOCSIN_SECRETS_FILE: secret 2 of 2 "),
         ("tokens", "\n", "tokens is empty"),
-        ("tokens", "b:read:hush-2\na:everything:hush-3", "number 2 of 2: unknown scope 'everything'"),
-        ("tokens", "hush-4", "must look like name:scope+scope"),
+        ("tokens", "b:read:hush-hush-2\na:everything:hush-hush-3", "number 2 of 2: unknown scope 'everything'"),
+        ("tokens", "hush-hush-4", "must look like name:scope+scope"),
         ("tocsin.toml", "port = ", "is not TOML"),
         ("tocsin.toml", "port = 99999999", "port in "),
     ],
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_told_once_and_changes_nothing(folder: Folder, name: st
     folder.reload.ask()
     assert words in folder.said()  # who asks is answered
 
-    folder.put(name, {"secrets": OLD, "tokens": "a:read:hush-1"}.get(name, ""))
+    folder.put(name, {"secrets": OLD, "tokens": "a:read:hush-hush-1"}.get(name, ""))
     assert folder.looks() == "tocsin: read again: 1 secret and 1 token, as before\n"
 
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_gone_is_told_of_and_read_when_it_is_back(folder: Folder)
     assert "cannot be read: No such file" in folder.looks()
     assert folder.looks(5) == ""
     assert folder.held == (1, 1)
-    folder.put("tokens", "a:read:hush-1\nb:read:hush-2")
+    folder.put("tokens", "a:read:hush-hush-1\nb:read:hush-hush-2")
     assert "2 tokens from now on" in folder.looks()
 
 
@@ -163,7 +163,7 @@ def test_a_protection_may_be_added(tmp_path: Path, capsys: pytest.CaptureFixture
     assert folder.held == (0, 0)
     folder.put("tocsin.toml", f'secrets = ["{NEW}"]\ntokens_file = "tokens"')
     assert "1 secret and 1 token from now on" in folder.looks()
-    folder.put("tokens", "a:read:hush-1\nb:read:hush-2")  # watched since the other named it
+    folder.put("tokens", "a:read:hush-hush-1\nb:read:hush-hush-2")  # watched since the other named it
     assert "2 tokens from now on" in folder.looks(3)
 
 
@@ -177,7 +177,7 @@ def test_a_file_that_a_config_names_before_it_is_there_is_taken_when_it_comes(fo
 
 def test_what_needs_a_restart_is_named_and_not_taken(folder: Folder) -> None:
     folder.put("tocsin.toml", 'port = 99\nstore = "sqlite:///other.db"\nlanes = 64')
-    folder.put("tokens", "a:read:hush-1\nb:read:hush-2")
+    folder.put("tokens", "a:read:hush-hush-1\nb:read:hush-hush-2")
     said = folder.looks()
     assert said == (
         "tocsin: read again: 1 secret and 2 tokens from now on; store, port changed too: that needs a restart\n"
@@ -188,7 +188,7 @@ def test_what_needs_a_restart_is_named_and_not_taken(folder: Folder) -> None:
 def test_who_asks_is_answered_at_once(folder: Folder) -> None:
     folder.reload.ask()
     assert folder.said() == "tocsin: read again: 1 secret and 1 token, as before\n"
-    folder.put("tokens", "a:read:hush-1\nb:read:hush-2")
+    folder.put("tokens", "a:read:hush-hush-1\nb:read:hush-hush-2")
     folder.reload.ask()
     assert folder.said() == "tocsin: read again: 1 secret and 2 tokens from now on\n"
     assert folder.looks(5) == ""
@@ -220,7 +220,7 @@ def test_a_closed_stderr_does_not_stop_a_reload(folder: Folder, monkeypatch: pyt
         raise BrokenPipeError
 
     monkeypatch.setattr("tocsin.cli.reloading.say", gone)
-    folder.put("tokens", "a:read:hush-1\nb:read:hush-2")
+    folder.put("tokens", "a:read:hush-hush-1\nb:read:hush-hush-2")
     folder.reload.ask()
     assert folder.held == (1, 2)
 

@@ -132,7 +132,7 @@ def test_empty_secrets_file_is_refused(tmp_path: Path) -> None:
 def test_secrets_tokens_and_passwords_are_never_shown(tmp_path: Path) -> None:
     environ = {
         "TOCSIN_SECRETS": SECRET,
-        "TOCSIN_TOKENS": "ops:admin:hush",
+        "TOCSIN_TOKENS": "ops:admin:hush-hush",
         "TOCSIN_STORE": "postgresql://me:hush@db/jobs",
     }
     settings = load({}, environ, directory=tmp_path)

@@ -215,5 +215,10 @@ def test_a_client_sends_no_token_in_quotes(token: str) -> None:
 
 def test_a_secret_of_a_token_may_hold_what_it_may_hold() -> None:
     assert (
-        len(parse_tokens(["a:read:\"half a quote'".replace(" ", ""), "b:read:=", "c:read:whsec_x", "d:read:k=v"])) == 4
+        len(
+            parse_tokens(
+                ["a:read:\"half a quote'".replace(" ", ""), "b:read:========", "c:read:whsec_xy", "d:read:key=value"]
+            )
+        )
+        == 4
     )

@@ -35,30 +35,30 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 async def test_a_token_that_is_taken_away_opens_nothing_with_the_next_request(host: ActorHost) -> None:
-    tokens = ["a:read:old", "a:read:new"]
+    tokens = ["a:read:old-secret", "a:read:new-secret"]
     async with client_of(host.asgi(tokens=lambda: tokens)) as client:
-        for secret in ("old", "new"):
+        for secret in ("old-secret", "new-secret"):
             assert (await client.get("/status", headers=bearer(secret))).status_code == 200
         del tokens[0]
-        refused(await client.get("/status", headers=bearer("old")), 401, "UNAUTHENTICATED")
-        assert (await client.get("/status", headers=bearer("new"))).status_code == 200
+        refused(await client.get("/status", headers=bearer("old-secret")), 401, "UNAUTHENTICATED")
+        assert (await client.get("/status", headers=bearer("new-secret"))).status_code == 200
 
 
 async def test_what_is_wrong_or_empty_leaves_the_tokens_of_before(
     host: ActorHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    given: list[Any] = ["ops:admin:hush-1"]
+    given: list[Any] = ["ops:admin:hush-hush-1"]
     async with client_of(host.asgi(tokens=lambda: given[0])) as client:
-        for wrong in ("", [], None, "ops:everything:hush-2", ["hush-3"], 7):
+        for wrong in ("", [], None, "ops:everything:hush-hush-2", ["hush-hush-3"], 7):
             given[0] = wrong
             for _ in range(2):
-                assert (await client.get("/status", headers=bearer("hush-1"))).status_code == 200
+                assert (await client.get("/status", headers=bearer("hush-hush-1"))).status_code == 200
                 refused(await client.get("/status"), 401, "UNAUTHENTICATED")
         assert len(caplog.records) == 4  # "", [] and None are one fault
         assert "hush" not in caplog.text
-        given[0] = "ops:admin:hush-4"
-        refused(await client.get("/status", headers=bearer("hush-1")), 401, "UNAUTHENTICATED")
-        assert (await client.get("/status", headers=bearer("hush-4"))).status_code == 200
+        given[0] = "ops:admin:hush-hush-4"
+        refused(await client.get("/status", headers=bearer("hush-hush-1")), 401, "UNAUTHENTICATED")
+        assert (await client.get("/status", headers=bearer("hush-hush-4"))).status_code == 200
 
 
 async def test_an_app_without_tokens_begins_to_ask_for_them_and_never_ceases(host: ActorHost) -> None:
@@ -67,7 +67,7 @@ async def test_an_app_without_tokens_begins_to_ask_for_them_and_never_ceases(hos
         host.asgi(tokens=lambda: tokens)
     async with client_of(host.asgi(tokens=lambda: tokens, insecure=True)) as client:
         assert (await client.get("/status")).status_code == 200
-        tokens.append("a:read:secret")
+        tokens.append("a:read:some-secret")
         refused(await client.get("/status"), 401, "UNAUTHENTICATED")
         tokens.clear()
         refused(await client.get("/status"), 401, "UNAUTHENTICATED")
@@ -75,12 +75,12 @@ async def test_an_app_without_tokens_begins_to_ask_for_them_and_never_ceases(hos
 
 async def test_a_caller_stays_the_same_while_its_secret_changes(host: ActorHost) -> None:
     """Its request with an Idempotency-Key is the same request, and its jobs are its own."""
-    tokens = ["app:schedule:old"]
+    tokens = ["app:schedule:old-secret"]
     async with client_of(host.asgi(tokens=lambda: tokens)) as client:
         key = {"idempotency-key": "k"}
-        first = (await client.post("/schedule", json=JOB, headers=bearer("old") | key)).json()
-        tokens[:] = ["app:schedule:old", "app:schedule:new"]
-        again = (await client.post("/schedule", json=JOB, headers=bearer("new") | key)).json()
+        first = (await client.post("/schedule", json=JOB, headers=bearer("old-secret") | key)).json()
+        tokens[:] = ["app:schedule:old-secret", "app:schedule:new-secret"]
+        again = (await client.post("/schedule", json=JOB, headers=bearer("new-secret") | key)).json()
     assert again == first
     found = await host.scheduler().get(first["id"])
     assert found is not None and found.initiator == Initiator(token="app")
@@ -145,7 +145,7 @@ class User:
 
 async def test_a_job_keeps_the_token_and_the_user_it_was_scheduled_by(host: ActorHost) -> None:
     users: list[Any] = []
-    app = build_app(host, tokens="app:schedule+read:secret")
+    app = build_app(host, tokens="app:schedule+read:some-secret")
 
     async def with_user(scope: Any, receive: Any, send: Any) -> None:
         await app({**scope, **({"user": users[-1]} if users else {})}, receive, send)
@@ -156,7 +156,7 @@ async def test_a_job_keeps_the_token_and_the_user_it_was_scheduled_by(host: Acto
         job_id = value["id"] if "id" in value else value["results"][0]["id"]
         return (await client.get("/get", params={"id": job_id})).json()["record"].get("initiator")
 
-    async with client_of(with_user, token="secret") as client:
+    async with client_of(with_user, token="some-secret") as client:
         assert await scheduled() == {"token": "app"}
         users.append(User("alice"))
         assert await scheduled() == {"token": "app", "user": "alice"}

@@ -159,6 +159,6 @@ def test_what_a_token_may_not_do_is_said_in_plain_english() -> None:
 
 
 async def test_who_may_not_reads_what(host: ActorHost) -> None:
-    async with client_of(host.asgi(tokens=["web:read:hush"])) as client:
-        answer = await client.post("/dead/retry", json={"id": "a"}, headers={"authorization": "Bearer hush"})
+    async with client_of(host.asgi(tokens=["web:read:hush-hush"])) as client:
+        answer = await client.post("/dead/retry", json={"id": "a"}, headers={"authorization": "Bearer hush-hush"})
     refused(answer, 403, "FORBIDDEN", "token 'web' may not retry dead jobs: that needs the scope operate")

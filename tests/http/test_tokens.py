@@ -18,7 +18,7 @@ def test_a_token_is_name_scopes_instances_and_secret() -> None:
     assert (token.name, token.scopes, token.instances) == ("ops", frozenset({"read", "operate"}), "tenant-*")
     assert find_token([token], f"{HUSH}:with:colons") is token
     assert find_token([token], HUSH) is None
-    assert parse_token("a:read:x").instances is None
+    assert parse_token("a:read:xxxxxxxx").instances is None
 
 
 def test_several_come_as_a_list_or_as_one_text() -> None:
@@ -39,15 +39,15 @@ def test_several_come_as_a_list_or_as_one_text() -> None:
     ],
 )
 def test_an_instance_pattern_reaches_what_it_matches(pattern: str, reached: list[str], hidden: list[str]) -> None:
-    token = parse_token(f"t:read@{pattern}:x")
+    token = parse_token(f"t:read@{pattern}:xxxxxxxx")
     assert all(token.reaches(name) for name in reached)
     assert not any(token.reaches(name) for name in hidden)
 
 
 def test_admin_may_everything_and_others_what_they_say() -> None:
-    assert parse_token("t:admin:x").may(frozenset({"operate"}))
-    assert parse_token("t:read+work:x").may(frozenset({"read"}))
-    assert not parse_token("t:read+work:x").may(frozenset({"schedule", "operate"}))
+    assert parse_token("t:admin:xxxxxxxx").may(frozenset({"operate"}))
+    assert parse_token("t:read+work:xxxxxxxx").may(frozenset({"read"}))
+    assert not parse_token("t:read+work:xxxxxxxx").may(frozenset({"schedule", "operate"}))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,8 @@ def test_admin_may_everything_and_others_what_they_say() -> None:
         (f"a:read@:{HUSH}", "instance pattern"),
         (f"a:read@[ab]:{HUSH}", "instance pattern"),
         ("a:read:", "secret must be"),
+        ("a:read:x", "the secret has 1 character, at least 8 are needed"),
+        ("a:read:1234567", "the secret has 7 characters, at least 8 are needed"),
         (f"a:read:{HUSH} {HUSH}", "secret must be"),
         (f"a:read:{HUSH}é", "secret must be"),
     ],
@@ -78,15 +80,15 @@ def test_a_wrong_token_is_named_by_position_and_never_shown(text: str, words: st
 
 
 def test_names_and_secrets_are_not_shared() -> None:
-    for second in ("a:admin:other", "a:read@tenant-*:other", "b:read:same", "a:read:same"):
+    for second in ("a:admin:other-one", "a:read@tenant-*:other-one", "b:read:same-one", "a:read:same-one"):
         with pytest.raises(SettingsError, match="earlier one"):
-            parse_tokens(["a:read:same", second])
+            parse_tokens(["a:read:same-one", second])
 
 
 def test_a_caller_may_have_two_secrets_while_it_changes_from_one_to_the_other() -> None:
-    old, new = parse_tokens(["a:read+schedule@t-*:old", "a:schedule+read@t-*:new"])
+    old, new = parse_tokens(["a:read+schedule@t-*:old-one-old", "a:schedule+read@t-*:new-one-new"])
     assert (old.name, old.grants) == (new.name, new.grants)
-    assert [find_token([old, new], secret) for secret in ("old", "new")] == [old, new]
+    assert [find_token([old, new], secret) for secret in ("old-one-old", "new-one-new")] == [old, new]
 
 
 def test_nothing_shows_the_secret() -> None:
