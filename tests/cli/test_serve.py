@@ -69,9 +69,19 @@ def receiver() -> Iterator[Receiver]:
 @pytest.mark.parametrize(
     ("words", "env", "message"),
     [
-        (["--origin-url", "https://app.example"], {}, "TOCSIN_SECRETS"),
+        (
+            ["--origin-url", "https://app.example"],
+            {},
+            "Error: callbacks would go out unsigned: set TOCSIN_SECRETS (`tocsin keys new` makes one), or give "
+            "--insecure for a loopback origin\n",
+        ),
         (["--origin-url", ORIGIN], {}, "--insecure"),
-        (["--origin-url", "https://app.example", "--insecure"], {}, "loopback"),
+        (
+            ["--origin-url", "https://app.example", "--insecure"],
+            {},
+            "Error: --insecure is for loopback origins only, and https://app.example/_tocsin/callback is not one: set "
+            "TOCSIN_SECRETS (`tocsin keys new` makes one)\n",
+        ),
         (["--host", "0.0.0.0"], {}, "TOCSIN_TOKENS"),
         (["--insecure", "--host", "0.0.0.0", "--origin-url", ORIGIN], {}, "TOCSIN_TOKENS"),
         ([], {"TOCSIN_SECRETS": "hush"}, "TOCSIN_SECRETS: a secret has 4 bytes"),
@@ -89,6 +99,7 @@ def test_wrong_settings_are_refused_with_exit_2(
     assert message in done.stderr
     assert "hush" not in done.stderr
     assert "Traceback" not in done.stderr
+    assert "=[...]" not in done.stderr and "=True" not in done.stderr, "it speaks Python"
 
 
 def test_a_port_in_use_is_refused_with_exit_5(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import click
@@ -16,6 +16,13 @@ from tocsin.cli.output import say
 log = logging.getLogger("tocsin")
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+OPTIONS_OF: Final[Mapping[str, str]] = {
+    "give secrets=[...] (TOCSIN_SECRETS; `whsec_` + base64)": "set TOCSIN_SECRETS (`tocsin keys new` makes one)",
+    "give secrets=[...]": "set TOCSIN_SECRETS (`tocsin keys new` makes one)",
+    "or say insecure=True (--insecure) for": "or give --insecure for",
+    "insecure is for": "--insecure is for",
+}
+"""Words of the host for callers in Python, and what they are on the command line. The longer ones come first."""
 
 
 def _setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
@@ -75,7 +82,14 @@ def serve(context: click.Context, /, access_log: bool, log_level: str, **options
         check_server(settings)
         run(settings, lambda: load(options, os.environ), access_log=access_log)
     except SettingsError as error:
-        raise WrongSettings(str(error)) from None
+        raise WrongSettings(_in_options(str(error))) from None
     except StoreError as error:
         raise StoreUnusable(f"the store {settings.shown_store} cannot be used: {error}") from None
     say("tocsin: stopped")
+
+
+def _in_options(message: str) -> str:
+    """What the host says to callers in Python, for those who give options and variables."""
+    for in_python, in_options in OPTIONS_OF.items():
+        message = message.replace(in_python, in_options)
+    return message
