@@ -93,13 +93,13 @@ MUTANTS = (
     ),
     Mutant(
         "the stored wake time leaves out lease ends",
-        "actors/scheduler/actor/scheduler_actor.py",
+        "actors/scheduler/actor/end_of_turn.py",
         "        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer, end_at)",
         "        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer)",
     ),
     Mutant(
         "the stored wake time leaves out overdue heads",
-        "actors/scheduler/actor/scheduler_actor.py",
+        "actors/scheduler/actor/end_of_turn.py",
         "        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer, end_at)",
         "        stored = _earliest(head, state.next_timer, end_at)",
     ),

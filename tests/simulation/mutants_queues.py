@@ -7,9 +7,9 @@ from tests.simulation.mutants_schedules import Mutant
 QUEUES = (
     Mutant(
         "queues: jobs are given before their leases are durable",
-        "actors/scheduler/actor/scheduler_actor.py",
-        "            self._pulls.sealed(given)\n",
-        "            self._pulls.deliver(given, self._began)\n            given.clear()\n",
+        "actors/scheduler/actor/end_of_turn.py",
+        "            self._pulls.sealed(self._given)\n",
+        "            self._pulls.deliver(self._given, self._began)\n            self._given.clear()\n",
     ),
     Mutant(
         "queues: what a worker that went away was given stays leased",
@@ -97,7 +97,7 @@ QUEUES = (
     ),
     Mutant(
         "queues: a due job does not ring for those who wait",
-        "actors/scheduler/actor/scheduler_actor.py",
+        "actors/scheduler/actor/end_of_turn.py",
         "        pulled = state.lines.pulled.next_due(now) if self._pulls.waiting else None\n",
         "        pulled = None\n",
     ),
@@ -147,9 +147,9 @@ QUEUES = (
     ),
     Mutant(
         "results: nobody is told that a job has ended",
-        "actors/scheduler/actor/scheduler_actor.py",
-        "            self.ctx.after_commit(self._watches.tell, ended)\n",
-        "            pass\n",
+        "actors/scheduler/actor/end_of_turn.py",
+        "        self._ctx.after_commit(self._watches.tell, ended)\n",
+        "        pass\n",
     ),
     Mutant(
         "results: of a dead job nobody is told",

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.storage.disks import SmallDisk
 from tests.storage.hosted import Wire, hosting
 from tocsin.actors.runtime import alarms
-from tocsin.actors.scheduler.actor import scheduler_actor as scheduler
+from tocsin.actors.scheduler.actor import end_of_turn
 from tocsin.actors.scheduler.inflight import lanes
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.errors import StoreFull
@@ -34,7 +34,7 @@ Rows = dict[tuple[str, bytes], bytes]
 def hasten(set_to: Callable[[object, str, object], None]) -> None:
     """So that a recovery takes milliseconds: everything that looks again looks often."""
     set_to(sqlite_upkeep, "LOOK_S", 0.005)
-    set_to(scheduler, "FULL_RETRY_MS", 10)
+    set_to(end_of_turn, "FULL_RETRY_MS", 10)
     set_to(lanes, "SETTLE_RETRY_S", (0.005, 0.02))
     set_to(lanes, "WAKE_RETRY_S", 0.01)
     set_to(alarms, "RETRY_BASE_MS", 10)

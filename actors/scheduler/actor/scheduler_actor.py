@@ -1,4 +1,4 @@
-"""The scheduler actor: its events, and what ends every turn: claim what may start, close the book, set the alarm.
+"""The scheduler actor: its events, and what the turn of each is; the end of every turn is in `end_of_turn`.
 
 The work of each event is in the module named after it; memory is rebuilt from rows at activation.
 """
@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from tocsin.actors.runtime.actor import ActorContext, EventActor
 from tocsin.actors.runtime.events import answer
-from tocsin.actors.scheduler.actor.expiry import RENEW_BEFORE_MS, end_leases, return_unsent, run_timers
-from tocsin.actors.scheduler.actor.pull import Given, any_to_give, give_back, pull
-from tocsin.actors.scheduler.actor.starting import could_start, start, start_nothing
+from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
+from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
+from tocsin.actors.scheduler.actor.pull import give_back
 from tocsin.actors.scheduler.inflight.completions import Completions
-from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
+from tocsin.actors.scheduler.inflight.deaths import DeadJob
 from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
@@ -22,7 +22,7 @@ from tocsin.actors.scheduler.model.names import KIND
 from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
 from tocsin.actors.scheduler.schedules.events import ScheduleChange, change_schedules
-from tocsin.actors.scheduler.schedules.recompute import check_clock, check_zones
+from tocsin.actors.scheduler.schedules.recompute import check_zones
 from tocsin.actors.scheduler.state.limits import Limits
 from tocsin.actors.scheduler.state.occurrences import Tick
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
@@ -45,11 +45,6 @@ from tocsin.errors import ConflictError, StaleLeaseError
 
 ERASE_ALONE_MS = 5_000
 """After so long without its caller asking for the next page, a removal goes on by itself."""
-FULL_RETRY_MS = 1_000
-"""A store without space claims nothing; so often it looks whether there is space again."""
-OVERDUE = 0
-"""The stored wake time while a due job may start: now, whenever that is read."""
-
 
 Ticked = Callable[[int, int], None]
 """A pass over schedules is durable: all their slots up to this instant are decided; and how late, in ms."""
@@ -90,7 +85,6 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         self._full = full
         self._limits = limits
         self._began = lanes.now
-        self._more_to_pull = False
         self._state = self._new_state()
 
     def _new_state(self) -> SchedulerState:
@@ -106,9 +100,10 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             await return_unsent(turn, self._lanes.is_live)
             await check_zones(turn)
             await settle_ends(turn)
-            self._more_to_pull = any_to_give(turn, self._pulls)
-            await self._state.close()  # the event that follows may find that it has nothing to do
-            self._set_alarm(turn.now)
+            end = self._end_of(turn)
+            end.look_for_claims()
+            await end.close()  # the event that follows may find that it has nothing to do
+            end.set_alarm()
 
     def pinned(self) -> bool:
         return self._lanes.busy or self._pulls.busy
@@ -228,75 +223,17 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         if self._ticked is not None and not tick.failed:
             self.ctx.after_commit(self._ticked, turn.now, tick.late_ms)
 
-    # ---- The end of every turn -------------------------------------------------------------------
-
     async def _finish(self, turn: Turn) -> None:
         if self._state.instance.erasing:
             self.ctx.set_alarm(turn.now)
-            return
-        check_clock(turn)
-        await settle_ends(turn)
-        given, self._more_to_pull = self._given(), False
-        if self._pulls.waiting:
-            await self._pull(turn, given, in_order=True)
-        await self._claim(turn)
-        if self._pulls.waiting:
-            await self._pull(turn, given)
-        await settle_ends(turn)  # of those that had expired when they were to be claimed
-        await self._state.close()
-        if self._state.to_tell:
-            ended, self._state.to_tell = self._state.to_tell, []
-            self.ctx.after_commit(self._watches.tell, ended)
-        if self._state.deaths:
-            deaths, self._state.deaths = self._state.deaths, []
-            self.ctx.after_commit(self._died, dead_jobs(self.ctx.id.name, deaths))
-        self._set_alarm(turn.now)
+        else:
+            await self._end_of(turn).run()
+
+    def _end_of(self, turn: Turn) -> EndOfTurn:
+        return EndOfTurn(turn, self._began, self._lanes, self._pulls, self._watches, self._full, self._died)
 
     async def _end_leases(self, turn: Turn) -> None:
         await end_leases(turn, self._lanes.is_live, self._pulls.undelivered)
-
-    def _given(self) -> Given:
-        """What this turn gives to claims that wait, noted as it goes. Claims come at any time, also while it reads.
-        Where nothing is given, too: a turn that left no trace has woken nobody."""
-        given: Given = []
-        self.ctx.if_lost(self._pulls.lost, given)
-        self.ctx.after_commit(self._pulls.deliver, given, self._began)
-        return given
-
-    async def _pull(self, turn: Turn, given: Given, *, in_order: bool = False) -> None:
-        """Give the claims that wait what is due."""
-        self._more_to_pull = False
-        if not self._full():
-            self._more_to_pull = await pull(turn, self._pulls, given, in_order=in_order)
-            self._pulls.sealed(given)
-
-    async def _claim(self, turn: Turn) -> None:
-        if self._full():
-            start_nothing(self._lanes)
-        else:
-            await start(turn, self._lanes, self._began)
-
-    def _set_alarm(self, now: int) -> None:
-        """Stored: everything that may have to happen. In memory: without what other events will wake."""
-        state = self._state
-        ready = state.lines.any_ready(now)
-        head = _earliest(state.lines.next_due(now), state.lines.suspects_due(now))
-        alone = bool(state.lines.suspects_ready(now))
-        end = state.first_end()
-        end_at = end[0] if end else None
-        # A live attempt's lease is renewed a little before it ends.
-        renew_at = end_at - RENEW_BEFORE_MS if end and end_at and self._lanes.is_live(end[1]) else end_at
-        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer, end_at)
-        again = now + FULL_RETRY_MS if self._full() else now
-        waiting = could_start(state.lines, now, self._lanes) or self._more_to_pull
-        timer = max(state.next_timer, again) if self._full() and state.next_timer is not None else state.next_timer
-        # Nothing of a queue is stored as a reason to wake: who waits for it is here, or asks when it comes.
-        pulled = state.lines.pulled.next_due(now) if self._pulls.waiting else None
-        if self._pulls.waiting and self._full():
-            pulled = again
-        more = waiting or state.paths.counting or state.labels.filling
-        ring_at = _earliest(again if more else None, head, pulled, timer, renew_at)
-        self.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
 
 async def _extend(turn: Turn, asked: events.Extend) -> int | StaleLeaseError:
@@ -311,7 +248,3 @@ async def _delete_pool(turn: Turn, name: str) -> bool | ConflictError:
         return await delete_pool(turn, name)
     except ConflictError as refusal:  # raised before anything was changed
         return refusal
-
-
-def _earliest(*instants: int | None) -> int | None:
-    return min((instant for instant in instants if instant is not None), default=None)

@@ -72,8 +72,13 @@ class Lanes:
 
     @property
     def busy(self) -> bool:
-        waits = any(map(self.waits, (0, *LEVELS)))
-        return bool(self._live or self._finished or self._waking or waits)
+        return bool(self._live or self._finished or self._waking or self.wait_for_permits)
+
+    @property
+    def wait_for_permits(self) -> bool:
+        """Whether this scheduler stands in any line."""
+        permits = self._permits
+        return permits.waits(self) or permits.waits_apart(self) or permits.waits_alone(self)
 
     def take(self, most: int) -> int:
         """Permits for new attempts. Give back what is not used."""
