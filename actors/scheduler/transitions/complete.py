@@ -42,7 +42,8 @@ async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | 
             apply(turn, _ghost(one, lease), one.lease, CANCELLED)
             answers.append(Settlement(settled=True, state="cancelled"))
             continue
-        decision = decide.complete(found.job, lease, one, turn.now, next_delay(turn, found.job, lease))
+        delay_ms = 0 if one.ok else next_delay(turn, found.job, lease)
+        decision = decide.complete(found.job, lease, one, turn.now, delay_ms)
         started += conclude(turn, found.job, one.lease, decision, followers.get(one.id, ()))
         answers.append(Settlement(settled=True, state="done") if one.ok else await _stands(turn, one.id))
     return answers

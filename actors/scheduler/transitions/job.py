@@ -39,8 +39,7 @@ NOT_COMPLETED = "accepted, and not completed before its lease ended"
 # ---- Decisions -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """The job is removed. `result` is JSON; None if there is none, or neither a caller nor a follower wants it.
     `no_result` says why there is none, if there was meant to be one."""
 
@@ -48,15 +47,13 @@ class Done:
     no_result: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Requeue:
+class Requeue(msgspec.Struct, frozen=True):
     """The job waits in its queue until `at.next_at`."""
 
     at: AtRow
 
 
-@dataclass(frozen=True, slots=True)
-class Park:
+class Park(msgspec.Struct, frozen=True):
     """The job becomes a dead letter, with the beginning of the last answer."""
 
     reason: DeadReason
@@ -64,8 +61,7 @@ class Park:
     response: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Expire:
+class Expire(msgspec.Struct, frozen=True):
     """The job is removed because its `expiresAt` has passed: recorded, never dispatched, not dead."""
 
     at: AtRow
@@ -75,8 +71,7 @@ Next = Done | Requeue | Park | Expire
 """What becomes of a job that no attempt holds any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """The attempt is over: its lease is dropped, and the history gets a row with this outcome (None: no row).
 
     `next` is None where the job is gone already.
@@ -89,8 +84,7 @@ class End:
     result: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """The lease stays, as it is here: job and pool slot remain held until it ends."""
 
     lease: LeaseRow

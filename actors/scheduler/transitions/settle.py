@@ -45,7 +45,8 @@ async def settle(turn: Turn, finished: Sequence[AttemptResult]) -> int:
             started += await _settle_late(turn, end, found, followers.get(end.job.id, ()))
             continue
         lease = turn.state.leases[end.token][1]
-        decision = decide.settle(end.job, lease, end.outcome, turn.now, next_delay(turn, end.job, lease))
+        delay_ms = 0 if end.outcome.verdict is Verdict.DONE else next_delay(turn, end.job, lease)
+        decision = decide.settle(end.job, lease, end.outcome, turn.now, delay_ms)
         started += conclude(turn, end.job, end.token, decision, followers.get(end.job.id, ()))
     return settled
 
