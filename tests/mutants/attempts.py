@@ -124,13 +124,6 @@ ATTEMPTS = (
         tests=(T + "test_accepted.py::test_what_has_failed_is_not_done_by_a_later_word_of_the_same_attempt",),
     ),
     Mutant(
-        "settle: any answer is a result",
-        "actors/scheduler/transitions/job.py",
-        "    try:\n        msgspec.json.decode(result)\n",
-        "    try:\n        pass\n",
-        tests=(Q + "test_chains.py::test_an_answer_that_is_no_json_is_no_result",),
-    ),
-    Mutant(
         "settle: one try fewer",
         "actors/scheduler/transitions/job.py",
         "if at.attempts > retry_of(job).max_retries:",

@@ -102,6 +102,13 @@ CALLBACKS = (
         tests=(D + "test_outcome.py::test_a_lease_is_as_long_as_the_longest_that_was_said",),
     ),
     Mutant(
+        "answers: a body that is not JSON is a result",
+        "dispatch/outcome.py",
+        "    elif body and not is_json(body):\n",
+        "    elif False:\n",
+        tests=(D + "test_outcome.py::test_a_body_that_is_not_json_is_no_result_and_the_history_says_so",),
+    ),
+    Mutant(
         "answers: the beginning of a body is the result",
         "dispatch/outcome.py",
         "    elif answer.cut:\n",
