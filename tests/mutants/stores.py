@@ -52,7 +52,7 @@ STORES = (
     Mutant(
         "store: the WAL of another file is moved into a backup",
         "storage/sqlite/start_checks.py",
-        "    if overwritten or lock.another_file(identity.inode):\n",
+        "    if mark.seq < moved or made_by_sqlite or lock.another_file(identity.inode) or not is_base(mark, marks):\n",
         "    if False:\n",
         tests=(S + "test_damaged.py::test_the_wal_of_a_killed_process_is_not_moved_into_a_backup",),
     ),
@@ -87,8 +87,9 @@ STORES = (
     Mutant(
         "store: what a WAL without its name holds is not saved",
         "storage/sqlite/writer.py",
-        '            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()\n',
-        "            pass\n",
+        '            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()\n'
+        "        except sqlite3.Error as error:\n            log.warning",
+        "            pass\n        except sqlite3.Error as error:\n            log.warning",
         tests=(S + "test_wal_served.py::test_what_was_answered_is_there_after_a_kill_though_the_wal_was_removed",),
     ),
     Mutant(
