@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from tocsin.dispatch.job_options import HandlerOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class Callback:
+class Callback(HandlerOptions):
     """One attempt of one job, ready to be signed and sent. `args` is JSON text, sent byte for byte."""
 
     id: str
@@ -32,9 +33,6 @@ class Callback:
     instance: str
     function_path: str | None = None
     workflow: str | None = None
-    pool: str | None = None
-    shard_key: str | None = None
-    labels: Sequence[str] = ()
     schedule: Occurrence | None = None
     parent: tuple[str, bytes] | None = None
     """The job whose success started this one, and the JSON that it came to (b"": nothing)."""

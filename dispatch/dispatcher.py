@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
+from tocsin.dispatch.job_options import HandlerMembers, handler_options
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback, origin_of
@@ -40,20 +41,22 @@ class _Parent(msgspec.Struct, rename="camel", omit_defaults=True):
     result: msgspec.Raw | None = None
 
 
-class _Body(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The callback's JSON, members in the order of the contract."""
+class _Attempt(HandlerMembers, frozen=True, rename="camel", omit_defaults=True):
+    """Which attempt of which job a callback is: what stands before the options."""
 
     id: str
-    function_path: str | None = None
-    workflow: str | None = None
+    function_path: str | msgspec.UnsetType
+    workflow: str | msgspec.UnsetType
     args: msgspec.Raw
     scheduled_for: int
     attempt: int
     lease: str
     instance_name: str
-    pool: str | None = None
-    shard_key: str | None = None
-    labels: tuple[str, ...] = ()
+
+
+class _Body(_Attempt, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The callback's JSON, members in the order of the contract."""
+
     schedule: _Schedule | None = None
     parent: _Parent | None = None
 
@@ -164,18 +167,16 @@ def body_of(callback: Callback) -> bytes:
     return _encode(
         _Body(
             id=callback.id,
-            function_path=callback.function_path,
-            workflow=callback.workflow,
+            function_path=msgspec.UNSET if callback.function_path is None else callback.function_path,
+            workflow=msgspec.UNSET if callback.workflow is None else callback.workflow,
             args=msgspec.Raw(callback.args),
             scheduled_for=callback.scheduled_for,
             attempt=callback.attempt,
             lease=callback.lease,
             instance_name=callback.instance,
-            pool=callback.pool,
-            shard_key=callback.shard_key,
-            labels=tuple(callback.labels),
             schedule=_schedule(callback.schedule),
             parent=_parent(callback.parent),
+            **handler_options(callback),
         )
     )
 

@@ -6,9 +6,13 @@ the requests (`http/wire_jobs`), the signatures of `run_at` and `put`, and the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypedDict
+from operator import attrgetter
+from typing import Any, Final, TypedDict
+
+import msgspec
 
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.retry import Retry
@@ -48,3 +52,72 @@ MEMBERS: Final = {
 """What an option of Python callers is called in JSON."""
 PYTHON_WORDS: Final = {**{json: name for name, json in MEMBERS.items() if name != json}, **PYTHON}
 """What fields of a server's messages are called by clients in Python."""
+
+
+# ---- What values show of them --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerOptions:
+    """What handlers are told: a callback carries it."""
+
+    pool: str | None = None
+    shard_key: str | None = None
+    labels: tuple[str, ...] = ()
+
+
+class HandlerMembers(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The same in JSON."""
+
+    pool: str | None = None
+    shard_key: str | None = None
+    labels: tuple[str, ...] = ()
+
+
+class ShownMembers(HandlerMembers, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What claimed jobs, and the records of jobs and schedules, show besides."""
+
+    priority: int = 0
+    retry: Retry | None = None
+    timeout_ms: int | None = None
+
+
+class RecordMembers(ShownMembers, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What only the records of jobs and schedules show."""
+
+    queue: str | None = None
+    max_concurrency: int | None = None
+
+
+class OptionsOfJob:
+    """What handlers are told, as attributes of what has a job."""
+
+    __slots__ = ()
+
+    @property
+    def job(self) -> HandlerMembers:
+        raise NotImplementedError
+
+    @property
+    def pool(self) -> str | None:
+        return self.job.pool
+
+    @property
+    def shard_key(self) -> str | None:
+        return self.job.shard_key
+
+    @property
+    def labels(self) -> Sequence[str]:
+        return self.job.labels
+
+
+def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:
+    """Reads the members of `kind` from a row, or another value that has them; rows have "" for a name left out."""
+    names = kind.__struct_fields__
+    values = attrgetter(*names)
+    return lambda one: {name: None if value == "" else value for name, value in zip(names, values(one), strict=True)}
+
+
+handler_options: Final = _reader(HandlerMembers)
+shown_options: Final = _reader(ShownMembers)
+record_options: Final = _reader(RecordMembers)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.dispatch import values
-from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.job_options import ShownMembers
 from tocsin.errors import InvalidInputError
 
 EVERY_QUEUE: Final = "*"
@@ -53,11 +53,8 @@ class Slot(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True
     coalesced: int | None = None
 
 
-class Claimed(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
-    """A job that a worker has until `lease_until`: it settles it, or extends the lease (a token), before.
-
-    `attempt` counts starts and never repeats for an incarnation; `attempts` counts charged failures before this start.
-    """
+class _Attempt(ShownMembers, frozen=True, rename=raw_member, omit_defaults=True):
+    """Which attempt of which job a claimed job is: what stands before the options."""
 
     id: str
     incarnation: str
@@ -72,13 +69,15 @@ class Claimed(_Value, frozen=True, kw_only=True, rename=raw_member, omit_default
     instance_name: str
     function_path: str | None = None
     workflow: str | None = None
-    pool: str | None = None
-    priority: int = 0
-    retry: Retry | None = None
-    timeout_ms: int | None = None
+
+
+class Claimed(_Attempt, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
+    """A job that a worker has until `lease_until`: it settles it, or extends the lease (a token), before.
+
+    `attempt` counts starts and never repeats for an incarnation; `attempts` counts charged failures before this start.
+    """
+
     expires_at: int | None = None
-    shard_key: str | None = None
-    labels: Sequence[str] = ()
     schedule: Slot | None = None
     parent: Parent | None = None
     then: bool = False

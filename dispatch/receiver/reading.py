@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.dispatch.exchange import joined
+from tocsin.dispatch.job_options import HandlerMembers, handler_options
 from tocsin.dispatch.receiver.clock import Clock
 from tocsin.dispatch.receiver.received import Parent, Received
 from tocsin.dispatch.signing import MAX_AGE_S, MAX_AHEAD_S, Signer
@@ -37,7 +38,7 @@ class _Parent(msgspec.Struct, rename="camel"):
     result: msgspec.Raw = NO_RESULT
 
 
-class _Body(msgspec.Struct, rename="camel", kw_only=True):
+class _Body(HandlerMembers, frozen=True, kw_only=True, rename="camel"):
     """The callback's JSON. What is not known yet is passed over: a newer scheduler may send more."""
 
     id: str
@@ -48,9 +49,6 @@ class _Body(msgspec.Struct, rename="camel", kw_only=True):
     attempt: int
     lease: str
     instance_name: str
-    pool: str | None = None
-    shard_key: str | None = None
-    labels: tuple[str, ...] = ()
     schedule: dict[str, Any] | None = None
     parent: _Parent | None = None
 
@@ -133,15 +131,13 @@ def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock, 
         scheduled_for=content.scheduled_for,
         sent_ms=sent_ms,
         timeout_s=timeout_s,
-        pool=content.pool,
-        shard_key=content.shard_key,
-        labels=content.labels,
         schedule=content.schedule,
         parent=_parent(content.parent),
         traceparent=headers.get("traceparent"),
         left_s=left_s,
         arrived=arrived,
         monotonic=clock.monotonic,
+        **handler_options(content),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tocsin.dispatch.job_options import HandlerOptions
 from tocsin.errors import InvalidInputError
 
 LEASE: Final = re.compile(r"(\d{1,30})\.(\d{1,30})\.[0-9A-Za-z]{1,64}", re.ASCII)
@@ -34,7 +35,7 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class Received(HandlerOptions):
     """One callback. `scheduled_for` and `sent_ms` are ms since the epoch, by the scheduler's clock."""
 
     id: str
@@ -56,9 +57,6 @@ class Received:
     timeout_s: float | None
     """How long the scheduler waits for this attempt's answer, up to a second more than it does since `sent_ms` is
     floored; None if it did not say. For a deadline of your own take `remaining_s()`."""
-    pool: str | None = None
-    shard_key: str | None = None
-    labels: tuple[str, ...] = ()
     schedule: Mapping[str, Any] | None = None
     """For an occurrence of a recurring job: name, slot, and more."""
     parent: Parent | None = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tocsin.dispatch.job_options import OptionsOfJob
 from tocsin.dispatch.pulled import Claimed, Parent
 from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError, check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, fence_of
@@ -24,7 +25,7 @@ NO_CHANCE = Random(0)
 """For a delay without its jitter no number is drawn."""
 
 
-class Context:
+class Context(OptionsOfJob):
     """The second argument of a handler. It has what a receiver's `Received` has too, so one handler serves both."""
 
     def __init__(self, attempt: Attempt) -> None:
@@ -156,18 +157,6 @@ class Context:
     @property
     def queue(self) -> str:
         return self.job.queue
-
-    @property
-    def pool(self) -> str | None:
-        return self.job.pool
-
-    @property
-    def shard_key(self) -> str | None:
-        return self.job.shard_key
-
-    @property
-    def labels(self) -> Sequence[str]:
-        return self.job.labels
 
     @property
     def schedule(self) -> Mapping[str, Any] | None:

@@ -78,7 +78,7 @@ def test_the_body_holds_what_the_contract_names_in_its_order_and_args_byte_for_b
 
 def test_optional_members_come_when_they_are_given() -> None:
     job = Callback(
-        "w", "1-8", b"null", 1, 1, "l", "default", workflow="onboard", pool="stripe", shard_key="s", labels=["a", "b"]
+        "w", "1-8", b"null", 1, 1, "l", "default", workflow="onboard", pool="stripe", shard_key="s", labels=("a", "b")
     )
 
     assert json.loads(body_of(job)) == {

@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.queries import queue_stats as queues
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, CountPaths
+from tocsin.dispatch.job_options import shown_options
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Parent, Slot, WorkerInfo
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, JobFailedError, NotFoundError, NotYetError, TocsinError
@@ -86,16 +87,11 @@ class Queues(Handle):
             instance_name=self.name,
             function_path=job.function_path,
             workflow=job.workflow,
-            pool=job.pool or None,
-            priority=job.priority,
-            retry=job.retry,
-            timeout_ms=job.timeout_ms,
             expires_at=job.expires_at,
-            shard_key=job.shard_key,
-            labels=job.labels,
             schedule=None if slot is None else _slot(slot),
             parent=None if job.parent is None else _parent(job.parent, claim.parent_result),
             then=bool(job.then_size),
+            **shown_options(job),
         )
 
     async def queues(self) -> Sequence[Queue]:

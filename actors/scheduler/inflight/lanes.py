@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, SettleFinished
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
 from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
+from tocsin.dispatch.job_options import handler_options
 from tocsin.errors import HostClosedError
 
 log = logging.getLogger("tocsin.scheduler")
@@ -268,12 +269,10 @@ def callback_of(claim: Claim, instance: str) -> Callback:
         instance=instance,
         function_path=job.function_path,
         workflow=job.workflow,
-        pool=job.pool or None,
-        shard_key=job.shard_key,
-        labels=job.labels,
         schedule=_occurrence(job),
         parent=None if job.parent is None else (job.parent, claim.parent_result),
         timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
+        **handler_options(job),
     )
 
 

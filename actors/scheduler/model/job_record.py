@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.model.records import (
     retry_of_record,
 )
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, BadRow, DeadRow, JobRow, LeaseRow
+from tocsin.dispatch.job_options import record_options
 
 
 @dataclass(slots=True)
@@ -65,15 +66,7 @@ class Found:
             enqueued_at=job.enqueued_at,
             function_path=job.function_path,
             workflow=job.workflow,
-            pool=job.pool or None,
-            queue=job.queue or None,
-            max_concurrency=job.max_concurrency,
-            priority=job.priority,
-            retry=retry_of_record(job),
-            timeout_ms=job.timeout_ms,
             expires_at=job.expires_at,
-            shard_key=job.shard_key,
-            labels=job.labels,
             losses=at.losses,
             last_error=_error(at),
             lease=_lease(running) if running else None,
@@ -83,6 +76,7 @@ class Found:
             parent=job.parent,
             then=_then(job, self.args),
             **_dead_members(self.dead),
+            **{**record_options(job), "retry": retry_of_record(job)},
         )
 
     def _state(self, running: LeaseRow | None, at: AtRow, now: int) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch import values
+from tocsin.dispatch.job_options import RecordMembers
 from tocsin.dispatch.pulled import WorkerSnapshot
 from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.errors import StoreCorrupt
@@ -95,13 +96,8 @@ def record_member(name: str) -> str:
     return first + "".join(part.title() for part in rest)
 
 
-class Record(_Value, frozen=True, rename=record_member, omit_defaults=True):
-    """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
-
-    All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones have no next
-    attempt, but `reason`, `parked_at`, `last_status` and `last_response` (the first 2 KiB). `args_damaged`: its args
-    were damaged in the store, and are left out.
-    """
+class _Standing(RecordMembers, frozen=True, rename=record_member, omit_defaults=True):
+    """Which job a record is of, and how that stands: what is before its options."""
 
     id: str
     incarnation: str
@@ -115,15 +111,17 @@ class Record(_Value, frozen=True, rename=record_member, omit_defaults=True):
     next_attempt_at: int | None = None
     function_path: str | None = None
     workflow: str | None = None
-    pool: str | None = None
-    queue: str | None = None
-    max_concurrency: int | None = None
-    priority: int = 0
-    retry: Retry | None = None
-    timeout_ms: int | None = None
+
+
+class Record(_Standing, frozen=True, kw_only=True, rename=record_member, omit_defaults=True):
+    """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
+
+    All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones have no next
+    attempt, but `reason`, `parked_at`, `last_status` and `last_response` (the first 2 KiB). `args_damaged`: its args
+    were damaged in the store, and are left out.
+    """
+
     expires_at: int | None = None
-    shard_key: str | None = None
-    labels: Sequence[str] = ()
     losses: int = 0
     last_error: ErrorInfo | None = None
     lease: LeaseInfo | None = None
@@ -155,7 +153,7 @@ def given_args(raw: msgspec.Raw | msgspec.UnsetType, what: str) -> Any:
     return values.decode(bytes(raw))
 
 
-class Firing(Record, frozen=True, rename=record_member, omit_defaults=True):
+class Firing(Record, frozen=True, kw_only=True, rename=record_member, omit_defaults=True):
     """A job about to be sent, as `authorize_fire` is asked about it: its record, and the instance it belongs to."""
 
     instance: str = ""

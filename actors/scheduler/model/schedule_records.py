@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.model.job_record import following
 from tocsin.actors.scheduler.model.records import Following, Initiator, given_args, initiator_of
 from tocsin.actors.scheduler.model.rows import BadRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, jitter_of
-from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.job_options import RecordMembers, record_options
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -29,12 +29,8 @@ def _member(name: str) -> str:
     return first + "".join(part.title() for part in rest)
 
 
-class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_defaults=True):
-    """A schedule. `state` is `active`, `paused`, `completed` (no slot comes any more) or `error`, with `error`.
-
-    `next_at` is when its next occurrence is due (the slot and its jitter). `live` counts occurrences whose jobs wait,
-    run or retry.
-    """
+class _Standing(RecordMembers, frozen=True, rename=_member, omit_defaults=True):
+    """Which schedule a record is of, and how that stands: what is before its options."""
 
     name: str
     revision: int
@@ -43,22 +39,24 @@ class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_def
     paused: bool
     live: int
     created_at: int
+    timezone: str
     cron: str | None = None
     every_ms: int | None = None
     at: int | None = None
-    timezone: str
     function_path: str | None = None
     workflow: str | None = None
     raw_args: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     args_damaged: bool = False
     """They were damaged in the store, and are left out; its occurrences die as `damaged`."""
-    pool: str | None = None
-    max_concurrency: int | None = None
-    priority: int = 0
-    labels: Sequence[str] = ()
-    shard_key: str | None = None
-    retry: Retry | None = None
-    timeout_ms: int | None = None
+
+
+class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=_member, omit_defaults=True):
+    """A schedule. `state` is `active`, `paused`, `completed` (no slot comes any more) or `error`, with `error`.
+
+    `next_at` is when its next occurrence is due (the slot and its jitter). `live` counts occurrences whose jobs wait,
+    run or retry.
+    """
+
     expires_after_ms: int | None = None
     misfire: str
     grace_ms: int
@@ -71,7 +69,6 @@ class ScheduleRecord(_Value, frozen=True, kw_only=True, rename=_member, omit_def
     """The slot that waits for the live one to end: with `overlap: queue`, or because it stands for missed ones."""
     error: str | None = None
     initiator: Initiator | None = None
-    queue: str | None = None
     then: Sequence[Following] = ()
     """What follows each occurrence; ids are given with it."""
 
@@ -181,13 +178,6 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         workflow=row.workflow,
         raw_args=msgspec.UNSET if damaged else msgspec.Raw(args),
         args_damaged=damaged,
-        pool=row.pool or None,
-        max_concurrency=row.max_concurrency,
-        priority=row.priority,
-        labels=row.labels,
-        shard_key=row.shard_key,
-        retry=row.retry,
-        timeout_ms=row.timeout_ms,
         expires_after_ms=row.expires_after_ms,
         misfire=row.misfire,
         grace_ms=row.grace_ms,
@@ -199,8 +189,8 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         held_back=cursor.queued,
         error=cursor.error,
         initiator=initiator_of(row.initiator),
-        queue=row.queue or None,
         then=_then(row),
+        **record_options(row),
     )
 
 

@@ -28,7 +28,7 @@ SMALLEST = Callback(
 )
 WHOLE = Callback(
     "cron-001795962300000-t83y4612nwqkz0zk", "1", b"{}", 1795962300000, 2, "1.9.p0x2cdya", "tenant-a",
-    function_path="reports:send", pool="smtp", shard_key="eu", labels=["reports"],
+    function_path="reports:send", pool="smtp", shard_key="eu", labels=("reports",),
     schedule=Occurrence("report", 1795962300000, 1795875900000, 2),
 )  # fmt: skip
 
