@@ -6,20 +6,19 @@ from typing import Final
 
 import click
 
+from tocsin.cli.job_options import FLAGS as OF_OPTIONS
 from tocsin.dispatch.words import reworded
 
 FLAGS: Final = {
+    **OF_OPTIONS,
     "onConflict": ("--on-conflict",),
-    "maxConcurrency": ("--max-concurrency",),
     "retry.maxRetries": ("--max-retries",),
     "retry.backoff": ("--backoff",),
     "retry.baseMs": ("--base",),
     "retry.maxMs": ("--max-delay",),
     "retry.jitter": ("--retry-jitter", "--jitter"),
-    "timeoutMs": ("--timeout",),
     "expiresAt": ("--expires-at",),
     "expiresAfterMs": ("--expires-after",),
-    "shardKey": ("--shard-key",),
     "keepResultMs": ("--keep-result",),
     "delayMs": ("--in",),
     "scheduledFor": ("--at",),
@@ -35,12 +34,7 @@ FLAGS: Final = {
     "workflow": ("PATH",),
     "timezone": ("--tz",),
     "cron": ("--cron",),
-    "labels": ("--label",),
     "label": ("--label",),
-    "priority": ("--priority",),
-    "queue": ("--queue",),
-    "pool": ("--pool",),
-    "then": ("--then",),
     "args": ("--args",),
     "result": ("--result",),
     "reason": ("--reason",),

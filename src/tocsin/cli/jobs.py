@@ -3,14 +3,13 @@ one a page), and prints what it answered."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
+from tocsin.cli.job_options import job_options, json_of, members_of
 from tocsin.cli.output import emit, instant, now_ms, printable, put, relative, say
 from tocsin.cli.records import print_jobs, print_record
 from tocsin.cli.times import due, instant_of, optional_duration
@@ -21,27 +20,6 @@ CONFLICTS: Final = ("error", "keep", "replace")
 PAGE: Final = 1_000
 
 
-F = TypeVar("F")
-
-
-def queue_options(function: F) -> F:
-    """Of what makes jobs: who runs them, and what comes after."""
-    for option in (
-        click.option("--then", metavar="JSON", help="Jobs to start when it is done; @FILE reads a file."),
-        click.option("--queue", metavar="NAME", help="A worker pulls it from there; no callback."),
-    ):
-        function = option(function)  # type: ignore[type-var]  # click gives back what it decorates
-    return function
-
-
-def then_of(given: str | None) -> Any:
-    """One job, or a list of them."""
-    if given is None:
-        return None
-    raw = json_of(given, "--then")
-    return [raw] if bytes(raw).lstrip()[:1] == b"{" else raw
-
-
 @click.command()
 @click.argument("path")
 @click.option("--in", "delay", envvar="TOCSIN_SCHEDULE_IN", metavar="DURATION", help="After 90s, 5m, 2h, 1d.")
@@ -49,19 +27,8 @@ def then_of(given: str | None) -> Any:
 @click.option("--args", metavar="JSON", help="The job's args; @FILE reads a file, - reads stdin.")
 @click.option("--id", help="Your own id; left out, one is made.")
 @click.option("--on-conflict", type=click.Choice(CONFLICTS), help="If the id is taken (default: error).")
-@click.option("--pool", metavar="NAME", help="Share a cap on how many run at once.")
-@click.option("--max-concurrency", type=int, metavar="N", help="The pool's cap.")
-@click.option("--priority", type=int, metavar="N", help="-9..9; 9 is most urgent.")
-@click.option("--max-retries", type=int, metavar="N", help="Tries after the first (default: 5).")
-@click.option("--backoff", type=click.Choice(["exponential", "linear"]), help="How delays grow.")
-@click.option("--base", metavar="DURATION", help="The first retry's delay (default: 30s).")
-@click.option("--max-delay", metavar="DURATION", help="The longest retry delay (default: 1h).")
-@click.option("--jitter", type=float, metavar="SHARE", help="0..1: add up to that share to delays.")
-@click.option("--timeout", metavar="DURATION", help="Deadline of each callback, 1s to 1h (default: the server's).")
+@job_options(jitter="--jitter")
 @click.option("--expires-at", metavar="INSTANT", help="Do not start after this.")
-@click.option("--label", "labels", envvar="TOCSIN_SCHEDULE_LABEL", multiple=True, help="May be repeated.")
-@click.option("--shard-key", help="Rides along to the receiver.")
-@queue_options
 @click.option("--keep-result", metavar="DURATION", help="Keep what it comes to: see tocsin result.")
 @click.option("--workflow", is_flag=True, help="PATH names a workflow, not a function.")
 @client_command
@@ -95,56 +62,14 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
     given = {
         "id": options["id"],
         "onConflict": options["on_conflict"],
-        "pool": options["pool"],
-        "maxConcurrency": options["max_concurrency"],
-        "priority": options["priority"],
-        "retry": retry_of(options),
-        "timeoutMs": optional_duration(options["timeout"], "--timeout"),
+        **members_of(options, "jitter"),
         "expiresAt": None if options["expires_at"] is None else instant_of(options["expires_at"], "--expires-at"),
-        "shardKey": options["shard_key"],
-        "labels": list(options["labels"]) or None,
-        "queue": options["queue"],
-        "then": then_of(options["then"]),
         "keepResultMs": optional_duration(options["keep_result"], "--keep-result"),
     }
     body.update({name: value for name, value in given.items() if value is not None})
     if options["args"] is not None:
         body["args"] = json_of(options["args"])
     return body
-
-
-def retry_of(options: dict[str, Any]) -> dict[str, Any] | None:
-    """The ladder of a request; None if nothing was said of it."""
-    given = {
-        "maxRetries": options["max_retries"],
-        "backoff": options["backoff"],
-        "baseMs": optional_duration(options["base"], "--base"),
-        "maxMs": optional_duration(options["max_delay"], "--max-delay"),
-        "jitter": options["jitter"],
-    }
-    return {name: value for name, value in given.items() if value is not None} or None
-
-
-def json_of(given: str, option: str = "--args") -> Any:
-    """The text as it is, once it has proved to be JSON: numbers and order stay the user's."""
-    import msgspec
-
-    from tocsin.dispatch.surrogates import in_json
-
-    try:
-        if given == "-":
-            raw = sys.stdin.buffer.read()
-        elif given.startswith("@"):
-            raw = Path(given[1:]).read_bytes()
-        else:
-            raw = given.encode()
-        msgspec.json.decode(raw)
-    except OSError as error:
-        raise click.UsageError(f"{option}: {given[1:]} cannot be read: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        half = in_json(raw) if isinstance(error, msgspec.DecodeError) else None
-        raise click.UsageError(f"{option}: {half}" if half else f"{option} is not JSON: {error}") from None
-    return msgspec.Raw(raw)
 
 
 @click.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from tocsin.cli.job_options import shown
 from tocsin.cli.output import Column, instant, key_values, now_ms, print_rows, printable, relative, span, when
 
 JOBS: Final = (
@@ -82,13 +83,7 @@ def print_record(record: Mapping[str, Any]) -> None:
             ("losses", record.get("losses") or None),
             ("schedule", _schedule(record.get("schedule"))),
             ("follows", record.get("parent")),
-            ("queue", record.get("queue")),
-            ("pool", record.get("pool") or None),
-            ("priority", record.get("priority") or None),
-            ("labels", ", ".join(record.get("labels") or ()) or None),
-            ("shard key", record.get("shardKey")),
-            ("retry", _compact(record.get("retry"))),
-            ("timeout", span(record["timeoutMs"]) if record.get("timeoutMs") else None),
+            *shown(record),
             ("enqueued", when(record.get("enqueuedAt"), now)),
             ("expires", when(record.get("expiresAt"), now)),
             ("lease until", when(lease.get("until"), now)),
@@ -121,10 +116,6 @@ def _schedule(slot: Mapping[str, Any] | None) -> str | None:
         f", and {slot.get('coalesced', 'many')} more since {instant(slot['firstSlot'])}" if "firstSlot" in slot else ""
     )
     return f"{slot['name']}, {'triggered' if slot.get('triggered') else 'slot'} {instant(slot['slot'])}{more}"
-
-
-def _compact(value: Mapping[str, Any] | None) -> str | None:
-    return ", ".join(f"{name} {each}" for name, each in value.items()) if value else None
 
 
 def _error(error: Mapping[str, Any], now: int) -> str | None:

@@ -8,7 +8,8 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
-from tocsin.cli.jobs import PAGE, json_of, pages, queue_options, retry_of, then_of
+from tocsin.cli.job_options import job_options, json_of, members_of
+from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.names import schedule_in_path
 from tocsin.cli.output import emit, instant, now_ms, printable, put, relative, say
@@ -98,18 +99,7 @@ def schedules_occurrences(connection: Connection, /, name: str, every: bool, lim
 @click.option("--overlap", type=click.Choice(OVERLAPS), help="While one still runs or retries (default: skip).")
 @click.option("--jitter", metavar="DURATION", help="Start up to so much later, always the same.")
 @click.option("--expires-after", metavar="DURATION", help="Do not start when so late.")
-@click.option("--pool", metavar="NAME", help="Share a cap on how many run at once.")
-@click.option("--max-concurrency", type=int, metavar="N", help="The pool's cap.")
-@click.option("--priority", type=int, metavar="N", help="-9..9; 9 is most urgent.")
-@click.option("--max-retries", type=int, metavar="N", help="Tries after the first (default: 5).")
-@click.option("--backoff", type=click.Choice(["exponential", "linear"]), help="How retry delays grow.")
-@click.option("--base", metavar="DURATION", help="The first retry's delay (default: 30s).")
-@click.option("--max-delay", metavar="DURATION", help="The longest retry delay (default: 1h).")
-@click.option("--retry-jitter", type=float, metavar="SHARE", help="0..1: add up to that share to delays.")
-@click.option("--timeout", metavar="DURATION", help="Deadline of each callback, 1s to 1h (default: the server's).")
-@click.option("--label", "labels", envvar="TOCSIN_SCHEDULES_PUT_LABEL", multiple=True, help="May be repeated.")
-@click.option("--shard-key", help="Rides along to the receiver.")
-@queue_options
+@job_options(jitter="--retry-jitter")
 @click.option("--workflow", is_flag=True, help="PATH names a workflow, not a function.")
 @click.option(
     "--paused/--running", "paused", envvar="TOCSIN_SCHEDULES_PUT_PAUSED", default=None, help="Hold it or not."
@@ -164,17 +154,9 @@ def _definition(path: str, options: dict[str, Any]) -> dict[str, Any]:
         "misfire": options["misfire"],
         "graceMs": optional_duration(options["grace"], "--grace"),
         "overlap": options["overlap"],
-        "queue": options["queue"],
-        "then": then_of(options["then"]),
         "jitterMs": optional_duration(options["jitter"], "--jitter"),
         "expiresAfterMs": optional_duration(options["expires_after"], "--expires-after"),
-        "pool": options["pool"],
-        "maxConcurrency": options["max_concurrency"],
-        "priority": options["priority"],
-        "retry": retry_of({**options, "jitter": options["retry_jitter"]}),
-        "timeoutMs": optional_duration(options["timeout"], "--timeout"),
-        "labels": list(options["labels"]) or None,
-        "shardKey": options["shard_key"],
+        **members_of(options, "retry_jitter"),
         "paused": options["paused"],
         "revision": options["revision"],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from tocsin.cli.job_options import shown
 from tocsin.cli.output import Column, instant, key_values, now_ms, plural, print_rows, printable, relative, span, when
 from tocsin.cli.records import DAMAGED, then_lines
 
@@ -70,14 +71,8 @@ def print_schedule(one: Mapping[str, Any]) -> None:
             ("held back", None if one.get("heldBack") is None else f"the slot of {slot_time(one['heldBack'])}"),
             ("jitter", span(one["jitterMs"]) if one.get("jitterMs") else None),
             ("live", plural(one["live"], "occurrence")),
-            ("queue", one.get("queue")),
+            *shown(one),
             ("then", "\n".join(then_lines(one.get("then") or ())) or None),
-            ("pool", one.get("pool")),
-            ("priority", one.get("priority") or None),
-            ("labels", ", ".join(one.get("labels") or ()) or None),
-            ("shard key", one.get("shardKey")),
-            ("retry", ", ".join(f"{name} {each}" for name, each in (one.get("retry") or {}).items()) or None),
-            ("timeout", span(one["timeoutMs"]) if one.get("timeoutMs") else None),
             ("expires", f"{exact(one['expiresAfterMs'])} after it was due" if one.get("expiresAfterMs") else None),
             ("owner", _owner(one)),
             ("revision", one["revision"]),

@@ -1,0 +1,139 @@
+"""The options of jobs and schedules as they are typed, sent and shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from tocsin.cli.output import span
+from tocsin.cli.times import optional_duration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def as_given(value: Any, flag: str) -> Any:
+    return value
+
+
+def listed(value: Any, flag: str) -> Any:
+    return list(value) or None
+
+
+def then_of(given: str | None, flag: str) -> Any:
+    """One job, or a list of them."""
+    if given is None:
+        return None
+    raw = json_of(given, flag)
+    return [raw] if bytes(raw).lstrip()[:1] == b"{" else raw
+
+
+def json_of(given: str, option: str = "--args") -> Any:
+    """The text as it is, once it has proved to be JSON: numbers and order stay the user's."""
+    import msgspec
+
+    from tocsin.dispatch.surrogates import in_json
+
+    try:
+        if given == "-":
+            raw = sys.stdin.buffer.read()
+        elif given.startswith("@"):
+            raw = Path(given[1:]).read_bytes()
+        else:
+            raw = given.encode()
+        msgspec.json.decode(raw)
+    except OSError as error:
+        raise click.UsageError(f"{option}: {given[1:]} cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        half = in_json(raw) if isinstance(error, msgspec.DecodeError) else None
+        raise click.UsageError(f"{option}: {half}" if half else f"{option} is not JSON: {error}") from None
+    return msgspec.Raw(raw)
+
+
+def compact(value: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {each}" for name, each in value.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its flag, its member in requests and records, and how each is made of the other."""
+
+    member: str
+    flag: str
+    help: str
+    read: Callable[[Any, str], Any] = as_given
+    title: str = ""
+    """What a record calls it; "": it is not shown."""
+    show: Callable[[Any], object] = lambda value: value
+    typed: Mapping[str, Any] = field(default_factory=dict)
+    """What click is told besides."""
+
+    @property
+    def parameter(self) -> str:
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+NAME: Final = {"metavar": "NAME"}
+NUMBER: Final = {"type": int, "metavar": "N"}
+OPTIONS: Final = (
+    Option("queue", "--queue", "A worker pulls it from there; no callback.", title="queue", typed=NAME),
+    Option("pool", "--pool", "Share a cap on how many run at once.", title="pool", typed=NAME),
+    Option("maxConcurrency", "--max-concurrency", "The pool's cap.", typed=NUMBER),
+    Option("priority", "--priority", "-9..9; 9 is most urgent.", title="priority", typed=NUMBER),
+    Option("labels", "--label", "May be repeated.", listed, "labels", ", ".join, {"multiple": True}),
+    Option("shardKey", "--shard-key", "Rides along to the receiver.", title="shard key"),
+    Option("retry", "", "", title="retry", show=compact),
+    Option(
+        "timeoutMs", "--timeout", "Deadline of each callback, 1s to 1h (default: the server's).",
+        optional_duration, "timeout", span, {"metavar": "DURATION"},
+    ),
+    Option("then", "--then", "Jobs to start when it is done; @FILE reads a file.", then_of, typed={"metavar": "JSON"}),
+)  # fmt: skip
+FLAGS: Final = {one.member: (one.flag,) for one in OPTIONS if one.flag}
+
+
+def job_options(jitter: str) -> Callable[[F], F]:
+    """Gives a command all of them; `jitter` is the flag of what is added to delays of retries."""
+    retry = (
+        click.option("--max-retries", type=int, metavar="N", help="Tries after the first (default: 5)."),
+        click.option("--backoff", type=click.Choice(["exponential", "linear"]), help="How retry delays grow."),
+        click.option("--base", metavar="DURATION", help="The first retry's delay (default: 30s)."),
+        click.option("--max-delay", metavar="DURATION", help="The longest retry delay (default: 1h)."),
+        click.option(jitter, type=float, metavar="SHARE", help="0..1: add up to that share to delays."),
+    )
+
+    def decorate(function: F) -> F:
+        for one in reversed(OPTIONS):
+            flags = (click.option(one.flag, help=one.help, **one.typed),) if one.flag else retry
+            for option in reversed(flags):
+                function = option(function)
+        return function
+
+    return decorate
+
+
+def members_of(options: Mapping[str, Any], jitter: str) -> dict[str, Any]:
+    """The members of a request; None for what was not given. `jitter` is the parameter of the delays of retries."""
+    given = {one.member: one.read(options[one.parameter], one.flag) for one in OPTIONS if one.flag}
+    return {**given, "retry": _retry_of({**options, "jitter": options[jitter]})}
+
+
+def _retry_of(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The ladder of a request; None if nothing was said of it."""
+    given = {
+        "maxRetries": options["max_retries"],
+        "backoff": options["backoff"],
+        "baseMs": optional_duration(options["base"], "--base"),
+        "maxMs": optional_duration(options["max_delay"], "--max-delay"),
+        "jitter": options["jitter"],
+    }
+    return {name: value for name, value in given.items() if value is not None} or None
+
+
+def shown(record: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """What a record has of them, as it is shown; None for what it has not."""
+    return [(one.title, one.show(value) if (value := record.get(one.member)) else None) for one in OPTIONS if one.title]
