@@ -114,8 +114,15 @@ class OptionsOfJob:
 def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:
     """Reads the members of `kind` from a row, or another value that has them; rows have "" for a name left out."""
     names = kind.__struct_fields__
-    values = attrgetter(*names)
-    return lambda one: {name: None if value == "" else value for name, value in zip(names, values(one), strict=True)}
+    values, texts = attrgetter(*names), [name for name in ("pool", "queue") if name in names]
+
+    def read(one: object) -> dict[str, Any]:
+        found = dict(zip(names, values(one), strict=True))
+        for name in texts:
+            found[name] = found[name] or None
+        return found
+
+    return read
 
 
 handler_options: Final = _reader(HandlerMembers)

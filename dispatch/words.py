@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from functools import cache
 from typing import Final
 
 _SAID: Final[Mapping[str, tuple[str, str]]] = {
@@ -47,8 +48,10 @@ def in_json() -> bool:
 
 def word(name: str) -> str:
     """What the caller calls the argument that is `name` inside."""
-    in_python, in_json = _SAID.get(name) or (name, camel(name))
-    return in_json if _json.get() else in_python
+    said = _SAID.get(name)
+    if said is None:
+        return member(name)
+    return said[_json.get()]
 
 
 def member(name: str) -> str:
@@ -56,6 +59,7 @@ def member(name: str) -> str:
     return camel(name) if _json.get() else name
 
 
+@cache
 def camel(name: str) -> str:
     """The name in JSON: `max_concurrency` is `maxConcurrency`."""
     return _HUMPS.sub(lambda found: found[1].upper(), name)
