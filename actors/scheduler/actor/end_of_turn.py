@@ -9,9 +9,7 @@ from tocsin.actors.scheduler.actor.expiry import RENEW_BEFORE_MS
 from tocsin.actors.scheduler.actor.pull import Given, any_to_give, pull
 from tocsin.actors.scheduler.actor.starting import could_start, start, start_nothing
 from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
-from tocsin.actors.scheduler.inflight.lanes import Lanes
-from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
-from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
+from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
 from tocsin.actors.scheduler.schedules.recompute import check_clock
 from tocsin.actors.scheduler.state.turn import Turn
@@ -29,15 +27,14 @@ class EndOfTurn:
         self,
         turn: Turn,
         began: float,
-        lanes: Lanes,
-        pulls: WaitingClaims,
-        watches: ResultWaiters,
+        inflight: Inflight,
         full: Callable[[], bool],
         died: Callable[[Sequence[DeadJob]], None],
     ) -> None:
         self._turn, self._state, self._ctx = turn, turn.state, turn.ctx
         self._began = began
-        self._lanes, self._pulls, self._watches = lanes, pulls, watches
+        self._lanes, self._pulls = inflight.lanes, inflight.waiting_claims
+        self._watches = inflight.result_waiters
         self._full, self._died = full, died
         self._given: Given = []
         self._more_to_pull = False

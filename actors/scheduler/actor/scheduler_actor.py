@@ -12,12 +12,9 @@ from tocsin.actors.runtime.events import answer
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.actor.pull import give_back
-from tocsin.actors.scheduler.inflight.completions import Completions
 from tocsin.actors.scheduler.inflight.deaths import DeadJob
-from tocsin.actors.scheduler.inflight.lanes import Lanes
+from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.renderers import Renderers
-from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
-from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model.names import KIND
 from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
@@ -62,10 +59,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
     def __init__(
         self,
         ctx: ActorContext,
-        lanes: Lanes,
-        pulls: WaitingClaims,
-        watches: ResultWaiters,
-        completions: Completions,
+        inflight: Inflight,
         renderers: Renderers,
         owner: str,
         full: Callable[[], bool],
@@ -76,15 +70,12 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         super().__init__(ctx)
         self._died = died
         self._ticked = ticked
-        self._lanes = lanes
-        self._pulls = pulls
-        self._watches = watches
-        self._completions = completions
+        self._inflight = inflight
         self._renderers = renderers
         self._owner = owner
         self._full = full
         self._limits = limits
-        self._began = lanes.now
+        self._began = inflight.lanes.now
         self._state = self._new_state()
 
     def _new_state(self) -> SchedulerState:
@@ -97,7 +88,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         await self._state.load()
         turn = self._turn()
         if not self._state.instance.erasing:
-            await return_unsent(turn, self._lanes.is_live)
+            await return_unsent(turn, self._inflight.lanes.is_live)
             await check_zones(turn)
             await settle_ends(turn)
             end = self._end_of(turn)
@@ -106,10 +97,10 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             end.set_alarm()
 
     def pinned(self) -> bool:
-        return self._lanes.busy or self._pulls.busy
+        return self._inflight.lanes.busy or self._inflight.waiting_claims.busy
 
     def _turn(self) -> Turn:
-        self._began = self._lanes.now  # its leases count from here, however long it takes
+        self._began = self._inflight.lanes.now  # its leases count from here, however long it takes
         return Turn(self._state, self.ctx.now_ms(), self.ctx, self._owner)
 
     # ---- Events ----------------------------------------------------------------------------------
@@ -141,7 +132,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 return answer(event, await submit_once(turn, jobs, Once(key, body, self._renderers.take(renderer))))
             case events.Complete(batch):
                 await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
-                return answer(event, await complete(turn, self._completions.begin(batch)))
+                return answer(event, await complete(turn, self._inflight.completions.begin(batch)))
             case events.Extend():
                 await self._end_leases(turn)
                 return answer(event, await _extend(turn, event))
@@ -183,7 +174,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         """Part of a removal: begins it, or goes on with one that a crash interrupted."""
         turn = self._turn()
         erased = await erase_page(turn)
-        self.ctx.after_commit(self._watches.tell_all)
+        self.ctx.after_commit(self._inflight.result_waiters.tell_all)
         self._state = self._new_state()
         if erased.more:
             self._state.instance = turn.state.instance
@@ -194,12 +185,13 @@ class SchedulerActor(EventActor[SchedulerEvent]):
 
     async def _settle(self, turn: Turn) -> None:
         """Book attempts that have ended; their lanes take the next jobs."""
-        finished = self._lanes.take_finished()
-        self.ctx.if_lost(self._lanes.not_settled, finished)
+        lanes = self._inflight.lanes
+        finished = lanes.take_finished()
+        self.ctx.if_lost(lanes.not_settled, finished)
         settled = await settle(turn, finished)
-        self.ctx.after_commit(self._lanes.settled, finished[:settled])
+        self.ctx.after_commit(lanes.settled, finished[:settled])
         if settled < len(finished):
-            self.ctx.after_commit(self._lanes.not_settled, finished[settled:])
+            self.ctx.after_commit(lanes.not_settled, finished[settled:])
 
     async def alarm(self) -> None:
         """A head is due, a timer rings, or a lease ends."""
@@ -230,10 +222,10 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             await self._end_of(turn).run()
 
     def _end_of(self, turn: Turn) -> EndOfTurn:
-        return EndOfTurn(turn, self._began, self._lanes, self._pulls, self._watches, self._full, self._died)
+        return EndOfTurn(turn, self._began, self._inflight, self._full, self._died)
 
     async def _end_leases(self, turn: Turn) -> None:
-        await end_leases(turn, self._lanes.is_live, self._pulls.undelivered)
+        await end_leases(turn, self._inflight.lanes.is_live, self._inflight.waiting_claims.undelivered)
 
 
 async def _extend(turn: Turn, asked: events.Extend) -> int | StaleLeaseError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -13,21 +13,18 @@ from weakref import WeakValueDictionary
 
 from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.runtime.clock import Clock
-from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
 from tocsin.actors.scheduler.inflight.circuit import Circuit
-from tocsin.actors.scheduler.inflight.completions import Answer, Completions
 from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
-from tocsin.actors.scheduler.inflight.lanes import Lanes, callback_of
+from tocsin.actors.scheduler.inflight.inflight import Inflight
+from tocsin.actors.scheduler.inflight.lanes import callback_of
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.inflight.renderers import Renderers
-from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
 from tocsin.actors.scheduler.inflight.ticking import OnTick, Ticks
-from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.inflight.worker_registry import Presence
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.model.names import actor_of
@@ -39,7 +36,7 @@ from tocsin.actors.scheduler.state.limits import Limits
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS
 from tocsin.actors.scheduler.transitions.claim import Claim
-from tocsin.actors.scheduler.transitions.events import ClaimMore, Complete
+from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
 from tocsin.dispatch.callback import Outcome
 from tocsin.dispatch.dispatcher import Dispatcher
@@ -91,20 +88,17 @@ class SchedulerService:
         dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
         self._limits = Limits(dead_ms, max_jobs, occurrences_kept, timeout_ms)
         self._ticks = None if on_tick is None else Ticks(on_tick, self._sleep, self._start_soon)
-        # Lanes live as long as their actor, an attempt or a place in line needs them, not one per name ever used.
-        self._lanes: WeakValueDictionary[str, Lanes] = WeakValueDictionary()
-        self._pulls: WeakValueDictionary[str, WaitingClaims] = WeakValueDictionary()
-        self._completions: WeakValueDictionary[str, Completions] = WeakValueDictionary()
+        # Those that something needs, not one per name ever used.
+        self._inflight: WeakValueDictionary[str, Inflight] = WeakValueDictionary()
         self.renderers = Renderers()
         self.presence = Presence(lambda: self.clock.monotonic())
-        self._watches: WeakValueDictionary[str, ResultWaiters] = WeakValueDictionary()
         self._host: Host | None = None
         self.health = HostHealth(
             lambda: self.host,
             self.circuit,
             self._guard,
             lambda: dispatcher.last_origin,
-            lambda: [actor_of(name) for name, lanes in self._lanes.items() if lanes.busy],
+            lambda: [actor_of(name) for name, one in self._inflight.items() if one.lanes.busy],
             lambda: [each for each in (self.callback_failures.broken, self.deaths.broken) if each is not None],
             self._start_soon,
         )
@@ -118,8 +112,7 @@ class SchedulerService:
         self._stopping = self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
         self._dispatcher.open()
-        for stopped in (self._lanes, self._pulls, self._watches):
-            stopped.clear()  # those of an earlier run go when the garbage of its actors does, and serve nobody any more
+        self._inflight.clear()  # those of an earlier run serve nobody, and go when the garbage of its actors does
         if self._ticks is not None:
             self._ticks.start()
 
@@ -149,8 +142,7 @@ class SchedulerService:
         owner, name = self.host.provider.owner, ctx.id.name
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
-            ctx, self.lanes(name), self.pulls(name), self.watches(name), self.completions(name),
-            self.renderers, owner,
+            ctx, self.inflight(name), self.renderers, owner,
             lambda: self.health.store_trouble() is not None, self._limits, self.deaths.note, ticked,
         )  # fmt: skip
 
@@ -161,57 +153,18 @@ class SchedulerService:
         if META_SLOT in rows and in_doubt(self.clock.now_ms(), rows[META_SLOT], rows.get(META_ZONES)):
             await self.host.post(actor, ClaimMore())  # its start looks at zones, and every turn at the clock
 
-    def lanes(self, name: str) -> Lanes:
-        lanes = self._lanes.get(name)
-        if lanes is None:
-            actor = actor_of(name)
-            lanes = Lanes(
-                name,
-                self._lanes_limit,
-                self.permits,
-                self._send,
-                lambda event: self.host.post(actor, event),
-                self.host.start_soon,
-                self.clock.monotonic,
-            )
-            if self._stopping:
-                lanes.stop_claiming()
-            self._lanes[name] = lanes
-        return lanes
-
-    def pulls(self, name: str) -> WaitingClaims:
-        pulls = self._pulls.get(name)
-        if pulls is None:
-            actor = actor_of(name)
-
-            def post(event: Event[A]) -> asyncio.Future[A]:
-                return self.host.start_soon(self.host.call(actor, event, create=False))
-
-            check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
-            pulls = WaitingClaims(name, post, self.host.start_soon, check, self.clock)
-            if self._nobody_waits:
-                pulls.stop()
-            self._pulls[name] = pulls
-        return pulls
-
-    def completions(self, name: str) -> Completions:
-        """They live as long as somebody waits for an answer."""
-        found = self._completions.get(name)
+    def inflight(self, name: str) -> Inflight:
+        """What this host has in memory of that scheduler."""
+        found = self._inflight.get(name)
         if found is None:
-            actor = actor_of(name)
-
-            def deliver(batch: int) -> Awaitable[Sequence[Answer]]:
-                return self.host.call(actor, Complete(batch), create=False)
-
-            found = self._completions[name] = Completions(deliver, self.host.start_soon)
+            check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
+            found = Inflight(name, self.host, self.permits, self._lanes_limit, self._send, check)
+            if self._stopping:
+                found.lanes.stop_claiming()
+            if self._nobody_waits:
+                found.stop_waiting()
+            self._inflight[name] = found
         return found
-
-    def watches(self, name: str) -> ResultWaiters:
-        watches = self._watches.get(name)
-        if watches is None:
-            watches = self._watches[name] = ResultWaiters()
-            watches.stopping = self._nobody_waits
-        return watches
 
     async def _may_be_pulled(self, claim: Claim, instance: str) -> bool:
         """The catalog and the app's rule are asked before a worker gets a job; what they refuse is settled here, as
@@ -221,17 +174,18 @@ class SchedulerService:
             answer = await self._guard.ask(claim, instance, self.clock.now_ms(), PULL_RULE_MS)
         if not isinstance(answer, Outcome):
             return True
-        self.lanes(instance).end(AttemptResult(claim.job, claim.token, answer))
+        self.inflight(instance).lanes.end(AttemptResult(claim.job, claim.token, answer))
         return False
 
     def lanes_in_use(self, name: str) -> tuple[int, int]:
         """In flight, and the limit."""
-        lanes = self._lanes.get(name)
-        return (lanes.in_flight if lanes else 0), self._lanes_limit
+        found = self._inflight.get(name)
+        return (found.lanes.in_flight if found else 0), self._lanes_limit
 
     def facts(self, name: str) -> Facts:
         """What only this host knows of why a job waits."""
-        lanes = self.lanes(name)
+        here = self.inflight(name)
+        lanes = here.lanes
         return Facts(
             lanes_limit=lanes.limit,
             max_in_flight=self.permits.limit,
@@ -241,7 +195,7 @@ class SchedulerService:
             store_trouble=self.health.store_trouble(),
             stopping=not self.host.ready or lanes.stopping,
             alarm_failures=self.host.alarms.failures(actor_of(name)),
-            waiting_for=self.pulls(name).waiting_for,
+            waiting_for=here.waiting_claims.waiting_for,
         )
 
     async def _send(self, claim: Claim, instance: str) -> Outcome:
@@ -265,10 +219,8 @@ class SchedulerService:
     def stop_waiting(self) -> None:
         """Who waits for jobs, or for the end of one, is answered; nobody waits from now on."""
         self._nobody_waits = True
-        for pulls in list(self._pulls.values()):
-            pulls.stop()
-        for watches in list(self._watches.values()):
-            watches.stop()
+        for one in list(self._inflight.values()):
+            one.stop_waiting()
 
     async def drain(self, seconds: float) -> None:
         """Claim nothing more; let attempts end, for at most `seconds`; then end them, uncharged."""
@@ -276,7 +228,7 @@ class SchedulerService:
         if self._ticks is not None:
             self._ticks.stop()
         self.stop_waiting()
-        used = list(self._lanes.values())
+        used = [one.lanes for one in list(self._inflight.values())]
         for lanes in used:
             lanes.stop_claiming()
         running = [task for lanes in used for task in lanes.running()]

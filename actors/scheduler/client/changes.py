@@ -163,7 +163,7 @@ class Changing(Handle):
             retryable, delay_ms, result, charge,
         )  # fmt: skip
         try:
-            answer = await self._service.completions(self.name).say(said)
+            answer = await self._service.inflight(self.name).completions.say(said)
         except NotFoundError:
             raise stale(id) from None
         if isinstance(answer, StaleLeaseError):

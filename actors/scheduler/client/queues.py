@@ -55,7 +55,7 @@ class Queues(Handle):
         )
         wait_ms = arguments.duration_ms(wait, "wait")
         seconds = arguments.integer(wait_ms, word("wait_ms"), *arguments.CLAIM_WAIT_MS) / 1000
-        pulls = self._service.pulls(self.name)
+        pulls = self._service.inflight(self.name).waiting_claims
         pulls.enter(pull)
         try:
             await self._call(ClaimMore(), create=False)
@@ -68,7 +68,7 @@ class Queues(Handle):
 
     def unsent(self, claimed: Sequence[Claimed]) -> None:
         """They did not reach their worker, which has hung up: back in line, uncharged. For the HTTP face."""
-        self._service.pulls(self.name).give_back([one.lease for one in claimed])
+        self._service.inflight(self.name).waiting_claims.give_back([one.lease for one in claimed])
 
     def _claimed(self, claim: Claim) -> Claimed:
         job, lease = claim.job, claim.lease
@@ -96,7 +96,7 @@ class Queues(Handle):
 
     async def queues(self) -> Sequence[Queue]:
         """The queues that hold jobs, waiting or leased, by name; and how many claims wait for each on this host."""
-        pulls = self._service.pulls(self.name)
+        pulls = self._service.inflight(self.name).waiting_claims
         return await queues.counts(self._view(), self._now(), pulls.waiting_for)
 
     async def pending(self, prefix: str = "") -> Pending:
@@ -134,15 +134,15 @@ class Queues(Handle):
     async def outcome(self, id: str, wait_s: float | None) -> Outcome:
         """How it ended, or how it stands after so long. For the HTTP face."""
         job_id = arguments.schedule_id(id)
-        watches = self._service.watches(self.name)
+        here = self._service.inflight(self.name)  # held as long as this waits
         deadline = None if wait_s is None else self._service.clock.monotonic() + wait_s
         while True:
-            with watches.watch(job_id) as ended:
+            with here.result_waiters.watch(job_id) as ended:
                 found = await outcomes.of(self._view(), job_id, self._now())
                 left = None if deadline is None else deadline - self._service.clock.monotonic()
                 if found.ended or (left is not None and left <= 0):
                     return found
-                if watches.stopping:
+                if here.result_waiters.stopping:
                     return found
                 try:
                     async with asyncio.timeout(left):

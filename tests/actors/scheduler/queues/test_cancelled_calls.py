@@ -113,7 +113,8 @@ def test_a_claim_at_any_step_of_a_crash_leaves_the_job_to_the_next_host() -> Non
 @staged()
 async def test_who_stops_waiting_for_a_result_at_any_step_leaves_nothing_behind(stage: Stage) -> None:
     await stage.jobs.run_after(0, "w:r", id="x", queue="q", keep_result=3_600)
-    watches = stage.host._service.watches("t")
+    here = stage.host._service.inflight("t")
+    watches = here.result_waiters
     for after in range(STEPS):
         await cancelled(stage.jobs.result("x"), after)
         assert watches._waiting == {}

@@ -361,7 +361,7 @@ async def test_what_cannot_be_claimed_is_refused_by_name(stage: Stage) -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInputError, match=words):
             await stage.jobs.claim(**bad)
-    assert not stage.host._service.pulls("t").busy
+    assert not stage.host._service.inflight("t").waiting_claims.busy
 
 
 @staged()

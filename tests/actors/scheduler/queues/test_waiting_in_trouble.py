@@ -195,7 +195,7 @@ async def test_a_host_that_is_opened_again_calls_back_and_gives_jobs(stage: Stag
     await stage.jobs.run_after(0, "w:called", keep_result="1h", id="a")
     await stage.jobs.result("a", 5)
     service = stage.host._service
-    garbage = service.lanes("t"), service.pulls("t"), service.watches("t")
+    garbage = service.inflight("t")
     await stage.host.stop()
     await stage.host.__aenter__()
     await stage.jobs.run_after(0, "w:r", queue="q", id="pulled")
@@ -208,7 +208,7 @@ async def test_a_host_that_is_opened_again_calls_back_and_gives_jobs(stage: Stag
 
 @staged()
 async def test_a_claim_that_got_nothing_after_all_stands_behind_those_that_came_before_it(stage: Stage) -> None:
-    pulls = stage.host._service.pulls("t")
+    pulls = stage.host._service.inflight("t").waiting_claims
     first, second, third = (PullClaim(["q"], frozenset(), 1, 1_000, "") for _ in range(3))
     for claim in (first, second, third):
         pulls.enter(claim)
