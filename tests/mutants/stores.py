@@ -57,6 +57,53 @@ STORES = (
         tests=(S + "test_damaged.py::test_the_wal_of_a_killed_process_is_not_moved_into_a_backup",),
     ),
     Mutant(
+        "store: any WAL belongs to any file",
+        "storage/sqlite/lineage.py",
+        "    return file.lineage in known and ",
+        "    return ",
+        tests=(
+            S + "test_restored.py::test_a_log_belongs_to_the_file_that_it_began_in_front_of",
+            S + "test_restored.py::test_a_copy_of_another_branch_of_the_store_is_refused_beside_the_wal_of_a_crash",
+        ),
+    ),
+    Mutant(
+        "store: a start leaves the file unmarked",
+        "storage/sqlite/writer.py",
+        "        self._mark_file()\n",
+        "",
+        tests=(
+            S + "test_restored.py::test_a_backup_that_is_restored_twice_is_refused_beside_the_wal_of_the_first_time",
+        ),
+    ),
+    Mutant(
+        "store: a backup has the lineage of the store",
+        "storage/sqlite/backup.py",
+        "                copy.executemany(",
+        "                str(",
+        tests=(S + "test_restored.py::test_a_restore_beside_the_wal_of_a_killed_server_is_refused_and_says_so",),
+    ),
+    Mutant(
+        "store: copies that SQLite makes are not told apart",
+        "storage/sqlite/start_checks.py",
+        "mark.seq < moved or made_by_sqlite or ",
+        "mark.seq < moved or ",
+        tests=(S + "test_restored.py::test_a_copy_made_since_the_last_start_is_refused_beside_the_wal_of_a_crash",),
+    ),
+    Mutant(
+        "store: what is copied over the file in use is believed",
+        "storage/sqlite/lineage.py",
+        "rows and ours and count >= raised",
+        "rows",
+        tests=(S + "test_restored.py::test_a_copy_of_the_same_run_that_is_copied_over_the_store_is_noticed",),
+    ),
+    Mutant(
+        "store: who reads does not look what lies under the store's name",
+        "storage/sqlite/identity.py",
+        "        self.lineage.check()\n",
+        "",
+        tests=(S + "test_restored.py::test_a_copy_of_the_same_run_that_is_copied_over_the_store_is_noticed",),
+    ),
+    Mutant(
         "store: pages that a WAL still has count as missing",
         "storage/sqlite/start_checks.py",
         "len(missing - pages_in_wal(path, size))",
