@@ -79,7 +79,7 @@ STORES = (
         "store: a backup has the lineage of the store",
         "storage/sqlite/backup.py",
         "                copy.executemany(",
-        "                str(",
+        "                (lambda *_: None)(",
         tests=(S + "test_restored.py::test_a_restore_beside_the_wal_of_a_killed_server_is_refused_and_says_so",),
     ),
     Mutant(
