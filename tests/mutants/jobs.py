@@ -196,15 +196,15 @@ JOBS = (
     ),
     Mutant(
         "submit: a cancelled job leaves no word for who asks",
-        "actors/scheduler/transitions/submit.py",
-        '    turn.state.keep_result(known.job, "cancelled", turn.now)\n',
+        "actors/scheduler/transitions/apply.py",
+        '            state.keep_result(job, "cancelled", turn.now)\n',
         "",
         tests=(Q + "test_results.py::test_a_dead_cancelled_or_expired_job_has_no_result_and_says_why",),
     ),
     Mutant(
         "submit: cancelling a running job frees its slot at once",
         "actors/scheduler/transitions/submit.py",
-        "        turn.state.change_lease(token, orphan=True)\n",
+        "        apply(turn, known.job, token, decide.cancel_running(turn.state.leases[token][1]))\n",
         "        turn.state.drop_lease(token)\n",
         tests=(T + "test_accepted.py::test_a_worker_hears_that_its_job_was_cancelled",),
     ),

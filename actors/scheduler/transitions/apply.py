@@ -9,7 +9,7 @@ from tocsin.actors.scheduler.model.instants_of_job import retry_of
 from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, HistRow, JobRow, LeaseRow
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions.job import Decision, Done, Expire, Hold, Next, Park, Requeue
+from tocsin.actors.scheduler.transitions.job import Cancel, Decision, Done, Expire, Hold, Next, Park, Requeue
 
 
 def apply(turn: Turn, job: JobRow, token: str, decision: Decision) -> None:
@@ -61,6 +61,12 @@ def become(turn: Turn, job: JobRow, decision: Next | None) -> None:
             state.keep_result(job, "expired", turn.now)
             state.occurrences.note(job, "expired")
             _note_unstarted(turn, job, at, "expired")
+        case Cancel(at_or_none):
+            state.erase_job(job)
+            state.keep_result(job, "cancelled", turn.now)
+            state.occurrences.note(job, "cancelled")
+            if at_or_none is not None:
+                _note_unstarted(turn, job, at_or_none, "cancelled")
 
 
 def _note_unstarted(turn: Turn, job: JobRow, at: AtRow, outcome: str, message: str | None = None) -> None:

@@ -67,7 +67,13 @@ class Expire(msgspec.Struct, frozen=True):
     at: AtRow
 
 
-Next = Done | Requeue | Park | Expire
+class Cancel(msgspec.Struct, frozen=True):
+    """The job is removed on request. `at` is where it waited; None if an attempt runs, which has an end of its own."""
+
+    at: AtRow | None
+
+
+Next = Done | Requeue | Park | Expire | Cancel
 """What becomes of a job that no attempt holds any more."""
 
 
@@ -232,6 +238,11 @@ def is_expired(job: JobRow, at: AtRow, now: int) -> bool:
 
 def requeue(job: JobRow, at: AtRow, now: int) -> Requeue | Expire:
     return Expire(at) if is_expired(job, at, now) else Requeue(at)
+
+
+def cancel_running(lease: LeaseRow) -> Hold:
+    """Hold the slot of a cancelled job until its attempt answers or the lease ends; then only the lease goes."""
+    return Hold(replace(lease, orphan=True))
 
 
 def retry_dead(at: AtRow, now: int) -> Requeue:

@@ -35,7 +35,9 @@ EVENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "lease ended, no retry left": {"accepted": "dead", "unknown": "dead"},
     "lease ended, fifth loss": {"running": "dead", "pulled": "dead"},
     "never sent": {"running": "waiting", "pulled": "waiting"},
+    "cancelled": dict.fromkeys(("pending", "waiting", "running", "accepted", "unknown", "pulled"), "gone"),
     "retried": {"dead": "waiting"},
+    "removed": {"dead": "gone"},
 }
 """From state to state. An event that is not listed for a state changes nothing there."""
 

@@ -10,10 +10,10 @@ from tocsin.actors.scheduler.model.damage import job_fault
 from tocsin.actors.scheduler.model.followers import same_but_ids
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, Scheduled
-from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, HistRow, JobRow, PoolRow, dead_key
+from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, JobRow, PoolRow, dead_key
 from tocsin.actors.scheduler.state.turn import Known, Turn
 from tocsin.actors.scheduler.transitions import job as decide
-from tocsin.actors.scheduler.transitions.apply import become
+from tocsin.actors.scheduler.transitions.apply import apply, become
 from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError
 
 Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
@@ -113,14 +113,10 @@ async def cancel(turn: Turn, job_id: str) -> Cancelled:
     token = turn.state.lease_of(job_id)
     if token is None:
         turn.state.leave_line(known.job, known.at)
-        at = known.at
-        turn.state.note(known.job, HistRow("cancelled", at.attempt, turn.now, turn.now, at.next_at))
+        become(turn, known.job, decide.Cancel(known.at))
     else:
-        # Its slot stays held until the attempt answers or its lease ends; then only the lease goes.
-        turn.state.change_lease(token, orphan=True)
-    turn.state.erase_job(known.job)
-    turn.state.keep_result(known.job, "cancelled", turn.now)
-    turn.state.occurrences.note(known.job, "cancelled")
+        apply(turn, known.job, token, decide.cancel_running(turn.state.leases[token][1]))
+        become(turn, known.job, decide.Cancel(None))
     return Cancelled(True, token is not None)
 
 

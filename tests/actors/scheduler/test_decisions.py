@@ -68,7 +68,7 @@ def fate(decision: Decision) -> Fate:
             return ("dead", reason, at.attempts)
         case Expire():
             return ("expired",)
-        case None:
+        case _:
             return ("nothing",)
 
 
@@ -221,8 +221,8 @@ OF_QUEUES: dict[str, Callable[[], Next]] = {
     "expired": lambda: decide.requeue(job(expires_at=NOW), AtRow(NOW), NOW),
     "retried": lambda: decide.retry_dead(AtRow(NOW, attempts=6, expires=True), NOW),
 }
-WITHOUT_DECISION = {"due", "claimed", "claimed by a worker"}
-"""Time passes, or a lease is given: nothing is decided."""
+WITHOUT_DECISION = {"due", "claimed", "claimed by a worker", "cancelled", "removed"}
+"""Time passes, a lease is given, or somebody has said what is to become of the job: nothing is decided."""
 
 
 def state_after(decision: Decision | Next) -> str:
