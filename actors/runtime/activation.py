@@ -10,34 +10,49 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from tocsin.actors.runtime.actor import Actor, ActorContext, handle
+from tocsin.actors.runtime.actor import Actor, ActorContext, Deferred, RollbackHook, World, handle
+from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.events import Event, Ring, name_of
 from tocsin.actors.runtime.gates import Delivery, InputGate, OutputGate, Place
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.errors import ActorBrokenError, HostClosedError, StoreError, StoreTooLarge, TocsinError, TurnError
-from tocsin.storage.api import UNSET, Batch, OrderedStore, Unset, check_batch
-
-if TYPE_CHECKING:
-    from tocsin.actors.runtime.host import Host
+from tocsin.storage.api import UNSET, Batch, OrderedStore, StoreProvider, Unset, check_batch
 
 log = logging.getLogger("tocsin.actors")
 
 A = TypeVar("A")
-Deferred = tuple[Callable[..., Awaitable[None] | None], tuple[Any, ...]]
-RollbackHook = tuple[Callable[..., None], tuple[Any, ...]]
 TURNS_BEFORE_YIELD = 32
+
+
+class Runtime(World, Protocol):
+    """What an activation needs of its host."""
+
+    provider: StoreProvider
+    alarms: AlarmHeap
+    mailbox_limit: int
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]: ...
+
+    def forget(self, activation: Activation) -> None: ...
+
+    def deliver(self, actor: ActorId, delivery: Delivery, *, bounded: bool) -> None: ...
+
+    async def call(self, actor: ActorId, event: Event[A]) -> A: ...
 
 
 class Activation:
     """Made by the host for the first event, dropped when idle or when a commit fails."""
 
-    def __init__(self, host: Host, actor_id: ActorId, factory: Callable[[ActorContext], Actor]) -> None:
+    def __init__(self, host: Runtime, actor_id: ActorId, factory: Callable[[ActorContext], Actor]) -> None:
         self.id = actor_id
         self.host = host
         self.storage = ActorStorage()
@@ -352,7 +367,7 @@ class Activation:
         return await self.host.call(actor, event)
 
 
-def _never_given_before(host: Host, actor_id: ActorId) -> str:
+def _never_given_before(host: Runtime, actor_id: ActorId) -> str:
     """By chance, not by counting: a store made anew, or restored from a copy, counts from where another has been.
     Mixed with the store's owner and the actor, so that hosts that were given equal seeds differ, too."""
     drawn = f"{host.random.getrandbits(64):016x} {host.provider.owner} {actor_id}"

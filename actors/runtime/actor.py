@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from random import Random
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Call, Event
 from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.errors import InvalidInputError
 from tocsin.storage.api import UNSET, Unset
 
-if TYPE_CHECKING:
-    from random import Random
-
-    from tocsin.actors.runtime.activation import Activation
-    from tocsin.actors.runtime.overlay import ActorStorage
-
-
+A = TypeVar("A")
 E = TypeVar("E", bound=Event[Any])
+Deferred = tuple[Callable[..., Awaitable[None] | None], tuple[Any, ...]]
+RollbackHook = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class Actor:
@@ -70,10 +69,41 @@ def handle(actor: Actor, event: Event[Any]) -> Awaitable[object]:
     raise InvalidInputError(f"{actor.ctx.id} has methods only: {type(event).__name__} is no event of it")
 
 
+class World(Protocol):
+    """Time and chance, as the host has them."""
+
+    clock: Clock
+    random: Random
+
+
+class Turns(Protocol):
+    """What a context needs of the activation that runs its turns."""
+
+    id: ActorId
+    name: str
+    seq: int
+    actor: Actor | None
+    deferred: list[Deferred]
+    rollback_hooks: list[RollbackHook]
+
+    @property
+    def host(self) -> World: ...
+
+    def alarm_now(self) -> int | None: ...
+
+    def change_alarm(self, due_ms: int | None, ring_at_ms: int | None) -> None: ...
+
+    async def leave_turn(self) -> None: ...
+
+    async def retake_turn(self, actor: Actor | None) -> None: ...
+
+    async def call_out(self, actor: ActorId, event: Event[A]) -> A: ...
+
+
 class ActorContext:
     """An actor's only way to the world."""
 
-    def __init__(self, activation: Activation, storage: ActorStorage) -> None:
+    def __init__(self, activation: Turns, storage: ActorStorage) -> None:
         self.id: ActorId = activation.id
         self.storage = storage
         self._activation = activation
@@ -87,7 +117,7 @@ class ActorContext:
     def epoch(self) -> int:
         """Grows with every activation of this actor, and is on disk before the first event runs. At least the seconds
         since 1970: it also grows when the store is restored from a copy, or made anew, if the clock is right."""
-        return self._activation.storage.epoch
+        return self.storage.epoch
 
     @property
     def activation(self) -> str:
