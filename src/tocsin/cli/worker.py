@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -15,6 +15,7 @@ from tocsin.cli.failure import WrongSettings
 from tocsin.cli.times import duration
 
 if TYPE_CHECKING:
+    from tocsin.cli.worker_process import Make
     from tocsin.dispatch.worker.handlers import Handlers
     from tocsin.dispatch.worker.worker import Worker
 
@@ -56,10 +57,6 @@ def worker(connection: Connection, /, app: str, drain: str | None, log_level: st
         run(connection, made_of(_found(app), app, given), drain_s)
     except SettingsError as error:
         raise WrongSettings(str(error)) from None
-
-
-Make = Callable[[Any, Any], "Worker"]
-"""From the scheduler and a listener (or None) to a worker."""
 
 
 def made_of(found: object, named: str, options: Mapping[str, Any]) -> Make:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tocsin.cli.client import Connection
@@ -17,10 +17,11 @@ from tocsin.cli.output import emit, plural, say
 from tocsin.errors import TocsinError
 
 if TYPE_CHECKING:
-    from tocsin.cli.worker import Make
     from tocsin.dispatch.worker.worker import Worker
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+Make = Callable[[Any, Any], "Worker"]
+"""From the scheduler and a listener (or None) to a worker."""
 
 
 def run(connection: Connection, make: Make, drain_s: float | None) -> None:
