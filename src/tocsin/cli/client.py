@@ -15,7 +15,7 @@ import click
 
 from tocsin.cli.failure import Refused, Unreachable, WrongSettings
 from tocsin.cli.flags import as_typed
-from tocsin.cli.names import instance_in_path
+from tocsin.cli.names import NOT_TEXT, instance_in_path
 
 if TYPE_CHECKING:
     import ssl
@@ -28,7 +28,6 @@ DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 TIMEOUT_S: Final = 30.0
 NO_TOKEN: Final = "give a token with --token or TOCSIN_TOKEN"
 WRONG_TOKEN: Final = "check --token (TOCSIN_TOKEN): the server does not know the one that was given"
-NOT_TEXT: Final = "what was given is not UTF-8 text: an argument holds bytes that are none"
 MOUNTED: Final = "check --url (TOCSIN_URL): of an app mounted in another it needs the path, like http://host/tocsin"
 OTHERWISE: Final = "the port of the local server is looked for there; or give --url (TOCSIN_URL)"
 HINTS: Final = {

@@ -4,9 +4,14 @@ can be nobody's is wrong usage and nothing is asked."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 from urllib.parse import quote
 
 import click
+
+from tocsin.cli.failure import WrongSettings
+
+NOT_TEXT: Final = "what was given is not UTF-8 text: an argument holds bytes that are none"
 
 
 def instance_in_path(name: str) -> str:
@@ -28,8 +33,6 @@ def redrive_in_path(id: str) -> str:
 
 
 def _checked(name: str, rule: Callable[[object], str]) -> str:
-    from tocsin.cli.client import NOT_TEXT
-    from tocsin.cli.failure import WrongSettings
     from tocsin.errors import RequestError
 
     try:
