@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from tocsin.cli.failure import WrongSettings
-from tocsin.cli.output import emit, printable, say, size
+from tocsin.cli.output import emit, size
 from tocsin.cli.stores import store_command
+from tocsin.cli.words import printable, say
 
 
 @click.command()

@@ -9,7 +9,8 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
-from tocsin.cli.output import Column, emit, plural, print_rows, printable, put, say
+from tocsin.cli.output import Column, emit, plural, print_rows, put
+from tocsin.cli.words import printable, say
 
 CATALOG: Final = (Column("PATH", 32), Column("KIND", 8), Column("ARGS", whole=True))
 LEFT_OUT: Final = "(too long to be listed)"

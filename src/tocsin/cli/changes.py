@@ -10,8 +10,9 @@ from tocsin.cli.client import Connection, client_command
 from tocsin.cli.confirm import confirm
 from tocsin.cli.failure import Refused
 from tocsin.cli.job_options import json_of
-from tocsin.cli.output import emit, instant, now_ms, plural, printable, relative, say
+from tocsin.cli.output import emit, instant, now_ms, plural, relative
 from tocsin.cli.times import due, duration, optional_duration
+from tocsin.cli.words import printable, say
 
 
 @click.command()

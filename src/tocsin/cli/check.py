@@ -8,8 +8,9 @@ import click
 
 from tocsin.cli.check_report import Totals, print_checked, print_set_aside
 from tocsin.cli.failure import Refused, StoreUnusable, WrongSettings
-from tocsin.cli.output import emit, instant, now_ms, plural, printable, put, say, size
+from tocsin.cli.output import emit, instant, now_ms, plural, put, size
 from tocsin.cli.stores import DAMAGED, store_command
+from tocsin.cli.words import printable, say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tocsin.cli.output import plural, printable, put, say, wrapped
+from tocsin.cli.output import plural, put, wrapped
+from tocsin.cli.words import printable, say
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.integrity.check import Checked

@@ -9,7 +9,8 @@ import click
 
 from tocsin.cli.client import local_url
 from tocsin.cli.failure import WrongSettings
-from tocsin.cli.output import emit, printable, show
+from tocsin.cli.output import emit, show
+from tocsin.cli.words import printable
 
 COMMANDS: Final[dict[str, Any]] = {
     "log_level": "warning",

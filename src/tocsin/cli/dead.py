@@ -10,10 +10,11 @@ from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, pages, record_of
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import emit, say
+from tocsin.cli.output import emit
 from tocsin.cli.records import print_dead, print_record
 from tocsin.cli.redrives import dead_redrive, dead_retry_all
 from tocsin.cli.times import instant_of
+from tocsin.cli.words import say
 
 
 @click.group(cls=ListingGroup)

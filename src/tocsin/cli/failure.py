@@ -6,13 +6,13 @@ from typing import IO, Any
 
 import click
 
+from tocsin.cli.words import say
+
 
 class Failure(click.ClickException):
     """Ends the command with a message and its exit code."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        from tocsin.cli.output import say
-
         say(f"Error: {self.format_message()}")
 
 
@@ -26,8 +26,6 @@ class No(Refused):
     """The answer to a question: no mistake, so it is not called one."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        from tocsin.cli.output import say
-
         say(self.format_message())
 
 

@@ -12,7 +12,8 @@ from tocsin.cli.confirm import confirm
 from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import Column, emit, plural, print_rows, printable, say
+from tocsin.cli.output import Column, emit, plural, print_rows
+from tocsin.cli.words import printable, say
 
 INSTANCES: Final = (
     Column("INSTANCE", 44),

@@ -10,9 +10,10 @@ import click
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.job_options import job_options, json_of, members_of
-from tocsin.cli.output import emit, instant, now_ms, printable, put, relative, say
+from tocsin.cli.output import emit, instant, now_ms, put, relative
 from tocsin.cli.records import print_jobs, print_record
 from tocsin.cli.times import due, instant_of, optional_duration
+from tocsin.cli.words import printable, say
 
 STATES: Final = ("pending", "waiting", "running")
 ORDERS: Final = ("due", "id")

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
-from tocsin.cli.streams import mute, writing
+from tocsin.cli.streams import writing
+from tocsin.cli.words import lines_of, printable, write
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -21,7 +22,7 @@ def emit(value: Any) -> None:
 
     text = msgspec.json.encode(value).decode()
     with writing():
-        _write(sys.stdout, text if text.isprintable() and _encodable(text) else _spelt_out(text))
+        write(sys.stdout, text if text.isprintable() and _encodable(text) else _spelt_out(text))
 
 
 def _encodable(text: str) -> bool:
@@ -42,39 +43,7 @@ def _spelt_out(text: str) -> str:
 def put(text: str = "") -> None:
     """Lines of data for people and pipes, on stdout."""
     with writing():
-        _write(sys.stdout, _lines(text))
-
-
-def say(words: str) -> None:
-    """Words for people, on stderr; on a terminal no word is cut at its edge. Where nobody reads them they are lost,
-    which fails no command."""
-    text = _lines(words)
-    try:
-        _write(sys.stderr, folded(text) if sys.stderr.isatty() else text)
-    except OSError:
-        mute(sys.stderr)
-
-
-def _write(stream: TextIO, text: str) -> None:
-    """Not by click, which writes UTF-8 where ASCII is asked for."""
-    stream.write(text + "\n")
-    stream.flush()
-
-
-def _lines(text: str) -> str:
-    return "\n".join(printable(line) for line in text.split("\n"))
-
-
-def folded(words: str) -> str:
-    """At spaces, to the width of the terminal."""
-    import shutil
-
-    from rich.console import Console
-    from rich.text import Text
-
-    columns = shutil.get_terminal_size().columns
-    lines = Text(words).wrap(Console(width=columns), columns, overflow="fold")
-    return "\n".join(line.plain.rstrip() for line in lines)
+        write(sys.stdout, lines_of(text))
 
 
 def console() -> Console:
@@ -95,14 +64,6 @@ def show(what: RenderableType) -> None:
         out.print(what)
     for line in captured.get().splitlines():
         put(line.rstrip())
-
-
-def printable(value: object) -> str:
-    """Text safe to show: control characters, escape sequences among them, are spelt out."""
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def key_values(pairs: Iterable[tuple[str, object]]) -> None:

@@ -10,7 +10,8 @@ import click
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import Column, emit, key_values, now_ms, print_rows, printable, put, relative, say
+from tocsin.cli.output import Column, emit, key_values, now_ms, print_rows, put, relative
+from tocsin.cli.words import printable, say
 
 POOLS: Final = (
     Column("POOL", 40),

@@ -9,8 +9,9 @@ import click
 
 from tocsin.cli.client import TIMEOUT_S, Connection, client_command
 from tocsin.cli.failure import No, Refused
-from tocsin.cli.output import Column, emit, instant, now_ms, plural, print_rows, printable, relative, say, span
+from tocsin.cli.output import Column, emit, instant, now_ms, plural, print_rows, relative, span
 from tocsin.cli.times import duration
+from tocsin.cli.words import printable, say
 
 QUEUES: Final = (
     Column("QUEUE", 30),

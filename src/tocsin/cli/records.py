@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tocsin.cli.job_options import shown
-from tocsin.cli.output import Column, instant, key_values, now_ms, print_rows, printable, relative, span, when
+from tocsin.cli.output import Column, instant, key_values, now_ms, print_rows, relative, span, when
+from tocsin.cli.words import printable
 
 JOBS: Final = (
     Column("ID", 26),

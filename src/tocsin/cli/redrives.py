@@ -12,8 +12,9 @@ from tocsin.cli.client import Connection, client_command
 from tocsin.cli.confirm import confirm
 from tocsin.cli.failure import Refused
 from tocsin.cli.names import redrive_in_path
-from tocsin.cli.output import emit, key_values, plural, printable, put, say
+from tocsin.cli.output import emit, key_values, plural, put
 from tocsin.cli.times import instant_of
+from tocsin.cli.words import printable, say
 
 
 @click.command("retry-all")

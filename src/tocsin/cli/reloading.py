@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tocsin.actors.runtime.clock import Clock
-from tocsin.cli.output import say
+from tocsin.cli.words import say
 from tocsin.errors import SettingsError
 from tocsin.settings import HIDDEN, NAMES, Settings, renewed, stamp
 

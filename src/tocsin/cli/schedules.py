@@ -12,10 +12,11 @@ from tocsin.cli.job_options import job_options, json_of, members_of
 from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.names import schedule_in_path
-from tocsin.cli.output import emit, instant, now_ms, printable, put, relative, say
+from tocsin.cli.output import emit, instant, now_ms, put, relative
 from tocsin.cli.schedules_shown import print_occurrences, print_schedule, print_schedules
 from tocsin.cli.times import instant_of, optional_duration
 from tocsin.cli.upcoming import print_upcoming
+from tocsin.cli.words import printable, say
 
 MISFIRES: Final = ("skip", "one", "all")
 OVERLAPS: Final = ("skip", "queue", "allow")

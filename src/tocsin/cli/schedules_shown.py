@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tocsin.cli.job_options import shown
-from tocsin.cli.output import Column, instant, key_values, now_ms, plural, print_rows, printable, relative, span, when
+from tocsin.cli.output import Column, instant, key_values, now_ms, plural, print_rows, relative, span, when
 from tocsin.cli.records import DAMAGED, then_lines
+from tocsin.cli.words import printable
 
 SCHEDULES: Final = (Column("SCHEDULE", 28), Column("STATE", 9), Column("NEXT", 11), Column("RULE", whole=True))
 OCCURRENCES: Final = (Column("SLOT", 24), Column("STATE", 9), Column("LATE", 7, right=True), Column("", whole=True))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from tocsin.cli.failure import StoreUnusable, WrongSettings
-from tocsin.cli.output import say
+from tocsin.cli.words import say
 
 log = logging.getLogger("tocsin")
 

@@ -16,8 +16,8 @@ from tocsin.actors.actor_host import ActorHost
 from tocsin.cli.connections import OTHERS, descriptors_allowed, room_for
 from tocsin.cli.failure import Interrupted
 from tocsin.cli.http_server import Server, bind, loop_factory, url_of
-from tocsin.cli.output import say
 from tocsin.cli.reloading import Reload
+from tocsin.cli.words import say
 from tocsin.settings import Settings
 
 log = logging.getLogger("tocsin.http")

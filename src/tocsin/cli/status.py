@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from tocsin.cli.client import Connection, client_command
-from tocsin.cli.output import emit, key_values, now_ms, put, say, span
+from tocsin.cli.output import emit, key_values, now_ms, put, span
 from tocsin.cli.pools import MORE, print_pools
+from tocsin.cli.words import say
 
 
 def health(answer: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from tocsin.cli.failure import StoreUnusable, WrongSettings
-from tocsin.cli.output import printable
+from tocsin.cli.words import printable
 
 DEFAULT: Final = "sqlite:///tocsin.db"
 

@@ -7,9 +7,10 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import IO, Final
+from typing import Final
 
 from tocsin.cli.failure import NobodyReads, Unwritable
+from tocsin.cli.words import mute
 
 STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 """By their descriptors: 0, 1, 2."""
@@ -43,13 +44,3 @@ def writing() -> Iterator[None]:
     except OSError as error:
         mute(sys.stdout)
         raise Unwritable(f"what was found cannot be written to stdout: {error.strerror}") from None
-
-
-def mute(stream: IO[str]) -> None:
-    """Lose what is written from now on, and what the stream still holds: the interpreter flushes it at its end, and
-    would make an error of it."""
-    with contextlib.suppress(OSError, ValueError):  # a stream of a test has no descriptor
-        number = stream.fileno()
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, number)
-        os.close(null)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tocsin.cli.output import Column, emit, instant, now_ms, print_rows, relative, say
+from tocsin.cli.output import Column, emit, instant, now_ms, print_rows, relative
 from tocsin.cli.times import instant_of
+from tocsin.cli.words import say
 
 if TYPE_CHECKING:
     from tocsin.actors.cron.zones import Zone

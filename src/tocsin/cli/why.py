@@ -10,7 +10,8 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
-from tocsin.cli.output import Column, emit, instant, now_ms, print_rows, printable, put, relative, say, span, wrapped
+from tocsin.cli.output import Column, emit, instant, now_ms, print_rows, put, relative, span, wrapped
+from tocsin.cli.words import printable, say
 
 HOLDERS_SHOWN: Final = 10
 ATTEMPTS: Final = (

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tocsin.cli.client import Connection
 from tocsin.cli.failure import Interrupted, NobodyReads, Refused, Unwritable
 from tocsin.cli.http_server import loop_factory
-from tocsin.cli.output import emit, plural, say
+from tocsin.cli.output import emit, plural
+from tocsin.cli.words import say
 from tocsin.errors import TocsinError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.jobs import PAGE, pages
-from tocsin.cli.output import Column, now_ms, print_rows, printable, relative
+from tocsin.cli.output import Column, now_ms, print_rows, relative
+from tocsin.cli.words import printable
 
 WORKERS: Final = (
     Column("WORKER", 32),

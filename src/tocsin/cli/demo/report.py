@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tocsin.cli.demo.plan import BEAT, BEAT_MS, CHAINS, DOOMED_PATH, POOL, POOL_CAP, Plan
-from tocsin.cli.output import console, emit, printable, put, show
+from tocsin.cli.output import console, emit, put, show
+from tocsin.cli.words import printable
 
 if TYPE_CHECKING:
     from tocsin.cli.demo.receiver import Receiver

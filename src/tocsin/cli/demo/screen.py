@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tocsin.cli.demo.plan import POOL, POOL_CAP
-from tocsin.cli.output import say
+from tocsin.cli.words import say
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

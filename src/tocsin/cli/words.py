@@ -1,0 +1,60 @@
+"""Print words for people on stderr, with nothing that could drive the terminal.
+
+Failures are shown by it, so it imports no other module of the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import IO, TextIO
+
+
+def say(words: str) -> None:
+    """Print words for people on stderr; on a terminal no word is cut at its edge. Words that nobody reads are
+    lost, which fails no command."""
+    text = lines_of(words)
+    try:
+        write(sys.stderr, folded(text) if sys.stderr.isatty() else text)
+    except OSError:
+        mute(sys.stderr)
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write and flush. Click would write UTF-8 where ASCII is asked for."""
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def lines_of(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def folded(words: str) -> str:
+    """Fold words at spaces, to the width of the terminal."""
+    import shutil
+
+    from rich.console import Console
+    from rich.text import Text
+
+    columns = shutil.get_terminal_size().columns
+    lines = Text(words).wrap(Console(width=columns), columns, overflow="fold")
+    return "\n".join(line.plain.rstrip() for line in lines)
+
+
+def printable(value: object) -> str:
+    """Text safe to show: control characters, escape sequences among them, are spelt out."""
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def mute(stream: IO[str]) -> None:
+    """Lose what is written from now on, and what the stream still holds: the interpreter flushes it at its end, and
+    would make an error of it."""
+    with contextlib.suppress(OSError, ValueError):  # a stream of a test has no descriptor
+        number = stream.fileno()
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, number)
+        os.close(null)
