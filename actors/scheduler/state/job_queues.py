@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow, stream_prefix
+from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow
 from tocsin.actors.scheduler.model.suspects import level_in, plain
+from tocsin.actors.scheduler.state.line import Line, PriorityBucket
 from tocsin.actors.scheduler.state.ready_heap import ReadyHeap
 
-PRIORITY_MS = 30_000
 LineName = tuple[str, str]
 
 
@@ -22,43 +22,6 @@ def slots_left(pool: PoolRow | None, held: int) -> int:
     """How many more jobs of a pool may start; what is there of it says its row, if it has one."""
     row = PoolRow(1) if pool is None else pool
     return 0 if row.paused else max(row.cap - held, 0)
-
-
-class PriorityBucket:
-    """The waiting jobs of one priority in one line."""
-
-    __slots__ = ("count", "first_due", "line", "priority", "serial")
-
-    def __init__(self, line: Line, priority: int) -> None:
-        self.line = line
-        self.priority = priority
-        self.count = 0
-        self.first_due = 0  # while count: no row of the stream is due earlier
-        self.serial = 0  # of its one valid heap entry
-
-    @property
-    def order(self) -> int:
-        return self.first_due - self.priority * PRIORITY_MS
-
-    @property
-    def prefix(self) -> bytes:
-        return stream_prefix(self.line.pool, self.line.queue, self.priority)
-
-
-class Line:
-    __slots__ = ("pool", "queue", "streams")
-
-    def __init__(self, pool: str, queue: str) -> None:
-        self.pool = pool
-        self.queue = queue
-        self.streams: dict[int, PriorityBucket] = {}
-
-    @property
-    def count(self) -> int:
-        return sum(stream.count for stream in self.streams.values())
-
-    def row(self) -> LinesRow:
-        return LinesRow({s.priority: (s.count, s.first_due) for s in self.streams.values() if s.count})
 
 
 class JobQueues:

@@ -10,13 +10,11 @@ import heapq
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tocsin.actors.scheduler.state.job_queues import Line, PriorityBucket
+from tocsin.actors.scheduler.state.line import Line, PriorityBucket
 
-Entry = tuple[int, int, "PriorityBucket"]
-Others = Callable[["PriorityBucket"], bool]
+Entry = tuple[int, int, PriorityBucket]
+Others = Callable[[PriorityBucket], bool]
 
 
 class ReadyHeap:

@@ -54,10 +54,10 @@ from tocsin.actors.scheduler.model.rows import (
     timer_key,
 )
 from tocsin.actors.scheduler.model.suspects import LEVELS, marked, place_in, queue_of
-from tocsin.actors.scheduler.state.job_queues import PriorityBucket
 from tocsin.actors.scheduler.state.labels import META_LABELS, Labels
 from tocsin.actors.scheduler.state.layout import layout_of
 from tocsin.actors.scheduler.state.leases import Leases
+from tocsin.actors.scheduler.state.line import PriorityBucket
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
 from tocsin.actors.scheduler.state.rebuild import rebuild

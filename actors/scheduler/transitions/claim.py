@@ -20,7 +20,7 @@ from tocsin.actors.scheduler.model.rows import (
     line_key,
     split_line_tail,
 )
-from tocsin.actors.scheduler.state.job_queues import PRIORITY_MS, PriorityBucket
+from tocsin.actors.scheduler.state.line import PRIORITY_MS, PriorityBucket
 from tocsin.actors.scheduler.state.turn import Known, Turn, lease_ms
 from tocsin.actors.scheduler.transitions.apply import become
 from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
