@@ -22,6 +22,7 @@ from tocsin.actors.scheduler.schedules.events import ScheduleChange, change_sche
 from tocsin.actors.scheduler.schedules.recompute import check_zones
 from tocsin.actors.scheduler.state.limits import Limits
 from tocsin.actors.scheduler.state.occurrences import Tick
+from tocsin.actors.scheduler.state.rebuild import load
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import events, redrive
@@ -85,7 +86,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         return state
 
     async def on_start(self) -> None:
-        await self._state.load()
+        await load(self._state)
         turn = self._turn()
         if not self._state.instance.erasing:
             await return_unsent(turn, self._inflight.lanes.is_live)

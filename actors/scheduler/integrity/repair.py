@@ -26,7 +26,7 @@ from tocsin.actors.scheduler.model.rows import (
     split_lease_key,
     timer_key,
 )
-from tocsin.actors.scheduler.state.rebuild import Rebuilt, rebuild
+from tocsin.actors.scheduler.state.rebuild import Rebuilt, load, rebuild
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE, SchedulerState
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE
 from tocsin.storage.api import Batch, OrderedStore, Row, after
@@ -48,7 +48,7 @@ async def mend(store: OrderedStore) -> None:
     await _set_unreadable_aside(storage)
     await _set_doubles_aside(storage)
     state = SchedulerState(storage)
-    await state.load()
+    await load(state)
     if not state.instance.erasing:
         state.labels.filled()  # for all of them are written here
         found = await rebuild(state)

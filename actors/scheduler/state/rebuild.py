@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,9 +32,7 @@ from tocsin.actors.scheduler.model.rows import (
 from tocsin.actors.scheduler.model.suspects import place_in, queue_of
 from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.labels import dead_rows, live_rows
-
-if TYPE_CHECKING:
-    from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 
 Places = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
@@ -47,6 +44,12 @@ class Rebuilt:
     jobs: dict[str, JobRow] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     dead: dict[str, DeadRow] = field(default_factory=dict)
+
+
+async def load(state: SchedulerState) -> None:
+    """Read memory from rows, and make it anew where one could not be read."""
+    if await state.load():
+        await rebuild(state)
 
 
 async def rebuild(state: SchedulerState) -> Rebuilt:

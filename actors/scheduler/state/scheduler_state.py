@@ -60,7 +60,6 @@ from tocsin.actors.scheduler.state.leases import Leases
 from tocsin.actors.scheduler.state.line import PriorityBucket
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
-from tocsin.actors.scheduler.state.rebuild import rebuild
 from tocsin.errors import StoreCorrupt, StoreSchema
 from tocsin.storage.api import after
 
@@ -107,8 +106,11 @@ class SchedulerState(Leases):
 
     # ---- Loading ---------------------------------------------------------------------------------
 
-    async def load(self) -> None:
-        """Memory from rows: one hop for most, a page at a time for many lines."""
+    async def load(self) -> bool:
+        """Read memory from rows: one hop for most, a page at a time for many lines.
+
+        Return whether a row was unreadable: then `rebuild` must follow (see `rebuild.load`).
+        """
         meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE])
         layout = self._check_layout(layout_of(meta))
         self.labels.load(layout, meta.get(META_LABELS))
@@ -119,7 +121,7 @@ class SchedulerState(Leases):
             self.instance = instance
             self.lines.paused = instance.paused
             if instance.erasing:
-                return  # half of the rows are gone: nothing is to be made of the rest
+                return False  # half of the rows are gone: nothing is to be made of the rest
         for key, value in await self.all_rows(b"pool/"):
             if (pool := self.read(PoolRow, key, value)) is not None:
                 self.lines.pools[key[5:].decode()] = pool
@@ -130,12 +132,11 @@ class SchedulerState(Leases):
         for key, value in await self.all_rows(b"lines/"):
             if (names := self._names(key, 3, value)) and (row := self.read(LinesRow, key, value)) is not None:
                 self.lines.load(names, row)
-        if self._damaged:
-            await rebuild(self)
-        elif layout == 1 or META_RECOUNT in meta:
+        if not self._damaged and (layout == 1 or META_RECOUNT in meta):
             await self.paths.count_anew()
             await self.labels.drop_strays()
         await self.look_at_timers()
+        return self._damaged
 
     def _check_layout(self, value: bytes | None) -> int:
         """The layout that the rows have; 0: there are none."""

@@ -13,6 +13,7 @@ from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.validation import new_job
+from tocsin.actors.scheduler.state.rebuild import load
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import claim
@@ -57,13 +58,13 @@ class Desk:
         store = await provider.open("scheduler/desk")
         await storage.open(store)
         desk = cls(store, provider.view("scheduler/desk"), storage, Random(seed))
-        await desk.turn(lambda turn: turn.state.load())
+        await desk.turn(lambda turn: load(turn.state))
         return desk
 
     async def reload(self) -> None:
         """Forget memory; read it from the rows."""
         self.state = SchedulerState(self._storage)
-        await self.turn(lambda turn: turn.state.load())
+        await self.turn(lambda turn: load(turn.state))
 
     async def turn(self, work: Callable[[Turn], Awaitable[T]]) -> T:
         self._storage.begin()

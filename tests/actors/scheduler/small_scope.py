@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.actors.scheduler.model.validation import new_job
+from tocsin.actors.scheduler.state.rebuild import load
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import claim
@@ -254,7 +255,7 @@ class Explorer:
         context: Any = _Context(storage, state)
         storage.begin()
         memory = SchedulerState(storage)
-        await memory.load()
+        await load(memory)
         await work(Turn(memory, state.now, context, f"life-{state.life}"))
         await memory.close()
         puts, deletes = storage.changes()
