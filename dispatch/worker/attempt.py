@@ -79,7 +79,7 @@ class Attempt:
         self._abandoned = asyncio.Event()
         self._work: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._extending = asyncio.Lock()
-        self._settling = SettleClient(bench, job, self.lease)
+        self._settling = SettleClient(bench.source, bench.clock, bench.random, job, self.lease)
 
     # ---- Asked by the context --------------------------------------------------------------------
 

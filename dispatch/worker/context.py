@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -15,20 +15,33 @@ from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError, check_l
 from tocsin.dispatch.receiver.received import Leased, fence_of
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.worker.ending import later_s
+from tocsin.dispatch.worker.lease import Lease
 from tocsin.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from tocsin.dispatch.worker.attempt import Attempt
 
 DAY_MS = 86_400_000
 NO_CHANCE = Random(0)
 """For a delay without its jitter no number is drawn."""
 
 
+class RunningAttempt(Protocol):
+    """What a context asks of the attempt that made it."""
+
+    job: Claimed
+    lease: Lease
+    args: Any
+    timeout_s: float | None
+
+    @property
+    def is_cancelled(self) -> bool: ...
+    def now_ms(self) -> int: ...
+    def remaining_s(self) -> float | None: ...
+    async def extend(self, lease_ms: int | None) -> int: ...
+
+
 class Context(OptionsOfJob):
     """The second argument of a handler. It has what a receiver's `Received` has too, so one handler serves both."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: RunningAttempt) -> None:
         self._attempt = attempt
         self._loop = asyncio.get_running_loop()
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 from tocsin.dispatch.pulled import Claimed, Settlement
+from tocsin.dispatch.receiver.clock import Clock
 from tocsin.dispatch.worker.ending import HandlerOutcome, described, unstorable
 from tocsin.dispatch.worker.lease import Lease, Over
+from tocsin.dispatch.worker.source import Source
 from tocsin.dispatch.worker.trouble import Pauses, gives_up, may_pass
 from tocsin.errors import InvalidInputError, PayloadTooLargeError, StaleLeaseError
-
-if TYPE_CHECKING:
-    from tocsin.dispatch.worker.attempt import Bench
 
 log = logging.getLogger("tocsin.worker")
 
@@ -24,14 +24,15 @@ LATE_S: Final = 30.0
 class SettleClient:
     """Of one attempt."""
 
-    def __init__(self, bench: Bench, job: Claimed, lease: Lease) -> None:
-        self._bench, self._job, self._lease = bench, job, lease
+    def __init__(self, source: Source, clock: Clock, random: Random, job: Claimed, lease: Lease) -> None:
+        self._source, self._clock, self._random = source, clock, random
+        self._job, self._lease = job, lease
         self.asked = False
         """From then on the lease may have been used up by the settlement itself."""
 
     async def settle(self, ending: HandlerOutcome) -> tuple[Settlement | None, HandlerOutcome]:
         """What the host answered, and to what; None if it did not, or would not hear of it."""
-        pauses, began = Pauses(self._bench.random), self._bench.clock.monotonic()
+        pauses, began = Pauses(self._random), self._clock.monotonic()
         while (left := self._left_s(ending, began)) > 0:
             try:
                 return await self._once(ending, left), ending
@@ -60,7 +61,7 @@ class SettleClient:
     async def _once(self, ending: HandlerOutcome, timeout_s: float) -> Settlement:
         self.asked = True
         async with asyncio.timeout(timeout_s):
-            return await self._bench.source.settle(
+            return await self._source.settle(
                 self._job.id,
                 self._lease.token,
                 ok=ending.ok,
@@ -76,7 +77,7 @@ class SettleClient:
         held = self._lease.left_s if self._lease.over is None else 0.0
         if not ending.ok and self._lease.over is not Over.CANCELLED:
             return held
-        return max(held, began + LATE_S - self._bench.clock.monotonic())
+        return max(held, began + LATE_S - self._clock.monotonic())
 
     def _rejected(self, error: StaleLeaseError) -> None:
         if self._lease.over is Over.CANCELLED or error.details.get("cancelled"):
