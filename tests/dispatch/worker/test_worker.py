@@ -357,7 +357,7 @@ async def test_hooks_hear_of_what_is_booked_and_what_they_raise_changes_nothing(
         ({"handlers": 5}, "handlers must be a Handlers or a mapping"),
         ({"handlers": {"p": 5}}, "must be a function"),
         ({"jobs": "http://127.0.0.1:8321"}, "give RemoteScheduler\\(url, token=...\\)"),
-        ({"jobs": ActorHost.open("memory:")}, "host.scheduler\\(name\\) or .*, and a ActorHost has no claim"),
+        ({"jobs": ActorHost.open("memory:")}, "host.scheduler\\(name\\) or .*, and an ActorHost has no claim"),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused_by_name(options: dict[str, Any], why: str) -> None:
