@@ -4,7 +4,6 @@ instance under `/i/{instance}`; but `/instances` and `/openapi.json`, which are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,19 +17,17 @@ from tocsin.actors.http.instances import Instances
 from tocsin.actors.http.openapi import PLACES, OpenApi
 from tocsin.actors.http.operations import OPERATIONS, Operation
 from tocsin.actors.http.probes import Health, Readiness
+from tocsin.actors.http.served import ServedHost
 from tocsin.actors.http.tokens import SHAPE, Tokens, parse_tokens
 from tocsin.dispatch.current import Current
 from tocsin.errors import SettingsError
-
-if TYPE_CHECKING:
-    from tocsin.actors.actor_host import ActorHost
 
 App = Starlette
 """What `build_app` makes; rooms that know no HTTP framework name it by this."""
 
 
 def build_app(
-    host: ActorHost,
+    host: ServedHost,
     *,
     tokens: Tokens | Callable[[], Tokens] | None = None,
     authorize: Authorize | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,11 +14,9 @@ from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import PAGED, names
 from tocsin.actors.http.query import Query
 from tocsin.actors.http.responses import answer
+from tocsin.actors.http.served import ServedHost
 from tocsin.actors.http.tokens import Token
 from tocsin.errors import ForbiddenError
-
-if TYPE_CHECKING:
-    from tocsin.actors.actor_host import ActorHost
 
 ACTION: Final = "instances"
 
@@ -26,7 +24,7 @@ ACTION: Final = "instances"
 class Instances(Endpoint):
     """A page of instances. Those that the token's pattern or the app's own rule does not let pass are left out."""
 
-    def __init__(self, gate: Gate, host: ActorHost) -> None:
+    def __init__(self, gate: Gate, host: ServedHost) -> None:
         super().__init__(["GET"], gate)
         self._host = host
 

@@ -4,7 +4,7 @@ and tell nothing but that, and codes of what is wrong."""
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,11 +14,9 @@ from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
 from tocsin.actors.http.response_models import Alive, Ready
 from tocsin.actors.http.responses import answer
+from tocsin.actors.http.served import ServedHost
 from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.errors import HostClosedError, StoreUnavailable
-
-if TYPE_CHECKING:
-    from tocsin.actors.actor_host import ActorHost
 
 PATIENCE_S: Final = 5.0
 PROBED_ID: Final = "readyz"
@@ -43,7 +41,7 @@ class Readiness(Endpoint):
     out of service would keep its own app's jobs away. What is wrong then is named by its code.
     """
 
-    def __init__(self, gate: Gate, host: ActorHost, crowd: Crowd) -> None:
+    def __init__(self, gate: Gate, host: ServedHost, crowd: Crowd) -> None:
         super().__init__(["GET"], gate)
         self._host, self._crowd = host, crowd
 

@@ -24,7 +24,7 @@ NO_CHANCE = Random(0)
 
 
 class RunningAttempt(Protocol):
-    """What a context asks of the attempt that made it."""
+    """Answer what a context asks of the attempt that made it."""
 
     job: Claimed
     lease: Lease

@@ -1,0 +1,21 @@
+"""Name what the HTTP face asks of the host that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tocsin.actors.runtime.host import Host
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
+from tocsin.actors.scheduler.queries.instances import Shown
+
+
+class ServedHost(Protocol):
+    """Answer what HTTP asks, as an `ActorHost` does. HTTP stands below that, so HTTP names here what it needs."""
+
+    runtime: Host
+
+    def scheduler(self, name: str) -> Scheduler: ...
+    def health(self) -> Sequence[HealthReason]: ...
+    async def instances(self, *, cursor: str | None, limit: int, shown: Shown | None) -> InstancePage: ...
