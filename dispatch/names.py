@@ -7,7 +7,6 @@ there, and no callback connects, no lease is renewed.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
 import threading
@@ -73,7 +72,9 @@ class Names:
             # Left there, it would be taken for one that is being looked up, for good.
             self._queued.remove(question)
             del self._asked[question]
-            raise OSError(errno.EAGAIN, f"no thread can be had to look up {question[0]}: {error}") from error
+            raise socket.gaierror(
+                socket.EAI_AGAIN, f"no thread can be had to look up {question[0]}: {error}"
+            ) from error
 
     def _work(self) -> None:
         while True:
