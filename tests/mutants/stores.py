@@ -26,14 +26,14 @@ STORES = (
         "storage/sqlite/writer.py",
         "self._lock.last_commit(), self._stored_seq() if self._tables() else 0)",
         "self._lock.last_commit() if self._tables() else 0, self._stored_seq() if self._tables() else 0)",
-        tests=(S + "test_wal.py::test_a_new_store_that_lost_its_wal_behind_a_crash_is_no_new_store",),
+        tests=(S + "test_wal.py::test_a_store_without_tables_that_lost_its_wal_is_no_new_store",),
     ),
     Mutant(
         "store: a file that is missing behind a crash is made anew",
         "storage/sqlite/start_checks.py",
         "    if known := lock.last_commit():\n",
         "    if known := 0:\n",
-        tests=(S + "test_wal.py::test_a_new_store_that_lost_its_wal_behind_a_crash_is_no_new_store",),
+        tests=(S + "test_wal.py::test_a_store_without_tables_that_lost_its_wal_is_no_new_store",),
     ),
     Mutant(
         "store: one of a newer layout is opened",
@@ -144,7 +144,7 @@ STORES = (
         "storage/sqlite/writer.py",
         "            if not wal.whole:\n                wal.forget()\n",
         "",
-        tests=(S + "test_wal.py::test_a_stop_behind_a_wal_that_was_cut_is_not_in_order",),
+        tests=(S + "test_wal.py::test_a_wal_that_is_cut_in_the_middle_of_a_transaction_makes_it_an_error",),
     ),
     Mutant(
         "store: a limit on the size of files is not a full disk",

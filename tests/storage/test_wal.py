@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from tests.storage.wals import looks_often as looks_often
 from tests.storage.wals import nothing_goes_on as nothing_goes_on
 from tocsin.errors import RolledBack
 from tocsin.storage.api import Batch
+from tocsin.storage.sqlite.lock import LockFile
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
@@ -143,6 +144,20 @@ async def test_a_stop_behind_a_wal_without_its_name_saves_what_it_holds_and_is_i
         assert path.with_name("store.db-wal.kept").read_bytes() == b"of another store"
 
     assert await keys_in(path) == [b"1", b"2"]
+
+
+async def test_a_store_without_tables_that_lost_its_wal_is_no_new_store(tmp_path: Path) -> None:
+    """As an older version left one that was killed before its first checkpoint: the file is a head and nothing else."""
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+    lock = LockFile(path.with_name("store.db.lock"))
+    lock.take()
+    lock.note_commit(5)
+    lock.let_go()
+
+    with pytest.raises(RolledBack, match="lacks the last 5 transactions"):
+        await SQLiteProvider(path).start()
 
 
 @pytest.mark.parametrize("happens", SPOILT)
