@@ -88,7 +88,7 @@ class EndOfTurn:
     def may_fire(self) -> bool:
         """Whether a callback is due, or this scheduler stands in line for permits that it may not need any more."""
         lines, now = self._state.lines, self._turn.now
-        return lines.any_ready(now) or bool(lines.suspects_ready(now)) or self._lanes.wait_for_permits
+        return lines.any_ready(now) or bool(lines.suspects_ready(now)) or self._lanes.places > 0
 
     async def fire(self) -> None:
         if self._full():
@@ -124,7 +124,7 @@ class EndOfTurn:
         end = state.first_end()
         end_at = end[0] if end else None
         # A live attempt's lease is renewed a little before it ends.
-        renew_at = end_at - RENEW_BEFORE_MS if end and end_at and self._lanes.is_live(end[1]) else end_at
+        renew_at = end_at - RENEW_BEFORE_MS if end and end_at and end[1] in self._lanes.live else end_at
         stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer, end_at)
         full = self._full()
         again = now + FULL_RETRY_MS if full else now

@@ -76,7 +76,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         self._owner = owner
         self._full = full
         self._limits = limits
-        self._began = inflight.lanes.now
+        self._began = inflight.lanes.now()
         self._state = self._new_state()
 
     def _new_state(self) -> SchedulerState:
@@ -101,7 +101,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         return self._inflight.lanes.busy or self._inflight.waiting_claims.busy
 
     def _turn(self) -> Turn:
-        self._began = self._inflight.lanes.now  # its leases count from here, however long it takes
+        self._began = self._inflight.lanes.now()  # its leases count from here, however long it takes
         return Turn(self._state, self.ctx.now_ms(), self.ctx, self._owner)
 
     # ---- Events ----------------------------------------------------------------------------------

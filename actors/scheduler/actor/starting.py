@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tocsin.actors.scheduler.inflight.grants import Grant
 from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, LEVELS, SOME
 from tocsin.actors.scheduler.state.job_queues import JobQueues
@@ -19,47 +18,47 @@ async def start(turn: Turn, lanes: Lanes, began: float) -> None:
     share, and in a pool they would else never find a slot that others leave."""
     await _start_suspects(turn, lanes, began)
     lines = turn.state.lines
-    if lines.any_ready(turn.now) and (permits := lanes.take(CLAIMS_PER_TURN)):
-        grant = Grant(lanes, permits)
-        turn.ctx.if_lost(grant.lose)
-        for _ in range(CLAIM_ROUNDS):
-            if not grant.unused or turn.is_full or not lines.any_ready(turn.now):
-                break
-            grant.use(await claim(turn, grant.unused))
-        grant.return_unused()
-        turn.ctx.after_commit(lanes.launch, grant.claims, began)
-    if not lines.any_ready(turn.now):
-        lanes.no_more_work()
+    if ready := lines.any_ready(turn.now):
+        with lanes.take(CLAIMS_PER_TURN) as permits:
+            turn.ctx.if_lost(lanes.lost, permits.claims)
+            for _ in range(CLAIM_ROUNDS):
+                if not permits.unused or not ready or turn.is_full:
+                    break
+                permits.use(await claim(turn, permits.unused))
+                ready = lines.any_ready(turn.now)
+        turn.ctx.after_commit(lanes.launch, permits.claims, began)
+    if lanes.places and not ready:
+        lanes.leave(0)
 
 
 async def _start_suspects(turn: Turn, lanes: Lanes, began: float) -> None:
-    if not turn.state.lines.suspects_ready(turn.now):
-        lanes.no_more_work(ALONE)
-        lanes.no_more_work(SOME)
+    lines = turn.state.lines
+    if not lines.suspects_ready(turn.now):
+        if lanes.places:
+            lanes.leave(ALONE, SOME)
         return
     for level in LEVELS:
         if turn.is_full:
             break
         if level == SOME and lanes.waits_for_room:
             continue
-        waiting = sum(stream.count for stream in turn.state.lines.suspects_ready(turn.now, level))
-        if waiting and (jobs := lanes.take_apart(level, min(waiting, CLAIMS_PER_TURN))):
-            grant = Grant(lanes, jobs, level)
-            turn.ctx.if_lost(grant.lose)
-            grant.use(await claim_suspects(turn, level, jobs))
-            grant.return_unused()
-            turn.ctx.after_commit(lanes.launch, grant.claims, began)
-    ready = {level for level in LEVELS if turn.state.lines.suspects_ready(turn.now, level)}
+        if waiting := sum(stream.count for stream in lines.suspects_ready(turn.now, level)):
+            with lanes.take(min(waiting, CLAIMS_PER_TURN), level) as permits:
+                turn.ctx.if_lost(lanes.lost, permits.claims)
+                if permits.unused:
+                    permits.use(await claim_suspects(turn, level, permits.unused))
+            turn.ctx.after_commit(lanes.launch, permits.claims, began)
+    ready = {level for level in LEVELS if lines.suspects_ready(turn.now, level)}
     if ALONE not in ready:
-        lanes.no_more_work(ALONE)
+        lanes.leave(ALONE)
     if not ready & {FEW, SOME}:
-        lanes.no_more_work(SOME)
+        lanes.leave(SOME)
 
 
 def start_nothing(lanes: Lanes) -> None:
-    """Who stands in line waits to be woken; without space in the store it is the alarm that looks."""
-    for level in (0, *LEVELS):
-        lanes.no_more_work(level)
+    """Leave every line for permits: who stands in one waits to be woken, and without space in the store it is the alarm
+    that looks again."""
+    lanes.leave(0, *LEVELS)
 
 
 def could_start(lines: JobQueues, now: int, lanes: Lanes) -> bool:

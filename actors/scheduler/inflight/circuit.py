@@ -23,9 +23,9 @@ class Broken:
 
 
 class Circuit:
-    """Opens after five attempts in a row that never connected, closes at the first answer.
+    """Opens after five attempts in a row that never connected; closes at the first answer.
 
-    `changed` is told of both: why it has opened, or why it was open, and whether it is open now.
+    `changed` is called at both, with why the circuit is or was open, and whether it is open now.
     """
 
     def __init__(
@@ -35,45 +35,38 @@ class Circuit:
         changed: Callable[[Broken, bool], None] = lambda why, is_open: None,
     ) -> None:
         self._monotonic, self._now_ms, self._changed = monotonic, now_ms, changed
-        self._failures = 0
+        self.failures = 0
+        """How many attempts in a row never connected. While there are none, an answer changes nothing here."""
         self._next_probe = 0.0
         self.broken: Broken | None = None
 
-    @property
-    def open(self) -> bool:
-        return self.broken is not None
-
-    def note(self, outcome: Outcome) -> bool:
-        """How an attempt ended; True if the next one may go before its time: the circuit has closed, or this was no
-        probe after all."""
+    def note(self, outcome: Outcome) -> None:
+        """Note how an attempt ended. After an answer, or a probe that was not sent, the next one may go at once."""
         verdict = outcome.verdict
         if verdict is Verdict.UNREACHABLE:
             self._unreachable(outcome)
-            return False
-        was_open = self.open
-        if verdict is Verdict.BLOCKED:  # never sent: it tells nothing of the origin
+        elif verdict is Verdict.BLOCKED:  # never sent: it tells nothing of the origin
             self._next_probe = self._monotonic()
-            return was_open
-        if verdict is not Verdict.STOPPED:
-            self._failures = 0
+        elif verdict is not Verdict.STOPPED:
+            self.failures = 0
             broken, self.broken = self.broken, None
             if broken is not None:
                 self._changed(broken, False)
-        return was_open and not self.open
 
     def _unreachable(self, outcome: Outcome) -> None:
-        self._failures += 1
+        self.failures += 1
         code, message = outcome.code or ORIGIN_UNREACHABLE, outcome.message or "no connection"
         if self.broken is not None:
             self.broken = Broken(code, message, self.broken.since)
-        elif self._failures >= OPENS_AFTER:
+        elif self.failures >= OPENS_AFTER:
             self._next_probe = self._monotonic() + PROBE_EVERY_S
             self.broken = Broken(code, message, self._now_ms())
             self._changed(self.broken, True)
 
     def wait_s(self) -> float:
-        """Seconds until the next probe may go; 0: now, or the circuit is closed."""
-        return max(self._next_probe - self._monotonic(), 0.0) if self.open else 0.0
+        """Return the seconds until the next probe may go; 0: now, or the circuit is closed."""
+        return max(self._next_probe - self._monotonic(), 0.0) if self.broken is not None else 0.0
 
     def probe(self) -> None:
+        """Note that one callback is sent to see whether the origin answers again."""
         self._next_probe = self._monotonic() + PROBE_EVERY_S

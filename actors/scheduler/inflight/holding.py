@@ -20,8 +20,10 @@ class Hold:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._since: float | None = None
-        self._running = False
+        self.since: float | None = None
+        """Since when others are held back; None: they are not. Whether they still are says `on`."""
+        self.running = False
+        """Whether the job has the host."""
         self._rests_until = 0.0
         self._patience = PATIENCE_S
 
@@ -29,46 +31,41 @@ class Hold:
     def on(self) -> bool:
         """Whether nobody else may start now."""
         self._look()
-        return self._since is not None
-
-    @property
-    def running(self) -> bool:
-        """The job has the host."""
-        return self._running
+        return self.since is not None
 
     @property
     def rests(self) -> bool:
         """Others go on: no hold may begin."""
         self._look()
-        return self._since is None and self._monotonic() < self._rests_until
+        return self.since is None and self._monotonic() < self._rests_until
 
     def begin(self) -> None:
-        if self._since is None:
-            self._since = self._monotonic()
+        if self.since is None:
+            self.since = self._monotonic()
 
     def run(self) -> None:
         """Nothing else is under way: the job starts."""
         self.begin()
-        self._running = True
+        self.running = True
 
     def end(self) -> None:
         """The job has ended, or nobody needs the host any more: others have it for as long as it was held."""
-        if self._since is not None:
+        if self.since is not None:
             now = self._monotonic()
-            self._rests_until = now + (now - self._since)
-            if self._running:
+            self._rests_until = now + (now - self.since)
+            if self.running:
                 self._patience = PATIENCE_S
-        self._since, self._running = None, False
+        self.since, self.running = None, False
 
     def wait_s(self) -> float | None:
         """Seconds until something changes by itself; None: nothing does."""
         self._look()
         now = self._monotonic()
-        if self._since is None:
+        if self.since is None:
             return max(self._rests_until - now, 0.0) or None
-        return None if self._running else max(self._since + self._patience - now, 0.0)
+        return None if self.running else max(self.since + self._patience - now, 0.0)
 
     def _look(self) -> None:
-        if self._since is not None and not self._running and self._monotonic() >= self._since + self._patience:
+        if self.since is not None and not self.running and self._monotonic() >= self.since + self._patience:
             self.end()
             self._patience = min(2 * self._patience, PATIENCE_MAX_S)

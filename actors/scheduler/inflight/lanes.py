@@ -16,7 +16,7 @@ from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.model.rows import JobRow
-from tocsin.actors.scheduler.model.suspects import ALONE, LEVELS
+from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.state.turn import LEASE_MARGIN_MS
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, SettleFinished
@@ -39,6 +39,30 @@ LAUNCH_WITHIN_S = 10.0
 NOT_SENT = Outcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
 
 
+class Permitted:
+    """Leave to start so many jobs of one level: a `with` block, at whose end the permits that were not used go back."""
+
+    __slots__ = "_lanes", "_level", "claims", "unused"
+
+    def __init__(self, lanes: Lanes, jobs: int, level: int) -> None:
+        self.unused = jobs
+        self.claims: list[Claim] = []
+        self._lanes, self._level = lanes, level
+
+    def __enter__(self) -> Permitted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.unused:
+            self._lanes.give_back(self.unused, self._level)
+
+    def use(self, claims: Sequence[Claim]) -> None:
+        """Start these jobs once their turn is durable. `Lanes.lost` takes it back if the turn is lost."""
+        self._lanes.live.update(claim.token for claim in claims)
+        self.claims.extend(claims)
+        self.unused -= len(claims)
+
+
 class Lanes:
     """The lanes of one scheduler on this host."""
 
@@ -55,10 +79,13 @@ class Lanes:
         self.instance = instance
         self.limit = limit
         self.in_flight = 0
+        self.places = 0
+        """In how many lines for permits this scheduler stands; kept by `Permits`."""
         self.stopping = False
+        self.now = monotonic
+        self.live: set[str] = set()
+        """Tokens of attempts that are on their way on this host, or whose settlement is not durable yet."""
         self._permits, self._send, self._post, self._start_soon = permits, send, post, start_soon
-        self._monotonic = monotonic
-        self._live: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: deque[AttemptResult] = deque()
         self._settling = False
@@ -69,82 +96,61 @@ class Lanes:
     # ---- For the scheduler's turns ---------------------------------------------------------------
 
     def is_live(self, token: str) -> bool:
-        return token in self._live
+        """Whether the attempt of this token is live here."""
+        return token in self.live
 
     @property
     def busy(self) -> bool:
-        return bool(self._live or self._finished or self._waking or self.wait_for_permits)
+        """Whether this scheduler is needed for attempts: those that are live, and those it stands in line for."""
+        return bool(self.live or self._finished or self._waking or self.places)
 
-    @property
-    def wait_for_permits(self) -> bool:
-        """Whether this scheduler stands in any line."""
-        permits = self._permits
-        return permits.waits(self) or permits.waits_apart(self) or permits.waits_alone(self)
+    def take(self, most: int, level: int = 0) -> Permitted:
+        """Take permits for up to `most` new attempts of jobs of this level, as a `with` block in which to claim.
 
-    def take(self, most: int) -> int:
-        """Permits for new attempts. Give back what is not used."""
+        Where there are fewer, this scheduler stands in line and is woken when it may have more.
+        """
         room = min(self.limit - self.in_flight, most)
         if self.stopping or room <= 0:
-            self._permits.leave(self)  # it would block the line: a lane that frees claims again
-            return 0
-        got = self._permits.take(self, room)
+            self.leave(level)  # it would block the line: a lane that frees claims again
+            return Permitted(self, 0, level)
+        got = self._permits.take(self, room, level)
         self.in_flight += got
-        return got
+        return Permitted(self, got, level)
 
-    def take_apart(self, level: int, most: int) -> int:
-        """The same for suspects of this level. 0 while one must run alone: then this scheduler is woken when nothing
-        else is in flight."""
-        room = min(self.limit - self.in_flight, most)
-        if self.stopping or room <= 0:
-            self.no_more_work(level)
-            return 0
-        permits = self._permits
-        got = int(permits.take_alone(self)) if level == ALONE else permits.take_apart(self, level, room)
-        self.in_flight += got
-        return got
-
-    def give_back(self, count: int, level: int = 0) -> None:
+    def give_back(self, count: int, level: int) -> None:
+        """Return permits that were taken for this level and not used."""
         self.in_flight -= count
         self._permits.give(count, level)
 
     def hindrances(self, level: int) -> list[str]:
-        """Why no more callbacks of this scheduler and level start now; none: one may."""
+        """Say why no more callbacks of this scheduler and level start now; none: one may."""
         found = [LANES_FULL] if self.in_flight >= self.limit else []
         host = self._permits.hindrance(level)
         return found if host is None else [*found, host]
 
     def could_take(self, level: int = 0) -> bool:
         """Whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
-        return not self.stopping and self.in_flight < self.limit and not self.waits(level)
-
-    def waits(self, level: int = 0) -> bool:
-        """Whether it stands in line for jobs of this level."""
-        if level == ALONE:
-            return self._permits.waits_alone(self)
-        return self._permits.waits_apart(self) if level else self._permits.waits(self)
+        if self.stopping or self.in_flight >= self.limit:
+            return False
+        return not self.places or not self._permits.waits(self, level)
 
     @property
     def waits_for_room(self) -> bool:
-        return self._permits.waits_for_room(self)
+        """Whether room is being made for a suspect of the second level."""
+        return self.places > 0 and self._permits.waits_for_room(self)
 
-    def no_more_work(self, level: int = 0) -> None:
-        if level == ALONE:
-            self._permits.leave_alone(self)
-        elif level:
-            self._permits.leave_apart(self)
-        else:
-            self._permits.leave(self)
-
-    def sealed(self, claims: Sequence[Claim]) -> None:
-        self._live.update(claim.token for claim in claims)
+    def leave(self, *levels: int) -> None:
+        """Stand in line no more for jobs of these levels: none is ready."""
+        for level in levels if self.places else ():
+            self._permits.leave(self, level)
 
     def lost(self, claims: Sequence[Claim]) -> None:
-        """The claims' batch failed: nothing was sent, nothing is held."""
-        self._live.difference_update(claim.token for claim in claims)
+        """Forget claims whose batch failed: nothing was sent, nothing is held."""
+        self.live.difference_update(claim.token for claim in claims)
         self.in_flight -= len(claims)
         for claim in claims:
             self._permits.give(1, claim.level)
-        if not self._live:
+        if not self.live:
             self._all_settled.set()
 
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
@@ -163,24 +169,20 @@ class Lanes:
         self._finished.extendleft(reversed(finished))
 
     def settled(self, finished: Sequence[AttemptResult]) -> None:
-        self._live.difference_update(end.token for end in finished)
-        if not self._live:
+        self.live.difference_update(end.token for end in finished)
+        if not self.live:
             self._all_settled.set()
 
     async def wait_settled(self) -> None:
         """Until no attempt is live: all have ended, and their ends are on disk."""
-        while self._live:
+        while self.live:
             self._all_settled.clear()
             await self._all_settled.wait()
 
     # ---- The attempt -----------------------------------------------------------------------------
 
-    @property
-    def now(self) -> float:
-        return self._monotonic()
-
     async def _attempt(self, claim: Claim, claimed: float) -> None:
-        late = self._monotonic() - claimed > LAUNCH_WITHIN_S  # the process may have stood still even since the launch
+        late = self.now() - claimed > LAUNCH_WITHIN_S  # the process may have stood still even since the launch
         try:
             outcome = NOT_SENT if late else await self._send(claim, self.instance)
         except asyncio.CancelledError:
@@ -192,13 +194,14 @@ class Lanes:
         self.in_flight -= 1
         self._finished.append(AttemptResult(claim.job, claim.token, outcome))
         self._settle_soon()
-        if not late:
-            self._permits.ended(outcome)
-        self._permits.give(1, claim.level)
+        if late:
+            self._permits.give(1, claim.level)  # nothing was tried that would tell of the origin
+        else:
+            self._permits.ended(outcome, claim.level)
 
     def end(self, finished: AttemptResult) -> None:
         """An attempt that had no lane has ended: a worker was to get it, and may not."""
-        self._live.add(finished.token)
+        self.live.add(finished.token)
         self._finished.append(finished)
         self._settle_soon()
 
@@ -234,7 +237,7 @@ class Lanes:
     def _woken(self, done: asyncio.Future[None]) -> None:
         self._waking = False
         if not done.cancelled() and (error := done.exception()) is not None:
-            self._leave_lines()  # they must not wait for it
+            self.leave(0, *LEVELS)  # others must not wait for it
             if isinstance(error, HostClosedError):
                 return
             asyncio.get_running_loop().call_later(WAKE_RETRY_S, self.wake)
@@ -242,19 +245,16 @@ class Lanes:
     # ---- Stopping --------------------------------------------------------------------------------
 
     def stop_claiming(self) -> None:
+        """Claim nothing more."""
         self.stopping = True
-        self._leave_lines()
-
-    def _leave_lines(self) -> None:
-        for level in (0, *LEVELS):
-            self.no_more_work(level)
+        self.leave(0, *LEVELS)
 
     def running(self) -> list[asyncio.Task[None]]:
         return list(self._tasks)
 
     @property
     def unsettled(self) -> int:
-        return len(self._live)
+        return len(self.live)
 
 
 def callback_of(claim: Claim, instance: str) -> Callback:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.holding import Hold
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME
-from tocsin.dispatch.callback import Outcome
+from tocsin.dispatch.callback import Outcome, Verdict
 
 PART_OF_SUSPECTS: Final = 8
 """One part in so many, of the permits for suspects, and of those for suspects of the second level."""
@@ -27,7 +27,14 @@ SUSPECTS_FULL: Final = "SUSPECTS_FULL"
 class Taker(Protocol):
     """Who stands in line for permits."""
 
+    places: int
+    """In how many lines it stands. `Permits` counts, so that nobody asks for one that stands in none."""
+
     def wake(self) -> None: ...
+
+
+Line = OrderedDict[Taker, int]
+"""Takers in the order of their turns, each with the level of the jobs it has."""
 
 
 class Permits:
@@ -40,33 +47,42 @@ class Permits:
         self.hold = Hold(monotonic)
         self.suspects = self._room = max(1, limit // PART_OF_SUSPECTS)
         self._monotonic = monotonic
-        self._line: OrderedDict[Taker, None] = OrderedDict()
-        self._apart: OrderedDict[Taker, int] = OrderedDict()  # and the level it wants
-        self._alone: OrderedDict[Taker, None] = OrderedDict()
-        self._owed = True  # whose turn it is: that of suspects
+        self._plain: Line = OrderedDict()
+        self._apart: Line = OrderedDict()
+        self._alone: Line = OrderedDict()
+        self._lines = {0: self._plain, SOME: self._apart, FEW: self._apart, ALONE: self._alone}
+        self._suspects_next = True  # whose turn it is, where both kinds wait
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
 
     # ---- What may start --------------------------------------------------------------------------
 
     def hindrance(self, level: int = 0) -> str | None:
-        """Why no more callbacks of jobs of this level start now; None: one may. The one place that decides it."""
-        if self.circuit.open:
+        """Say why no more callbacks of jobs of this level start now; None: one may. The one place that decides it."""
+        if self.circuit.broken is not None:
             return CIRCUIT_OPEN  # but for a probe
         if level == ALONE:
             return HOST_HELD if self.hold.rests or self.free < self.limit else None
-        if self.hold.on:
+        if self._is_held():
             return HOST_HELD
         if level and self._room < self._cost(level):
             return SUSPECTS_FULL
         return HOST_FULL if self._spare(level) <= 0 else None
 
+    def _is_held(self) -> bool:
+        """Whether nobody may start but the job that the host is held for."""
+        return self.hold.since is not None and self.hold.on
+
+    def _probe_in_s(self) -> float:
+        """Seconds until one callback may be sent though the circuit is open; 0 while it is closed."""
+        return 0.0 if self.circuit.broken is None else self.circuit.wait_s()
+
     def _spare(self, level: int) -> int:
         """Permits for jobs of this level. One is left to a suspect that may start, once others have had their turn; and
         where suspects could take all of them, one to the others after that."""
         if level:
-            return self.free - bool(self._line and not self._owed and self.suspects >= self.limit)
-        return self.free - (self._owed and self._first_fits())
+            return self.free - bool(self._plain and not self._suspects_next and self.suspects >= self.limit)
+        return self.free - (self._suspects_next and self._first_fits())
 
     def _first_fits(self) -> bool:
         """Whether there is room for the suspect that is first in line."""
@@ -78,62 +94,55 @@ class Permits:
 
     # ---- For lanes -------------------------------------------------------------------------------
 
-    def take(self, taker: Taker, want: int) -> int:
-        """As many as there are, if it is this scheduler's turn; it joins the line for the rest."""
-        got = 0
-        if not self._line or next(iter(self._line)) is taker:
-            self._line.pop(taker, None)
-            got = self._grant(want, 0)
+    def take(self, taker: Taker, want: int, level: int = 0) -> int:
+        """Take up to `want` permits if it is the turn of this scheduler, which joins the line for the rest."""
+        if level == ALONE:
+            return self._take_all(taker)
+        line, got = self._lines[level], 0
+        if not line or next(iter(line)) is taker:
+            self._remove(taker, line)
+            got = self._grant(want, level)
         if got < want:
-            self._line.setdefault(taker)
-        self._wake_first()
-        return got
-
-    def take_apart(self, taker: Taker, level: int, want: int) -> int:
-        """The same for suspects that run beside others."""
-        got, cost = 0, self._cost(level)
-        if not self._apart or next(iter(self._apart)) is taker:
-            self._apart.pop(taker, None)
-            got = self._grant(min(want, self._room // cost), level)
-            self._room -= got * cost
-        if got < want:
-            self._apart.setdefault(taker, level)
+            self._join(taker, line, level)
         self._wake_first()
         return got
 
     def _grant(self, want: int, level: int) -> int:
+        cost = self._cost(level) if level else 0
         hindrance = self.hindrance(level)
-        if want <= 0 or hindrance not in (None, CIRCUIT_OPEN):
+        if hindrance not in (None, CIRCUIT_OPEN):
             return 0
-        got = min(want, self._spare(level))
-        if got > 0 and hindrance == CIRCUIT_OPEN:
-            if self.hold.on or self.circuit.wait_s() > 0:
+        got = max(min(want, self._spare(level), self._room // cost if level else want), 0)
+        if got and hindrance == CIRCUIT_OPEN:
+            if self._is_held() or self.circuit.wait_s() > 0:
                 return 0
             self.circuit.probe()
             got = 1
-        if got > 0:
-            self._owed = not level
-        self.free -= max(got, 0)
-        return max(got, 0)
+        if got:
+            self._suspects_next = not level
+        self.free -= got
+        self._room -= got * cost
+        return got
 
-    def take_alone(self, taker: Taker) -> bool:
-        """All permits once nothing else is in flight. Else a place in line, and others are held back for a while."""
-        first = not self._alone or next(iter(self._alone)) is taker
-        if first and not self.hold.rests and not self.hold.running and self.circuit.wait_s() == 0:
+    def _take_all(self, taker: Taker) -> int:
+        """Take all permits for one job, once nothing is in flight; until then others are held back for a while."""
+        line = self._alone
+        first = not line or next(iter(line)) is taker
+        if first and not self.hold.rests and not self.hold.running and not self._probe_in_s():
             if self.free == self.limit:
-                self._alone.pop(taker, None)
-                if self.circuit.open:
+                self._remove(taker, line)
+                if self.circuit.broken is not None:
                     self.circuit.probe()
                 self.hold.run()
                 self.free = 0
-                return True
+                return 1
             self.hold.begin()
-        self._alone.setdefault(taker)
+        self._join(taker, line, ALONE)
         self._wake_first()
-        return False
+        return 0
 
     def give(self, count: int, level: int = 0) -> None:
-        """Attempts of jobs of this level have ended, or do not start."""
+        """Take back the permits of attempts of this level that have ended, or do not start."""
         if level == ALONE:
             self.free += count * self.limit
             if count:
@@ -143,60 +152,58 @@ class Permits:
             self._room += count * self._cost(level) if level else 0
         self._wake_first()
 
-    def leave(self, taker: Taker) -> None:
-        """It has no ready work after all."""
-        if taker in self._line:
-            del self._line[taker]
-            self._wake_first()
+    def ended(self, outcome: Outcome, level: int) -> None:
+        """Note how an attempt of this level ended, and take its permit back: the circuit may open or close."""
+        if self.circuit.failures or outcome.verdict is Verdict.UNREACHABLE:
+            self.circuit.note(outcome)
+        self.give(1, level)
 
-    def leave_apart(self, taker: Taker) -> None:
-        if taker in self._apart:
-            del self._apart[taker]
-            self._wake_first()
-
-    def leave_alone(self, taker: Taker) -> None:
-        if taker in self._alone:
-            del self._alone[taker]
-            if not self._alone and not self.hold.running:
+    def leave(self, taker: Taker, level: int = 0) -> None:
+        """Take a scheduler that has no ready work of this level out of the line."""
+        line = self._lines[level]
+        if taker in line:
+            self._remove(taker, line)
+            if line is self._alone and not line and not self.hold.running:
                 self.hold.end()
             self._wake_first()
 
-    def waits(self, taker: Taker) -> bool:
-        return taker in self._line
-
-    def waits_apart(self, taker: Taker) -> bool:
-        return taker in self._apart
+    def waits(self, taker: Taker, level: int = 0) -> bool:
+        """Whether this scheduler stands in line for jobs of this level."""
+        return taker in self._lines[level]
 
     def waits_for_room(self, taker: Taker) -> bool:
-        """Whether room is being made for a suspect of the second level of its."""
+        """Whether room is being made for a suspect of the second level of this scheduler."""
         return self._apart.get(taker) == FEW
 
-    def waits_alone(self, taker: Taker) -> bool:
-        return taker in self._alone
+    def _join(self, taker: Taker, line: Line, level: int) -> None:
+        if taker not in line:
+            line[taker] = level
+            taker.places += 1
 
-    def ended(self, outcome: Outcome) -> None:
-        """An attempt has ended so: the circuit may open or close."""
-        if self.circuit.note(outcome):
-            self._wake_first()
+    def _remove(self, taker: Taker, line: Line) -> None:
+        if taker in line:
+            del line[taker]
+            taker.places -= 1
 
     # ---- Waking ----------------------------------------------------------------------------------
 
     def _wake_first(self) -> None:
-        """Whoever is first of each kind and may start now."""
-        waits = self.circuit.wait_s()
+        """Wake whoever is first of each kind and may start now."""
+        if not (self._plain or self._apart or self._alone):
+            return
+        waits, held = self._probe_in_s(), self._is_held()
         may_hold = self._alone and not self.hold.rests and not self.hold.running and not waits
-        if may_hold and (self.free == self.limit or not self.hold.on):
+        if may_hold and (self.free == self.limit or not held):
             next(iter(self._alone)).wake()
-        if not self.hold.on and self.free > 0 and not waits:
+        if not held and self.free > 0 and not waits:
             if self._first_fits() and self._spare(SOME) > 0:
                 next(iter(self._apart)).wake()
-            if self._line and self._spare(0) > 0:
-                next(iter(self._line)).wake()
-        if self._line or self._apart or self._alone:
-            self._look_again(waits)
+            if self._plain and self._spare(0) > 0:
+                next(iter(self._plain)).wake()
+        self._look_again(waits)
 
     def _look_again(self, circuit_s: float) -> None:
-        """At a probe's time, or when a hold or the rest after it is over."""
+        """Set a timer for the next probe, or for the end of a hold or of the rest after it."""
         hold_s = self.hold.wait_s()
         seconds = min((wait for wait in (circuit_s or None, hold_s) if wait is not None), default=None)
         if seconds is None:

@@ -79,6 +79,8 @@ class WaitingClaims:
     ) -> None:
         self.instance = instance
         self.stopping = False
+        self.waiting = False
+        """Whether any claim waits."""
         self._post, self._start_soon, self._check, self._clock = post, start_soon, check, clock
         self._of_queue: dict[str, Line] = {}
         self._of_all: dict[frozenset[str], Line] = {}  # by what they leave out
@@ -134,10 +136,6 @@ class WaitingClaims:
     @property
     def busy(self) -> bool:
         return bool(self._of_queue or self._of_all or self._on_their_way)
-
-    @property
-    def waiting(self) -> bool:
-        return bool(self._of_queue or self._of_all)
 
     def waiting_for(self, queue: str) -> int:
         """How many claims wait for jobs of this queue."""
@@ -312,6 +310,7 @@ class WaitingClaims:
     # ---- Places ----------------------------------------------------------------------------------
 
     def _stand(self, claim: PullClaim, *, first: bool = False) -> None:
+        self.waiting = True
         for line in self._lines_of(claim):
             line[claim] = None
             if first:
@@ -333,7 +332,8 @@ class WaitingClaims:
         if claim.queues is None:
             if not self._of_all.get(claim.exclude, True):
                 del self._of_all[claim.exclude]
-            return
-        for queue in claim.queues:
-            if not self._of_queue.get(queue, True):
-                del self._of_queue[queue]
+        else:
+            for queue in claim.queues:
+                if not self._of_queue.get(queue, True):
+                    del self._of_queue[queue]
+        self.waiting = bool(self._of_queue or self._of_all)
