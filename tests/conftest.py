@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.postgres import Postgres, serving
+from tests.postgres import Postgres, postgres_server
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A server for all tests of a run, each in a database of its own."""
-    with serving() as server:
+    with postgres_server() as server:
         yield server
 
 

@@ -53,7 +53,7 @@ class Postgres:
 
 
 @contextmanager
-def serving() -> Iterator[Postgres]:
+def postgres_server() -> Iterator[Postgres]:
     """Fails, or skips where CI is not set, if none is installed."""
     initdb, server = found("initdb"), found("postgres")
     folder = Path(tempfile.mkdtemp(prefix="tocsin-pg-", dir="/tmp"))  # the path of a socket must be short

@@ -52,30 +52,30 @@ class World:
         return sorted({kind for key in keys if (kind := key.split(b"/")[0].decode()) in OF_A_JOB})
 
 
-def walk(story: Callable[[World, Scheduler], Coroutine[Any, Any, None]]) -> None:
+def walk(scenario: Callable[[World, Scheduler], Coroutine[Any, Any, None]]) -> None:
     """Run a story in virtual time."""
 
     async def main(random: Random) -> None:
         world = World(random)
         async with world.scheduler() as jobs:
-            await story(world, jobs)
+            await scenario(world, jobs)
 
     simulate(1, main)
 
 
 def test_a_job_is_on_disk_before_its_submission_is_answered() -> None:
-    async def story(world: World, jobs: Scheduler) -> None:
+    async def scenario(world: World, jobs: Scheduler) -> None:
         job_id = await jobs.run_after("1h", "invoices:send", {"invoice": 42})
 
         assert world.rows() == ["job", "line"]
         record = await jobs.get(job_id)
         assert record is not None and (record.state, record.args) == ("pending", {"invoice": 42})
 
-    walk(story)
+    walk(scenario)
 
 
 def test_a_due_job_is_leased_then_called_back_then_gone() -> None:
-    async def story(world: World, jobs: Scheduler) -> None:
+    async def scenario(world: World, jobs: Scheduler) -> None:
         due = world.clock.now_ms() + 3_600_000
         job_id = await jobs.run_at(due, "invoices:send", {"invoice": 42})
         await world.clock.sleep(3_610)
@@ -87,11 +87,11 @@ def test_a_due_job_is_leased_then_called_back_then_gone() -> None:
         [attempt] = await jobs.history(job_id)
         assert (attempt.outcome, attempt.status) == ("done", 200)
 
-    walk(story)
+    walk(scenario)
 
 
 def test_a_job_that_fails_waits_again_dies_and_is_retried_by_hand() -> None:
-    async def story(world: World, jobs: Scheduler) -> None:
+    async def scenario(world: World, jobs: Scheduler) -> None:
         world.answer = Answer(500, {}, b"no paper")
         job_id = await jobs.run_after(0, "invoices:send", retry=Retry(max_retries=1, base_ms=30_000))
         await world.clock.sleep(10)
@@ -106,11 +106,11 @@ def test_a_job_that_fails_waits_again_dies_and_is_retried_by_hand() -> None:
         assert [attempt.outcome for attempt in await jobs.history(job_id)] == ["failed", "failed", "done"]
         assert len({delivery.webhook_id for delivery in world.receiver.deliveries}) == 1
 
-    walk(story)
+    walk(scenario)
 
 
 def test_a_slot_of_a_schedule_becomes_a_job_and_is_accounted_for() -> None:
-    async def story(world: World, jobs: Scheduler) -> None:
+    async def scenario(world: World, jobs: Scheduler) -> None:
         await jobs.schedules.put("report", "reports:send", every="1h")
         await world.clock.sleep(3_610)
 
@@ -119,11 +119,11 @@ def test_a_slot_of_a_schedule_becomes_a_job_and_is_accounted_for() -> None:
         assert (occurrence.state, occurrence.slot) == ("fired", delivery.body["schedule"]["slot"])
         assert world.rows() == []
 
-    walk(story)
+    walk(scenario)
 
 
 def test_a_job_of_a_queue_is_pulled_and_settled_by_its_lease() -> None:
-    async def story(world: World, jobs: Scheduler) -> None:
+    async def scenario(world: World, jobs: Scheduler) -> None:
         waiting = asyncio.ensure_future(jobs.claim("mail", wait="1m"))
         await world.clock.sleep(1)  # it waits at the host: nobody polls
         job_id = await jobs.run_after(0, "mail:send", {"to": "ada"}, queue="mail", keep_result="1h")
@@ -136,4 +136,4 @@ def test_a_job_of_a_queue_is_pulled_and_settled_by_its_lease() -> None:
         assert await jobs.result(job_id) == {"sent": True}
         assert world.receiver.deliveries == []
 
-    walk(story)
+    walk(scenario)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.actors.held import HeldProvider
+from tests.actors.held_provider import HeldProvider
 from tocsin.actors.runtime.actor import Actor
 from tocsin.actors.runtime.events import Call
 from tocsin.actors.runtime.host import Host, Kind

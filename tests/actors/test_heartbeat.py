@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.heartbeat import check_heartbeat
 from tocsin.dispatch.transport import Answer, NeverConnected
@@ -48,9 +48,9 @@ def beating(test: Any) -> Any:
     def run(caplog: pytest.LogCaptureFixture) -> None:
         switch = Switch()
 
-        @staged(heartbeat_url=URL, heartbeat_transport=switch)
-        async def inside(stage: Stage) -> None:
-            await test(stage, switch)
+        @on_simulated_host(heartbeat_url=URL, heartbeat_transport=switch)
+        async def inside(sim: SimulatedHost) -> None:
+            await test(sim, switch)
 
         with caplog.at_level(logging.DEBUG):
             inside()
@@ -62,8 +62,8 @@ def beating(test: Any) -> Any:
 
 
 @beating
-async def test_it_beats_once_a_minute(stage: Stage, switch: Switch) -> None:
-    await stage.sleep(305)
+async def test_it_beats_once_a_minute(sim: SimulatedHost, switch: Switch) -> None:
+    await sim.sleep(305)
 
     assert [round(at) for at in switch.beats] == [0, 60, 120, 180, 240, 300]
     [(url, headers, body, bounds)] = switch.posts[:1]
@@ -72,23 +72,23 @@ async def test_it_beats_once_a_minute(stage: Stage, switch: Switch) -> None:
 
 
 @beating
-async def test_it_is_silent_while_the_disk_is_full(stage: Stage, switch: Switch) -> None:
-    await stage.sleep(30)
-    provider = stage.host.runtime.provider
+async def test_it_is_silent_while_the_disk_is_full(sim: SimulatedHost, switch: Switch) -> None:
+    await sim.sleep(30)
+    provider = sim.host.runtime.provider
     assert isinstance(provider, MemoryProvider)
     provider.full = True
-    await stage.sleep(200)
+    await sim.sleep(200)
     assert len(switch.beats) == 1
     provider.full = False
-    await stage.sleep(60)
+    await sim.sleep(60)
 
     assert len(switch.beats) == 2
 
 
 @beating
-async def test_it_is_silent_while_the_store_takes_no_row(stage: Stage, switch: Switch) -> None:
-    provider: Any = stage.host.runtime.provider
-    await stage.sleep(30)
+async def test_it_is_silent_while_the_store_takes_no_row(sim: SimulatedHost, switch: Switch) -> None:
+    provider: Any = sim.host.runtime.provider
+    await sim.sleep(30)
     write = provider.combiner._write
 
     async def refuse(writes: Any) -> None:
@@ -99,64 +99,64 @@ async def test_it_is_silent_while_the_store_takes_no_row(stage: Stage, switch: S
         await write(writes)
 
     provider.combiner._write = refuse
-    await stage.sleep(60)
+    await sim.sleep(60)
     provider.combiner._write = hang
-    await stage.sleep(60)
+    await sim.sleep(60)
     assert len(switch.beats) == 1
     provider.combiner._write = write
-    await stage.sleep(90)
+    await sim.sleep(90)
 
     assert len(switch.beats) == 2
 
 
 @beating
-async def test_it_is_silent_while_the_origin_cannot_be_reached(stage: Stage, switch: Switch) -> None:
+async def test_it_is_silent_while_the_origin_cannot_be_reached(sim: SimulatedHost, switch: Switch) -> None:
     """Health is red then."""
-    await stage.sleep(30)
-    stage.down = True
+    await sim.sleep(30)
+    sim.down = True
     for n in range(6):
-        await stage.jobs.run_after(0, "work:run", id=f"j{n}")
-    await stage.sleep(100)
-    assert (await stage.jobs.status()).health == "red" and len(switch.beats) == 1
-    stage.down = False
-    await stage.sleep(65)
+        await sim.jobs.run_after(0, "work:run", id=f"j{n}")
+    await sim.sleep(100)
+    assert (await sim.jobs.status()).health == "red" and len(switch.beats) == 1
+    sim.down = False
+    await sim.sleep(65)
 
     assert len(switch.beats) == 2
 
 
 @beating
-async def test_it_is_silent_while_an_alarm_fails(stage: Stage, switch: Switch) -> None:
-    await stage.jobs.run_after(50, "work:run")
+async def test_it_is_silent_while_an_alarm_fails(sim: SimulatedHost, switch: Switch) -> None:
+    await sim.jobs.run_after(50, "work:run")
     with pytest.MonkeyPatch.context() as patch:
 
         async def broken(*_: Any, **__: Any) -> None:
             raise RuntimeError("as the test wanted")
 
         patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
-        await stage.sleep(100)
+        await sim.sleep(100)
         assert len(switch.beats) == 1
-    await stage.sleep(60)
+    await sim.sleep(60)
 
     assert len(switch.beats) == 2
 
 
 @beating
-async def test_a_switch_that_is_away_or_refuses_or_hangs_holds_up_nothing(stage: Stage, switch: Switch) -> None:
-    await stage.jobs.schedules.put("x", "work:run", every=10)
+async def test_a_switch_that_is_away_or_refuses_or_hangs_holds_up_nothing(sim: SimulatedHost, switch: Switch) -> None:
+    await sim.jobs.schedules.put("x", "work:run", every=10)
     for fault in ("away", "stuck"):
         setattr(switch, fault, True)
-        await stage.sleep(61)
+        await sim.sleep(61)
         setattr(switch, fault, False)
     switch.status = 500
-    await stage.sleep(61)
+    await sim.sleep(61)
 
-    assert len(switch.beats) == 4 and len(stage.deliveries) == 18
+    assert len(switch.beats) == 4 and len(sim.deliveries) == 18
     switch.stuck = True
-    await stage.sleep(58)
-    before = stage.now
-    await stage.close()
-    assert stage.now - before < 200, "a stop does not wait for it"
-    await stage.open()
+    await sim.sleep(58)
+    before = sim.now
+    await sim.close()
+    assert sim.now - before < 200, "a stop does not wait for it"
+    await sim.open()
 
 
 def test_a_url_that_cannot_be_is_refused_without_being_shown() -> None:

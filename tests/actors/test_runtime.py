@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.actors.counter import ONE, Counter, call, running, turns, until
-from tests.actors.held import HeldProvider
+from tests.actors.held_provider import HeldProvider
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import (

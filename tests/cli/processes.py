@@ -82,7 +82,7 @@ class Server:
 
 
 @contextmanager
-def serving(*words: str, cwd: Path, **env: str) -> Iterator[Server]:
+def tocsin_serve(*words: str, cwd: Path, **env: str) -> Iterator[Server]:
     """`tocsin serve --port 0 ...`; killed at the end if it still runs."""
     process = subprocess.Popen(
         [*COMMAND, "serve", "--port", "0", *words],

@@ -32,8 +32,8 @@ from tocsin.actors.scheduler.model.rows import (
 )
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow
 
-from .broken import WAITING, Rows, deliver, edited, fill
 from .conftest import Run
+from .damaged_stores import WAITING, Rows, deliver, edited, fill
 
 ALL = {*WAITING, "held"}
 

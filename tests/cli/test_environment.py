@@ -13,7 +13,7 @@ from tocsin.errors import SettingsError
 from tocsin.settings import NAMES, load
 
 from .conftest import Canned, Run
-from .processes import serving, tocsin
+from .processes import tocsin, tocsin_serve
 
 LINKS = {
     "TOCSIN_PORT": "tcp://10.0.48.109:8321",
@@ -67,7 +67,7 @@ def test_nothing_is_said_of_settings_options_and_names_of_others() -> None:
 
 
 def test_a_server_beside_a_service_of_its_name_starts_and_says_so(tmp_path: Path) -> None:
-    with serving(cwd=tmp_path, **LINKS, TOCSIN_SECRET="hush") as server:
+    with tocsin_serve(cwd=tmp_path, **LINKS, TOCSIN_SECRET="hush") as server:
         server.line_with("service link of Kubernetes")
         server.line_with("do you mean TOCSIN_SECRETS?")
         assert server.url()
@@ -92,7 +92,7 @@ def test_commands_that_need_no_port_do_not_fail_on_it(tmp_path: Path, canned: Ca
 
 
 def test_a_command_beside_the_file_of_a_server_finds_it(tmp_path: Path) -> None:
-    with serving("--port", "0", cwd=tmp_path) as server:
+    with tocsin_serve("--port", "0", cwd=tmp_path) as server:
         port = server.url().rpartition(":")[2]
         (tmp_path / "tocsin.toml").write_text(f"port = {port}\n")
         done = tocsin("status", cwd=tmp_path)
@@ -101,7 +101,7 @@ def test_a_command_beside_the_file_of_a_server_finds_it(tmp_path: Path) -> None:
 
 def test_the_banner_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "tocsin.toml").write_text("lanes = 3\n")
-    with serving(cwd=tmp_path) as server:
+    with tocsin_serve(cwd=tmp_path) as server:
         assert f", settings of {tmp_path / 'tocsin.toml'}, " in server.line_with("serving")
 
 

@@ -20,7 +20,7 @@ from tocsin.actors.testing import VirtualClock, simulate
 from tocsin.cli.reloading import LOOK_EVERY_S, Reload
 from tocsin.settings import load
 
-from .processes import DEADLINE_S, Server, environment, serving
+from .processes import DEADLINE_S, Server, environment, tocsin_serve
 
 OLD, NEW = ("whsec_" + b64encode(letter * 32).decode() for letter in (b"o", b"n"))
 
@@ -230,7 +230,7 @@ def test_a_closed_stderr_does_not_stop_a_reload(folder: Folder, monkeypatch: pyt
 
 def test_a_server_on_all_addresses_keeps_its_tokens_when_their_file_is_emptied(tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("eye:read:" + "o" * 32)
-    with serving("--host", "0.0.0.0", "--tokens-file", "tokens", cwd=tmp_path) as server:
+    with tocsin_serve("--host", "0.0.0.0", "--tokens-file", "tokens", cwd=tmp_path) as server:
         url = server.url().replace("0.0.0.0", "127.0.0.1") + "/status"
 
         def status(letter: str) -> int:
@@ -250,7 +250,7 @@ def test_a_server_on_all_addresses_keeps_its_tokens_when_their_file_is_emptied(t
 def test_closing_its_terminal_stops_a_server_in_good_order(tmp_path: Path, terminal: bool) -> None:
     """SIGHUP means both; without a terminal it only reads again."""
     if not terminal:
-        with serving(cwd=tmp_path) as server:
+        with tocsin_serve(cwd=tmp_path) as server:
             server.url()
             server.process.send_signal(signal.SIGHUP)
             server.line_with("0 secrets and 0 tokens, as before")

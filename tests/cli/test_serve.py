@@ -20,7 +20,7 @@ from tocsin.cli.http_server import GRACE_S
 from tocsin.cli.keys import new_secret
 from tocsin.dispatch.signing import Signer
 
-from .processes import DEADLINE_S, serving, tocsin
+from .processes import DEADLINE_S, tocsin, tocsin_serve
 
 ORIGIN = "http://127.0.0.1:9"
 """The discard port: nobody listens there."""
@@ -120,7 +120,7 @@ def test_an_address_that_is_not_ours_is_refused_with_exit_5(tmp_path: Path) -> N
 
 
 def test_a_locked_store_is_refused_with_exit_4(tmp_path: Path) -> None:
-    with serving(cwd=tmp_path) as holder:
+    with tocsin_serve(cwd=tmp_path) as holder:
         holder.url()
         done = tocsin("serve", "--port", "0", cwd=tmp_path)
         assert done.returncode == 4
@@ -142,7 +142,7 @@ def test_a_store_that_cannot_be_opened_is_refused_with_exit_4(tmp_path: Path) ->
 
 
 def test_one_line_says_where_what_and_whom_it_calls(tmp_path: Path) -> None:
-    with serving("--insecure", "--origin-url", ORIGIN, cwd=tmp_path) as server:
+    with tocsin_serve("--insecure", "--origin-url", ORIGIN, cwd=tmp_path) as server:
         line = server.line_with("serving")
         assert "http://127.0.0.1:" in line
         assert "store sqlite:///tocsin.db" in line
@@ -150,7 +150,7 @@ def test_one_line_says_where_what_and_whom_it_calls(tmp_path: Path) -> None:
 
 
 def test_without_an_origin_it_says_that_jobs_are_refused(tmp_path: Path) -> None:
-    with serving(cwd=tmp_path) as server:
+    with tocsin_serve(cwd=tmp_path) as server:
         url = server.url()
         assert "TOCSIN_ORIGIN_URL" in server.lines[-1]
         done = tocsin("schedule", "p", "--url", url, cwd=tmp_path)
@@ -160,7 +160,7 @@ def test_without_an_origin_it_says_that_jobs_are_refused(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_in_good_order(tmp_path: Path, number: signal.Signals) -> None:
-    with serving(cwd=tmp_path) as server:
+    with tocsin_serve(cwd=tmp_path) as server:
         assert httpx.get(server.url() + "/readyz").status_code == 200
         assert server.stop(number) == 0
         server.line_with("tocsin: stopping")
@@ -172,7 +172,7 @@ def test_settings_come_from_the_config_file(tmp_path: Path) -> None:
     (tmp_path / "tocsin.toml").write_text(
         f'store = "sqlite:///other.db"\norigin_url = "{ORIGIN}"\ncallback_path = "/hook"\ninsecure = true\n'
     )
-    with serving(cwd=tmp_path) as server:
+    with tocsin_serve(cwd=tmp_path) as server:
         line = server.line_with("serving")
         assert "store sqlite:///other.db" in line
         assert f"{ORIGIN}/hook" in line
@@ -181,7 +181,7 @@ def test_settings_come_from_the_config_file(tmp_path: Path) -> None:
 
 def test_tokens_are_asked_for_and_taken(tmp_path: Path) -> None:
     secret = "t" * 32
-    with serving(cwd=tmp_path, TOCSIN_TOKENS=f"eye:read:{secret}") as server:
+    with tocsin_serve(cwd=tmp_path, TOCSIN_TOKENS=f"eye:read:{secret}") as server:
         url = server.url()
         refused = tocsin("status", "--url", url, cwd=tmp_path)
         assert refused.returncode == 1
@@ -195,7 +195,7 @@ def test_tokens_are_asked_for_and_taken(tmp_path: Path) -> None:
 
 def test_a_scheduled_job_is_called_back_signed(tmp_path: Path, receiver: Receiver) -> None:
     secret = new_secret()
-    with serving("--origin-url", receiver.url, cwd=tmp_path, TOCSIN_SECRETS=secret) as server:
+    with tocsin_serve("--origin-url", receiver.url, cwd=tmp_path, TOCSIN_SECRETS=secret) as server:
         env = {"TOCSIN_URL": server.url(), "TOCSIN_INSTANCE": "tenant-a"}
         done = tocsin("schedule", "invoices:send", "--args", '{"n": 1}', "--id", "one", cwd=tmp_path, **env)
         assert (done.returncode, done.stdout) == (0, "one\n")
@@ -209,14 +209,14 @@ def test_a_scheduled_job_is_called_back_signed(tmp_path: Path, receiver: Receive
 def test_a_stop_waits_for_the_callback_under_way_and_settles_it(tmp_path: Path, receiver: Receiver) -> None:
     receiver.answering.clear()
     words = ("--insecure", "--origin-url", receiver.url)
-    with serving(*words, cwd=tmp_path) as server:
+    with tocsin_serve(*words, cwd=tmp_path) as server:
         assert tocsin("schedule", "p", "--url", server.url(), cwd=tmp_path).returncode == 0
         assert receiver.arrived.wait(DEADLINE_S)
         server.process.send_signal(signal.SIGTERM)
         server.line_with("tocsin: stopping")
         receiver.answering.set()
         assert server.process.wait(DEADLINE_S) == 0
-    with serving(*words, cwd=tmp_path) as server:
+    with tocsin_serve(*words, cwd=tmp_path) as server:
         done = tocsin("status", "--json", "--url", server.url(), cwd=tmp_path)
         answer = json.loads(done.stdout)
         assert (answer["backlog"], answer["inFlight"], answer["dead"]) == (0, 0, 0)
@@ -224,7 +224,7 @@ def test_a_stop_waits_for_the_callback_under_way_and_settles_it(tmp_path: Path, 
 
 
 def test_a_stop_answers_claims_that_wait(tmp_path: Path) -> None:
-    with serving("--insecure", cwd=tmp_path) as server, ThreadPoolExecutor() as pool:
+    with tocsin_serve("--insecure", cwd=tmp_path) as server, ThreadPoolExecutor() as pool:
         url = server.url()
         job = {"functionPath": "p", "queue": "q", "delayMs": 3_600_000}
         assert httpx.post(f"{url}/schedule", json=job).status_code == 200
@@ -246,7 +246,7 @@ def test_a_stop_answers_claims_that_wait(tmp_path: Path) -> None:
 
 def test_a_second_signal_ends_the_waiting(tmp_path: Path, receiver: Receiver) -> None:
     receiver.answering.clear()
-    with serving("--insecure", "--origin-url", receiver.url, cwd=tmp_path) as server:
+    with tocsin_serve("--insecure", "--origin-url", receiver.url, cwd=tmp_path) as server:
         assert tocsin("schedule", "p", "--url", server.url(), cwd=tmp_path).returncode == 0
         assert receiver.arrived.wait(DEADLINE_S)
         server.process.send_signal(signal.SIGINT)
@@ -256,7 +256,7 @@ def test_a_second_signal_ends_the_waiting(tmp_path: Path, receiver: Receiver) ->
 
 
 def test_commands_work_against_a_real_server(tmp_path: Path) -> None:
-    with serving("--insecure", "--origin-url", ORIGIN, cwd=tmp_path) as server:
+    with tocsin_serve("--insecure", "--origin-url", ORIGIN, cwd=tmp_path) as server:
         env = {"TOCSIN_URL": server.url()}
 
         def run(*words: str) -> tuple[int, str, str]:

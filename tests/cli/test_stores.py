@@ -23,9 +23,9 @@ from tocsin.storage.snapshot import Changed
 from tocsin.storage.sqlite.snapshot import SnapshotReader
 from tocsin.storage.urls import back_up
 
-from .broken import Rows, Wire, deliver, edited, fill, open_host
 from .conftest import Run
-from .processes import serving
+from .damaged_stores import Rows, Wire, deliver, edited, fill, open_host
+from .processes import tocsin_serve
 
 ROUNDS = 20
 
@@ -104,7 +104,7 @@ def test_while_a_server_writes_at_full_load_a_check_sees_no_fault(run: Run, tmp_
 
 
 def test_a_repair_beside_a_server_is_refused_and_says_which_process(run: Run, store: Path) -> None:
-    with serving("--store", f"sqlite:///{store}", cwd=store.parent) as server:
+    with tocsin_serve("--store", f"sqlite:///{store}", cwd=store.parent) as server:
         server.url()
         for sound in (True, False):
             if not sound:
@@ -120,7 +120,7 @@ def test_a_repair_beside_a_server_is_refused_and_says_which_process(run: Run, st
 
 
 def test_a_store_whose_server_was_killed_is_read_with_its_wal(run: Run, store: Path) -> None:
-    with serving("--store", f"sqlite:///{store}", cwd=store.parent) as server:
+    with tocsin_serve("--store", f"sqlite:///{store}", cwd=store.parent) as server:
         server.url()
     there = files(store.parent)
     assert "jobs.db-wal" in there

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dispatch.answers import CASES, LIMIT, Case
+from tests.dispatch.raw_answers import CASES, LIMIT, Case
 from tocsin.dispatch.answer_reader import AnswerReader
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.cli.processes import environment
+from tests.dispatch.scripted_server import CERTIFICATE, OK, always_ok, answering, scripted_server
 from tests.dispatch.test_transports import post
-from tests.dispatch.wild import CERTIFICATE, OK, answering, polite, serving
 from tocsin import ActorHost, LeaseClient, RemoteScheduler
 from tocsin.actors.outbox.remote import OutboxClient
 from tocsin.dispatch.certificates import trusting
@@ -32,7 +32,7 @@ SECRETS = ["whsec_" + "A" * 32]
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 async def test_a_receiver_behind_a_private_authority(name: str, host: str) -> None:
     trusted, others = default_transport(name, ssl_context=trusting(CA_FILE)), default_transport(name)
-    async with serving(polite, certificate=LEAF) as server:
+    async with scripted_server(always_ok, certificate=LEAF) as server:
         url = server.url.replace("http://127.0.0.1", f"https://{host}")
         assert (await post(trusted, url)).body == b"ok"
         with pytest.raises(NeverConnected, match=r"(?i)certificate"):
@@ -45,7 +45,7 @@ async def test_a_receiver_behind_a_private_authority(name: str, host: str) -> No
 
 async def test_other_authorities_are_not_trusted_by_that(name: str) -> None:
     transport = default_transport(name, ssl_context=trusting(CA_FILE))
-    async with serving(polite, certificate=CERTIFICATE) as server:
+    async with scripted_server(always_ok, certificate=CERTIFICATE) as server:
         with pytest.raises(NeverConnected, match=r"(?i)certificate"):
             await post(transport, server.url.replace("http:", "https:"))
         await transport.aclose()
@@ -55,14 +55,17 @@ async def test_the_system_s_authorities_stay(name: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))  # where OpenSSL looks for those of the system
     transport = default_transport(name, ssl_context=trusting(CA_FILE))
     for certificate in (CERTIFICATE, LEAF):
-        async with serving(polite, certificate=certificate) as server:
+        async with scripted_server(always_ok, certificate=certificate) as server:
             assert (await post(transport, server.url.replace("http:", "https:"))).body == b"ok"
     await transport.aclose()
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_host_calls_back_and_beats_by_its_ca_file(name: str) -> None:
-    async with serving(polite, certificate=LEAF) as server, serving(answering(OK), certificate=LEAF) as beats:
+    async with (
+        scripted_server(always_ok, certificate=LEAF) as server,
+        scripted_server(answering(OK), certificate=LEAF) as beats,
+    ):
         origin = f"https://localhost:{server.port}"
         async with ActorHost.open(
             "memory:",
@@ -81,7 +84,7 @@ async def test_a_host_calls_back_and_beats_by_its_ca_file(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [RemoteScheduler, LeaseClient, OutboxClient])
 async def test_clients_of_a_server_take_a_ca_file(kind: type[ServerClient]) -> None:
-    async with serving(polite, certificate=LEAF) as server:
+    async with scripted_server(always_ok, certificate=LEAF) as server:
         url = f"https://localhost:{server.port}"
         async with kind(url, ca_file=CA_FILE) as trusted, kind(url) as others:
             assert (await trusted._request("GET", "default", "get")).status_code == 200
@@ -133,7 +136,7 @@ async def test_a_transport_of_one_s_own_has_its_own_certificates() -> None:
 async def test_the_command_line_reaches_a_server_by_its_ca_file(tmp_path: Path) -> None:
     green = b'{"backlog": 0, "inFlight": 0, "due": 0, "dead": 0, "health": "green", "pools": [], "reasons": []}'
     answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(green), green)
-    async with serving(answering(answer), certificate=LEAF) as server:
+    async with scripted_server(answering(answer), certificate=LEAF) as server:
         words = ("--url", f"https://localhost:{server.port}", "--json")
         trusted = await told("status", *words, "--ca-file", str(CA_FILE))
         others = await told("status", *words)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from tests.dispatch.wild import OK, Visit, answering, refused_port, serving, silent
+from tests.dispatch.scripted_server import OK, ClientConnection, answering, refused_port, scripted_server, silent
 from tocsin.dispatch.callback import Callback, Outcome, Verdict
 from tocsin.dispatch.dispatcher import CONNECT_TIMEOUT_S, MAX_ANSWER, Dispatcher, body_of
 from tocsin.dispatch.signing import Signer
@@ -283,7 +283,7 @@ async def test_closing_closes_the_transport() -> None:
 
 
 async def test_a_callback_over_a_socket(transport: Transport) -> None:
-    async with serving(answering(OK)) as server:
+    async with scripted_server(answering(OK)) as server:
         origin = f"http://127.0.0.1:{server.port}/"
         outcome = await dispatcher(transport, origin=lambda: origin).attempt(JOB, now_ms=NOW)
         head, _, body = server.requests[0].partition(b"\r\n\r\n")
@@ -297,19 +297,19 @@ async def test_a_callback_over_a_socket(transport: Transport) -> None:
 
 
 async def test_trouble_over_a_socket(transport: Transport) -> None:
-    async def ungrateful(visit: Visit) -> None:
-        await visit.request()
-        await visit.send(b"\x1b[31mHTTP/1.1 200 \xff\x00\r\n\r\n")
+    async def ungrateful(connection: ClientConnection) -> None:
+        await connection.request()
+        await connection.send(b"\x1b[31mHTTP/1.1 200 \xff\x00\r\n\r\n")
 
     job = replace(JOB, timeout_ms=200)
     with refused_port() as port:
         outcome = await dispatcher(transport, origin=lambda: f"http://127.0.0.1:{port}").attempt(job, now_ms=NOW)
         assert outcome.verdict is Verdict.UNREACHABLE
-    async with serving(silent) as server:
+    async with scripted_server(silent) as server:
         origin = f"http://127.0.0.1:{server.port}"
         outcome = await dispatcher(transport, origin=lambda: origin).attempt(job, now_ms=NOW)
         assert outcome.verdict is Verdict.UNKNOWN
-    async with serving(ungrateful) as server:
+    async with scripted_server(ungrateful) as server:
         origin = f"http://127.0.0.1:{server.port}"
         outcome = await dispatcher(transport, origin=lambda: origin).attempt(job, now_ms=NOW)
         assert outcome.verdict is Verdict.FAILED

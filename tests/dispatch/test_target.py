@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.dispatch.scripted_server import always_ok, scripted_server
 from tests.dispatch.test_transports import post
-from tests.dispatch.wild import polite, serving
 from tocsin import ActorHost, LeaseClient, RemoteScheduler
 from tocsin.actors.testing import VirtualClock, simulate
 from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_origin_url, check_path, is_loopback
@@ -135,7 +135,7 @@ ODD = ["/~a/%7Eb", "/a%2fb/%2F", "/a|b^c[d]{e}", "/é/☃", "/a;b=c,d:e@f!$&'()*
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ODD)
 async def test_every_transport_sends_a_path_as_it_was_checked(transport: Transport, path: str) -> None:
-    async with serving(polite) as server:
+    async with scripted_server(always_ok) as server:
         url = callback_url(f"http://127.0.0.1:{server.port}/in/", path)
         await post(transport, url)
 

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch import lookups
-from tests.dispatch.test_transports import LONG_S, post, trusting
-from tests.dispatch.wild import (
+from tests.dispatch import name_lookups
+from tests.dispatch.scripted_server import (
     OK,
+    ClientConnection,
     Script,
-    Visit,
+    always_ok,
     answering,
     closing_after,
-    deaf_port,
     dripping,
-    polite,
     refused_port,
     resetting_after,
-    serving,
+    scripted_server,
     silent,
+    unresponsive_port,
 )
+from tests.dispatch.test_transports import LONG_S, post, trusting
 from tocsin.dispatch.exchange import Bounds
 from tocsin.dispatch.transport import BrokenExchange, DeadlinePassed, NeverConnected, Transport
 from tocsin.dispatch.transports import default_transport
@@ -65,7 +65,7 @@ async def test_a_refused_connection(transport: Transport) -> None:
 
 @pytest.mark.parametrize("bounds", [{"connect_timeout": SHORT_S}, {"timeout": SHORT_S}])
 async def test_a_connection_that_is_never_made(transport: Transport, bounds: dict[str, Any]) -> None:
-    with deaf_port() as port:
+    with unresponsive_port() as port:
         async with Taken() as taken:
             with pytest.raises(NeverConnected, match=r"no connection after 0\.25 s"):
                 await post(transport, url(port), **bounds)
@@ -75,7 +75,7 @@ async def test_a_connection_that_is_never_made(transport: Transport, bounds: dic
 
 @pytest.mark.parametrize("bounds", [{"connect_timeout": SHORT_S}, {"timeout": SHORT_S}])
 async def test_a_tls_handshake_that_never_ends(transport: Transport, bounds: dict[str, Any]) -> None:
-    async with serving(silent) as server:
+    async with scripted_server(silent) as server:
         async with Taken() as taken:
             with pytest.raises(NeverConnected, match=r"no connection after 0\.25 s"):
                 await post(transport, url(server.port, "https"), **bounds)
@@ -85,7 +85,7 @@ async def test_a_tls_handshake_that_never_ends(transport: Transport, bounds: dic
 
 
 async def test_a_certificate_nobody_vouches_for(transport: Transport) -> None:
-    async with serving(polite, tls=True) as server:
+    async with scripted_server(always_ok, tls=True) as server:
         with pytest.raises(NeverConnected) as caught:
             await post(transport, url(server.port, "https"))
         await server.empty()
@@ -101,7 +101,7 @@ async def test_a_certificate_for_another_name(name: str, names: dict[str, Any]) 
     names["receiver.example"] = threading.Event()
     names["receiver.example"].set()
     transport = trusting(name)
-    async with serving(polite, tls=True) as server:
+    async with scripted_server(always_ok, tls=True) as server:
         with pytest.raises(NeverConnected, match=r"certificate of receiver\.example:\d+ is for another name"):
             await post(transport, f"https://receiver.example:{server.port}/")
         await transport.aclose()
@@ -110,12 +110,12 @@ async def test_a_certificate_for_another_name(name: str, names: dict[str, Any]) 
 
 
 async def test_https_to_a_server_that_speaks_http(transport: Transport) -> None:
-    async def plain(visit: Visit) -> None:
-        await visit.reader.read(1)
-        await visit.send(OK)
-        await visit.gone()
+    async def plain(connection: ClientConnection) -> None:
+        await connection.reader.read(1)
+        await connection.send(OK)
+        await connection.gone()
 
-    async with serving(plain) as server:
+    async with scripted_server(plain) as server:
         with pytest.raises(NeverConnected, match=r"the URL says https, and what answers at .* does not speak TLS"):
             await post(transport, url(server.port, "https"))
         await server.empty()
@@ -123,13 +123,13 @@ async def test_https_to_a_server_that_speaks_http(transport: Transport) -> None:
 
 async def test_http_to_a_server_that_speaks_tls(transport: Transport) -> None:
     """Python's servers hang up, so nobody can be sure."""
-    async with serving(polite, tls=True) as server:
+    async with scripted_server(always_ok, tls=True) as server:
         with pytest.raises(BrokenExchange, match="if the origin speaks TLS, its URL must begin with https://"):
             await post(transport, server.url.replace("https://", "http://"))
 
 
 async def test_http_to_a_server_that_answers_with_a_tls_alert(transport: Transport) -> None:
-    async with serving(closing_after(b"\x15\x03\x01\x00\x02\x02\x28")) as server:
+    async with scripted_server(closing_after(b"\x15\x03\x01\x00\x02\x02\x28")) as server:
         with pytest.raises(BrokenExchange, match="the origin speaks TLS, the URL says http"):
             await post(transport, server.url)
 
@@ -143,11 +143,11 @@ async def test_a_url_with_a_password_is_not_shown(transport: Transport) -> None:
 
 @pytest.mark.parametrize("start", [b"", b"\x15\x03\x01\x00\x02\x02\x28"])
 async def test_a_tls_handshake_that_breaks(transport: Transport, start: bytes) -> None:
-    async def breaking(visit: Visit) -> None:
-        await visit.reader.read(1)
-        await visit.send(start)
+    async def breaking(connection: ClientConnection) -> None:
+        await connection.reader.read(1)
+        await connection.send(start)
 
-    async with serving(breaking) as server:
+    async with scripted_server(breaking) as server:
         with pytest.raises(NeverConnected):
             await post(transport, url(server.port, "https"))
 
@@ -170,7 +170,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     for fault in odd.values():
         if isinstance(fault, threading.Event):
             fault.set()
-    lookups.settle()
+    name_lookups.wait_for_lookups()
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ async def test_an_address_that_is_none(transport: Transport, address: str) -> No
 # ---- Broken --------------------------------------------------------------------------------------
 
 
-async def leaving(visit: Visit) -> None:
+async def leaving(connection: ClientConnection) -> None:
     """Accepts, and goes."""
 
 
@@ -261,7 +261,7 @@ BROKEN: dict[str, Script] = {
 
 @pytest.mark.parametrize("script", BROKEN.values(), ids=BROKEN.keys())
 async def test_a_broken_exchange_is_one_and_its_connection_is_gone(transport: Transport, script: Script) -> None:
-    async with serving(script) as server:
+    async with scripted_server(script) as server:
         with pytest.raises(BrokenExchange) as caught:
             await post(transport, server.url)
         await server.empty()
@@ -271,7 +271,7 @@ async def test_a_broken_exchange_is_one_and_its_connection_is_gone(transport: Tr
 
 
 async def test_a_broken_exchange_does_not_spoil_the_next_one(transport: Transport) -> None:
-    async with serving(closing_after(LENGTH, b"12345")) as broken, serving(polite) as server:
+    async with scripted_server(closing_after(LENGTH, b"12345")) as broken, scripted_server(always_ok) as server:
         for _ in range(3):
             with pytest.raises(BrokenExchange):
                 await post(transport, broken.url)
@@ -279,7 +279,7 @@ async def test_a_broken_exchange_does_not_spoil_the_next_one(transport: Transpor
 
 
 async def test_a_connection_closed_while_idle_is_not_used_again(transport: Transport) -> None:
-    async with serving(closing_after(OK)) as server:
+    async with scripted_server(closing_after(OK)) as server:
         for _ in range(20):
             assert (await post(transport, server.url)).body == b"ok"
             await server.empty()
@@ -290,12 +290,12 @@ async def test_a_connection_closed_while_idle_is_not_used_again(transport: Trans
 async def test_a_connection_that_dies_under_its_second_request_is_a_charged_failure(transport: Transport) -> None:
     """The receiver may have acted on it, so it is not sent again in silence."""
 
-    async def twice(visit: Visit) -> None:
-        await visit.request()
-        await visit.send(OK)
-        await visit.request()
+    async def twice(connection: ClientConnection) -> None:
+        await connection.request()
+        await connection.send(OK)
+        await connection.request()
 
-    async with serving(twice) as server:
+    async with scripted_server(twice) as server:
         await post(transport, server.url)
         with pytest.raises(BrokenExchange):
             await post(transport, server.url)
@@ -309,7 +309,7 @@ async def test_a_connection_that_dies_under_its_second_request_is_a_charged_fail
 )
 async def test_bytes_after_an_answer_are_not_taken_for_the_next(transport: Transport, answer: bytes) -> None:
     """They must not settle another job. The answer before them may count as broken or as whole."""
-    async with serving(answering(answer)) as server:
+    async with scripted_server(answering(answer)) as server:
         for _ in range(2):
             with suppress(BrokenExchange):
                 assert (await post(transport, server.url)).body in (b"ok", b"")
@@ -320,7 +320,7 @@ async def test_bytes_after_an_answer_are_not_taken_for_the_next(transport: Trans
 async def test_idle_connections_are_closed_before_the_server_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"tocsin.dispatch.{name}_transport.KEEP_ALIVE_S", 0.05)
     transport = default_transport(name)
-    async with serving(polite) as server:
+    async with scripted_server(always_ok) as server:
         await asyncio.gather(*(post(transport, server.url) for _ in range(5)))
         await server.empty()
         assert (await post(transport, server.url)).body == b"ok"
@@ -341,7 +341,7 @@ LATE: dict[str, Script] = {
 
 @pytest.mark.parametrize("script", LATE.values(), ids=LATE.keys())
 async def test_one_deadline_covers_everything(transport: Transport, script: Script) -> None:
-    async with serving(script) as server:
+    async with scripted_server(script) as server:
         async with Taken() as taken:
             with pytest.raises(DeadlinePassed, match=r"none after 0\.25 s"):
                 await post(transport, server.url, timeout=SHORT_S)
@@ -351,11 +351,11 @@ async def test_one_deadline_covers_everything(transport: Transport, script: Scri
 
 
 async def test_a_request_that_cannot_be_written_in_time(transport: Transport) -> None:
-    async def deaf(visit: Visit) -> None:
-        visit.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    async def deaf(connection: ClientConnection) -> None:
+        connection.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await asyncio.Event().wait()
 
-    async with serving(deaf) as server:
+    async with scripted_server(deaf) as server:
         with pytest.raises(DeadlinePassed):
             await post(transport, server.url, body=bytes(2**20), timeout=SHORT_S)
 
@@ -363,13 +363,13 @@ async def test_a_request_that_cannot_be_written_in_time(transport: Transport) ->
 async def test_a_connect_timeout_ends_with_the_connection(transport: Transport) -> None:
     """Only connecting is under it; a slow answer is not."""
 
-    async def slow(visit: Visit) -> None:
-        await visit.request()
+    async def slow(connection: ClientConnection) -> None:
+        await connection.request()
         await asyncio.sleep(SHORT_S)
-        await visit.send(OK)
-        await visit.gone()
+        await connection.send(OK)
+        await connection.gone()
 
-    async with serving(slow) as server:
+    async with scripted_server(slow) as server:
         assert (await post(transport, server.url, connect_timeout=SHORT_S / 2)).status == 200
 
 

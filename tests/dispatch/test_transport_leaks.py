@@ -9,8 +9,17 @@ from random import Random
 
 import pytest
 
+from tests.dispatch.scripted_server import (
+    OK,
+    ClientConnection,
+    Script,
+    always_ok,
+    dripping,
+    scripted_server,
+    silent,
+    unresponsive_port,
+)
 from tests.dispatch.test_transports import post, trusting
-from tests.dispatch.wild import OK, Script, Visit, deaf_port, dripping, polite, serving, silent
 from tocsin.dispatch.transport import Transport
 
 pytestmark = pytest.mark.anyio
@@ -49,20 +58,20 @@ async def cancel(call: asyncio.Task[object], random: Random, patience: int) -> N
     await asyncio.wait([call])
 
 
-async def slow(visit: Visit) -> None:
+async def slow(connection: ClientConnection) -> None:
     """Answers in halves, some rounds later."""
     while True:
-        await visit.request()
+        await connection.request()
         for piece in (OK[:20], OK[20:]):
             for _ in range(5):
                 await asyncio.sleep(0)
-            await visit.send(piece)
+            await connection.send(piece)
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 async def test_a_thousand_cancelled_calls_leak_nothing(name: str, tls: bool) -> None:
     transport, random = trusting(name), Random(1)
-    async with serving(slow, tls=tls) as server:
+    async with scripted_server(slow, tls=tls) as server:
         url = server.url.replace("http:", "https:") if tls else server.url
         await post(transport, url)
         before, tasks = descriptors() - 2 * server.open, len(asyncio.all_tasks()) - server.open
@@ -90,7 +99,7 @@ WHEN: dict[str, tuple[Script, bool]] = {
 
 @pytest.mark.parametrize(("script", "tls"), WHEN.values(), ids=WHEN.keys())
 async def test_a_cancelled_call_closes_its_connection(transport: Transport, script: Script, tls: bool) -> None:
-    async with serving(script) as server, serving(polite) as other:
+    async with scripted_server(script) as server, scripted_server(always_ok) as other:
         url = server.url.replace("http:", "https:") if tls else server.url
         calls = [asyncio.ensure_future(post(transport, url)) for _ in range(5)]
         await server.until(lambda: server.open == 5 and (len(server.requests) == 5 or script is silent))
@@ -106,7 +115,7 @@ async def test_a_cancelled_call_closes_its_connection(transport: Transport, scri
 
 async def test_calls_cancelled_while_connecting(transport: Transport) -> None:
     before = descriptors()
-    with deaf_port() as port:
+    with unresponsive_port() as port:
         calls = [asyncio.ensure_future(post(transport, f"http://127.0.0.1:{port}/")) for _ in range(50)]
         for _ in range(20):
             await asyncio.sleep(0)
@@ -117,15 +126,15 @@ async def test_calls_cancelled_while_connecting(transport: Transport) -> None:
 
     assert all(call.cancelled() for call in calls)
     assert descriptors() <= before + 1  # the selector of a thread pool may have come
-    async with serving(polite) as server:
+    async with scripted_server(always_ok) as server:
         assert (await post(transport, server.url)).body == b"ok"
 
 
 async def test_failed_calls_leak_nothing(transport: Transport) -> None:
-    async def leaving(visit: Visit) -> None:
-        await visit.request()
+    async def leaving(connection: ClientConnection) -> None:
+        await connection.request()
 
-    async with serving(leaving) as server:
+    async with scripted_server(leaving) as server:
         await asyncio.gather(post(transport, server.url), return_exceptions=True)
         await server.empty()
         await settled()

@@ -11,7 +11,17 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.dispatch.wild import OK, Visit, answering, closing_after, dripping, polite, serving, silent, trusting_tls
+from tests.dispatch.scripted_server import (
+    OK,
+    ClientConnection,
+    always_ok,
+    answering,
+    closing_after,
+    dripping,
+    scripted_server,
+    silent,
+    trusting_tls,
+)
 from tocsin.dispatch.aiohttp_transport import AiohttpTransport, _Connector
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.httpx_transport import HttpxTransport
@@ -43,7 +53,7 @@ async def post(
 
 
 async def test_the_request_arrives_as_it_is(transport: Transport) -> None:
-    async with serving(polite) as server:
+    async with scripted_server(always_ok) as server:
         await post(transport, server.url)
         head, _, body = server.requests[0].partition(b"\r\n\r\n")
         line, *fields = head.decode().split("\r\n")
@@ -61,7 +71,7 @@ async def test_the_request_arrives_as_it_is(transport: Transport) -> None:
 
 async def test_the_answer_comes_back_whole(transport: Transport) -> None:
     text = b"HTTP/1.1 418 I'm a teapot\r\nX-One: 1\r\nx-one: 2\r\nTocsin-Retry: never\r\nContent-Length: 4\r\n\r\nbody"
-    async with serving(answering(text)) as server:
+    async with scripted_server(answering(text)) as server:
         answer = await post(transport, server.url)
 
     assert (answer.status, answer.body) == (418, b"body")
@@ -84,7 +94,7 @@ async def test_the_answer_comes_back_whole(transport: Transport) -> None:
     ],
 )
 async def test_every_way_to_end_an_answer(transport: Transport, text: bytes, body: bytes) -> None:
-    async with serving(closing_after(text)) as server:
+    async with scripted_server(closing_after(text)) as server:
         answer = await post(transport, server.url)
 
     assert (answer.status // 100, answer.body) == (2, body)
@@ -92,7 +102,7 @@ async def test_every_way_to_end_an_answer(transport: Transport, text: bytes, bod
 
 async def test_interim_answers_are_passed_over(transport: Transport) -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 50 + b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
-    async with serving(answering(interim, OK)) as server:
+    async with scripted_server(answering(interim, OK)) as server:
         answers = [await post(transport, server.url) for _ in range(2)]
 
     assert [answer.status for answer in answers] == [200, 200]
@@ -101,7 +111,7 @@ async def test_interim_answers_are_passed_over(transport: Transport) -> None:
 
 async def test_an_upgrade_nobody_asked_for_is_a_failure(transport: Transport) -> None:
     upgrade = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"
-    async with serving(closing_after(upgrade, b"junk")) as server:
+    async with scripted_server(closing_after(upgrade, b"junk")) as server:
         try:
             outcome = classify(await post(transport, server.url), 0)
         except BrokenExchange as error:
@@ -112,7 +122,7 @@ async def test_an_upgrade_nobody_asked_for_is_a_failure(transport: Transport) ->
 
 
 async def test_a_connection_is_used_again(transport: Transport) -> None:
-    async with serving(polite) as server:
+    async with scripted_server(always_ok) as server:
         for _ in range(5):
             assert (await post(transport, server.url)).body == b"ok"
 
@@ -122,13 +132,13 @@ async def test_a_connection_is_used_again(transport: Transport) -> None:
 async def test_no_call_waits_for_another(transport: Transport) -> None:
     at_once = 200
 
-    async def together(visit: Visit) -> None:
-        await visit.request()
-        await visit.server.until(lambda: len(visit.server.requests) == at_once)
-        await visit.send(OK)
-        await visit.gone()
+    async def together(connection: ClientConnection) -> None:
+        await connection.request()
+        await connection.server.until(lambda: len(connection.server.requests) == at_once)
+        await connection.send(OK)
+        await connection.gone()
 
-    async with serving(together) as server:
+    async with scripted_server(together) as server:
         answers = await asyncio.gather(*(post(transport, server.url) for _ in range(at_once)))
 
     assert {answer.status for answer in answers} == {200}
@@ -136,7 +146,7 @@ async def test_no_call_waits_for_another(transport: Transport) -> None:
 
 async def test_a_large_body_is_sent_whole(transport: Transport) -> None:
     body = bytes(range(256)) * 1_024
-    async with serving(polite) as server:
+    async with scripted_server(always_ok) as server:
         await post(transport, server.url, body=body)
 
     assert server.requests[0].endswith(body)
@@ -149,7 +159,7 @@ def trusting(name: str) -> Transport:
 
 async def test_https(name: str) -> None:
     transport = trusting(name)
-    async with serving(polite, tls=True) as server:
+    async with scripted_server(always_ok, tls=True) as server:
         for _ in range(2):
             answer = await post(transport, server.url.replace("http:", "https:"))
             assert answer.body == b"ok"
@@ -175,12 +185,12 @@ async def test_an_answer_is_read_up_to_its_limit_and_then_the_connection_is_clos
     transport: Transport, form: object
 ) -> None:
     assert callable(form)
-    async with serving(answering(form(b"x" * MAX_BODY))) as server:
+    async with scripted_server(answering(form(b"x" * MAX_BODY))) as server:
         for _ in range(2):
             answer = await post(transport, server.url)
             assert (len(answer.body), answer.cut) == (MAX_BODY, False)
     assert server.accepted == 1
-    async with serving(answering(form(b"x" * (MAX_BODY + 1)))) as server:
+    async with scripted_server(answering(form(b"x" * (MAX_BODY + 1)))) as server:
         for _ in range(2):
             answer = await post(transport, server.url)
             assert (len(answer.body), answer.cut) == (MAX_BODY, True)
@@ -190,7 +200,7 @@ async def test_an_answer_is_read_up_to_its_limit_and_then_the_connection_is_clos
 
 async def test_an_endless_answer_is_cut_off(transport: Transport) -> None:
     chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
-    async with serving(dripping(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", chunk, 0)) as server:
+    async with scripted_server(dripping(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", chunk, 0)) as server:
         answer = await post(transport, server.url)
         await server.empty()
 
@@ -204,7 +214,7 @@ async def test_compressed_zeros_do_not_swell(transport: Transport, coding: bytes
     headers = b"content-encoding: " + coding + b"\r\n"
     gigabyte, fitting = measured(member * 64, headers), measured(member * 3, headers)
     assert len(gigabyte) > MAX_BODY > len(fitting)
-    async with serving(answering(fitting)) as small, serving(closing_after(gigabyte)) as large:
+    async with scripted_server(answering(fitting)) as small, scripted_server(closing_after(gigabyte)) as large:
         tracemalloc.start()
         try:
             assert (await post(transport, small.url)).body == member * 3
@@ -221,9 +231,9 @@ async def test_compressed_zeros_do_not_swell(transport: Transport, coding: bytes
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirects_are_not_followed(transport: Transport, status: int) -> None:
-    async with serving(polite) as inside:
+    async with scripted_server(always_ok) as inside:
         location = f"HTTP/1.1 {status} Moved\r\nlocation: {inside.url}\r\ncontent-length: 0\r\n\r\n"
-        async with serving(answering(location.encode())) as server:
+        async with scripted_server(answering(location.encode())) as server:
             answer = await post(transport, server.url)
 
     assert (answer.status, answer.headers["location"]) == (status, inside.url)
@@ -232,7 +242,7 @@ async def test_redirects_are_not_followed(transport: Transport, status: int) -> 
 
 async def test_cookies_are_not_kept(transport: Transport) -> None:
     cookie = b"HTTP/1.1 200 OK\r\nset-cookie: a=b; Path=/\r\ncontent-length: 0\r\n\r\n"
-    async with serving(answering(cookie)) as server:
+    async with scripted_server(answering(cookie)) as server:
         for _ in range(2):  # by name: no client keeps cookies of bare addresses
             await post(transport, server.url.replace("127.0.0.1", "localhost"))
 
@@ -245,7 +255,7 @@ async def test_the_environment_sends_nothing_elsewhere(
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login user password hunter2\ndefault login user password hunter2\n")
     netrc.chmod(0o600)
-    async with serving(polite) as trap, serving(polite) as server:
+    async with scripted_server(always_ok) as trap, scripted_server(always_ok) as server:
         for variable in ("http_proxy", "https_proxy", "all_proxy", "ws_proxy"):
             monkeypatch.setenv(variable, f"http://127.0.0.1:{trap.port}")
             monkeypatch.setenv(variable.upper(), f"http://127.0.0.1:{trap.port}")
@@ -265,7 +275,7 @@ async def test_the_environment_sends_nothing_elsewhere(
 
 
 async def test_closing_closes_idle_connections_and_refuses_calls(transport: Transport) -> None:
-    async with serving(polite) as server:
+    async with scripted_server(always_ok) as server:
         await asyncio.gather(*(post(transport, server.url) for _ in range(8)))
         await transport.aclose()
         await transport.aclose()
@@ -281,7 +291,7 @@ async def test_a_transport_that_was_never_used_closes(transport: Transport) -> N
 async def test_a_call_in_flight_ends_and_closes_its_connection_though_its_transport_is_closed(
     transport: Transport,
 ) -> None:
-    async with serving(silent) as server:
+    async with scripted_server(silent) as server:
         call = asyncio.create_task(post(transport, server.url, timeout=0.3))
         await server.until(lambda: server.open == 1)
         await transport.aclose()
@@ -308,7 +318,7 @@ async def test_an_aiohttp_without_our_hook_makes_callbacks_wait_and_fails_none(m
 
     monkeypatch.setattr(_Connector, "__init__", forgetful)
     transport = AiohttpTransport()
-    async with serving(polite) as server:
+    async with scripted_server(always_ok) as server:
         with pytest.raises(NeverConnected, match="transport='httpx'"):
             await post(transport, server.url)
         await transport.aclose()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples.running import EXAMPLES
+from tests.examples.example_process import EXAMPLES
 
 INSTALL_S = 60
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.cli.processes import serving
-from tests.examples.running import DEADLINE_S, EXAMPLES, attempts, running
+from tests.cli.processes import tocsin_serve
+from tests.examples.example_process import DEADLINE_S, EXAMPLES, attempts, running
 from tocsin.cli.keys import new_secret
 from tocsin.dispatch.signing import Signer
 
@@ -41,7 +41,7 @@ def test_it_schedules_is_called_back_once_and_completes_later(tmp_path: Path) ->
     with socket.create_server(("127.0.0.1", 0)) as listener:
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         uvicorn = [sys.executable, "-m", "uvicorn", "fastapi_app:app", "--app-dir", str(EXAMPLES)]
-        with serving("--origin-url", origin, cwd=tmp_path, TOCSIN_SECRETS=secret) as host:
+        with tocsin_serve("--origin-url", origin, cwd=tmp_path, TOCSIN_SECRETS=secret) as host:
             server = host.url()
             with running(
                 [*uvicorn, "--fd", str(listener.fileno())],

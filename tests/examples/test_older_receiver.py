@@ -15,8 +15,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from tests.cli.processes import serving
-from tests.examples.running import DEADLINE_S, Program, attempts, running
+from tests.cli.processes import tocsin_serve
+from tests.examples.example_process import DEADLINE_S, Program, attempts, running
 from tocsin.cli.keys import new_secret
 from tocsin.dispatch.signing import Signer
 
@@ -61,7 +61,7 @@ def test_an_older_receiver_takes_callbacks_behind_the_example_only(
     secrets = f"{new_secret()},{secret}" if with_example else ""
     with (
         older_app(folder, secrets) as (app, origin),
-        serving("--origin-url", origin, "--callback-path", PATH, cwd=tmp_path, TOCSIN_SECRETS=secret) as host,
+        tocsin_serve("--origin-url", origin, "--callback-path", PATH, cwd=tmp_path, TOCSIN_SECRETS=secret) as host,
     ):
         server = host.url()
         for path in ("mail:send", "busy", "fails"):

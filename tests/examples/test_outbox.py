@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.examples.running import DEADLINE_S, EXAMPLES
+from tests.examples.example_process import DEADLINE_S, EXAMPLES
 from tests.postgres import Postgres
 
 FORKS = 13

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.cli.processes import serving
-from tests.examples.running import DEADLINE_S, attempts, running
+from tests.cli.processes import tocsin_serve
+from tests.examples.example_process import DEADLINE_S, attempts, running
 from tocsin.cli.keys import new_secret
 from tocsin.dispatch.signing import Signer
 
@@ -17,7 +17,7 @@ def test_it_verifies_dedups_and_answers(folder: Path, tmp_path: Path) -> None:
     old, new = new_secret(), new_secret()
     with running(["node", "receiver.mjs"], cwd=folder, PORT="0", TOCSIN_SECRETS=f"{old},{new}") as receiver:
         origin = f"http://127.0.0.1:{receiver.line_with('port ').split()[-1]}"
-        with serving("--origin-url", origin, cwd=tmp_path, TOCSIN_SECRETS=new) as host:
+        with tocsin_serve("--origin-url", origin, cwd=tmp_path, TOCSIN_SECRETS=new) as host:
             server = host.url()
             with httpx.Client(trust_env=False, timeout=DEADLINE_S) as http:
                 for name, path in (("known", "invoices:send"), ("unknown", "invoices:lose")):

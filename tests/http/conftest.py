@@ -1,4 +1,4 @@
-"""A face for each engine."""
+"""An HTTP client for each storage engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.face import Face, open_face
+from tests.http.http_client import HttpClient, open_http_client
 from tocsin.actors.http import operations_queues
 
 
@@ -18,15 +18,15 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def face() -> AsyncIterator[Face]:
+async def http_client() -> AsyncIterator[HttpClient]:
     """On the memory engine."""
-    async with open_face() as opened:
+    async with open_http_client() as opened:
         yield opened
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def stored(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Face]:
+async def http_client_per_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HttpClient]:
     """On each engine in turn."""
     url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
-    async with open_face(url) as opened:
+    async with open_http_client(url) as opened:
         yield opened

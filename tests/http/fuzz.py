@@ -30,8 +30,8 @@ from schemathesis.core import NotSet
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
-from tests.http.documented import checked_schema
-from tests.http.face import open_host
+from tests.http.http_client import open_host
+from tests.http.openapi_document import checked_schema
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import operations_queues
 from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS

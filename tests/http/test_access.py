@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.asking import ABSENT, ANSWERED, BY_LEASE, JOB, LIMITED, REQUESTS, SCOPES, TOKENS, ask
-from tests.http.face import Face, client_of, open_host, refused
+from tests.http.http_client import HttpClient, client_of, open_host, refused
+from tests.http.route_requests import ABSENT, ANSWERED, BY_LEASE, JOB, LIMITED, REQUESTS, SCOPES, TOKENS, ask
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import parse_token
 from tocsin.actors.http.operations import OPERATIONS
@@ -150,8 +150,8 @@ async def test_with_tokens_any_host_header_will_do(host: ActorHost) -> None:
 @pytest.mark.parametrize(
     "host_header", ["localhost", "LOCALHOST:8321", "127.0.0.1", "127.0.0.1:8321", "127.9.9.9:1", "[::1]", "[::1]:8321"]
 )
-async def test_loopback_names_are_answered(face: Face, host_header: str) -> None:
-    assert (await face.get("/status", headers={"host": host_header})).status_code == 200
+async def test_loopback_names_are_answered(http_client: HttpClient, host_header: str) -> None:
+    assert (await http_client.get("/status", headers={"host": host_header})).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ async def test_loopback_names_are_answered(face: Face, host_header: str) -> None
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/status", "/schedule", "/healthz", "/readyz"])
-async def test_other_names_are_refused_as_rebound(face: Face, path: str, host_header: str) -> None:
+async def test_other_names_are_refused_as_rebound(http_client: HttpClient, path: str, host_header: str) -> None:
     method = "POST" if path == "/schedule" else "GET"
-    answer = await face.client.request(method, path, json=JOB, headers={"host": host_header})
+    answer = await http_client.client.request(method, path, json=JOB, headers={"host": host_header})
     refused(answer, 403, "FORBIDDEN", "Host header")
 
 
@@ -181,21 +181,21 @@ async def test_other_names_are_refused_as_rebound(face: Face, path: str, host_he
     ],
 )
 @pytest.mark.parametrize("path", ["/status", "/schedule"])
-async def test_pages_of_other_origins_are_refused(face: Face, path: str, headers: dict[str, str]) -> None:
+async def test_pages_of_other_origins_are_refused(http_client: HttpClient, path: str, headers: dict[str, str]) -> None:
     method = "POST" if path == "/schedule" else "GET"
-    refused(await face.client.request(method, path, json=JOB, headers=headers), 403, "FORBIDDEN", "web pages")
+    refused(await http_client.client.request(method, path, json=JOB, headers=headers), 403, "FORBIDDEN", "web pages")
 
 
-async def test_a_preflight_of_another_origin_gets_no_leave(face: Face) -> None:
+async def test_a_preflight_of_another_origin_gets_no_leave(http_client: HttpClient) -> None:
     headers = {"origin": "https://evil.example", "access-control-request-method": "POST"}
-    answer = await face.client.options("/schedule", headers=headers)
+    answer = await http_client.client.options("/schedule", headers=headers)
     refused(answer, 403, "FORBIDDEN")
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-async def test_pages_of_the_same_origin_are_answered(face: Face) -> None:
+async def test_pages_of_the_same_origin_are_answered(http_client: HttpClient) -> None:
     for headers in ({"origin": "http://localhost"}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}):
-        assert (await face.post("/schedule", JOB, headers=headers)).status_code == 200
+        assert (await http_client.post("/schedule", JOB, headers=headers)).status_code == 200
 
 
 @pytest.mark.parametrize("peer", ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1%eth0", "0.0.0.0", "::"])
@@ -238,9 +238,9 @@ async def test_what_a_proxy_passes_on_may_come_from_anywhere(host: ActorHost, he
         assert (await client.get("/status", headers={**headers, "authorization": "Bearer secret-read"})).is_success
 
 
-async def test_a_second_fetch_site_header_does_not_hide_behind_the_first(face: Face) -> None:
+async def test_a_second_fetch_site_header_does_not_hide_behind_the_first(http_client: HttpClient) -> None:
     headers = [("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")]
-    refused(await face.client.get("/status", headers=headers), 403, "FORBIDDEN", "Sec-Fetch-Site")
+    refused(await http_client.client.get("/status", headers=headers), 403, "FORBIDDEN", "Sec-Fetch-Site")
 
 
 async def test_on_loopback_with_tokens_it_is_the_token_that_counts(host: ActorHost) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
+from tests.http.http_client import DUE, HttpClient, client_of, open_host, open_http_client, refused
 from tocsin.actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.anyio
@@ -28,12 +28,12 @@ CATALOG: dict[str, Any] = {"send": Invoice, "any": Any, "long": LONG}
 
 
 @pytest.fixture
-async def catalogued() -> AsyncIterator[Face]:
-    async with open_face(catalog=CATALOG) as face:
-        yield face
+async def catalogued() -> AsyncIterator[HttpClient]:
+    async with open_http_client(catalog=CATALOG) as http_client:
+        yield http_client
 
 
-async def test_a_refusal_names_the_place(catalogued: Face) -> None:
+async def test_a_refusal_names_the_place(catalogued: HttpClient) -> None:
     bad = {"items": [{"amount": 1}, {}, {"amount": "x"}]}
     job = {"functionPath": "send", "args": bad, "delayMs": 5}
     said = "args.items[2].amount: expected int, got str"
@@ -53,20 +53,20 @@ async def test_a_refusal_names_the_place(catalogued: Face) -> None:
 
 async def test_a_job_with_a_key_has_its_first_answer_although_the_catalog_has_changed() -> None:
     catalog: dict[str, Any] = {"send": Any, "other": Any}
-    async with open_face(catalog=lambda: catalog) as face:
+    async with open_http_client(catalog=lambda: catalog) as http_client:
         job = {"functionPath": "send", "scheduledFor": DUE, "id": "a"}
         batch = {"jobs": [{**job, "id": "b"}, {**job, "id": "c", "functionPath": "other"}]}
-        first = await face.post("/schedule", job, headers={"idempotency-key": "k"})
-        both = await face.post("/schedule/batch", batch, headers={"idempotency-key": "k2"})
+        first = await http_client.post("/schedule", job, headers={"idempotency-key": "k"})
+        both = await http_client.post("/schedule/batch", batch, headers={"idempotency-key": "k2"})
         catalog = {"other": Any}
 
-        again = await face.post("/schedule", job, headers={"idempotency-key": "k"})
+        again = await http_client.post("/schedule", job, headers={"idempotency-key": "k"})
         assert (again.status_code, again.content) == (200, first.content)
-        again = await face.post("/schedule/batch", batch, headers={"idempotency-key": "k2"})
+        again = await http_client.post("/schedule/batch", batch, headers={"idempotency-key": "k2"})
         assert (again.status_code, again.content) == (200, both.content)
-        refused(await face.post("/schedule", job, headers={"idempotency-key": "new"}), 400, "INVALID_INPUT")
+        refused(await http_client.post("/schedule", job, headers={"idempotency-key": "new"}), 400, "INVALID_INPUT")
         refused(
-            await face.post("/schedule", {**job, "id": "d"}, headers={"idempotency-key": "k"}),
+            await http_client.post("/schedule", {**job, "id": "d"}, headers={"idempotency-key": "k"}),
             422, "IDEMPOTENCY_KEY_REUSED",
         )  # fmt: skip
 
@@ -74,16 +74,16 @@ async def test_a_job_with_a_key_has_its_first_answer_although_the_catalog_has_ch
 async def test_a_key_whose_answer_is_kept_no_more_is_as_a_new_one() -> None:
     catalog: dict[str, Any] = {"send": Any}
     clock = Later()
-    async with open_face(catalog=lambda: catalog, clock=clock) as face:
+    async with open_http_client(catalog=lambda: catalog, clock=clock) as http_client:
         job = {"functionPath": "send", "scheduledFor": DUE, "id": "a"}
         keyed = {"headers": {"idempotency-key": "k"}}
-        assert (await face.post("/schedule", job, **keyed)).status_code == 200
-        assert (await face.post("/schedule/batch", {"jobs": [job]}, **keyed)).status_code == 200
+        assert (await http_client.post("/schedule", job, **keyed)).status_code == 200
+        assert (await http_client.post("/schedule/batch", {"jobs": [job]}, **keyed)).status_code == 200
         catalog = {"other": Any}
         clock.ahead_ms = 24 * 3_600_000 + 1
         for _ in range(2):
-            refused(await face.post("/schedule", job, **keyed), 400, "INVALID_INPUT", "not in the catalog")
-            [result] = (await face.post("/schedule/batch", {"jobs": [job]}, **keyed)).json()["results"]
+            refused(await http_client.post("/schedule", job, **keyed), 400, "INVALID_INPUT", "not in the catalog")
+            [result] = (await http_client.post("/schedule/batch", {"jobs": [job]}, **keyed)).json()["results"]
             assert "not in the catalog" in result["error"]["message"]
 
 
@@ -96,7 +96,7 @@ class Later(SystemClock):
         return super().now_ms() + self.ahead_ms
 
 
-async def test_the_catalog_is_listed_within_64_kib_without_defaults(catalogued: Face) -> None:
+async def test_the_catalog_is_listed_within_64_kib_without_defaults(catalogued: HttpClient) -> None:
     answer = await catalogued.get("/catalog")
     assert answer.json()["checked"] is True
     assert [(one["functionPath"], one.get("schemaLeftOut")) for one in answer.json()["entries"]] == [
@@ -107,8 +107,8 @@ async def test_the_catalog_is_listed_within_64_kib_without_defaults(catalogued: 
     assert (await catalogued.get("/i/tenant-a/catalog")).content == answer.content
 
 
-async def test_a_host_without_a_catalog_says_so(face: Face) -> None:
-    assert (await face.get("/catalog")).json() == {"checked": False, "entries": []}
+async def test_a_host_without_a_catalog_says_so(http_client: HttpClient) -> None:
+    assert (await http_client.get("/catalog")).json() == {"checked": False, "entries": []}
 
 
 async def test_it_is_for_tokens_with_read() -> None:

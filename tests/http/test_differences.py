@@ -13,7 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.http.face import DUE, Face, open_face, refused
+from tests.http.http_client import DUE, HttpClient, open_http_client, refused
 from tests.http.test_wire_compatibility import run_at
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.dispatch.retry import Retry
@@ -38,12 +38,12 @@ def test_the_page_names_every_difference_and_its_test() -> None:
 # ---- Settling ------------------------------------------------------------------------------------
 
 
-async def test_settlement_needs_a_lease(face: Face) -> None:
+async def test_settlement_needs_a_lease(http_client: HttpClient) -> None:
     """There a slot was freed by its pool's name, by anybody, and of whatever attempt."""
-    await face.client.put("/pool", json={"name": "p", "maxConcurrency": 2})
-    refused(await face.post("/complete", {"pool": "p", "id": "a"}), 400, "INVALID_INPUT", "'pool'")
-    refused(await face.post("/complete", {"id": "a"}), 400, "INVALID_INPUT", "lease is missing")
-    refused(await face.post("/complete", {"id": "a", "lease": "1.2.3"}), 409, "STALE_LEASE")
+    await http_client.client.put("/pool", json={"name": "p", "maxConcurrency": 2})
+    refused(await http_client.post("/complete", {"pool": "p", "id": "a"}), 400, "INVALID_INPUT", "'pool'")
+    refused(await http_client.post("/complete", {"id": "a"}), 400, "INVALID_INPUT", "lease is missing")
+    refused(await http_client.post("/complete", {"id": "a", "lease": "1.2.3"}), 409, "STALE_LEASE")
 
 
 class Answering:
@@ -59,12 +59,12 @@ class Answering:
         await Response(body, self.status, self.headers)(scope, receive, send)
 
 
-async def attempted(face: Face, **members: Any) -> dict[str, Any]:
+async def attempted(http_client: HttpClient, **members: Any) -> dict[str, Any]:
     """The record of a job after its first attempt; empty if that was the end of it."""
-    await face.schedule(**run_at(id="a", scheduledFor=face.host.runtime.clock.now_ms(), **members))
+    await http_client.schedule(**run_at(id="a", scheduledFor=http_client.host.runtime.clock.now_ms(), **members))
     async with asyncio.timeout(10):
         while True:
-            record: dict[str, Any] = (await face.get("/get?id=a")).json().get("record", {})
+            record: dict[str, Any] = (await http_client.get("/get?id=a")).json().get("record", {})
             if not record or (record["attempt"] and record["state"] != "running"):
                 return record
             await asyncio.sleep(0.005)
@@ -73,22 +73,22 @@ async def attempted(face: Face, **members: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("header", "charged"), [("x-lunora-dispatch-declined", 1), ("tocsin-declined", 0)])
 async def test_the_header_that_declines_is_ours(header: str, charged: int) -> None:
     """And it alone decides: no code in the body is asked for."""
-    async with open_face(transport=AsgiTransport(Answering(409, {header: "1"}))) as face:
-        assert (await attempted(face))["attempts"] == charged
+    async with open_http_client(transport=AsgiTransport(Answering(409, {header: "1"}))) as http_client:
+        assert (await attempted(http_client))["attempts"] == charged
 
 
-async def test_a_slot_is_free_when_the_callback_is_answered(face: Face) -> None:
+async def test_a_slot_is_free_when_the_callback_is_answered(http_client: HttpClient) -> None:
     """There 2xx kept it until /complete. Here that is `tocsin-accepted: 1`."""
-    assert await attempted(face, pool="p", maxConcurrency=1) == {}
-    assert (await face.get("/pool?name=p")).json()["inFlight"] == 0
+    assert await attempted(http_client, pool="p", maxConcurrency=1) == {}
+    assert (await http_client.get("/pool?name=p")).json()["inFlight"] == 0
 
 
 # ---- What is refused -----------------------------------------------------------------------------
 
 
-async def test_unknown_fields_are_refused(face: Face) -> None:
-    refused(await face.post("/schedule", run_at(colour="red")), 400, "INVALID_INPUT", "'colour'")
-    refused(await face.get("/list?page=2"), 400, "INVALID_INPUT", "'page'")
+async def test_unknown_fields_are_refused(http_client: HttpClient) -> None:
+    refused(await http_client.post("/schedule", run_at(colour="red")), 400, "INVALID_INPUT", "'colour'")
+    refused(await http_client.get("/list?page=2"), 400, "INVALID_INPUT", "'page'")
 
 
 @pytest.mark.parametrize(
@@ -104,58 +104,68 @@ async def test_unknown_fields_are_refused(face: Face) -> None:
         ({"shardKey": 5}, "shardKey"),
     ],
 )
-async def test_a_wrong_option_is_refused_not_dropped(face: Face, members: dict[str, Any], words: str) -> None:
-    refused(await face.post("/schedule", run_at(**members)), 400, "INVALID_INPUT", words)
+async def test_a_wrong_option_is_refused_not_dropped(
+    http_client: HttpClient, members: dict[str, Any], words: str
+) -> None:
+    refused(await http_client.post("/schedule", run_at(**members)), 400, "INVALID_INPUT", words)
 
 
-async def test_one_target_not_two(face: Face) -> None:
-    refused(await face.post("/schedule", run_at(workflow="WF")), 400, "INVALID_INPUT", "exactly one")
+async def test_one_target_not_two(http_client: HttpClient) -> None:
+    refused(await http_client.post("/schedule", run_at(workflow="WF")), 400, "INVALID_INPUT", "exactly one")
 
 
-async def test_instants_before_1973_look_like_seconds(face: Face) -> None:
+async def test_instants_before_1973_look_like_seconds(http_client: HttpClient) -> None:
     for instant in (1, 1_900_000_000):
-        refused(await face.post("/schedule", run_at(scheduledFor=instant)), 400, "INVALID_INPUT", "looks like seconds")
+        refused(
+            await http_client.post("/schedule", run_at(scheduledFor=instant)),
+            400,
+            "INVALID_INPUT",
+            "looks like seconds",
+        )
 
 
-async def test_an_instance_is_addressed_by_the_path(face: Face) -> None:
-    refused(await face.post("/schedule", run_at("eu")), 400, "INVALID_INPUT", "instanceName")
-    assert (await face.post("/i/eu/schedule", run_at("eu"))).status_code == 200
+async def test_an_instance_is_addressed_by_the_path(http_client: HttpClient) -> None:
+    refused(await http_client.post("/schedule", run_at("eu")), 400, "INVALID_INPUT", "instanceName")
+    assert (await http_client.post("/i/eu/schedule", run_at("eu"))).status_code == 200
 
 
-async def test_ids_of_the_system_are_refused(face: Face) -> None:
-    refused(await face.post("/schedule", run_at(id="__x")), 400, "INVALID_SCHEDULE_ID", "start with __")
+async def test_ids_of_the_system_are_refused(http_client: HttpClient) -> None:
+    refused(await http_client.post("/schedule", run_at(id="__x")), 400, "INVALID_SCHEDULE_ID", "start with __")
 
 
-async def test_args_have_a_limit(face: Face) -> None:
-    refused(await face.post("/schedule", run_at(args="x" * 300_000)), 413, "PAYLOAD_TOO_LARGE", "262144")
+async def test_args_have_a_limit(http_client: HttpClient) -> None:
+    refused(await http_client.post("/schedule", run_at(args="x" * 300_000)), 413, "PAYLOAD_TOO_LARGE", "262144")
 
 
-async def test_cursors_are_checked(face: Face) -> None:
-    refused(await face.get("/list?cursor=id:abc"), 400, "INVALID_INPUT", "cursor")
+async def test_cursors_are_checked(http_client: HttpClient) -> None:
+    refused(await http_client.get("/list?cursor=id:abc"), 400, "INVALID_INPUT", "cursor")
 
 
 # ---- Errors --------------------------------------------------------------------------------------
 
 
-async def test_a_body_that_does_not_parse_says_so(face: Face) -> None:
+async def test_a_body_that_does_not_parse_says_so(http_client: HttpClient) -> None:
     headers = {"content-type": "application/json"}
-    refused(await face.client.post("/schedule", content=b"{", headers=headers), 400, "INVALID_JSON", "not JSON")
+    refused(await http_client.client.post("/schedule", content=b"{", headers=headers), 400, "INVALID_JSON", "not JSON")
 
 
-async def test_a_body_says_that_it_is_json(face: Face) -> None:
+async def test_a_body_says_that_it_is_json(http_client: HttpClient) -> None:
     refused(
-        await face.client.post("/cancel", content=b'{"id": "a"}'), 415, "UNSUPPORTED_MEDIA_TYPE", "application/json"
+        await http_client.client.post("/cancel", content=b'{"id": "a"}'),
+        415,
+        "UNSUPPORTED_MEDIA_TYPE",
+        "application/json",
     )
 
 
-async def test_another_method_is_405(face: Face) -> None:
-    answer = await face.get("/schedule")
+async def test_another_method_is_405(http_client: HttpClient) -> None:
+    answer = await http_client.get("/schedule")
     refused(answer, 405, "METHOD_NOT_ALLOWED", "POST")
     assert answer.headers["allow"] == "POST, OPTIONS"
 
 
-async def test_an_unknown_route_has_a_message(face: Face) -> None:
-    assert refused(await face.get("/nothing"), 404, "NOT_FOUND")["message"]
+async def test_an_unknown_route_has_a_message(http_client: HttpClient) -> None:
+    assert refused(await http_client.get("/nothing"), 404, "NOT_FOUND")["message"]
 
 
 @pytest.mark.parametrize(
@@ -170,38 +180,38 @@ async def test_an_unknown_route_has_a_message(face: Face) -> None:
         ({"retry": {"maxAttempts": 101}}, "0..100"),
     ],
 )
-async def test_names_and_numbers_have_limits(face: Face, members: dict[str, Any], words: str) -> None:
+async def test_names_and_numbers_have_limits(http_client: HttpClient, members: dict[str, Any], words: str) -> None:
     """There none had any, but for ids. What is on the limit is taken."""
-    refused(await face.post("/schedule", run_at(**members)), 400, "INVALID_INPUT", words)
+    refused(await http_client.post("/schedule", run_at(**members)), 400, "INVALID_INPUT", words)
     at_most: dict[str, Any] = {"pool": "p" * 128, "maxConcurrency": 10_000, "shardKey": "s" * 512}
-    await face.schedule(**run_at(functionPath="p" * 512, retry={"maxAttempts": 100}, **at_most))
+    await http_client.schedule(**run_at(functionPath="p" * 512, retry={"maxAttempts": 100}, **at_most))
 
 
 # ---- Retries and deadlines -----------------------------------------------------------------------
 
 
-async def test_no_attempts_more_than_none_is_none(face: Face) -> None:
+async def test_no_attempts_more_than_none_is_none(http_client: HttpClient) -> None:
     """There `maxAttempts: 0` was dropped, and the default of five retries held."""
-    await face.schedule(**run_at(id="a", functionPath="answer:500", scheduledFor=NOW, retry={"maxAttempts": 0}))
-    await face.until("a", "dead")
-    assert [record["attempts"] for record in (await face.get("/dead")).json()["records"]] == [1]
+    await http_client.schedule(**run_at(id="a", functionPath="answer:500", scheduledFor=NOW, retry={"maxAttempts": 0}))
+    await http_client.until("a", "dead")
+    assert [record["attempts"] for record in (await http_client.get("/dead")).json()["records"]] == [1]
 
 
-async def test_a_delay_without_a_most_is_an_hour_at_most(face: Face) -> None:
+async def test_a_delay_without_a_most_is_an_hour_at_most(http_client: HttpClient) -> None:
     """There it grew without end, and then the job was given up."""
     assert Retry(base_ms=3_000_000).delay_ms(50, Random(1)) == 3_600_000
-    await face.schedule(**run_at(id="a", retry={"baseMs": 3_000_000}))
-    record = (await face.get("/get?id=a")).json()["record"]
+    await http_client.schedule(**run_at(id="a", retry={"baseMs": 3_000_000}))
+    record = (await http_client.get("/get?id=a")).json()["record"]
     assert record["retry"]["maxMs"] == 3_600_000, "and the record says so"
 
 
-async def test_a_delay_is_100_ms_at_least(face: Face) -> None:
+async def test_a_delay_is_100_ms_at_least(http_client: HttpClient) -> None:
     """There `baseMs: 0` called a failing receiver in a tight loop."""
-    await face.schedule(
+    await http_client.schedule(
         **run_at(id="a", functionPath="answer:500", scheduledFor=NOW, retry={"baseMs": 0, "maxAttempts": 2})
     )
-    await face.until("a", "dead")
-    history = (await face.get("/history?id=a")).json()["attempts"]
+    await http_client.until("a", "dead")
+    history = (await http_client.get("/history?id=a")).json()["attempts"]
     gaps = [later["started"] - one["ended"] for one, later in pairwise(history)]
     assert len(gaps) == 2 and min(gaps) >= 100
 
@@ -217,11 +227,11 @@ async def test_a_callback_has_a_deadline(said: str) -> None:
         await Response(status_code=204)(scope, receive, send)
 
     options: dict[str, Any] = {"timeout_ms": 900_000} if said == "the server" else {}
-    async with open_face(transport=AsgiTransport(receiver), **options) as face:
+    async with open_http_client(transport=AsgiTransport(receiver), **options) as http_client:
         if said == "the instance":
-            await face.client.put("/instance", json={"timeoutMs": 900_000})
-        await face.schedule(**run_at(id="a", scheduledFor=NOW))
-        await face.until("a", None)
+            await http_client.client.put("/instance", json={"timeoutMs": 900_000})
+        await http_client.schedule(**run_at(id="a", scheduledFor=NOW))
+        await http_client.until("a", None)
 
     wanted = 60 if said == "nobody" else 900
     assert len(seen) == 1 and wanted <= seen[0] < wanted + 1
@@ -230,42 +240,42 @@ async def test_a_callback_has_a_deadline(said: str) -> None:
 # ---- Reading -------------------------------------------------------------------------------------
 
 
-async def test_lists_are_by_due_instant(face: Face) -> None:
-    await face.schedule(id="a", scheduledFor=DUE + 1)
-    await face.schedule(id="b", scheduledFor=DUE)
-    assert [one["id"] for one in (await face.get("/list")).json()["records"]] == ["b", "a"]
-    assert [one["id"] for one in (await face.get("/list?order=id")).json()["records"]] == ["a", "b"]
+async def test_lists_are_by_due_instant(http_client: HttpClient) -> None:
+    await http_client.schedule(id="a", scheduledFor=DUE + 1)
+    await http_client.schedule(id="b", scheduledFor=DUE)
+    assert [one["id"] for one in (await http_client.get("/list")).json()["records"]] == ["b", "a"]
+    assert [one["id"] for one in (await http_client.get("/list?order=id")).json()["records"]] == ["a", "b"]
     for id in ("z", "y"):
-        await face.bury(id)
+        await http_client.bury(id)
         await asyncio.sleep(0.002)
-    assert [one["id"] for one in (await face.get("/dead")).json()["records"]] == ["z", "y"]
+    assert [one["id"] for one in (await http_client.get("/dead")).json()["records"]] == ["z", "y"]
 
 
-async def test_status_counts_jobs_without_a_pool(face: Face) -> None:
-    await face.schedule(id="a")
-    assert (await face.get("/status")).json()["backlog"] == 1
+async def test_status_counts_jobs_without_a_pool(http_client: HttpClient) -> None:
+    await http_client.schedule(id="a")
+    assert (await http_client.get("/status")).json()["backlog"] == 1
 
 
-async def test_pools_are_listed_the_longest_first(face: Face) -> None:
+async def test_pools_are_listed_the_longest_first(http_client: HttpClient) -> None:
     """There by name."""
     for n, pool in enumerate(("a", "b", "b", "c", "c", "c")):
-        await face.schedule(id=f"j{n}", pool=pool)
-    assert [pool["name"] for pool in (await face.get("/status")).json()["pools"]] == ["c", "b", "a"]
+        await http_client.schedule(id=f"j{n}", pool=pool)
+    assert [pool["name"] for pool in (await http_client.get("/status")).json()["pools"]] == ["c", "b", "a"]
 
 
-async def test_a_retry_keeps_the_due_instant(face: Face) -> None:
+async def test_a_retry_keeps_the_due_instant(http_client: HttpClient) -> None:
     """There `scheduledFor` became now. Here it is the original one, and `nextAttemptAt` is now."""
-    await face.bury("a")
-    due = (await face.get("/dead")).json()["records"][0]["scheduledFor"]
-    before = face.host.runtime.clock.now_ms()
-    assert (await face.post("/dead/retry", {"id": "a"})).json()["scheduledFor"] == due < before
-    await face.until("a", "dead")
+    await http_client.bury("a")
+    due = (await http_client.get("/dead")).json()["records"][0]["scheduledFor"]
+    before = http_client.host.runtime.clock.now_ms()
+    assert (await http_client.post("/dead/retry", {"id": "a"})).json()["scheduledFor"] == due < before
+    await http_client.until("a", "dead")
 
 
-async def test_what_jobs_are_called_back_with_is_ours(face: Face) -> None:
+async def test_what_jobs_are_called_back_with_is_ours(http_client: HttpClient) -> None:
     """Another path, Standard Webhooks instead of one header, and `scheduledFor` is the original due instant."""
-    await face.schedule(**run_at(id="a", scheduledFor=100_000_000_000))
-    await face.until("a", None)
-    [body] = face.receiver.bodies
+    await http_client.schedule(**run_at(id="a", scheduledFor=100_000_000_000))
+    await http_client.until("a", None)
+    [body] = http_client.receiver.bodies
     assert body.keys() >= {"args", "functionPath", "id", "instanceName", "scheduledFor", "attempt", "lease"}
-    refused(await face.get("/_lunora/scheduler/dispatch"), 404, "NOT_FOUND")
+    refused(await http_client.get("/_lunora/scheduler/dispatch"), 404, "NOT_FOUND")

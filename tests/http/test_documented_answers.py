@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.accepting import Accepting, accepted
-from tests.http.documented import Documented, operations
-from tests.http.face import DUE, Face, client_of, open_face, open_host
+from tests.http.accepting_receiver import AcceptingReceiver, accepted
+from tests.http.http_client import DUE, HttpClient, client_of, open_host, open_http_client
+from tests.http.openapi_document import Documented, operations
 from tocsin.actors.http import crowd
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import PLACES, document
@@ -98,10 +98,10 @@ async def good_tour(ask: Ask) -> None:
     await ask("GET", "/readyz")
 
 
-async def dead_tour(ask: Ask, face: Face) -> None:
+async def dead_tour(ask: Ask, http_client: HttpClient) -> None:
     for n, place in enumerate(("", "/i/tenant-a") * 2):
-        await face.schedule(place, id=f"dead-{n}", functionPath="answer:410", delayMs=0)
-        while (await face.get(f"{place}/get?id=dead-{n}")).json()["record"]["state"] != "dead":
+        await http_client.schedule(place, id=f"dead-{n}", functionPath="answer:410", delayMs=0)
+        while (await http_client.get(f"{place}/get?id=dead-{n}")).json()["record"]["state"] != "dead":
             pass
     await ask("GET", "/dead")
     await ask("GET", "/get", params={"id": "dead-0"})
@@ -223,10 +223,10 @@ async def test_every_answer_is_one_that_the_document_has(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     held = Documented(DOCUMENT)
-    async with open_face() as face, client_of(face.host.asgi(tokens=TOKENS)) as client:
+    async with open_http_client() as http_client, client_of(http_client.host.asgi(tokens=TOKENS)) as client:
         ask = asker(held, client)
         await good_tour(ask)
-        await dead_tour(ask, face)
+        await dead_tour(ask, http_client)
         await recurring_tour(ask)
         await queue_tour(ask)
         await ask("POST", "/schedule", JOB, headers={"idempotency-key": "k"})  # 422
@@ -293,43 +293,43 @@ async def failing_tour(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def accepted_tour(held: Documented) -> None:
-    app = Accepting()
-    async with open_face(transport=AsgiTransport(app)) as face:
-        lease = await accepted(face, app, "a", pool="p")
-        ask = asker(held, face.client)
+    app = AcceptingReceiver()
+    async with open_http_client(transport=AsgiTransport(app)) as http_client:
+        lease = await accepted(http_client, app, "a", pool="p")
+        ask = asker(held, http_client.client)
         await ask("GET", "/get", params={"id": "a"})
         await ask("GET", "/why", params={"id": "a"})
         await ask("GET", "/pool", params={"name": "p"})
         for place in ("", "/i/default"):
             instance = {"id": "a", "lease": lease}
             route = "/i/{instance}" if place else ""
-            extended = await face.post(f"{place}/extend", {**instance, "leaseMs": 5_000})
+            extended = await http_client.post(f"{place}/extend", {**instance, "leaseMs": 5_000})
             held.hold("POST", f"{route}/extend", extended)
-            settled = await face.post(f"{place}/complete", {**instance, "result": {"n": 1}})
+            settled = await http_client.post(f"{place}/complete", {**instance, "result": {"n": 1}})
             held.hold("POST", f"{route}/complete", settled)
-            await accepted_again(face, app) if not place else None
+            await accepted_again(http_client, app) if not place else None
             lease = app.leases["a"]
         await ask("GET", "/history", params={"id": "a"})
 
 
-async def accepted_again(face: Face, app: Accepting) -> None:
+async def accepted_again(http_client: HttpClient, app: AcceptingReceiver) -> None:
     app.leases.clear()
-    await accepted(face, app, "a", pool="p")
+    await accepted(http_client, app, "a", pool="p")
 
 
 async def refused_tour(held: Documented, folder: Path) -> None:
     """A server that may hold no job more, one that knows no origin, and one that is closed."""
-    async with open_face(max_jobs=1) as face:
-        ask = asker(held, face.client)
+    async with open_http_client(max_jobs=1) as http_client:
+        ask = asker(held, http_client.client)
         for _ in range(2):
             await ask("POST", "/schedule", JOB)
         await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
         await ask("POST", "/schedules/{name}/trigger")
     store = f"sqlite:///{folder / 'jobs.db'}"
-    async with open_face(store) as face:
-        await asker(held, face.client)("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
-    async with open_face(store, origin=None) as face:
-        ask = asker(held, face.client)
+    async with open_http_client(store) as http_client:
+        await asker(held, http_client.client)("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
+    async with open_http_client(store, origin=None) as http_client:
+        ask = asker(held, http_client.client)
         await ask("POST", "/schedule", JOB)
         await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
         await ask("POST", "/schedules/{name}/trigger")

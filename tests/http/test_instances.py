@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.face import DUE, Face, client_of, open_host, refused
+from tests.http.http_client import DUE, HttpClient, client_of, open_host, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller
 from tocsin.errors import InvalidInputError
@@ -41,19 +41,19 @@ def names(page: Any) -> list[str]:
     return [one["name"] for one in page["instances"]]
 
 
-async def test_a_host_that_holds_nothing_has_none(face: Face) -> None:
-    assert (await face.get("/instances")).json() == {"instances": [], "truncated": False}
-    await face.get("/i/only-read/status")
-    assert (await face.get("/instances")).json()["instances"] == []
+async def test_a_host_that_holds_nothing_has_none(http_client: HttpClient) -> None:
+    assert (await http_client.get("/instances")).json() == {"instances": [], "truncated": False}
+    await http_client.get("/i/only-read/status")
+    assert (await http_client.get("/instances")).json()["instances"] == []
 
 
-async def test_instances_come_by_name_with_their_counts(face: Face) -> None:
-    await face.schedule("/i/b", id="x")
-    await face.schedule("/i/b", id="y")
-    await face.schedule("/i/B", id="z")
-    await face.bury("dead")
+async def test_instances_come_by_name_with_their_counts(http_client: HttpClient) -> None:
+    await http_client.schedule("/i/b", id="x")
+    await http_client.schedule("/i/b", id="y")
+    await http_client.schedule("/i/B", id="z")
+    await http_client.bury("dead")
 
-    assert (await face.get("/instances")).json() == {
+    assert (await http_client.get("/instances")).json() == {
         "instances": [
             {"name": "B", "backlog": 1, "inFlight": 0, "dead": 0, "paused": False},
             {"name": "b", "backlog": 2, "inFlight": 0, "dead": 0, "paused": False},
@@ -101,18 +101,18 @@ async def test_the_apps_own_rule_is_asked_for_each(host: ActorHost) -> None:
         assert names((await client.get("/instances")).json()) == ["default", "tenant-b", "zoo"]
 
 
-async def test_what_it_cannot_take_is_refused(face: Face) -> None:
-    refused(await face.get("/instances?limit=0"), 400, "INVALID_INPUT", "limit", "1..1000")
-    refused(await face.get("/instances?limit=1001"), 400, "INVALID_INPUT", "limit", "1..1000")
-    refused(await face.get("/instances?cursor=a/b"), 400, "INVALID_INPUT", "instance name")
-    refused(await face.get("/instances?state=x"), 400, "INVALID_INPUT", "state", "cursor, limit")
-    refused(await face.post("/instances", {}), 405, "METHOD_NOT_ALLOWED")
-    refused(await face.get("/i/a/instances"), 404, "NOT_FOUND")
+async def test_what_it_cannot_take_is_refused(http_client: HttpClient) -> None:
+    refused(await http_client.get("/instances?limit=0"), 400, "INVALID_INPUT", "limit", "1..1000")
+    refused(await http_client.get("/instances?limit=1001"), 400, "INVALID_INPUT", "limit", "1..1000")
+    refused(await http_client.get("/instances?cursor=a/b"), 400, "INVALID_INPUT", "instance name")
+    refused(await http_client.get("/instances?state=x"), 400, "INVALID_INPUT", "state", "cursor, limit")
+    refused(await http_client.post("/instances", {}), 405, "METHOD_NOT_ALLOWED")
+    refused(await http_client.get("/i/a/instances"), 404, "NOT_FOUND")
     with pytest.raises(InvalidInputError, match="limit"):
-        await face.host.instances(limit=0)
+        await http_client.host.instances(limit=0)
 
 
-async def test_a_removed_instance_is_gone(face: Face) -> None:
-    await face.schedule("/i/tenant", id="a")
-    assert (await face.client.delete("/i/tenant?confirm=tenant")).status_code == 200
-    assert (await face.get("/instances")).json()["instances"] == []
+async def test_a_removed_instance_is_gone(http_client: HttpClient) -> None:
+    await http_client.schedule("/i/tenant", id="a")
+    assert (await http_client.client.delete("/i/tenant?confirm=tenant")).status_code == 200
+    assert (await http_client.get("/instances")).json()["instances"] == []

@@ -13,9 +13,9 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount
 
-from tests.http.accepting import Accepting, accepted
-from tests.http.documented import checked_schema, operations
-from tests.http.face import Face, client_of, open_face, open_host, refused
+from tests.http.accepting_receiver import AcceptingReceiver, accepted
+from tests.http.http_client import HttpClient, client_of, open_host, open_http_client, refused
+from tests.http.openapi_document import checked_schema, operations
 from tocsin.actors.http.app import build_app
 from tocsin.actors.http.error_catalog import CODES
 from tocsin.actors.http.examples import EXAMPLES, LEASE
@@ -52,11 +52,11 @@ async def test_it_is_there_for_anybody_and_says_where_it_is_mounted() -> None:
 
 
 async def test_without_tokens_it_asks_for_none_and_is_for_this_machine_only() -> None:
-    async with open_face() as face:
-        shown = (await face.get("/openapi.json")).json()
+    async with open_http_client() as http_client:
+        shown = (await http_client.get("/openapi.json")).json()
         assert "securitySchemes" not in shown["components"]
         assert not [one for _, _, one in operations(shown) if "security" in one]
-        refused(await face.get("/openapi.json", headers={"host": "evil.example"}), 403, "FORBIDDEN")
+        refused(await http_client.get("/openapi.json", headers={"host": "evil.example"}), 403, "FORBIDDEN")
 
 
 async def test_every_route_of_the_app_is_described_and_no_other() -> None:
@@ -87,13 +87,13 @@ def test_scopes_are_those_of_the_table() -> None:
                 assert scopes == operation.scopes, path
 
 
-async def test_query_parameters_are_those_that_routes_take(face: Face) -> None:
+async def test_query_parameters_are_those_that_routes_take(http_client: HttpClient) -> None:
     for method, path, one in operations(DOCUMENT):
         known = [parameter["name"] for parameter in one.get("parameters", []) if parameter["in"] == "query"]
         if one["tags"] == ["probes"] or "requestBody" in one:
             assert known == []
             continue
-        answer = await face.client.request(
+        answer = await http_client.client.request(
             method, path.format(instance="tenant-a", redriveId="a", name="a", queue="a") + "?unknown=1"
         )
         said = f"this route takes {', '.join(known) if known else 'none'}"
@@ -154,14 +154,14 @@ async def test_every_example_works(name: str) -> None:
     [(method, path, one)] = [found for found in operations(DOCUMENT) if found[2]["operationId"] == name] or [
         found for found in operations(DOCUMENT) if found[2]["operationId"] == f"{name}_in_instance"
     ]
-    app = Accepting()
+    app = AcceptingReceiver()
     receiver: Any = app if name in ("complete", "extend", "pool") else good_receiver
     if "dead" in name or "redrive" in name:
         receiver = dead_receiver
     [listed] = EXAMPLES["catalog"].answer["entries"]
     catalog = {listed["functionPath"]: listed["args"]} if name == "catalog" else None
-    async with open_face(transport=AsgiTransport(receiver), catalog=catalog) as face:
-        given = await stand(face, app, name)
+    async with open_http_client(transport=AsgiTransport(receiver), catalog=catalog) as http_client:
+        given = await stand(http_client, app, name)
         query = {
             parameter["name"]: given.get(parameter["name"], parameter["example"])
             for parameter in one.get("parameters", [])
@@ -171,23 +171,23 @@ async def test_every_example_works(name: str) -> None:
         if body is not None and body.get("lease") == LEASE:
             body = {**body, "lease": given["lease"]}
         url = path.format(instance="tenant-a", redriveId=given.get("redriveId", ""), name="daily-report", queue="mail")
-        answer = await face.client.request(method, url, params=query, json=body)
+        answer = await http_client.client.request(method, url, params=query, json=body)
         assert answer.status_code == 200, answer.text
         assert shape_of(answer.json()) == shape_of(EXAMPLES[name].answer), answer.text
 
 
-async def stand(face: Face, app: Accepting, name: str) -> dict[str, Any]:
+async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> dict[str, Any]:
     """Make the app stand as an example supposes; what of it only the app knows."""
     job = {**EXAMPLES["schedule"].request}
     if name in ("cancel", "get", "list", "status", "why", "cancel_all", "reschedule"):
-        await face.schedule(**job)
+        await http_client.schedule(**job)
     elif name in ("remove", "instances"):
-        await face.schedule("/i/tenant-a", **job)
+        await http_client.schedule("/i/tenant-a", **job)
     elif name == "history":
-        await face.schedule(id="invoice-42", delayMs=0)
-        await face.until("invoice-42", None)
+        await http_client.schedule(id="invoice-42", delayMs=0)
+        await http_client.until("invoice-42", None)
     elif name == "workers":
-        await face.post("/workers", EXAMPLES["announce"].request)
+        await http_client.post("/workers", EXAMPLES["announce"].request)
     elif name in ("claim", "queues", "pending"):
         due: dict[str, Any] = {
             "id": "invoice-42",
@@ -196,47 +196,49 @@ async def stand(face: Face, app: Accepting, name: str) -> dict[str, Any]:
             "delayMs": 0,
         }
         labels: dict[str, Any] = {"labels": ["tenant-7"], "then": [{"functionPath": "invoices:archive"}]}
-        await face.schedule(queue="mail", **due, **labels)
+        await http_client.schedule(queue="mail", **due, **labels)
         if name == "queues":
             await asyncio.sleep(0.002)  # it is due for some time
     elif name == "result":
-        await face.schedule(id="invoice-42", delayMs=0, queue="mail", keepResultMs=3_600_000)
-        [claimed] = (await face.post("/queues/mail/claim")).json()["jobs"]
-        await face.post("/complete", {"id": "invoice-42", "lease": claimed["lease"], "result": {"sent": True}})
+        await http_client.schedule(id="invoice-42", delayMs=0, queue="mail", keepResultMs=3_600_000)
+        [claimed] = (await http_client.post("/queues/mail/claim")).json()["jobs"]
+        await http_client.post("/complete", {"id": "invoice-42", "lease": claimed["lease"], "result": {"sent": True}})
     elif name == "delete_pool":
-        await face.client.put("/pool", json={"name": "stripe", "maxConcurrency": 2})
+        await http_client.client.put("/pool", json={"name": "stripe", "maxConcurrency": 2})
     elif name.startswith("schedules_") and name not in ("schedules_put", "schedules_preview"):
-        await stand_scheduled(face, name)
+        await stand_scheduled(http_client, name)
     elif name in ("complete", "extend"):
-        return {"lease": await accepted(face, app, "invoice-42")}
+        return {"lease": await accepted(http_client, app, "invoice-42")}
     elif name == "pool":
-        await accepted(face, app, "invoice-42", pool="stripe")
+        await accepted(http_client, app, "invoice-42", pool="stripe")
     elif "dead" in name or "redrive" in name:
         pool: dict[str, Any] = {"pool": "stripe", "labels": ["tenant-7"]} if name == "dead" else {}
-        await face.schedule(id="invoice-41", functionPath="invoices:send", args={"invoice": 41}, delayMs=0, **pool)
-        await face.until("invoice-41", "dead")
+        await http_client.schedule(
+            id="invoice-41", functionPath="invoices:send", args={"invoice": 41}, delayMs=0, **pool
+        )
+        await http_client.until("invoice-41", "dead")
         if "redrive" in name:
-            return (await face.post("/dead/retry-all", {"all": True})).json()  # type: ignore[no-any-return]
+            return (await http_client.post("/dead/retry-all", {"all": True})).json()  # type: ignore[no-any-return]
     return {}
 
 
-async def stand_scheduled(face: Face, name: str) -> None:
+async def stand_scheduled(http_client: HttpClient, name: str) -> None:
     url = "/schedules/daily-report"
     definition = dict(EXAMPLES["schedules_put"].request)
     if name == "schedules_occurrences":  # a slot that is long past, and one that stays live
         del definition["cron"]
         definition |= {"at": 1_700_000_000_000, "misfire": "skip", "pool": "held"}
-        await face.client.put("/pool", json={"name": "held", "paused": True})
-    await face.client.put(url, json=definition)
+        await http_client.client.put("/pool", json={"name": "held", "paused": True})
+    await http_client.client.put(url, json=definition)
     if name == "schedules_resume":
-        await face.post(f"{url}/pause")
+        await http_client.post(f"{url}/pause")
     if name == "schedules_occurrences":
         async with asyncio.timeout(10):
             while True:
-                if (await face.get(f"{url}/occurrences")).json()["occurrences"]:
+                if (await http_client.get(f"{url}/occurrences")).json()["occurrences"]:
                     break
                 await asyncio.sleep(0.01)
-        await face.post(f"{url}/trigger")
+        await http_client.post(f"{url}/trigger")
 
 
 def test_no_schema_shows_names_of_python() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from tests.http.documented import checked_schema, operations
-from tests.http.face import DUE, Face, refused
+from tests.http.http_client import DUE, HttpClient, refused
+from tests.http.openapi_document import checked_schema, operations
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.parameters import KEY_MAX
@@ -91,7 +91,7 @@ def edges(schema: dict[str, Any]) -> Iterator[Any]:
 
 @pytest.mark.parametrize(("name", "member", "schema"), list(fields()))
 async def test_each_member_is_taken_up_to_its_limit_and_no_further(
-    face: Face, name: str, member: str, schema: dict[str, Any]
+    http_client: HttpClient, name: str, member: str, schema: dict[str, Any]
 ) -> None:
     """The app takes what the document allows, and nothing else: no limit stands in two places."""
     request = INSIDE.get(name, name)
@@ -110,8 +110,8 @@ async def test_each_member_is_taken_up_to_its_limit_and_no_further(
         elif name == "WorkerRequest":
             sent = {**body, "worker": {"id": "w", member: value}}
         if request == "ClaimRequest":  # so that it waits for nothing
-            await face.schedule(f"/i/{n}", queue="there-is-one", delayMs=0)
-        answer = await face.client.request(method, f"/i/{n}{path}", json=sent)
+            await http_client.schedule(f"/i/{n}", queue="there-is-one", delayMs=0)
+        answer = await http_client.client.request(method, f"/i/{n}{path}", json=sent)
         # Nobody has that lease (409), no schedule is at that revision (409), or there is none (404).
         assert answer.status_code in ((200, 404, 409) if allows(sent) else (400,)), (sent, answer.text)
         found.add(allows(sent))
@@ -123,7 +123,7 @@ def test_what_is_blank_to_the_check_is_blank_to_the_document() -> None:
     assert {chr(one) for one in range(0x110000) if not re.match(NOT_BLANK, chr(one))} == blank
 
 
-async def test_the_idempotency_key_has_the_documented_length(face: Face) -> None:
+async def test_the_idempotency_key_has_the_documented_length(http_client: HttpClient) -> None:
     [schema] = [
         parameter["schema"]
         for parameter in DOCUMENT["paths"]["/schedule"]["post"]["parameters"]
@@ -132,12 +132,12 @@ async def test_the_idempotency_key_has_the_documented_length(face: Face) -> None
     assert schema["maxLength"] == KEY_MAX
     for size, status in ((1, 200), (KEY_MAX, 200), (KEY_MAX + 1, 400)):
         body = {"functionPath": "p", "scheduledFor": DUE}
-        answer = await face.post("/schedule", body, headers={"idempotency-key": "k" * size})
+        answer = await http_client.post("/schedule", body, headers={"idempotency-key": "k" * size})
         assert answer.status_code == status
 
 
-async def test_query_parameters_have_the_documented_limits(face: Face) -> None:
-    await face.client.put("/schedules/daily-report", json=EXAMPLES["schedules_put"].request)
+async def test_query_parameters_have_the_documented_limits(http_client: HttpClient) -> None:
+    await http_client.client.put("/schedules/daily-report", json=EXAMPLES["schedules_put"].request)
     for method, path, one in operations(DOCUMENT):
         if method != "GET" or path.startswith("/i/"):
             continue
@@ -153,18 +153,18 @@ async def test_query_parameters_have_the_documented_limits(face: Face) -> None:
             for value in map(str, edges(parameter["schema"])):
                 digits = value.isascii() and value.isdecimal() and "minimum" in parameter["schema"]
                 fits = jsonschema_rs.is_valid(parameter["schema"], int(value) if digits else value)
-                answer = await face.get(path, params={**required, parameter["name"]: value})
+                answer = await http_client.get(path, params={**required, parameter["name"]: value})
                 taken = answer.status_code in (
                     (200, 404) if path == "/result" else (200,)
                 )  # of nobody nothing is known
                 assert taken == fits, (path, parameter["name"], value, answer.text)
 
 
-async def test_a_batch_has_the_documented_length(face: Face) -> None:
+async def test_a_batch_has_the_documented_length(http_client: HttpClient) -> None:
     most = SCHEMAS["BatchRequest"]["properties"]["jobs"]["maxItems"]
     assert most == arguments.MAX_BATCH
-    assert (await face.post("/schedule/batch", {"jobs": [{}] * most})).status_code == 200
-    refused(await face.post("/schedule/batch", {"jobs": [{}] * (most + 1)}), 400, "INVALID_INPUT")
+    assert (await http_client.post("/schedule/batch", {"jobs": [{}] * most})).status_code == 200
+    refused(await http_client.post("/schedule/batch", {"jobs": [{}] * (most + 1)}), 400, "INVALID_INPUT")
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ async def test_a_batch_has_the_documented_length(face: Face) -> None:
         ("PoolRequest", {"name": "p", "paused": None, "maxConcurrency": 0}, True),
     ],
 )
-async def test_members_belong_together_as_documented(face: Face, name: str, body: Any, fits: bool) -> None:
+async def test_members_belong_together_as_documented(http_client: HttpClient, name: str, body: Any, fits: bool) -> None:
     method, path, _ = BODIES[name]
-    answer = await face.client.request(method, path, json=body)
+    answer = await http_client.client.request(method, path, json=body)
     assert (answer.status_code == 200) == fits, answer.text
     assert checked_schema(DOCUMENT, {"$ref": f"#/components/schemas/{name}"}).is_valid(body) == fits

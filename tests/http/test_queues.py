@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
+from tests.http.http_client import DUE, HttpClient, client_of, open_host, open_http_client, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller
 from tocsin.actors.http.openapi import document
@@ -22,22 +22,22 @@ SOON_MS = 10_000
 """Longer than any test waits: what is answered before was woken."""
 
 
-async def claim(face: Face, queue: str = "*", **members: Any) -> list[dict[str, Any]]:
-    answer = await face.post(f"/queues/{queue}/claim", {"waitMs": 0, **members})
+async def claim(http_client: HttpClient, queue: str = "*", **members: Any) -> list[dict[str, Any]]:
+    answer = await http_client.post(f"/queues/{queue}/claim", {"waitMs": 0, **members})
     assert answer.status_code == 200, answer.text
     jobs: list[dict[str, Any]] = answer.json()["jobs"]
     return jobs
 
 
-async def pulled(face: Face, id: str, queue: str = "q", **members: Any) -> None:
-    await face.schedule(**{"id": id, "queue": queue, "delayMs": 0, **members})
+async def pulled(http_client: HttpClient, id: str, queue: str = "q", **members: Any) -> None:
+    await http_client.schedule(**{"id": id, "queue": queue, "delayMs": 0, **members})
 
 
-async def waiting_for(face: Face, queue: str, count: int) -> None:
+async def waiting_for(http_client: HttpClient, queue: str, count: int) -> None:
     """Until so many claims wait for a queue that holds a job."""
     async with asyncio.timeout(10):
         while True:
-            queues = (await face.get("/queues")).json()["queues"]
+            queues = (await http_client.get("/queues")).json()["queues"]
             if [one["workersWaiting"] for one in queues if one["name"] == queue] == [count]:
                 return
             await asyncio.sleep(0.005)
@@ -50,15 +50,17 @@ def ids(jobs: list[dict[str, Any]]) -> list[str]:
 # ---- Claims --------------------------------------------------------------------------------------
 
 
-async def test_a_claim_answers_all_that_a_worker_needs(stored: Face) -> None:
+async def test_a_claim_answers_all_that_a_worker_needs(http_client_per_store: HttpClient) -> None:
     args = {"n": 1, "at": {"$date": "2030-01-01T00:00:00Z"}}
     retry, then = {"maxRetries": 2, "baseMs": 5}, [{"workflow": "w"}]
     await pulled(
-        stored, "a", args=args, pool="p", priority=3, labels=["x"], retry=retry, timeoutMs=5_000, shardKey="k",
-        expiresAt=DUE, then=then,
+        http_client_per_store, "a", args=args, pool="p", priority=3, labels=["x"], retry=retry, timeoutMs=5_000,
+        shardKey="k", expiresAt=DUE, then=then,
     )  # fmt: skip
-    [one] = await claim(stored, "q", leaseMs=30_000, worker={"id": "w1", "name": "n", "hostname": "h", "pid": 1})
-    record = (await stored.get("/get?id=a")).json()["record"]
+    [one] = await claim(
+        http_client_per_store, "q", leaseMs=30_000, worker={"id": "w1", "name": "n", "hostname": "h", "pid": 1}
+    )
+    record = (await http_client_per_store.get("/get?id=a")).json()["record"]
 
     assert {name: one[name] for name in ("id", "functionPath", "queue", "instanceName", "pool", "priority")} == {
         "id": "a", "functionPath": "p", "queue": "q", "instanceName": "default", "pool": "p", "priority": 3,
@@ -75,15 +77,15 @@ async def test_a_claim_answers_all_that_a_worker_needs(stored: Face) -> None:
     assert (record["state"], record["queue"], [one["workflow"] for one in record["then"]]) == ("running", "q", ["w"])
 
 
-async def test_a_claim_that_waits_is_woken_by_a_job(face: Face) -> None:
-    waiting = asyncio.create_task(claim(face, "q", waitMs=SOON_MS))
-    await face.schedule(queue="q", id="later")  # there, but not due
-    await waiting_for(face, "q", 1)
+async def test_a_claim_that_waits_is_woken_by_a_job(http_client: HttpClient) -> None:
+    waiting = asyncio.create_task(claim(http_client, "q", waitMs=SOON_MS))
+    await http_client.schedule(queue="q", id="later")  # there, but not due
+    await waiting_for(http_client, "q", 1)
     assert not waiting.done()
-    await pulled(face, "a")
+    await pulled(http_client, "a")
 
     assert ids(await asyncio.wait_for(waiting, 5)) == ["a"]
-    assert await claim(face, "q") == []
+    assert await claim(http_client, "q") == []
 
 
 async def test_the_default_wait_is_the_documented_one() -> None:
@@ -93,18 +95,18 @@ async def test_the_default_wait_is_the_documented_one() -> None:
     assert schema["leaseMs"]["default"] == handle_queues.CLAIM_LEASE_MS
 
 
-async def test_all_queues_but_some_and_several_by_name(face: Face) -> None:
+async def test_all_queues_but_some_and_several_by_name(http_client: HttpClient) -> None:
     for queue in ("a", "b", "c", "d"):
-        await pulled(face, queue, queue)
+        await pulled(http_client, queue, queue)
 
-    assert sorted(ids(await claim(face, "*", max=9, exclude=["b", "d"]))) == ["a", "c"]
-    assert await claim(face, "a,c", max=9) == []
-    assert sorted(ids(await claim(face, "b,x,d,b", max=9))) == ["b", "d"]
+    assert sorted(ids(await claim(http_client, "*", max=9, exclude=["b", "d"]))) == ["a", "c"]
+    assert await claim(http_client, "a,c", max=9) == []
+    assert sorted(ids(await claim(http_client, "b,x,d,b", max=9))) == ["b", "d"]
 
 
-async def test_the_body_may_be_left_out(face: Face) -> None:
-    await pulled(face, "a")
-    answer = await face.client.post("/queues/q/claim")
+async def test_the_body_may_be_left_out(http_client: HttpClient) -> None:
+    await pulled(http_client, "a")
+    answer = await http_client.client.post("/queues/q/claim")
 
     assert ids(answer.json()["jobs"]) == ["a"]
 
@@ -136,12 +138,12 @@ async def test_the_body_may_be_left_out(face: Face) -> None:
     ],
 )
 async def test_a_wrong_claim_is_named_and_takes_nothing(
-    face: Face, queue: str, members: dict[str, Any], words: list[str]
+    http_client: HttpClient, queue: str, members: dict[str, Any], words: list[str]
 ) -> None:
-    await pulled(face, "a")
-    refused(await face.post(f"/queues/{queue}/claim", {"waitMs": 0, **members}), 400, "INVALID_INPUT", *words)
+    await pulled(http_client, "a")
+    refused(await http_client.post(f"/queues/{queue}/claim", {"waitMs": 0, **members}), 400, "INVALID_INPUT", *words)
 
-    assert ids(await claim(face)) == ["a"]
+    assert ids(await claim(http_client)) == ["a"]
 
 
 # ---- Who hangs up --------------------------------------------------------------------------------
@@ -179,31 +181,35 @@ class RawCall:
         return self.sent[0]["status"] if self.sent else None
 
 
-async def test_a_worker_that_hangs_up_is_given_nothing(face: Face, caplog: pytest.LogCaptureFixture) -> None:
-    await face.schedule(queue="q", id="later")
-    app = face.host.asgi(insecure=True)
+async def test_a_worker_that_hangs_up_is_given_nothing(
+    http_client: HttpClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await http_client.schedule(queue="q", id="later")
+    app = http_client.host.asgi(insecure=True)
     call = RawCall(app, "POST", "/queues/q/claim", b'{"waitMs": 10000}')
-    await waiting_for(face, "q", 1)
+    await waiting_for(http_client, "q", 1)
     call.gone.set()
     await asyncio.wait_for(call.task, 5)  # quietly: a server logs what is raised here
-    await waiting_for(face, "q", 0)
-    await pulled(face, "a")
+    await waiting_for(http_client, "q", 0)
+    await pulled(http_client, "a")
 
     assert call.status == 499
-    assert ids(await claim(face, "q")) == ["a"]
+    assert ids(await claim(http_client, "q")) == ["a"]
     assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["hangs up", "is cancelled"])
-async def test_what_comes_in_the_moment_of_hanging_up_goes_back_uncharged(face: Face, cancelled: bool) -> None:
+async def test_what_comes_in_the_moment_of_hanging_up_goes_back_uncharged(
+    http_client: HttpClient, cancelled: bool
+) -> None:
     """At every step between the job and the answer: the job is answered, or goes to the next who asks at once. Requests
     are cancelled by servers that stop, and by clients in the same process."""
-    app = face.host.asgi(insecure=True)
+    app = http_client.host.asgi(insecure=True)
     given = 0
     for steps in range(40):
         call = RawCall(app, "POST", "/queues/q/claim", b'{"waitMs": 10000, "leaseMs": 3600000}')
         await asyncio.sleep(0.001)
-        job = await face.host.scheduler("default").run_after(0, "p", queue="q")
+        job = await http_client.host.scheduler("default").run_after(0, "p", queue="q")
         for _ in range(steps):
             await asyncio.sleep(0)
         if cancelled:
@@ -213,19 +219,19 @@ async def test_what_comes_in_the_moment_of_hanging_up_goes_back_uncharged(face: 
         await asyncio.wait([call.task], timeout=5)
         if call.status == 200:
             given += 1
-            await face.post("/cancel", {"id": job})
+            await http_client.post("/cancel", {"id": job})
             continue
-        [one] = await claim(face, "q", waitMs=SOON_MS)
+        [one] = await claim(http_client, "q", waitMs=SOON_MS)
         assert (one["id"], one["attempts"]) == (job, 0)
-        record = (await face.get(f"/get?id={job}")).json()["record"]
+        record = (await http_client.get(f"/get?id={job}")).json()["record"]
         assert "losses" not in record
-        await face.post("/complete", {"id": job, "lease": one["lease"]})
+        await http_client.post("/complete", {"id": job, "lease": one["lease"]})
     assert given < 40, "nobody ever hung up in time"
 
 
-async def test_who_waits_for_a_result_may_hang_up_too(face: Face) -> None:
-    await face.schedule(queue="q", id="a", keepResultMs=60_000)
-    call = RawCall(face.host.asgi(insecure=True), "GET", "/result", query=b"id=a&waitMs=300000")
+async def test_who_waits_for_a_result_may_hang_up_too(http_client: HttpClient) -> None:
+    await http_client.schedule(queue="q", id="a", keepResultMs=60_000)
+    call = RawCall(http_client.host.asgi(insecure=True), "GET", "/result", query=b"id=a&waitMs=300000")
     await asyncio.sleep(0.01)
     assert not call.task.done()
     call.gone.set()
@@ -301,12 +307,12 @@ async def test_authorize_fire_is_asked_before_a_worker_gets_a_job() -> None:
         await asyncio.sleep(0)
         return job.id != "locked"
 
-    async with open_face(authorize_fire=may) as face:
-        await pulled(face, "locked", keepResultMs=60_000)
-        await pulled(face, "free", args={"n": 1})
-        assert ids(await claim(face, max=5, waitMs=SOON_MS)) == ["free"]
-        await face.until("locked", "dead")
-        dead = (await face.get("/get?id=locked")).json()["record"]
+    async with open_http_client(authorize_fire=may) as http_client:
+        await pulled(http_client, "locked", keepResultMs=60_000)
+        await pulled(http_client, "free", args={"n": 1})
+        assert ids(await claim(http_client, max=5, waitMs=SOON_MS)) == ["free"]
+        await http_client.until("locked", "dead")
+        dead = (await http_client.get("/get?id=locked")).json()["record"]
         assert (dead["reason"], dead["attempts"]) == ("blocked", 0)
         assert {(job.id, job.state, job.instance, job.queue) for job in asked} == {
             ("locked", "running", "default", "q"), ("free", "running", "default", "q"),
@@ -314,12 +320,12 @@ async def test_authorize_fire_is_asked_before_a_worker_gets_a_job() -> None:
 
 
 async def test_a_claim_whose_only_job_is_blocked_goes_on_waiting() -> None:
-    async with open_face(authorize_fire=lambda job: job.id != "locked") as face:
-        waiting = asyncio.create_task(claim(face, "q", waitMs=SOON_MS))
-        await pulled(face, "locked")
-        await face.until("locked", "dead")
+    async with open_http_client(authorize_fire=lambda job: job.id != "locked") as http_client:
+        waiting = asyncio.create_task(claim(http_client, "q", waitMs=SOON_MS))
+        await pulled(http_client, "locked")
+        await http_client.until("locked", "dead")
         assert not waiting.done()
-        await pulled(face, "free")
+        await pulled(http_client, "free")
 
         assert ids(await asyncio.wait_for(waiting, 5)) == ["free"]
 
@@ -328,12 +334,12 @@ async def test_a_rule_that_fails_gives_the_job_to_nobody_and_charges_nobody(capl
     def may(job: Firing) -> bool:
         raise RuntimeError("the database is away")
 
-    async with open_face(authorize_fire=may) as face:
-        await pulled(face, "a")
+    async with open_http_client(authorize_fire=may) as http_client:
+        await pulled(http_client, "a")
         with caplog.at_level(logging.CRITICAL, "tocsin.scheduler"):
-            assert await claim(face, waitMs=50) == []
-        await face.until("a", "pending")
-        record = (await face.get("/get?id=a")).json()["record"]
+            assert await claim(http_client, waitMs=50) == []
+        await http_client.until("a", "pending")
+        record = (await http_client.get("/get?id=a")).json()["record"]
         assert (record["attempts"], "authorize_fire raised" in record["lastError"]["message"]) == (0, True)
 
 
@@ -341,16 +347,16 @@ async def test_a_rule_that_fails_gives_the_job_to_nobody_and_charges_nobody(capl
 
 
 async def test_a_host_without_an_origin_takes_jobs_with_queues() -> None:
-    async with open_face(origin=None) as face:
-        await pulled(face, "a", then=[{"functionPath": "b", "queue": "q"}])
+    async with open_http_client(origin=None) as http_client:
+        await pulled(http_client, "a", then=[{"functionPath": "b", "queue": "q"}])
         called = {"functionPath": "p"}
-        refused(await face.post("/schedule", {**called, "delayMs": 0}), 500, "ORIGIN_NOT_CONFIGURED", "queue")
+        refused(await http_client.post("/schedule", {**called, "delayMs": 0}), 500, "ORIGIN_NOT_CONFIGURED", "queue")
         chained = {"functionPath": "p", "queue": "q", "delayMs": 0, "then": [called]}
-        refused(await face.post("/schedule", chained), 500, "ORIGIN_NOT_CONFIGURED", "then[0]")
+        refused(await http_client.post("/schedule", chained), 500, "ORIGIN_NOT_CONFIGURED", "then[0]")
         assert (
-            await face.client.put("/schedules/s", json={"functionPath": "p", "everyMs": 10**9, "queue": "q"})
+            await http_client.client.put("/schedules/s", json={"functionPath": "p", "everyMs": 10**9, "queue": "q"})
         ).is_success
-        [one] = await claim(face)
-        await face.post("/complete", {"id": "a", "lease": one["lease"]})
+        [one] = await claim(http_client)
+        await http_client.post("/complete", {"id": "a", "lease": one["lease"]})
 
-        assert [one["functionPath"] for one in await claim(face)] == ["b"]
+        assert [one["functionPath"] for one in await claim(http_client)] == ["b"]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.http.face import Face, refused
+from tests.http.http_client import HttpClient, refused
 from tests.http.test_queues import SOON_MS, claim, pulled, waiting_for
 
 pytestmark = pytest.mark.anyio
@@ -14,34 +14,39 @@ pytestmark = pytest.mark.anyio
 # ---- Settling ------------------------------------------------------------------------------------
 
 
-async def test_an_end_that_contradicts_itself_settles_nothing(face: Face) -> None:
-    await pulled(face, "a")
-    [one] = await claim(face)
+async def test_an_end_that_contradicts_itself_settles_nothing(http_client: HttpClient) -> None:
+    await pulled(http_client, "a")
+    [one] = await claim(http_client)
     named = {"id": "a", "lease": one["lease"]}
     for said in ({"error": "no"}, {"retryable": False}, {"charge": False}, {"delayMs": 0}):
         [member] = said
         for ok in ({}, {"ok": True}, {"ok": None}):
-            wrong = await face.post("/complete", {**named, **ok, **said})
+            wrong = await http_client.post("/complete", {**named, **ok, **said})
             refused(wrong, 400, "INVALID_INPUT", f"{member} goes with ok: false")
-    refused(await face.post("/complete", {**named, "ok": False, "result": 0}), 400, "INVALID_INPUT", "result goes with")
-    refused(await face.post("/extend", named), 400, "INVALID_INPUT", "leaseMs is missing")
+    refused(
+        await http_client.post("/complete", {**named, "ok": False, "result": 0}),
+        400,
+        "INVALID_INPUT",
+        "result goes with",
+    )
+    refused(await http_client.post("/extend", named), 400, "INVALID_INPUT", "leaseMs is missing")
     unsaid = {"error": None, "retryable": True, "charge": True, "delayMs": None, "ok": None, "result": None}
 
-    assert (await face.post("/complete", {**named, **unsaid})).json() == {"settled": True, "state": "done"}
+    assert (await http_client.post("/complete", {**named, **unsaid})).json() == {"settled": True, "state": "done"}
 
 
-async def test_a_settlement_says_what_became_of_the_job(face: Face) -> None:
-    await pulled(face, "a", retry={"maxRetries": 1, "baseMs": 0})
-    [one] = await claim(face)
-    back = await face.post(
+async def test_a_settlement_says_what_became_of_the_job(http_client: HttpClient) -> None:
+    await pulled(http_client, "a", retry={"maxRetries": 1, "baseMs": 0})
+    [one] = await claim(http_client)
+    back = await http_client.post(
         "/complete", {"id": "a", "lease": one["lease"], "ok": False, "charge": False, "delayMs": 0, "error": "stopped"}
     )
-    [two] = await claim(face)
-    failed = await face.post("/complete", {"id": "a", "lease": two["lease"], "ok": False})
-    [three] = await claim(face, waitMs=SOON_MS)
-    dead = await face.post("/complete", {"id": "a", "lease": three["lease"], "ok": False, "error": "no"})
-    again = await face.post("/complete", {"id": "a", "lease": three["lease"], "ok": False, "error": "no"})
-    late = await face.post("/extend", {"id": "a", "lease": three["lease"], "leaseMs": 5_000})
+    [two] = await claim(http_client)
+    failed = await http_client.post("/complete", {"id": "a", "lease": two["lease"], "ok": False})
+    [three] = await claim(http_client, waitMs=SOON_MS)
+    dead = await http_client.post("/complete", {"id": "a", "lease": three["lease"], "ok": False, "error": "no"})
+    again = await http_client.post("/complete", {"id": "a", "lease": three["lease"], "ok": False, "error": "no"})
+    late = await http_client.post("/extend", {"id": "a", "lease": three["lease"], "leaseMs": 5_000})
 
     assert (back.json()["state"], two["attempts"], three["attempts"]) == ("retrying", 0, 1)
     assert back.json()["nextAttemptAt"] <= failed.json()["nextAttemptAt"]
@@ -49,70 +54,72 @@ async def test_a_settlement_says_what_became_of_the_job(face: Face) -> None:
     refused(late, 409, "STALE_LEASE")
 
 
-async def test_who_extends_hears_of_a_cancel(face: Face) -> None:
-    await pulled(face, "a")
-    [one] = await claim(face)
-    await face.post("/cancel", {"id": "a"})
+async def test_who_extends_hears_of_a_cancel(http_client: HttpClient) -> None:
+    await pulled(http_client, "a")
+    [one] = await claim(http_client)
+    await http_client.post("/cancel", {"id": "a"})
     error = refused(
-        await face.post("/extend", {"id": "a", "lease": one["lease"], "leaseMs": 5_000}),
+        await http_client.post("/extend", {"id": "a", "lease": one["lease"], "leaseMs": 5_000}),
         409,
         "STALE_LEASE",
         "cancelled",
     )
 
     assert error["cancelled"] is True
-    settled = await face.post("/complete", {"id": "a", "lease": one["lease"]})
+    settled = await http_client.post("/complete", {"id": "a", "lease": one["lease"]})
     assert settled.json() == {"settled": True, "state": "cancelled"}
 
 
 # ---- Chains and results --------------------------------------------------------------------------
 
 
-async def test_a_chain_runs_link_by_link_and_each_is_given_the_result_before(stored: Face) -> None:
+async def test_a_chain_runs_link_by_link_and_each_is_given_the_result_before(http_client_per_store: HttpClient) -> None:
     last = {"functionPath": "c", "queue": "q"}
     middle = {"workflow": "b", "queue": "r", "args": {"n": 2}, "keepResultMs": 60_000, "then": [last]}
-    await pulled(stored, "a", then=[middle, {"functionPath": "side"}])
-    [one] = await claim(stored)
-    assert (await stored.get("/pending?prefix=c")).json() == {"pending": True, "count": 1}
-    await stored.post("/complete", {"id": "a", "lease": one["lease"], "result": {"sum": 7}})
-    [two] = await claim(stored)
+    await pulled(http_client_per_store, "a", then=[middle, {"functionPath": "side"}])
+    [one] = await claim(http_client_per_store)
+    assert (await http_client_per_store.get("/pending?prefix=c")).json() == {"pending": True, "count": 1}
+    await http_client_per_store.post("/complete", {"id": "a", "lease": one["lease"], "result": {"sum": 7}})
+    [two] = await claim(http_client_per_store)
     assert (two["workflow"], two["args"], two["parent"]) == ("b", {"n": 2}, {"id": "a", "result": {"sum": 7}})
-    await stored.post("/complete", {"id": two["id"], "lease": two["lease"]})
-    [three] = await claim(stored)
-    await stored.post("/complete", {"id": three["id"], "lease": three["lease"]})
+    await http_client_per_store.post("/complete", {"id": two["id"], "lease": two["lease"]})
+    [three] = await claim(http_client_per_store)
+    await http_client_per_store.post("/complete", {"id": three["id"], "lease": three["lease"]})
 
     assert (three["functionPath"], three["parent"]) == ("c", {"id": two["id"]})
-    await stored.until(one["id"], None)
-    assert (await stored.get("/pending?prefix=c")).json() == {"pending": False, "count": 0}
-    [side] = [body for body in stored.receiver.bodies if body["functionPath"] == "side"]
+    await http_client_per_store.until(one["id"], None)
+    assert (await http_client_per_store.get("/pending?prefix=c")).json() == {"pending": False, "count": 0}
+    [side] = [body for body in http_client_per_store.receiver.bodies if body["functionPath"] == "side"]
     assert side["parent"] == {"id": "a", "result": {"sum": 7}}
-    assert (await stored.get("/result", params={"id": two["id"]})).json()["state"] == "done"
+    assert (await http_client_per_store.get("/result", params={"id": two["id"]})).json()["state"] == "done"
 
 
-async def test_who_asks_for_a_result_may_wait_for_it(face: Face) -> None:
-    await pulled(face, "a", keepResultMs=60_000)
-    [one] = await claim(face)
-    waiting = asyncio.create_task(face.get("/result", params={"id": "a", "waitMs": SOON_MS}))
-    early = await face.get("/result", params={"id": "a", "waitMs": 1})
-    await face.post("/complete", {"id": "a", "lease": one["lease"], "result": [1, {"n": None}]})
+async def test_who_asks_for_a_result_may_wait_for_it(http_client: HttpClient) -> None:
+    await pulled(http_client, "a", keepResultMs=60_000)
+    [one] = await claim(http_client)
+    waiting = asyncio.create_task(http_client.get("/result", params={"id": "a", "waitMs": SOON_MS}))
+    early = await http_client.get("/result", params={"id": "a", "waitMs": 1})
+    await http_client.post("/complete", {"id": "a", "lease": one["lease"], "result": [1, {"n": None}]})
     answer = (await asyncio.wait_for(waiting, 5)).json()
 
     assert early.json() == {"id": "a", "state": "running"}
     assert (answer["state"], answer["result"]) == ("done", [1, {"n": None}])
     assert answer["keptUntil"] == answer["endedAt"] + 60_000
-    await pulled(face, "b")
+    await pulled(http_client, "b")
     for id, words in (("b", "keepResultMs"), ("nobody", "nothing is known")):
-        refused(await face.get("/result", params={"id": id}), 404, "NOT_FOUND", words)
+        refused(await http_client.get("/result", params={"id": id}), 404, "NOT_FOUND", words)
     for query, words in ((("id", "a b"), "id must match"), (("waitMs", "-1"), "waitMs"), (("waitMs", "x"), "waitMs")):
-        answer_ = await face.get("/result", params={"id": "a", query[0]: query[1]})
+        answer_ = await http_client.get("/result", params={"id": "a", query[0]: query[1]})
         assert (answer_.status_code, words in answer_.text) == (400, True)
 
 
-async def test_a_dead_job_tells_why_where_its_result_is_asked_for(face: Face) -> None:
-    await pulled(face, "a", keepResultMs=60_000)
-    [one] = await claim(face)
-    await face.post("/complete", {"id": "a", "lease": one["lease"], "ok": False, "retryable": False, "error": "no"})
-    answer = (await face.get("/result?id=a")).json()
+async def test_a_dead_job_tells_why_where_its_result_is_asked_for(http_client: HttpClient) -> None:
+    await pulled(http_client, "a", keepResultMs=60_000)
+    [one] = await claim(http_client)
+    await http_client.post(
+        "/complete", {"id": "a", "lease": one["lease"], "ok": False, "retryable": False, "error": "no"}
+    )
+    answer = (await http_client.get("/result?id=a")).json()
 
     assert (answer["state"], answer["error"]) == ("dead", "refused: no")
 
@@ -120,15 +127,15 @@ async def test_a_dead_job_tells_why_where_its_result_is_asked_for(face: Face) ->
 # ---- Reading -------------------------------------------------------------------------------------
 
 
-async def test_queues_are_counted(face: Face) -> None:
+async def test_queues_are_counted(http_client: HttpClient) -> None:
     for n in range(3):
-        await pulled(face, f"a{n}", "a")
-    await face.schedule(id="later", queue="a")
-    await face.schedule(id="b", queue="b")
-    await claim(face, "a")
-    waiting = asyncio.create_task(claim(face, "b", waitMs=SOON_MS))
-    await waiting_for(face, "b", 1)
-    first, second = (await face.get("/queues")).json()["queues"]
+        await pulled(http_client, f"a{n}", "a")
+    await http_client.schedule(id="later", queue="a")
+    await http_client.schedule(id="b", queue="b")
+    await claim(http_client, "a")
+    waiting = asyncio.create_task(claim(http_client, "b", waitMs=SOON_MS))
+    await waiting_for(http_client, "b", 1)
+    first, second = (await http_client.get("/queues")).json()["queues"]
 
     assert {**first, "oldestDueMs": 0} == {
         "name": "a", "waiting": 3, "due": 2, "inFlight": 1, "workersWaiting": 0, "oldestDueMs": 0,
@@ -137,38 +144,40 @@ async def test_queues_are_counted(face: Face) -> None:
     waiting.cancel()
 
 
-async def test_a_list_may_be_of_one_queue(face: Face) -> None:
+async def test_a_list_may_be_of_one_queue(http_client: HttpClient) -> None:
     for n in range(3):
-        await face.schedule(id=f"m{n}", queue="mail")
-        await face.schedule(id=f"c{n}")
-    await face.schedule(id="other", queue="mai")
+        await http_client.schedule(id=f"m{n}", queue="mail")
+        await http_client.schedule(id=f"c{n}")
+    await http_client.schedule(id="other", queue="mai")
 
     for order in ("due", "id"):
-        found = (await face.get("/list", params={"queue": "mail", "order": order, "limit": 2})).json()
+        found = (await http_client.get("/list", params={"queue": "mail", "order": order, "limit": 2})).json()
         more = (
-            await face.get("/list", params={"queue": "mail", "order": order, "limit": 2, "cursor": found["cursor"]})
+            await http_client.get(
+                "/list", params={"queue": "mail", "order": order, "limit": 2, "cursor": found["cursor"]}
+            )
         ).json()
         assert [one["id"] for one in (*found["records"], *more["records"])] == ["m0", "m1", "m2"]
         assert not more["truncated"]
-    refused(await face.get("/list?queue=a,b"), 400, "INVALID_INPUT", "queue must be")
+    refused(await http_client.get("/list?queue=a,b"), 400, "INVALID_INPUT", "queue must be")
 
 
-async def test_pending_counts_by_prefix(face: Face) -> None:
-    await face.schedule(id="a", functionPath="mail:send", queue="q", then=[{"functionPath": "mail:note"}])
-    await face.schedule(id="b", functionPath=None, workflow="mailbox")
-    await face.bury("dead")
+async def test_pending_counts_by_prefix(http_client: HttpClient) -> None:
+    await http_client.schedule(id="a", functionPath="mail:send", queue="q", then=[{"functionPath": "mail:note"}])
+    await http_client.schedule(id="b", functionPath=None, workflow="mailbox")
+    await http_client.bury("dead")
 
     for prefix, count in (("mail", 3), ("mail:", 2), ("mail:note", 1), ("mail:x", 0), ("answer:", 0), ("", 3)):
-        found = (await face.get("/pending", params={"prefix": prefix})).json()
+        found = (await http_client.get("/pending", params={"prefix": prefix})).json()
         assert found == {"pending": count > 0, "count": count}, prefix
-    refused(await face.get("/pending", params={"prefix": "x" * 513}), 400, "INVALID_INPUT", "prefix")
+    refused(await http_client.get("/pending", params={"prefix": "x" * 513}), 400, "INVALID_INPUT", "prefix")
 
 
-async def test_why_names_who_has_it_and_who_is_missing(face: Face) -> None:
-    await pulled(face, "a")
-    [missing] = (await face.get("/why?id=a")).json()["reasons"]
-    await claim(face, worker={"id": "w1"})
-    [running] = (await face.get("/why?id=a")).json()["reasons"]
+async def test_why_names_who_has_it_and_who_is_missing(http_client: HttpClient) -> None:
+    await pulled(http_client, "a")
+    [missing] = (await http_client.get("/why?id=a")).json()["reasons"]
+    await claim(http_client, worker={"id": "w1"})
+    [running] = (await http_client.get("/why?id=a")).json()["reasons"]
 
     assert missing["code"] == "NO_WORKER" and "queue q" in missing["message"]
     assert running["code"] == "RUNNING" and "worker w1" in running["message"]

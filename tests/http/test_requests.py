@@ -14,7 +14,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from tests.http.face import DUE, Face, client_of, open_face, open_host, refused
+from tests.http.http_client import DUE, HttpClient, client_of, open_host, open_http_client, refused
 from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, SMALL_BODY
 from tocsin.actors.http.operations import OPERATIONS
 from tocsin.actors.scheduler.client.scheduler import Scheduler
@@ -43,46 +43,46 @@ def said_nothing(path: str, answer: httpx.Response) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/nothing", "/schedule/", "//schedule", "/Schedule", "/i", "/i//get", "/i/a/nothing", "/ws"]
 )
-async def test_an_unknown_route_is_404_whatever_the_method(face: Face, path: str) -> None:
+async def test_an_unknown_route_is_404_whatever_the_method(http_client: HttpClient, path: str) -> None:
     for method in ("GET", "POST", "DELETE"):
-        answer = await face.client.request(method, path)
+        answer = await http_client.client.request(method, path)
         error = refused(answer, 404, "NOT_FOUND", method)
         assert "there is no route" in error["message"]
 
 
 @pytest.mark.parametrize("place", ["", "/i/default", "/i/tenant-a:1"])
 @pytest.mark.parametrize(("method", "path"), [*ROUTES, ("GET", "/healthz"), ("GET", "/readyz")])
-async def test_another_method_is_405_with_allow(face: Face, place: str, method: str, path: str) -> None:
+async def test_another_method_is_405_with_allow(http_client: HttpClient, place: str, method: str, path: str) -> None:
     methods = ALLOWED.get(path, [method])
     allow = ", ".join([*(name for one in methods for name in (("GET", "HEAD") if one == "GET" else (one,))), "OPTIONS"])
     for other in {"PUT", "PATCH", "DELETE", "POST", "GET", "TRACE", "PROPFIND"} - set(methods):
-        answer = await face.client.request(other, place + path)
+        answer = await http_client.client.request(other, place + path)
         refused(answer, 405, "METHOD_NOT_ALLOWED", place + path, other)
         assert answer.headers["allow"] == allow
-    options = await face.client.options(place + path)
+    options = await http_client.client.options(place + path)
     assert (options.status_code, options.headers["allow"], options.content) == (204, allow, b"")
     assert not any(name.startswith("access-control") for name in options.headers)
 
 
-async def test_head_is_get_without_the_body(face: Face) -> None:
+async def test_head_is_get_without_the_body(http_client: HttpClient) -> None:
     for path in ("/status", "/healthz", "/get"):
-        got, headed = await face.get(path), await face.client.head(path)
+        got, headed = await http_client.get(path), await http_client.client.head(path)
         assert (headed.status_code, headed.content) == (got.status_code, b"")
         assert headed.headers == got.headers
-    assert (await face.client.head("/schedule")).status_code == 405
+    assert (await http_client.client.head("/schedule")).status_code == 405
 
 
-async def test_instances_are_apart_and_default_is_the_root(face: Face) -> None:
-    await face.schedule("/i/default", id="a")
-    await face.schedule("/i/tenant-a", id="b")
-    assert (await face.get("/get?id=a")).json() == (await face.get("/i/default/get?id=a")).json() != {}
-    assert (await face.get("/get?id=b")).json() == {} != (await face.get("/i/tenant-a/get?id=b")).json()
+async def test_instances_are_apart_and_default_is_the_root(http_client: HttpClient) -> None:
+    await http_client.schedule("/i/default", id="a")
+    await http_client.schedule("/i/tenant-a", id="b")
+    assert (await http_client.get("/get?id=a")).json() == (await http_client.get("/i/default/get?id=a")).json() != {}
+    assert (await http_client.get("/get?id=b")).json() == {} != (await http_client.get("/i/tenant-a/get?id=b")).json()
 
 
 @pytest.mark.parametrize("name", ["-a", ".a", "a%20b", "%C3%A9", "x" * 129, "a@b", "%2e%2e"])
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_a_wrong_instance_name_is_refused(face: Face, name: str, method: str, path: str) -> None:
-    refused(await face.client.request(method, f"/i/{name}{path}"), 400, "INVALID_INPUT", "instance name")
+async def test_a_wrong_instance_name_is_refused(http_client: HttpClient, name: str, method: str, path: str) -> None:
+    refused(await http_client.client.request(method, f"/i/{name}{path}"), 400, "INVALID_INPUT", "instance name")
 
 
 # ---- Bodies --------------------------------------------------------------------------------------
@@ -104,8 +104,10 @@ async def test_a_wrong_instance_name_is_refused(face: Face, name: str, method: s
         ('{"id": "a"}'.encode("utf-16-le"), ["not JSON"]),
     ],
 )
-async def test_a_body_that_does_not_parse_is_invalid_json(face: Face, path: str, body: bytes, words: list[str]) -> None:
-    answer = await face.client.post(path, content=body, headers=JSON)
+async def test_a_body_that_does_not_parse_is_invalid_json(
+    http_client: HttpClient, path: str, body: bytes, words: list[str]
+) -> None:
+    answer = await http_client.client.post(path, content=body, headers=JSON)
     if path in WITHOUT_BODY and not body:
         said_nothing(path, answer)
     else:
@@ -114,8 +116,8 @@ async def test_a_body_that_does_not_parse_is_invalid_json(face: Face, path: str,
 
 @pytest.mark.parametrize("path", POSTS)
 @pytest.mark.parametrize("body", [b"null", b"1", b'"a"', b"[]", b"true"])
-async def test_a_body_that_is_no_object_is_invalid_input(face: Face, path: str, body: bytes) -> None:
-    answer = await face.client.post(path, content=body, headers=JSON)
+async def test_a_body_that_is_no_object_is_invalid_input(http_client: HttpClient, path: str, body: bytes) -> None:
+    answer = await http_client.client.post(path, content=body, headers=JSON)
     refused(answer, 400, "INVALID_INPUT", "the body must be an object")
 
 
@@ -133,23 +135,23 @@ async def test_a_body_that_is_no_object_is_invalid_input(face: Face, path: str, 
         {**JSON, "content-encoding": "gzip"},
     ],
 )
-async def test_another_content_type_is_415(face: Face, path: str, headers: dict[str, str]) -> None:
+async def test_another_content_type_is_415(http_client: HttpClient, path: str, headers: dict[str, str]) -> None:
     body = gzip.compress(b"{}") if "content-encoding" in headers else b'{"id": "a"}'
-    answer = await face.client.post(path, content=body, headers=headers)
+    answer = await http_client.client.post(path, content=body, headers=headers)
     refused(answer, 415, "UNSUPPORTED_MEDIA_TYPE", "content-")
 
 
 @pytest.mark.parametrize(
     "kind", ["application/json", "Application/JSON; charset=utf-8", 'application/json;charset="UTF-8"']
 )
-async def test_json_may_say_that_it_is_utf8(face: Face, kind: str) -> None:
-    answer = await face.client.post("/cancel", content=b'{"id": "a"}', headers={"content-type": kind})
+async def test_json_may_say_that_it_is_utf8(http_client: HttpClient, kind: str) -> None:
+    answer = await http_client.client.post("/cancel", content=b'{"id": "a"}', headers={"content-type": kind})
     assert answer.status_code == 200, answer.text
 
 
 @pytest.mark.parametrize("path", POSTS)
-async def test_query_parameters_beside_a_body_are_refused(face: Face, path: str) -> None:
-    refused(await face.post(path + "?id=a", {"id": "a"}), 400, "INVALID_INPUT", "unknown query parameter 'id'")
+async def test_query_parameters_beside_a_body_are_refused(http_client: HttpClient, path: str) -> None:
+    refused(await http_client.post(path + "?id=a", {"id": "a"}), 400, "INVALID_INPUT", "unknown query parameter 'id'")
 
 
 class PriorityBucket:
@@ -169,34 +171,38 @@ LIMITS = [(path, BODIES.get(path, SMALL_BODY)) for path in POSTS]
 
 
 @pytest.mark.parametrize(("path", "limit"), LIMITS)
-async def test_a_body_over_the_limit_is_413_before_it_is_read_whole(face: Face, path: str, limit: int) -> None:
+async def test_a_body_over_the_limit_is_413_before_it_is_read_whole(
+    http_client: HttpClient, path: str, limit: int
+) -> None:
     declared = PriorityBucket(100, limit)
-    answer = await face.client.post(path, content=declared, headers={**JSON, "content-length": str(100 * limit)})
+    answer = await http_client.client.post(path, content=declared, headers={**JSON, "content-length": str(100 * limit)})
     error = refused(answer, 413, "PAYLOAD_TOO_LARGE", str(limit))
     assert (error["limit"], declared.taken) == (limit, 0)
     for lie in ({}, {"content-length": "5"}, {"content-length": "-1"}, {"content-length": "x"}):
         stream = PriorityBucket(100, limit // 2 + 1)
-        answer = await face.client.post(path, content=stream, headers={**JSON, **lie})
+        answer = await http_client.client.post(path, content=stream, headers={**JSON, **lie})
         refused(answer, 413, "PAYLOAD_TOO_LARGE", str(limit))
         assert stream.taken <= 3
 
 
 @pytest.mark.parametrize(("path", "limit"), LIMITS)
-async def test_a_body_at_the_limit_is_read(face: Face, path: str, limit: int) -> None:
-    answer = await face.client.post(path, content=b"{}".ljust(limit), headers=JSON)
+async def test_a_body_at_the_limit_is_read(http_client: HttpClient, path: str, limit: int) -> None:
+    answer = await http_client.client.post(path, content=b"{}".ljust(limit), headers=JSON)
     if path in WITHOUT_BODY:
         said_nothing(path, answer)
     else:
         refused(answer, 400, "INVALID_INPUT")
 
 
-async def test_args_have_their_own_limit_alone_and_in_a_batch(face: Face) -> None:
+async def test_args_have_their_own_limit_alone_and_in_a_batch(http_client: HttpClient) -> None:
     fits, large = "x" * (256 * 1024 - 2), "x" * (256 * 1024 - 1)
-    await face.schedule(id="a", args=fits)
-    assert (await face.get("/get?id=a")).json()["record"]["args"] == fits
+    await http_client.schedule(id="a", args=fits)
+    assert (await http_client.get("/get?id=a")).json()["record"]["args"] == fits
     job = {"functionPath": "p", "scheduledFor": DUE, "args": large}
-    assert refused(await face.post("/schedule", job), 413, "PAYLOAD_TOO_LARGE", "262144")["limit"] == 262_144
-    results = (await face.post("/schedule/batch", {"jobs": [job, {**job, "args": 1, "id": "b"}]})).json()["results"]
+    assert refused(await http_client.post("/schedule", job), 413, "PAYLOAD_TOO_LARGE", "262144")["limit"] == 262_144
+    results = (await http_client.post("/schedule/batch", {"jobs": [job, {**job, "args": 1, "id": "b"}]})).json()[
+        "results"
+    ]
     assert results[0]["error"]["code"] == "PAYLOAD_TOO_LARGE"
     assert results[1]["id"] == "b"
 
@@ -214,21 +220,26 @@ async def test_args_have_their_own_limit_alone_and_in_a_batch(face: Face) -> Non
     ],
 )
 async def test_what_the_server_cannot_do_now_says_so(
-    face: Face, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, code: str, retry_after: str | None
+    http_client: HttpClient,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    status: int,
+    code: str,
+    retry_after: str | None,
 ) -> None:
     async def fail(*_: Any, **__: Any) -> Any:
         raise error
 
     monkeypatch.setattr(Scheduler, "status", fail)
-    answer = await face.get("/status")
+    answer = await http_client.get("/status")
     refused(answer, status, code, str(error))
     assert answer.headers.get("retry-after") == retry_after
 
 
 async def test_a_full_mailbox_is_503_with_retry_after() -> None:
-    async with open_face(mailbox_limit=1) as face:
+    async with open_http_client(mailbox_limit=1) as http_client:
         job = {"functionPath": "p", "scheduledFor": DUE}
-        answers = await asyncio.gather(*(face.post("/schedule", job) for _ in range(50)))
+        answers = await asyncio.gather(*(http_client.post("/schedule", job) for _ in range(50)))
         late = [answer for answer in answers if answer.status_code != 200]
         assert 0 < len(late) < 50
         for answer in late:
@@ -237,14 +248,14 @@ async def test_a_full_mailbox_is_503_with_retry_after() -> None:
 
 
 async def test_an_unforeseen_error_is_logged_and_tells_nothing(
-    face: Face, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    http_client: HttpClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("the password is hush")
 
     monkeypatch.setattr(Scheduler, "status", fail)
     with caplog.at_level(logging.ERROR, "tocsin.http"):
-        answer = await face.get("/status")
+        answer = await http_client.get("/status")
     assert "hush" not in answer.text
     refused(answer, 500, "INTERNAL", "its log says why")
     assert "GET /status failed" in caplog.text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.face import DUE, ORIGIN, client_of, open_host, refused
+from tests.http.http_client import DUE, ORIGIN, client_of, open_host, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller, build_app
 from tocsin.actors.scheduler.model.records import Initiator

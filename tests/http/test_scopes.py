@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from tests.http.face import client_of, open_host, refused
+from tests.http.http_client import client_of, open_host, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http.deeds import DEEDS
 from tocsin.actors.http.openapi import PLACES

@@ -9,7 +9,7 @@ import click.testing
 import httpx
 import pytest
 
-from tests.http.face import Face, refused
+from tests.http.http_client import HttpClient, refused
 from tocsin import Job, RemoteScheduler
 from tocsin.cli import main
 from tocsin.dispatch.surrogates import UNPAIRED, in_json, where
@@ -36,33 +36,40 @@ JSON = {"content-type": "application/json"}
         (rb'"functionPath":"p","then":[{"functionPath":"\ud800"}]', "then[0].functionPath"),
     ],
 )
-async def test_in_a_body(face: Face, members: bytes, place: str) -> None:
+async def test_in_a_body(http_client: HttpClient, members: bytes, place: str) -> None:
     body = b'{"delayMs":5,' + members + b"}"
-    error = refused(await face.client.post("/schedule", content=body, headers=JSON), 400, "INVALID_INPUT", UNPAIRED)
+    error = refused(
+        await http_client.client.post("/schedule", content=body, headers=JSON), 400, "INVALID_INPUT", UNPAIRED
+    )
     assert error["message"].startswith(f"{place} {UNPAIRED}: \\u")
     byte = int(error["message"].partition("(byte ")[2].partition(")")[0])
     assert body[byte : byte + 2] == b"\\u"
-    batch = await face.client.post("/schedule/batch", content=b'{"jobs":[' + body + b"]}", headers=JSON)
+    batch = await http_client.client.post("/schedule/batch", content=b'{"jobs":[' + body + b"]}", headers=JSON)
     inner = f"a key of jobs[0] {UNPAIRED}" if place == "a key" else f"jobs[0].{place} {UNPAIRED}"
     if not place.startswith("a key of"):
         assert refused(batch, 400, "INVALID_INPUT")["message"].startswith(inner)
 
 
-async def test_what_is_malformed_besides_is_said_as_before(face: Face) -> None:
+async def test_what_is_malformed_besides_is_said_as_before(http_client: HttpClient) -> None:
     for body in (rb'{"functionPath":"p","args":"\ud83d"', b'{"functionPath":"p', rb'{"a":"\ud83d\ude00"'):
-        refused(await face.client.post("/schedule", content=body, headers=JSON), 400, "INVALID_JSON")
+        refused(await http_client.client.post("/schedule", content=body, headers=JSON), 400, "INVALID_JSON")
 
 
-async def test_whole_characters_and_backslashes_are_taken(face: Face) -> None:
+async def test_whole_characters_and_backslashes_are_taken(http_client: HttpClient) -> None:
     for text in (rb'"\ud83d\ude00"', rb'"\\ud800"', rb'"\\\\ud800\n"'):
         body = b'{"functionPath":"p","delayMs":5000,"args":' + text + b"}"
-        assert (await face.client.post("/schedule", content=body, headers=JSON)).status_code == 200
+        assert (await http_client.client.post("/schedule", content=body, headers=JSON)).status_code == 200
 
 
-async def test_in_a_query(face: Face) -> None:
-    refused(await face.get("/get?id=%ED%A0%80"), 400, "INVALID_INPUT", f"query parameter id {UNPAIRED}")
-    refused(await face.get("/list?limit=1&label=a%ED%BF%BF"), 400, "INVALID_INPUT", f"query parameter label {UNPAIRED}")
-    refused(await face.get("/get?id=%ff"), 400, "INVALID_INPUT", "percent-encoded UTF-8")
+async def test_in_a_query(http_client: HttpClient) -> None:
+    refused(await http_client.get("/get?id=%ED%A0%80"), 400, "INVALID_INPUT", f"query parameter id {UNPAIRED}")
+    refused(
+        await http_client.get("/list?limit=1&label=a%ED%BF%BF"),
+        400,
+        "INVALID_INPUT",
+        f"query parameter label {UNPAIRED}",
+    )
+    refused(await http_client.get("/get?id=%ff"), 400, "INVALID_INPUT", "percent-encoded UTF-8")
 
 
 CALLS: list[tuple[Callable[[Any], Coroutine[Any, Any, Any]], str]] = [
@@ -83,23 +90,25 @@ EMBEDDED: list[tuple[Callable[[Any], Coroutine[Any, Any, Any]], str]] = [
 
 
 @pytest.mark.parametrize(("call", "place"), [*CALLS, *EMBEDDED])
-async def test_in_python(face: Face, call: Callable[[Any], Coroutine[Any, Any, Any]], place: str) -> None:
+async def test_in_python(http_client: HttpClient, call: Callable[[Any], Coroutine[Any, Any, Any]], place: str) -> None:
     with pytest.raises(InvalidInputError) as error:
-        await call(face.host.scheduler())
+        await call(http_client.host.scheduler())
     assert UNPAIRED in error.value.message and error.value.message.startswith(place)
 
 
 @pytest.mark.parametrize(("call", "place"), CALLS)
-async def test_in_python_far_away(face: Face, call: Callable[[Any], Coroutine[Any, Any, Any]], place: str) -> None:
-    app = httpx.ASGITransport(app=face.host.asgi(insecure=True))
+async def test_in_python_far_away(
+    http_client: HttpClient, call: Callable[[Any], Coroutine[Any, Any, Any]], place: str
+) -> None:
+    app = httpx.ASGITransport(app=http_client.host.asgi(insecure=True))
     async with RemoteScheduler("http://localhost", transport=app) as jobs:
         with pytest.raises(InvalidInputError) as error:
             await call(jobs)
     assert UNPAIRED in error.value.message and error.value.message.startswith(place)
 
 
-async def test_the_words_of_a_failure_may_hold_one(face: Face) -> None:
-    jobs = face.host.scheduler()
+async def test_the_words_of_a_failure_may_hold_one(http_client: HttpClient) -> None:
+    jobs = http_client.host.scheduler()
     await jobs.run_after(0, "p", queue="q", id="a")
     [claimed] = await jobs.claim("q")
     assert await jobs.complete("a", claimed.lease, ok=False, error=f"no such file: {HALF}.txt")

@@ -5,21 +5,21 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.http.face import DUE, Face
+from tests.http.http_client import DUE, HttpClient
 from tocsin import Cron, Job, Outbox, RemoteScheduler
 from tocsin.errors import InvalidInputError
 
 pytestmark = pytest.mark.anyio
 
 
-async def workflow_of(face: Face, job_id: str) -> str | None:
-    record = await face.host.scheduler().get(job_id)
+async def workflow_of(http_client: HttpClient, job_id: str) -> str | None:
+    record = await http_client.host.scheduler().get(job_id)
     assert record is not None and record.function_path is None
     return record.workflow
 
 
-async def test_at_every_door(face: Face) -> None:
-    jobs = face.host.scheduler()
+async def test_at_every_door(http_client: HttpClient) -> None:
+    jobs = http_client.host.scheduler()
     ids = [
         await jobs.run_after(3600, workflow="w"),
         await jobs.run_at(DUE, workflow="w"),
@@ -27,11 +27,11 @@ async def test_at_every_door(face: Face) -> None:
     ]
     async with jobs.deferred() as later:
         ids += [later.run_after(3600, workflow="w"), later.run_at(DUE, workflow="w")]
-    app = httpx.ASGITransport(app=face.host.asgi(insecure=True))
+    app = httpx.ASGITransport(app=http_client.host.asgi(insecure=True))
     async with RemoteScheduler("http://localhost", transport=app) as remote:
         ids += [await remote.run_after(3600, workflow="w"), await remote.run_at(DUE, workflow="w")]
     assert len(ids) == 7
-    assert [await workflow_of(face, one) for one in ids] == ["w"] * 7
+    assert [await workflow_of(http_client, one) for one in ids] == ["w"] * 7
 
     await jobs.schedules.put("put", workflow="w", every=3600)
     await jobs.schedules.register("owner", Cron().hourly("built", minute=5, workflow="w"))
@@ -46,6 +46,6 @@ def test_in_an_outbox() -> None:
         assert '"workflow":"w"' in str(entry.qmark)
 
 
-async def test_neither_is_still_refused(face: Face) -> None:
+async def test_neither_is_still_refused(http_client: HttpClient) -> None:
     with pytest.raises(InvalidInputError, match="give exactly one of path and workflow"):
-        await face.host.scheduler().run_after(0)
+        await http_client.host.scheduler().run_after(0)

@@ -59,7 +59,7 @@ JOBS = (
         "actors/scheduler/state/turn.py",
         'b"") for n in range(job.args_rows))\n',
         'b"") for n in range(job.args_rows - 1))\n',
-        tests=(T + "test_life.py::test_large_args_arrive_whole",),
+        tests=(T + "test_lifecycle.py::test_large_args_arrive_whole",),
     ),
     Mutant(
         "chains: what follows forgets who wanted it",
@@ -73,7 +73,7 @@ JOBS = (
         "actors/scheduler/transitions/chains.py",
         "    if not taken:\n",
         "    if True:\n",
-        tests=(Q + "test_waiting_in_trouble.py::test_a_job_that_follows_takes_nobodys_id",),
+        tests=(Q + "test_claims_under_failures.py::test_a_job_that_follows_takes_nobodys_id",),
     ),
     Mutant(
         "chains: what follows does not wait",
@@ -143,28 +143,32 @@ JOBS = (
         "actors/scheduler/transitions/submit.py",
         "counters.waiting + counters.leased + counters.dead",
         "counters.waiting + counters.leased",
-        tests=(T + "test_budgets.py::test_dead_jobs_count_in_the_quota_until_they_are_retried_or_removed",),
+        tests=(
+            T + "test_loss_counts_and_quota.py::test_dead_jobs_count_in_the_quota_until_they_are_retried_or_removed",
+        ),
     ),
     Mutant(
         "submit: the quota lets one more in",
         "actors/scheduler/transitions/submit.py",
         "if quota is None or held < quota:",
         "if quota is None or held <= quota:",
-        tests=(T + "test_budgets.py::test_dead_jobs_count_in_the_quota_until_they_are_retried_or_removed",),
+        tests=(
+            T + "test_loss_counts_and_quota.py::test_dead_jobs_count_in_the_quota_until_they_are_retried_or_removed",
+        ),
     ),
     Mutant(
         "submit: a dead job that is retried keeps its losses",
         "actors/scheduler/transitions/job.py",
         "attempts=0, losses=0, ",
         "attempts=0, ",
-        tests=(T + "test_budgets.py::test_a_job_that_was_lost_to_death_begins_anew_when_it_is_retried",),
+        tests=(T + "test_loss_counts_and_quota.py::test_a_job_that_was_lost_to_death_begins_anew_when_it_is_retried",),
     ),
     Mutant(
         "submit: a dead job that is retried is kept apart as before",
         "actors/scheduler/transitions/job.py",
         "losses=0, apart=0, ",
         "losses=0, ",
-        tests=(T + "test_budgets.py::test_a_job_that_was_lost_to_death_begins_anew_when_it_is_retried",),
+        tests=(T + "test_loss_counts_and_quota.py::test_a_job_that_was_lost_to_death_begins_anew_when_it_is_retried",),
     ),
     Mutant(
         "submit: a dead job that is retried has expired",
@@ -178,7 +182,7 @@ JOBS = (
         "actors/scheduler/transitions/submit.py",
         "    turn.state.note_end(holder.job)  # who waits for it waits for another job now\n",
         "",
-        tests=(Q + "test_waiting_in_trouble.py::test_who_waits_for_a_job_hears_that_it_is_gone",),
+        tests=(Q + "test_claims_under_failures.py::test_who_waits_for_a_job_hears_that_it_is_gone",),
     ),
     Mutant(
         "submit: a job overrides the cap that an operator has set",
@@ -192,7 +196,7 @@ JOBS = (
         "actors/scheduler/transitions/submit.py",
         "        known[job.id] = Known(job, AtRow(job.scheduled_for))\n",
         "",
-        tests=(T + "test_life.py::test_a_batch_answers_each_job_for_itself",),
+        tests=(T + "test_lifecycle.py::test_a_batch_answers_each_job_for_itself",),
     ),
     Mutant(
         "submit: a cancelled job leaves no word for who asks",
@@ -206,13 +210,13 @@ JOBS = (
         "actors/scheduler/transitions/submit.py",
         "        apply(turn, known.job, token, decide.cancel_running(turn.state.leases[token][1]))\n",
         "        turn.state.drop_lease(token)\n",
-        tests=(T + "test_accepted.py::test_a_worker_hears_that_its_job_was_cancelled",),
+        tests=(T + "test_accepted_work.py::test_a_worker_hears_that_its_job_was_cancelled",),
     ),
     Mutant(
         "submit: keep swaps a job that is there",
         "actors/scheduler/transitions/submit.py",
         '    if new.on_conflict == "keep":\n',
         "    if False:\n",
-        tests=(T + "test_life.py::test_keep_answers_the_job_that_is_there",),
+        tests=(T + "test_lifecycle.py::test_keep_answers_the_job_that_is_there",),
     ),
 )

@@ -59,14 +59,14 @@ LISTS = (
         "actors/scheduler/schedules/fire.py",
         "    one.move(starts_from=max(at, after) if after > due else None)\n",
         "    one.move(starts_from=None)\n",
-        tests=(R + "test_order.py::test_slots_that_come_while_a_catch_up_is_spread_wait_for_it",),
+        tests=(R + "test_slot_order.py::test_slots_that_come_while_a_catch_up_is_spread_wait_for_it",),
     ),
     Mutant(
         "schedules: a catch-up that meets a live run is dropped",
         "actors/scheduler/schedules/fire.py",
         '        return fire.catch_up or one.definition.overlap == "queue"\n',
         '        return one.definition.overlap == "queue"\n',
-        tests=(R + "test_standing_in.py::test_a_catch_up_that_meets_a_live_run_starts_when_that_ends",),
+        tests=(R + "test_coalesced_slots.py::test_a_catch_up_that_meets_a_live_run_starts_when_that_ends",),
     ),
     Mutant(
         "tally: what a gap of the clock leaves out is not counted",
@@ -90,7 +90,7 @@ LISTS = (
         "            response = unheard()  # nothing was done\n",
         "            return\n",
         tests=(
-            "tests/http/test_hanging_up.py::test_who_leaves_before_its_request_is_there_is_answered_to_the_app_around",
+            "tests/http/test_disconnected_callers.py::test_who_leaves_before_its_request_is_there_is_answered_to_the_app_around",
         ),
     ),
     Mutant(
@@ -98,41 +98,47 @@ LISTS = (
         "actors/outbox/databases.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = NORMAL",
-        tests=(OUT + "test_silence.py::test_what_is_marked_in_a_file_is_synced_before_it_is_submitted",),
+        tests=(OUT + "test_lost_connections.py::test_what_is_marked_in_a_file_is_synced_before_it_is_submitted",),
     ),
     Mutant(
         "outbox: who listens is not asked whether it still does",
         "actors/outbox/databases.py",
         "            if now >= self._probe_at:\n",
         "            if False:\n",
-        tests=(OUT + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+        tests=(
+            OUT
+            + "test_lost_connections.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",
+        ),
     ),
     Mutant(
         "outbox: a connection that fell silent is given back in order",
         "actors/outbox/databases.py",
         "        connection.terminate()\n        await self._pool.expire_connections()\n",
         "        await self._pool.expire_connections()\n",
-        tests=(OUT + "test_silence.py::test_a_call_on_a_silent_connection_that_is_given_up_ends_at_once",),
+        tests=(OUT + "test_lost_connections.py::test_a_call_on_a_silent_connection_that_is_given_up_ends_at_once",),
     ),
     Mutant(
         "outbox: others that lay idle are used though they are as silent",
         "actors/outbox/databases.py",
         "        connection.terminate()\n        await self._pool.expire_connections()\n",
         "        connection.terminate()\n",
-        tests=(OUT + "test_silence.py::test_a_call_on_a_silent_connection_that_is_given_up_ends_at_once",),
+        tests=(OUT + "test_lost_connections.py::test_a_call_on_a_silent_connection_that_is_given_up_ends_at_once",),
     ),
     Mutant(
         "outbox: nobody asks who listens between two looks",
         "actors/outbox/drain.py",
         "            if left > PROBE_S and not self._news.is_set():\n",
         "            if False:\n",
-        tests=(OUT + "test_silence.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",),
+        tests=(
+            OUT
+            + "test_lost_connections.py::test_rows_are_brought_within_30_seconds_though_all_connections_were_dropped",
+        ),
     ),
     Mutant(
         "outbox: a database is waited for without a limit",
         "actors/outbox/patience.py",
         "asyncio.wait([asked, late], return_when",
         "asyncio.wait([asked], return_when",
-        tests=(OUT + "test_silence.py::test_a_database_without_an_answer_is_given_up_at_its_limit",),
+        tests=(OUT + "test_lost_connections.py::test_a_database_without_an_answer_is_given_up_at_its_limit",),
     ),
 )

@@ -12,14 +12,16 @@ STORES = (
         "storage/sqlite/writer.py",
         "PRAGMA synchronous = FULL",
         "PRAGMA synchronous = NORMAL",
-        tests=(S + "test_sqlite_life.py::test_a_commit_is_synced_before_it_is_answered_also_after_a_second_start",),
+        tests=(
+            S + "test_sqlite_long_running.py::test_a_commit_is_synced_before_it_is_answered_also_after_a_second_start",
+        ),
     ),
     Mutant(
         "store: transactions missing behind a crash are passed over",
         "storage/sqlite/start_checks.py",
         "    if found < known:\n        raise lacking(path, known, found, keep_wal(path))\n",
         "    if False:\n        raise lacking(path, known, found, keep_wal(path))\n",
-        tests=(S + "test_damaged.py::test_transactions_missing_behind_a_crash_are_noticed",),
+        tests=(S + "test_damaged_files.py::test_transactions_missing_behind_a_crash_are_noticed",),
     ),
     Mutant(
         "store: a new one that lost its WAL is a new one",
@@ -54,7 +56,7 @@ STORES = (
         "storage/sqlite/start_checks.py",
         "    if mark.seq < moved or made_by_sqlite or lock.another_file(identity.inode) or not is_base(mark, marks):\n",
         "    if False:\n",
-        tests=(S + "test_damaged.py::test_the_wal_of_a_killed_process_is_not_moved_into_a_backup",),
+        tests=(S + "test_damaged_files.py::test_the_wal_of_a_killed_process_is_not_moved_into_a_backup",),
     ),
     Mutant(
         "store: any WAL belongs to any file",
@@ -108,14 +110,14 @@ STORES = (
         "storage/sqlite/start_checks.py",
         "len(missing - pages_in_wal(path, size))",
         "len(missing)",
-        tests=(S + "test_damaged.py::test_a_checkpoint_that_was_killed_in_its_middle_has_cut_nothing",),
+        tests=(S + "test_damaged_files.py::test_a_checkpoint_that_was_killed_in_its_middle_has_cut_nothing",),
     ),
     Mutant(
         "store: a file that was cut behind a crash is opened",
         "storage/sqlite/start_checks.py",
         "    if there >= pages or not wal.exists()",
         "    if True or not wal.exists()",
-        tests=(S + "test_damaged.py::test_a_file_that_was_cut_behind_a_crash_is_refused_before_it_is_touched",),
+        tests=(S + "test_damaged_files.py::test_a_file_that_was_cut_behind_a_crash_is_refused_before_it_is_touched",),
     ),
     Mutant(
         "store: everybody may read a new one",
@@ -137,7 +139,9 @@ STORES = (
         '            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()\n'
         "        except sqlite3.Error as error:\n            log.warning",
         "            pass\n        except sqlite3.Error as error:\n            log.warning",
-        tests=(S + "test_wal_served.py::test_what_was_answered_is_there_after_a_kill_though_the_wal_was_removed",),
+        tests=(
+            S + "test_wal_under_server.py::test_what_was_answered_is_there_after_a_kill_though_the_wal_was_removed",
+        ),
     ),
     Mutant(
         "store: what is left of a WAL that was cut is moved into the file",
@@ -151,7 +155,7 @@ STORES = (
         "storage/sqlite/errors.py",
         "errno.EFBIG: (StoreFull",
         "errno.EFBIG + 900: (StoreFull",
-        tests=(S + "test_causes.py::test_a_start_that_a_limit_stops_names_the_limit",),
+        tests=(S + "test_failure_causes.py::test_a_start_that_a_limit_stops_names_the_limit",),
     ),
     Mutant(
         "wal: another file under its name is not noticed",
@@ -202,20 +206,22 @@ STORES = (
         "storage/sqlite/identity.py",
         "if stat.st_size < length and stat.st_size < self._least_length():",
         "if False:",
-        tests=(S + "test_damaged.py::test_a_file_that_is_cut_in_use_is_noticed_and_nothing_is_moved_into_it",),
+        tests=(S + "test_damaged_files.py::test_a_file_that_is_cut_in_use_is_noticed_and_nothing_is_moved_into_it",),
     ),
     Mutant(
         "identity: a file that another program made shorter in order is cut",
         "storage/sqlite/identity.py",
         "if stat.st_size < length and stat.st_size < self._least_length():",
         "if stat.st_size < length:",
-        tests=(S + "test_replaced.py::test_a_file_that_another_program_makes_shorter_in_order_is_no_trouble",),
+        tests=(S + "test_replaced_files.py::test_a_file_that_another_program_makes_shorter_in_order_is_no_trouble",),
     ),
     Mutant(
         "look: a store that lacks transactions is shown as whole",
         "storage/sqlite/snapshot.py",
         "    if found < known:\n",
         "    if False:\n",
-        tests=(S + "test_wal_served.py::test_the_command_line_says_what_a_store_lacks_and_a_backup_of_it_is_refused",),
+        tests=(
+            S + "test_wal_under_server.py::test_the_command_line_says_what_a_store_lacks_and_a_backup_of_it_is_refused",
+        ),
     ),
 )

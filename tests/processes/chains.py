@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from tests.cli.processes import COMMAND, Server, environment, serving
+from tests.cli.processes import COMMAND, Server, environment, tocsin_serve
 from tests.processes.chained import LOG, PATH
 from tests.processes.rounds import TOKEN, free_port
 from tests.processes.test_workers import ROOT, ask
@@ -90,7 +90,7 @@ class Chains:
             "TOCSIN_SECRETS": "whsec_" + "a2V5" * 8,
             "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
         }
-        with serving("--port", str(self.port), cwd=self.folder, **settings) as server:
+        with tocsin_serve("--port", str(self.port), cwd=self.folder, **settings) as server:
             server.url()
             yield server
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import click
 
-from tests.cli.processes import Server, serving, tocsin
+from tests.cli.processes import Server, tocsin, tocsin_serve
 from tests.processes.rounds import free_port
 from tocsin.actors.scheduler.model.rows import HistRow, decode
 
@@ -97,7 +97,7 @@ class Rounds:
             "TOCSIN_SECRETS": SECRET,
             "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
         }
-        with serving("--port", str(self.port), cwd=self.folder, **settings) as server:
+        with tocsin_serve("--port", str(self.port), cwd=self.folder, **settings) as server:
             server.url()
             yield server
 

@@ -24,8 +24,8 @@ from typing import Any
 import asyncpg
 import click
 
-from tests.cli.processes import environment, serving
-from tests.postgres import serving as postgres
+from tests.cli.processes import environment, tocsin_serve
+from tests.postgres import postgres_server
 from tests.processes.draining import HOLD_S
 from tocsin import ActorHost, Outbox
 from tocsin.actors.outbox.entry import OutboxEntry
@@ -142,7 +142,7 @@ def kill_drains(database: str, folder: Path, *, kills: int, rows: int) -> tuple[
     random, committed = Random(20261129), set[int]()
     with ExitStack() as stack:
         receiver = stack.enter_context(Receiver())
-        server = stack.enter_context(serving("--origin-url", receiver.url, "--insecure", cwd=folder))
+        server = stack.enter_context(tocsin_serve("--origin-url", receiver.url, "--insecure", cwd=folder))
         drains = [stack.enter_context(draining(database, place)) for place in [server.url()] * (kills + 1)]
         write_one = stack.enter_context(writing(database))
         for process in drains:
@@ -184,7 +184,7 @@ def kill_hosts(database: str, folder: Path, *, kills: int, rows: int) -> tuple[C
 @click.option("--rows", default=500, help="Written before each kill; half of them are rolled back.")
 def main(kills: int, rows: int) -> None:
     """Drains killed while rows are written, in SQLite and PostgreSQL; hosts killed with their drains."""
-    with postgres() as server:
+    with postgres_server() as server:
         for name, kill, database in (
             ("drains, SQLite", kill_drains, ""),
             ("drains, PostgreSQL", kill_drains, server.url(server.database())),

@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 
-from tests.cli.processes import Server, serving
+from tests.cli.processes import Server, tocsin_serve
 
 TOKEN = "a-token-for-this-test"
 STORE = "rounds.db"
@@ -69,7 +69,7 @@ class Rounds:
             "TOCSIN_SECRETS": "whsec_" + "a2V5" * 8,
             "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
         }
-        with serving("--port", str(self.host_port), cwd=self.folder, **settings) as server:
+        with tocsin_serve("--port", str(self.host_port), cwd=self.folder, **settings) as server:
             server.url()
             yield server
 

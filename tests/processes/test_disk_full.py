@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.processes import serving
+from tests.cli.processes import tocsin_serve
 from tests.processes.test_sigkill import STORE, TOKEN, Receiver, assert_nothing_left, receiving
 from tests.storage.disks import SmallDisk, small_disk
 
@@ -85,7 +85,7 @@ def fill_and_free(folder: Path, disk: SmallDisk) -> None:
             "TOCSIN_SECRETS": "whsec_" + "a2V5" * 8,
             "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
         }
-        with serving(cwd=folder, **settings) as server:
+        with tocsin_serve(cwd=folder, **settings) as server:
             url = server.url()
             accepted, refused = schedule_all(url, receiver, disk)
             assert set(refused) == {(507, "STORE_FULL")}

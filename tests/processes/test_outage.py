@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.cli.processes import serving
+from tests.cli.processes import tocsin_serve
 from tests.processes.rounds import free_port
 from tests.processes.test_sigkill import TOKEN, post, receiving
 
@@ -30,7 +30,7 @@ def test_jobs_due_while_the_origin_is_away_arrive_when_it_is_back(tmp_path: Path
         "TOCSIN_SECRETS": "whsec_" + "a2V5" * 8,
         "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
     }
-    with serving(cwd=tmp_path, **settings) as server:
+    with tocsin_serve(cwd=tmp_path, **settings) as server:
         url = server.url()
         due = time.time_ns() // 1_000_000
         jobs = [{"functionPath": "a:b", "scheduledFor": due + n * 50} for n in range(JOBS)]

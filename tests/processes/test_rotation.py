@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.processes import serving
+from tests.cli.processes import tocsin_serve
 from tocsin.cli.keys import new_secret
 
 pytestmark = pytest.mark.anyio
@@ -95,7 +95,7 @@ async def test_secrets_and_tokens_rotate_under_load_without_one_failure(tmp_path
     put(theirs, old)
     put(tokens, f"app:schedule+read:{old_token}")
     files = {"TOCSIN_SECRETS_FILE": str(ours), "TOCSIN_TOKENS_FILE": str(tokens)}
-    with receiving(tmp_path) as origin, serving(cwd=tmp_path, TOCSIN_ORIGIN_URL=origin, **files) as server:
+    with receiving(tmp_path) as origin, tocsin_serve(cwd=tmp_path, TOCSIN_ORIGIN_URL=origin, **files) as server:
         async with httpx.AsyncClient(base_url=server.url(), trust_env=False, timeout=PATIENCE_S) as client:
             load = Load(client, old_token)
             await load.post([{"functionPath": "p", "delayMs": n * SPREAD_MS // QUEUED} for n in range(QUEUED)])

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.processes import serving
+from tests.cli.processes import tocsin_serve
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
@@ -115,7 +115,7 @@ async def test_every_job_arrives_though_its_host_is_killed_three_times(tmp_path:
         }
         in_flight = 0
         for kill in range(KILLS):
-            with serving(cwd=tmp_path, **settings) as server:
+            with tocsin_serve(cwd=tmp_path, **settings) as server:
                 url = server.url()
                 if kill == 0:
                     assert schedule(url, time.time_ns() // 1_000_000 + 1_000) == JOBS
@@ -124,7 +124,7 @@ async def test_every_job_arrives_though_its_host_is_killed_three_times(tmp_path:
                 server.process.kill()
                 server.process.wait()
             in_flight += leases(tmp_path)
-        with serving(cwd=tmp_path, **settings) as server:
+        with tocsin_serve(cwd=tmp_path, **settings) as server:
             url = server.url()
             receiver.wait_for(JOBS, LEASE_S + 60)
             wait_until_idle(url, LEASE_S + 30)  # what was delivered but not settled comes again when its lease ends

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cli.processes import COMMAND, environment, serving
+from tests.cli.processes import COMMAND, environment, tocsin_serve
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 90.0
@@ -65,7 +65,7 @@ def until(is_so: Callable[[], Any]) -> Any:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    with serving("--store", "memory:", cwd=folder, TOCSIN_TOKENS=f"test:admin:{TOKEN}") as server:
+    with tocsin_serve("--store", "memory:", cwd=folder, TOCSIN_TOKENS=f"test:admin:{TOKEN}") as server:
         yield server.url()
 
 

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.storage.disks import SmallDisk
-from tests.storage.hosted import Wire, hosting
+from tests.storage.host_on_file import Wire, hosting
 from tocsin.actors.runtime import alarms
 from tocsin.actors.scheduler.actor import end_of_turn
 from tocsin.actors.scheduler.inflight import lanes

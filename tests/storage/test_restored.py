@@ -15,9 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.processes import serving, tocsin
+from tests.cli.processes import tocsin, tocsin_serve
 from tests.storage.test_sqlite_crash import committing, killed
-from tests.storage.wals import put, started, wal
+from tests.storage.wal_files import put, started, wal
 from tocsin.errors import RolledBack, StoreCorrupt
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite.backup import back_up
@@ -287,7 +287,7 @@ async def test_a_kill_behind_another_program_that_moves_the_wal_is_no_trouble(sq
 
 def test_a_restore_beside_the_wal_of_a_killed_server_is_refused_and_says_so(tmp_path: Path) -> None:
     path, copy = tmp_path / "tocsin.db", tmp_path / "copy.db"
-    with serving(cwd=tmp_path) as server, httpx.Client(base_url=server.url()) as client:
+    with tocsin_serve(cwd=tmp_path) as server, httpx.Client(base_url=server.url()) as client:
         for n in range(3):
             body = {"queue": "q", "functionPath": "a:b", "id": f"job-{n}", "delayMs": 10**9}
             assert client.post("/schedule", json=body).status_code == 200
@@ -299,13 +299,13 @@ def test_a_restore_beside_the_wal_of_a_killed_server_is_refused_and_says_so(tmp_
         done = tocsin(*command, cwd=tmp_path)
         assert (done.returncode, "is not the file that tocsin.db-wal belongs to" in done.stderr) == (4, True), command
     restored(path, copy)
-    with serving(cwd=tmp_path) as server, httpx.Client(base_url=server.url()) as client:
+    with tocsin_serve(cwd=tmp_path) as server, httpx.Client(base_url=server.url()) as client:
         assert client.get("/get", params={"id": "job-0"}).status_code == 200
 
 
 def test_a_backup_copied_over_the_store_of_a_running_server_is_answered_with_503(tmp_path: Path) -> None:
     path = tmp_path / "tocsin.db"
-    with serving(cwd=tmp_path) as server, httpx.Client(base_url=server.url()) as client:
+    with tocsin_serve(cwd=tmp_path) as server, httpx.Client(base_url=server.url()) as client:
         body = {"queue": "q", "functionPath": "a:b", "delayMs": 10**9}
         assert client.post("/schedule", json=body).status_code == 200
         assert tocsin("backup", "copy.db", cwd=tmp_path).returncode == 0

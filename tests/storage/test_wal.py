@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.hosted import trouble_over
+from tests.storage.host_on_file import trouble_over
 from tests.storage.test_sqlite_crash import committing, killed
-from tests.storage.wals import VALUE, emptied, keys_in, put, started, wal
-from tests.storage.wals import looks_often as looks_often
-from tests.storage.wals import nothing_goes_on as nothing_goes_on
+from tests.storage.wal_files import VALUE, emptied, keys_in, put, started, wal
+from tests.storage.wal_files import looks_often as looks_often
+from tests.storage.wal_files import nothing_goes_on as nothing_goes_on
 from tocsin.errors import RolledBack
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite.lock import LockFile

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.outbox.databases import Row
 from tocsin.actors.outbox.drain import Drain
 from tocsin.actors.outbox.entry import Outbox, OutboxEntry
@@ -77,8 +77,8 @@ class SteppedFile:
 class SteppedTarget(SchedulerTarget):
     """A scheduler; `fails`, if set, says what it raises instead of an answer."""
 
-    def __init__(self, stage: Stage, steps: Steps) -> None:
-        super().__init__(stage.host.scheduler(INSTANCE))
+    def __init__(self, sim: SimulatedHost, steps: Steps) -> None:
+        super().__init__(sim.host.scheduler(INSTANCE))
         self._steps = steps
         self.fails: Callable[[], Exception | None] = lambda: None
         self.keys: list[str] = []
@@ -103,9 +103,9 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 class App:
     """Writes business rows and jobs together."""
 
-    def __init__(self, stage: Stage, folder: Path) -> None:
-        self.stage, self.path = stage, folder / "app.db"
-        self.outbox = Outbox(INSTANCE, clock=stage.clock, random=stage.random)
+    def __init__(self, sim: SimulatedHost, folder: Path) -> None:
+        self.sim, self.path = sim, folder / "app.db"
+        self.outbox = Outbox(INSTANCE, clock=sim.clock, random=sim.random)
         self.committed: set[int] = set()
         with self.db() as db:
             for sql in self.outbox.schema("sqlite"):
@@ -130,8 +130,8 @@ class App:
     def drain(self, steps: Steps | None = None, **options: Any) -> Drain:
         """What a process of the app runs; its target is `drain._jobs`."""
         steps = steps or Steps()
-        target = SteppedTarget(self.stage, steps)
-        return Drain(SteppedFile(self.path, steps), target, clock=self.stage.clock, random=self.stage.random, **options)
+        target = SteppedTarget(self.sim, steps)
+        return Drain(SteppedFile(self.path, steps), target, clock=self.sim.clock, random=self.sim.random, **options)
 
     def rows(self, columns: str = "count(*)") -> list[Row]:
         with self.db() as db:
@@ -140,7 +140,7 @@ class App:
 
     def fired(self) -> Counter[int]:
         """How many jobs came for each number: incarnations, not deliveries."""
-        return Counter(n for n, _ in {(one.body["args"], one.webhook_id) for one in self.stage.deliveries})
+        return Counter(n for n, _ in {(one.body["args"], one.webhook_id) for one in self.sim.deliveries})
 
     async def run_until_empty(self, seconds: float = 60.0, **options: Any) -> None:
         """Another process, after a crash."""
@@ -149,7 +149,7 @@ class App:
             await drain.run_once()
             if self.rows("id") == []:
                 return
-            await self.stage.sleep(1)
+            await self.sim.sleep(1)
         raise AssertionError(f"left after {seconds} s: {self.rows('*')}")
 
 
@@ -162,16 +162,16 @@ async def until_crash(work: Awaitable[Any]) -> bool:
     return False
 
 
-Story = Callable[[Stage, App], Awaitable[None]]
+Story = Callable[[SimulatedHost, App], Awaitable[None]]
 
 
 def told(folder: Path, **options: object) -> Callable[[Story], None]:
     """Run a story at once."""
 
-    def decorate(story: Story) -> None:
-        @staged(**options)  # type: ignore[arg-type]
-        async def run(stage: Stage) -> None:
-            await story(stage, App(stage, folder))
+    def decorate(scenario: Story) -> None:
+        @on_simulated_host(**options)  # type: ignore[arg-type]
+        async def run(sim: SimulatedHost) -> None:
+            await scenario(sim, App(sim, folder))
 
         run()
 

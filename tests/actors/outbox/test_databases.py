@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tests.actors.scheduler.stage import OK, SECRET
+from tests.actors.scheduler.simulated_host import OK, SECRET
 from tests.postgres import Postgres
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.outbox.databases import AsyncpgDatabase, Database, SQLAlchemyDatabase, SQLiteDatabase

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.outbox.entry import Outbox, OutboxEntry
 from tocsin.actors.outbox.job_text import new_job, read
 from tocsin.actors.outbox.statements import schema
@@ -113,17 +113,17 @@ def test_every_option_of_a_job_comes_over() -> None:
     assert known == {*MEMBERS, "initiator"} == JobOptions.__annotations__.keys(), "an option is new"
     assert given.keys() == known - {"queue"}
 
-    @staged()
-    async def run(stage: Stage) -> None:
-        box = Outbox("t", clock=stage.clock, random=stage.random)
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        box = Outbox("t", clock=sim.clock, random=sim.random)
         args = {"when": AT, "sum": Decimal("1.20"), "raw": b"\0", "many": 2**70, "ü": None}
         entry = box.run_at(AT, "a:b", args, **given)
         direct: Any = {**given, "id": "direct"}
-        await stage.jobs.run_at(AT, "a:b", args, **direct)
+        await sim.jobs.run_at(AT, "a:b", args, **direct)
 
-        brought = new_job(stage.jobs, entry.statement.values["job"])
-        await stage.jobs.submit(brought)
-        one, other = await stage.jobs.get("mine"), await stage.jobs.get("direct")
+        brought = new_job(sim.jobs, entry.statement.values["job"])
+        await sim.jobs.submit(brought)
+        one, other = await sim.jobs.get("mine"), await sim.jobs.get("direct")
         assert one is not None and other is not None
         assert without_ids(one) == without_ids(other)
         assert (one.args, one.raw_args) == (args, other.raw_args)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from tests.actors.scheduler.rows_seen import Snapshot, snapshot
+from tests.actors.scheduler.row_snapshot import Snapshot, snapshot
 from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent
 from tocsin.actors.scheduler.integrity.invariants import check

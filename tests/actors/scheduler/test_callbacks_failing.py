@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.actors.scheduler.heard import heard
-from tests.actors.scheduler.stage import OK, Stage, staged
+from tests.actors.scheduler.captured_logs import captured_logs
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.inflight.callback_failures import LINES, PATHS, CallbackFailures
 from tocsin.dispatch.callback import Outcome, Verdict
@@ -26,90 +26,90 @@ async def hanging(one: Delivery) -> Answer:
 # ---- One job -------------------------------------------------------------------------------------
 
 
-@staged()
-async def test_the_receivers_words_are_seen_while_a_job_is_tried_again(stage: Stage) -> None:
-    stage.reply = lambda one: REFUSED
-    await stage.jobs.run_after(0, "work:run", id="x", retry=SLOW)
-    await stage.sleep(1)
+@on_simulated_host()
+async def test_the_receivers_words_are_seen_while_a_job_is_tried_again(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: REFUSED
+    await sim.jobs.run_after(0, "work:run", id="x", retry=SLOW)
+    await sim.sleep(1)
 
-    record = await stage.jobs.get("x")
+    record = await sim.jobs.get("x")
     assert record is not None and record.last_error is not None
     assert record.last_error.message == SAID
-    (reason,) = await stage.jobs.why("x")
+    (reason,) = await sim.jobs.why("x")
     assert SAID in reason.message
-    assert [(one.outcome, one.error) for one in await stage.jobs.history("x")] == [("failed", SAID)]
+    assert [(one.outcome, one.error) for one in await sim.jobs.history("x")] == [("failed", SAID)]
 
 
-@staged()
-async def test_the_history_says_that_no_answer_came_in_time(stage: Stage) -> None:
-    stage.reply = hanging
-    await stage.jobs.run_after(0, "work:run", id="x", timeout_ms=1_000, retry=SLOW)
-    await stage.sleep(60)
+@on_simulated_host()
+async def test_the_history_says_that_no_answer_came_in_time(sim: SimulatedHost) -> None:
+    sim.reply = hanging
+    await sim.jobs.run_after(0, "work:run", id="x", timeout_ms=1_000, retry=SLOW)
+    await sim.sleep(60)
 
-    (attempt,) = await stage.jobs.history("x")
+    (attempt,) = await sim.jobs.history("x")
     assert (attempt.outcome, attempt.error) == ("unknown", "no answer in time: after 1 s")
 
 
-@staged()
-async def test_the_history_says_that_accepted_work_was_not_completed(stage: Stage) -> None:
-    stage.reply = lambda one: Answer(202, {"tocsin-accepted": "1", "tocsin-lease-ms": "1000"}, b"")
-    await stage.jobs.run_after(0, "work:run", id="x", retry=SLOW)
-    await stage.sleep(60)
+@on_simulated_host()
+async def test_the_history_says_that_accepted_work_was_not_completed(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: Answer(202, {"tocsin-accepted": "1", "tocsin-lease-ms": "1000"}, b"")
+    await sim.jobs.run_after(0, "work:run", id="x", retry=SLOW)
+    await sim.sleep(60)
 
-    (attempt,) = await stage.jobs.history("x")
+    (attempt,) = await sim.jobs.history("x")
     assert (attempt.outcome, attempt.error) == ("lapsed", "accepted, and not completed before its lease ended")
 
 
 # ---- The host ------------------------------------------------------------------------------------
 
 
-async def codes(stage: Stage) -> list[str]:
-    return [one.code for one in (await stage.jobs.status()).reasons]
+async def codes(sim: SimulatedHost) -> list[str]:
+    return [one.code for one in (await sim.jobs.status()).reasons]
 
 
-@staged()
-async def test_health_is_amber_once_no_callback_succeeds_until_one_does(stage: Stage) -> None:
-    stage.reply = lambda one: REFUSED
-    await stage.jobs.submit_many([Job(path="work:run", after=0, options={"retry": SLOW}) for _ in range(19)])
-    await stage.sleep(1)
-    assert await codes(stage) == []
+@on_simulated_host()
+async def test_health_is_amber_once_no_callback_succeeds_until_one_does(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: REFUSED
+    await sim.jobs.submit_many([Job(path="work:run", after=0, options={"retry": SLOW}) for _ in range(19)])
+    await sim.sleep(1)
+    assert await codes(sim) == []
 
-    await stage.jobs.run_after(0, "work:run", retry=SLOW)
-    began = stage.now
-    await stage.sleep(1)
-    status = await stage.jobs.status()
+    await sim.jobs.run_after(0, "work:run", retry=SLOW)
+    began = sim.now
+    await sim.sleep(1)
+    status = await sim.jobs.status()
     (reason,) = status.reasons
     assert (status.health, reason.code) == ("amber", "CALLBACKS_FAILING")
     assert f"the last 20 callbacks failed or had no answer in time; the last one: work:run: {SAID}" == reason.message
     assert reason.since <= began
-    assert [one.code for one in stage.host.health()] == ["CALLBACKS_FAILING"]
+    assert [one.code for one in sim.host.health()] == ["CALLBACKS_FAILING"]
 
-    stage.reply = lambda one: OK
-    await stage.jobs.run_after(0, "work:run")
-    await stage.sleep(1)
-    assert await codes(stage) == []
+    sim.reply = lambda one: OK
+    await sim.jobs.run_after(0, "work:run")
+    await sim.sleep(1)
+    assert await codes(sim) == []
 
 
-@staged()
-async def test_health_is_amber_while_a_receiver_hangs(stage: Stage) -> None:
-    stage.reply = hanging
-    with heard() as log:
+@on_simulated_host()
+async def test_health_is_amber_while_a_receiver_hangs(sim: SimulatedHost) -> None:
+    sim.reply = hanging
+    with captured_logs() as log:
         jobs = [Job(path="work:run", after=0, options={"timeout_ms": 1_000, "retry": SLOW}) for _ in range(22)]
-        await stage.jobs.submit_many(jobs)
-        await stage.sleep(5)
+        await sim.jobs.submit_many(jobs)
+        await sim.sleep(5)
 
-    assert await codes(stage) == ["CALLBACKS_FAILING"]
+    assert await codes(sim) == ["CALLBACKS_FAILING"]
     (line,) = log.lines
     assert line.startswith("WARNING a callback failed: work:run: no answer in time: after 1 s (job t/")
 
 
-@staged()
-async def test_a_host_that_cannot_call_anybody_does_not_blame_the_receiver(stage: Stage) -> None:
-    stage.down = True
-    await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(100)])
-    await stage.sleep(600)
+@on_simulated_host()
+async def test_a_host_that_cannot_call_anybody_does_not_blame_the_receiver(sim: SimulatedHost) -> None:
+    sim.down = True
+    await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(100)])
+    await sim.sleep(600)
 
-    assert await codes(stage) == ["ORIGIN_UNREACHABLE"]
+    assert await codes(sim) == ["ORIGIN_UNREACHABLE"]
 
 
 # ---- The log -------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Noting:
 
 def test_a_path_that_fails_is_logged_at_once_and_then_once_a_minute_with_a_count() -> None:
     noting = Noting()
-    with heard() as log:
+    with captured_logs() as log:
         for _ in range(120):
             noting.note(Verdict.FAILED)
             noting.now_s += 1.0
@@ -142,7 +142,7 @@ def test_a_path_that_fails_is_logged_at_once_and_then_once_a_minute_with_a_count
 
 def test_a_success_between_failures_makes_no_further_lines() -> None:
     noting = Noting()
-    with heard() as log:
+    with captured_logs() as log:
         for _ in range(30):
             noting.note(Verdict.FAILED)
             noting.note(Verdict.DONE)
@@ -153,7 +153,7 @@ def test_a_success_between_failures_makes_no_further_lines() -> None:
 
 def test_many_paths_that_fail_are_counted() -> None:
     noting = Noting()
-    with heard() as log:
+    with captured_logs() as log:
         for number in range(3 * PATHS):
             noting.note(Verdict.FAILED, f"p:{number}")
         assert len(log.lines) == LINES
@@ -165,7 +165,7 @@ def test_many_paths_that_fail_are_counted() -> None:
 
 def test_what_says_nothing_of_the_receiver_is_not_counted() -> None:
     noting = Noting()
-    with heard() as log:
+    with captured_logs() as log:
         for verdict in (Verdict.BUSY, Verdict.DECLINED, Verdict.STOPPED, Verdict.BLOCKED, Verdict.UNREACHABLE):
             noting.note(verdict, times=30)
 
@@ -174,7 +174,7 @@ def test_what_says_nothing_of_the_receiver_is_not_counted() -> None:
 
 def test_a_refusal_for_good_counts_for_health_and_has_a_line_of_its_own_elsewhere() -> None:
     noting = Noting()
-    with heard() as log:
+    with captured_logs() as log:
         noting.note(Verdict.DEAD, times=20)
 
     assert log.lines == [] and noting.failures.broken is not None
@@ -182,7 +182,7 @@ def test_a_refusal_for_good_counts_for_health_and_has_a_line_of_its_own_elsewher
 
 def test_paths_that_failed_are_forgotten_before_they_are_too_many() -> None:
     noting = Noting()
-    with heard():
+    with captured_logs():
         for number in range(2 * PATHS):
             noting.note(Verdict.FAILED, f"p:{number}")
             noting.now_s += 60

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.actors.scheduler.stage import OK, Stage, staged
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
 from tocsin import Catalog, Cron
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.client.scheduler import Job
@@ -47,19 +47,19 @@ class Shelf:
         return self.now
 
 
-def catalogued(test: Callable[[Stage, Shelf], Any]) -> Callable[[], None]:
+def catalogued(test: Callable[[SimulatedHost, Shelf], Any]) -> Callable[[], None]:
     shelf = Shelf()
 
-    async def run(stage: Stage) -> None:
+    async def run(sim: SimulatedHost) -> None:
         shelf.now = Catalog(FIRST, workflows={"refund": Invoice})
-        await test(stage, shelf)
+        await test(sim, shelf)
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return staged(catalog=shelf)(run)
+    return on_simulated_host(catalog=shelf)(run)
 
 
-async def dead(stage: Stage, job_id: str) -> Record:
-    record = await stage.jobs.get(job_id)
+async def dead(sim: SimulatedHost, job_id: str) -> Record:
+    record = await sim.jobs.get(job_id)
     assert record is not None and record.state == "dead"
     return record
 
@@ -68,13 +68,13 @@ async def dead(stage: Stage, job_id: str) -> Record:
 
 
 @catalogued
-async def test_every_way_to_schedule_refuses_what_is_unknown_or_does_not_fit(stage: Stage, shelf: Shelf) -> None:
-    jobs = stage.jobs
+async def test_every_way_to_schedule_refuses_what_is_unknown_or_does_not_fit(sim: SimulatedHost, shelf: Shelf) -> None:
+    jobs = sim.jobs
     for path, args, said in (("nope", GOOD, UNKNOWN), ("send", BAD, PLACE)):
         with pytest.raises(InvalidInputError, match=said):
             await jobs.run_after(1, path, args)
         with pytest.raises(InvalidInputError, match=said):
-            await jobs.run_at(stage.now + 5, path, args)
+            await jobs.run_at(sim.now + 5, path, args)
         with pytest.raises(InvalidInputError, match=said):
             await jobs.schedules.put("s", path, args, every=60)
         with pytest.raises(InvalidInputError, match=rf"schedule 'bad': {said}"):
@@ -88,99 +88,99 @@ async def test_every_way_to_schedule_refuses_what_is_unknown_or_does_not_fit(sta
     answers = await jobs.submit_many([Job(path=path, args=args, after=0) for path, args in given])
     assert [isinstance(one, InvalidInputError) for one in answers] == [False, True, True]
     assert (await jobs.schedules.list()).schedules == []
-    await stage.sleep(1)
-    assert [one.body["functionPath"] for one in stage.deliveries] == ["send"]
+    await sim.sleep(1)
+    assert [one.body["functionPath"] for one in sim.deliveries] == ["send"]
 
 
 @catalogued
-async def test_what_fits_arrives_as_it_was_given(stage: Stage, shelf: Shelf) -> None:
-    await stage.jobs.run_after(0, "send", GOOD)
-    await stage.jobs.run_after(0, "any", [1, "x"])
-    await stage.jobs.run_after(0, "none")
-    await stage.jobs.run_after(0, None, GOOD, workflow="refund")
-    await stage.jobs.schedules.put("s", "send", GOOD, every=1)
-    await stage.sleep(1.5)
-    assert len(stage.deliveries) == 5
+async def test_what_fits_arrives_as_it_was_given(sim: SimulatedHost, shelf: Shelf) -> None:
+    await sim.jobs.run_after(0, "send", GOOD)
+    await sim.jobs.run_after(0, "any", [1, "x"])
+    await sim.jobs.run_after(0, "none")
+    await sim.jobs.run_after(0, None, GOOD, workflow="refund")
+    await sim.jobs.schedules.put("s", "send", GOOD, every=1)
+    await sim.sleep(1.5)
+    assert len(sim.deliveries) == 5
 
 
-@staged()
-async def test_without_a_catalog_anything_goes(stage: Stage) -> None:
-    assert stage.host.catalog is None
-    await stage.jobs.run_after(0, "nope", BAD)
-    await stage.sleep(1)
-    assert len(stage.deliveries) == 1
+@on_simulated_host()
+async def test_without_a_catalog_anything_goes(sim: SimulatedHost) -> None:
+    assert sim.host.catalog is None
+    await sim.jobs.run_after(0, "nope", BAD)
+    await sim.sleep(1)
+    assert len(sim.deliveries) == 1
 
 
 # ---- Before an attempt ---------------------------------------------------------------------------
 
 
 @catalogued
-async def test_a_job_that_no_longer_fits_is_parked_and_never_sent(stage: Stage, shelf: Shelf) -> None:
-    await stage.jobs.run_after(10, "send", GOOD, id="changed", pool="p", max_concurrency=1)
-    await stage.jobs.run_after(10, "any", GOOD, id="removed")
-    await stage.jobs.run_after(10, "none", id="stays")
+async def test_a_job_that_no_longer_fits_is_parked_and_never_sent(sim: SimulatedHost, shelf: Shelf) -> None:
+    await sim.jobs.run_after(10, "send", GOOD, id="changed", pool="p", max_concurrency=1)
+    await sim.jobs.run_after(10, "any", GOOD, id="removed")
+    await sim.jobs.run_after(10, "none", id="stays")
     shelf.now = {"send": {"type": "object", "required": ["number"]}, "none": None}
-    await stage.sleep(11)
+    await sim.sleep(11)
 
-    assert [one.body["id"] for one in stage.deliveries] == ["stays"]
-    changed, removed = await dead(stage, "changed"), await dead(stage, "removed")
+    assert [one.body["id"] for one in sim.deliveries] == ["stays"]
+    changed, removed = await dead(sim, "changed"), await dead(sim, "removed")
     assert (changed.reason, changed.attempt, changed.attempts) == ("blocked", 1, 0)
     assert changed.last_error is not None and removed.last_error is not None
     assert changed.last_error.message == 'not sent: args: "number" is a required property'
     assert removed.last_error.message.startswith("not sent: functionPath 'any' is not in the catalog")
-    assert (await stage.jobs.status()).in_flight == 0
+    assert (await sim.jobs.status()).in_flight == 0
 
     shelf.now = FIRST
-    assert (await stage.jobs.dead_retry_all(reason="blocked")).matched == 2
-    await stage.sleep(2)
-    assert {one.body["id"] for one in stage.deliveries} == {"stays", "changed", "removed"}
+    assert (await sim.jobs.dead_retry_all(reason="blocked")).matched == 2
+    await sim.sleep(2)
+    assert {one.body["id"] for one in sim.deliveries} == {"stays", "changed", "removed"}
 
 
 @catalogued
-async def test_each_attempt_is_checked_again(stage: Stage, shelf: Shelf) -> None:
-    stage.reply = lambda delivery: Answer(500, {}, b"")
-    await stage.jobs.run_after(0, "send", GOOD, id="a", retry=Retry(base_ms=5_000))
-    await stage.sleep(1)
+async def test_each_attempt_is_checked_again(sim: SimulatedHost, shelf: Shelf) -> None:
+    sim.reply = lambda delivery: Answer(500, {}, b"")
+    await sim.jobs.run_after(0, "send", GOOD, id="a", retry=Retry(base_ms=5_000))
+    await sim.sleep(1)
     shelf.now = {"other": None}
-    await stage.sleep(30)
-    assert (len(stage.deliveries), (await dead(stage, "a")).attempts) == (1, 1)
+    await sim.sleep(30)
+    assert (len(sim.deliveries), (await dead(sim, "a")).attempts) == (1, 1)
 
 
 @catalogued
 async def test_occurrences_of_a_schedule_that_no_longer_fits_are_parked_and_it_cannot_be_triggered(
-    stage: Stage, shelf: Shelf
+    sim: SimulatedHost, shelf: Shelf
 ) -> None:
-    await stage.jobs.schedules.put("s", "send", GOOD, every=10)
+    await sim.jobs.schedules.put("s", "send", GOOD, every=10)
     shelf.now = {"send": None}
-    await stage.sleep(11)
-    [occurrence] = (await stage.jobs.schedules.occurrences("s")).occurrences
+    await sim.sleep(11)
+    [occurrence] = (await sim.jobs.schedules.occurrences("s")).occurrences
     assert occurrence.state == "dead"
     with pytest.raises(InvalidInputError, match="args: expected none"):
-        await stage.jobs.schedules.trigger("s", "key")
-    await stage.jobs.schedules.pause("s")
+        await sim.jobs.schedules.trigger("s", "key")
+    await sim.jobs.schedules.pause("s")
     shelf.now = FIRST
-    stage.reply = lambda delivery: OK
-    assert (await stage.jobs.schedules.trigger("s", "key")).created
-    await stage.sleep(1)
-    assert len(stage.deliveries) == 1
+    sim.reply = lambda delivery: OK
+    assert (await sim.jobs.schedules.trigger("s", "key")).created
+    await sim.sleep(1)
+    assert len(sim.deliveries) == 1
 
 
 # ---- The catalog in force ------------------------------------------------------------------------
 
 
 @catalogued
-async def test_a_catalog_that_cannot_be_read_leaves_the_last_one_in_force(stage: Stage, shelf: Shelf) -> None:
-    first = stage.host.catalog
+async def test_a_catalog_that_cannot_be_read_leaves_the_last_one_in_force(sim: SimulatedHost, shelf: Shelf) -> None:
+    first = sim.host.catalog
     assert first is not None and sorted(first.functions) == ["any", "none", "send"]
     for wrong in (None, 5, {"send": 5}, {"send": {"type": "nope"}}):
         shelf.now = wrong
         with pytest.raises(InvalidInputError, match=PLACE):
-            await stage.jobs.run_after(1, "send", BAD)
-        assert stage.host.catalog is first
+            await sim.jobs.run_after(1, "send", BAD)
+        assert sim.host.catalog is first
     shelf.now = growing = {"send": Any}
-    await stage.jobs.run_after(1, "send", BAD)
+    await sim.jobs.run_after(1, "send", BAD)
     growing["more"] = Any
-    await stage.jobs.run_after(1, "more", BAD)
+    await sim.jobs.run_after(1, "more", BAD)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +209,13 @@ class Panicking(Expected):
 
 
 @catalogued
-async def test_a_check_that_fails_sends_nothing_and_loses_nothing(stage: Stage, shelf: Shelf) -> None:
-    await stage.jobs.run_after(1, "any", id="a")
+async def test_a_check_that_fails_sends_nothing_and_loses_nothing(sim: SimulatedHost, shelf: Shelf) -> None:
+    await sim.jobs.run_after(1, "any", id="a")
     shelf.now = {"any": Panicking()}
     with pytest.raises(InvalidInputError, match="args: their check failed with Panic; the host's log says why"):
-        await stage.jobs.run_after(1, "any")
-    await stage.sleep(2)
-    assert (stage.deliveries, (await dead(stage, "a")).reason) == ([], "blocked")
+        await sim.jobs.run_after(1, "any")
+    await sim.sleep(2)
+    assert (sim.deliveries, (await dead(sim, "a")).reason) == ([], "blocked")
 
 
 def test_a_check_that_blocks_the_loop_for_long_is_said_once_for_each_path(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.client.chain_requests import Job
@@ -23,93 +23,93 @@ from tocsin.errors import (
 )
 
 
-async def backlog(stage: Stage) -> int:
-    return (await stage.jobs.status()).backlog
+async def backlog(sim: SimulatedHost) -> int:
+    return (await sim.jobs.status()).backlog
 
 
-@staged()
-async def test_ids_are_there_at_once_and_jobs_at_the_end(stage: Stage) -> None:
-    async with stage.jobs.deferred() as later:
-        ids = [later.run_after("1h", "a:b", {"n": 1}), later.run_at(stage.now + 7_200_000, None, workflow="w", id="x")]
-        assert await backlog(stage) == 0
-    assert [record.id for record in (await stage.jobs.list()).records] == ids
+@on_simulated_host()
+async def test_ids_are_there_at_once_and_jobs_at_the_end(sim: SimulatedHost) -> None:
+    async with sim.jobs.deferred() as later:
+        ids = [later.run_after("1h", "a:b", {"n": 1}), later.run_at(sim.now + 7_200_000, None, workflow="w", id="x")]
+        assert await backlog(sim) == 0
+    assert [record.id for record in (await sim.jobs.list()).records] == ids
     assert ids[1] == "x"
 
 
-@staged()
-async def test_it_is_one_turn_and_so_one_commit(stage: Stage) -> None:
+@on_simulated_host()
+async def test_it_is_one_turn_and_so_one_commit(sim: SimulatedHost) -> None:
     turns: list[type] = []
-    call = stage.host.runtime.call
+    call = sim.host.runtime.call
 
     async def noted(actor: ActorId, event: Event[Any], **options: Any) -> Any:
         turns.append(type(event))
         return await call(actor, event, **options)
 
-    stage.host.runtime.call = noted  # type: ignore[method-assign]
-    async with stage.jobs.deferred() as later:
+    sim.host.runtime.call = noted  # type: ignore[method-assign]
+    async with sim.jobs.deferred() as later:
         for _ in range(1_000):
             later.run_after("1h", "a:b")
-    async with stage.jobs.deferred():
+    async with sim.jobs.deferred():
         pass
     assert turns == [Submit]
-    assert await backlog(stage) == 1_000
+    assert await backlog(sim) == 1_000
 
 
-@staged()
-async def test_a_block_that_fails_leaves_nothing(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_block_that_fails_leaves_nothing(sim: SimulatedHost) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with stage.jobs.deferred() as later:
+        async with sim.jobs.deferred() as later:
             later.run_after("1h", "a:b")
             raise ZeroDivisionError
 
     async def cancelled() -> None:
-        async with stage.jobs.deferred() as later:
+        async with sim.jobs.deferred() as later:
             later.run_after("1h", "a:b")
             await asyncio.sleep(60)
 
     task = asyncio.create_task(cancelled())
-    await stage.sleep(1)
+    await sim.sleep(1)
     task.cancel()
     await asyncio.wait([task])
-    assert await backlog(stage) == 0
+    assert await backlog(sim) == 0
 
 
-@staged()
-async def test_a_mistake_is_told_at_the_call_and_the_block_may_go_on(stage: Stage) -> None:
-    async with stage.jobs.deferred() as later:
+@on_simulated_host()
+async def test_a_mistake_is_told_at_the_call_and_the_block_may_go_on(sim: SimulatedHost) -> None:
+    async with sim.jobs.deferred() as later:
         with pytest.raises(InvalidInputError, match="priority"):
             later.run_after("1h", "a:b", priority=99)
         with pytest.raises(InvalidInputError, match="delay must not be negative"):
             later.run_after(-1, "a:b")
         later.run_after("1h", "a:b")
-    assert await backlog(stage) == 1
+    assert await backlog(sim) == 1
 
 
-@staged()
-async def test_what_does_not_fit_one_commit_is_refused_at_the_call(stage: Stage) -> None:
-    async with stage.jobs.deferred() as later:
+@on_simulated_host()
+async def test_what_does_not_fit_one_commit_is_refused_at_the_call(sim: SimulatedHost) -> None:
+    async with sim.jobs.deferred() as later:
         for _ in range(1_000):
             later.run_after("1h", "a:b")
         with pytest.raises(InvalidInputError, match="at most 1000 jobs in one block"):
             later.run_after("1h", "a:b")
-    async with stage.jobs.deferred() as later:
+    async with sim.jobs.deferred() as later:
         for _ in range(29):
             later.run_after("1h", "a:b", "x" * 250_000)
         with pytest.raises(PayloadTooLargeError, match="at most 7340032 fit one commit"):
             later.run_after("1h", "a:b", "x" * 250_000)
-    async with stage.jobs.deferred() as later:
+    async with sim.jobs.deferred() as later:
         for n in range(99):
             later.run_after("1h", "a:b", then=[Job(path=f"p{n}.{k}") for k in range(20)])
         with pytest.raises(PayloadTooLargeError, match="2001 different function paths, at most 2000"):
             later.run_after("1h", "a:b", then=[Job(path=f"q.{k}") for k in range(20)])
-    assert await backlog(stage) == 1_128
+    assert await backlog(sim) == 1_128
 
 
-@staged()
-async def test_who_is_refused_at_the_end_is_named_and_so_is_who_stays(stage: Stage) -> None:
-    await stage.jobs.run_after("1h", "a:b", id="taken")
+@on_simulated_host()
+async def test_who_is_refused_at_the_end_is_named_and_so_is_who_stays(sim: SimulatedHost) -> None:
+    await sim.jobs.run_after("1h", "a:b", id="taken")
     with pytest.raises(NotAllAcceptedError) as caught:
-        async with stage.jobs.deferred() as later:
+        async with sim.jobs.deferred() as later:
             first = later.run_after("1h", "a:b")
             later.run_after("1h", "a:b", id="taken")
             last = later.run_after("1h", "a:b", id="taken", on_conflict="keep")
@@ -120,32 +120,32 @@ async def test_who_is_refused_at_the_end_is_named_and_so_is_who_stays(stage: Sta
     assert str(error).startswith(
         "1 of 3 jobs were refused, the other 2 stay: 'taken': id 'taken' is taken by a pending"
     )
-    assert await backlog(stage) == 2
+    assert await backlog(sim) == 2
 
 
-@staged(max_jobs=2)
-async def test_a_long_list_of_refusals_is_cut_in_words_not_in_data(stage: Stage) -> None:
+@on_simulated_host(max_jobs=2)
+async def test_a_long_list_of_refusals_is_cut_in_words_not_in_data(sim: SimulatedHost) -> None:
     with pytest.raises(NotAllAcceptedError, match=r"5 of 7 jobs were refused, the other 2 stay.*and 2 more$") as caught:
-        async with stage.jobs.deferred() as later:
+        async with sim.jobs.deferred() as later:
             for _ in range(7):
                 later.run_after("1h", "a:b")
     assert len(caught.value.refused) == 5
     assert all(isinstance(error, QuotaExceededError) for _, error in caught.value.refused)
 
 
-@staged()
-async def test_a_host_that_takes_nothing_says_so_at_the_end(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_host_that_takes_nothing_says_so_at_the_end(sim: SimulatedHost) -> None:
     with pytest.raises(StoreFull):
-        async with stage.jobs.deferred() as later:
+        async with sim.jobs.deferred() as later:
             later.run_after("1h", "a:b")
-            stage.disk_full(True)
-    stage.disk_full(False)
-    assert await backlog(stage) == 0
+            sim.disk_full(True)
+    sim.disk_full(False)
+    assert await backlog(sim) == 0
 
 
-@staged()
-async def test_outside_its_block_it_takes_nothing(stage: Stage) -> None:
-    later = stage.jobs.deferred()
+@on_simulated_host()
+async def test_outside_its_block_it_takes_nothing(sim: SimulatedHost) -> None:
+    later = sim.jobs.deferred()
     assert isinstance(later, Deferred)
     with pytest.raises(InvalidInputError, match="inside `async with` only"):
         later.run_after("1h", "a:b")
@@ -156,4 +156,4 @@ async def test_outside_its_block_it_takes_nothing(stage: Stage) -> None:
         later.run_after("1h", "a:b")
     async with later:
         later.run_after("1h", "a:b")
-    assert await backlog(stage) == 1
+    assert await backlog(sim) == 1

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.actors.counter import ONE, running
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.heartbeat import Beat
 from tocsin.actors.runtime.events import Call, Event, Ring
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerEvent
@@ -79,45 +79,47 @@ def test_an_event_is_the_same_when_it_was_encoded_and_decoded(event: Event[Any])
     assert msgspec.msgpack.encode(decoded) == encoded  # a tuple may have become a list, which is as good
 
 
-@staged()
-async def test_a_scheduler_runs_no_method_by_name_and_an_actor_of_methods_no_event_of_a_scheduler(stage: Stage) -> None:
-    await stage.jobs.run_after("1h", "w:r", id="a")
+@on_simulated_host()
+async def test_a_scheduler_runs_no_method_by_name_and_an_actor_of_methods_no_event_of_a_scheduler(
+    sim: SimulatedHost,
+) -> None:
+    await sim.jobs.run_after("1h", "w:r", id="a")
     with pytest.raises(InvalidInputError, match="no methods to call"):
-        await stage.host.runtime.call(actor_of("t"), Call("pinned"))
+        await sim.host.runtime.call(actor_of("t"), Call("pinned"))
     async with running() as host:
         with pytest.raises(InvalidInputError, match="Cancel is no event of it"):
             await host.call(ONE, events.Cancel("a"))
-    assert await stage.jobs.get("a") is not None
+    assert await sim.jobs.get("a") is not None
 
 
-@staged()
-async def test_a_caller_that_goes_away_keeps_no_request_with_a_key_from_being_done(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_caller_that_goes_away_keeps_no_request_with_a_key_from_being_done(sim: SimulatedHost) -> None:
     """Its answer is written and kept, though nobody waits for it, and nothing is left of it in memory."""
 
     def written(answers: Sequence[object]) -> Kept:
         return 200, b"%d" % len(answers)
 
-    job = stage.jobs.new_job(
+    job = sim.jobs.new_job(
         function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=60_000, options={"id": "a"}
     )
     once = Once(b"key", b"body", written)
-    asked = asyncio.ensure_future(stage.jobs.submit_once([job], once))
-    renderers = stage.host._service.renderers
+    asked = asyncio.ensure_future(sim.jobs.submit_once([job], once))
+    renderers = sim.host._service.renderers
     for _ in range(1_000):
         if renderers._waiting:
             break  # it is in line
         await asyncio.sleep(0)
     asked.cancel()
-    await stage.sleep(1)
+    await sim.sleep(1)
 
-    assert asked.cancelled() and await stage.jobs.get("a") is not None
-    assert await stage.jobs.submit_once([], once) == (200, b"1")
+    assert asked.cancelled() and await sim.jobs.get("a") is not None
+    assert await sim.jobs.submit_once([], once) == (200, b"1")
     assert renderers._waiting == {}
 
 
-@staged()
-async def test_the_function_that_writes_an_answer_goes_with_a_call_that_fails(stage: Stage) -> None:
-    await stage.host.stop()
+@on_simulated_host()
+async def test_the_function_that_writes_an_answer_goes_with_a_call_that_fails(sim: SimulatedHost) -> None:
+    await sim.host.stop()
     with pytest.raises(HostClosedError):
-        await stage.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b"")))
-    assert stage.host._service.renderers._waiting == {}
+        await sim.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b"")))
+    assert sim.host._service.renderers._waiting == {}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.heard import heard
-from tests.actors.scheduler.stage import OK, SECRET, Stage, Wire, staged
+from tests.actors.scheduler.captured_logs import captured_logs
+from tests.actors.scheduler.simulated_host import OK, SECRET, SimulatedHost, Wire, on_simulated_host
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.model.health import LEVELS
@@ -24,8 +24,8 @@ from tocsin.errors import StoreUnavailable
 from tocsin.storage.memory import MemoryProvider
 
 
-async def reasons(stage: Stage) -> list[HealthReason]:
-    status = await stage.jobs.status()
+async def reasons(sim: SimulatedHost) -> list[HealthReason]:
+    status = await sim.jobs.status()
     assert (status.health == "green") == (not status.reasons)
     return list(status.reasons)
 
@@ -33,67 +33,67 @@ async def reasons(stage: Stage) -> list[HealthReason]:
 # ---- The origin ----------------------------------------------------------------------------------
 
 
-@staged()
-async def test_an_origin_that_cannot_be_reached_is_named_with_the_error_and_since_when(stage: Stage) -> None:
-    stage.down = True
-    await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(100)])
-    began = stage.now
-    await stage.sleep(60)
-    (reason,) = await reasons(stage)
+@on_simulated_host()
+async def test_an_origin_that_cannot_be_reached_is_named_with_the_error_and_since_when(sim: SimulatedHost) -> None:
+    sim.down = True
+    await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(100)])
+    began = sim.now
+    await sim.sleep(60)
+    (reason,) = await reasons(sim)
 
-    assert (await stage.jobs.status()).health == "red"
+    assert (await sim.jobs.status()).health == "red"
     assert reason.code == "ORIGIN_UNREACHABLE"
-    assert "https://stage.example cannot be reached: never connected: refused" in reason.message
+    assert "https://origin.example cannot be reached: never connected: refused" in reason.message
     assert began <= reason.since <= began + 1_000
-    waiting = (await stage.jobs.list(limit=1)).records[0]
-    circuit = {one.code: one.message for one in await stage.jobs.why(waiting.id)}["CIRCUIT_OPEN"]
-    assert "https://stage.example cannot be reached: never connected: refused" in circuit
+    waiting = (await sim.jobs.list(limit=1)).records[0]
+    circuit = {one.code: one.message for one in await sim.jobs.why(waiting.id)}["CIRCUIT_OPEN"]
+    assert "https://origin.example cannot be reached: never connected: refused" in circuit
 
 
-@staged()
-async def test_the_log_says_once_that_callbacks_stop_and_once_that_they_go_on(stage: Stage) -> None:
-    with heard() as log:
-        stage.down = True
-        await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(30)])
-        await stage.sleep(60)
+@on_simulated_host()
+async def test_the_log_says_once_that_callbacks_stop_and_once_that_they_go_on(sim: SimulatedHost) -> None:
+    with captured_logs() as log:
+        sim.down = True
+        await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(30)])
+        await sim.sleep(60)
         stopped = list(log.lines)
-        stage.down = False
-        await stage.sleep(30)
+        sim.down = False
+        await sim.sleep(30)
 
     (opened,) = stopped
-    assert opened.startswith("WARNING the origin https://stage.example cannot be reached: never connected: refused.")
+    assert opened.startswith("WARNING the origin https://origin.example cannot be reached: never connected: refused.")
     assert re.search(r"\b\d+ callbacks are due", opened) is not None
     (closed,) = log.lines[1:]
-    assert re.match(r"WARNING the origin https://stage.example answers again after 6\d s", closed) is not None
-    assert await reasons(stage) == []
+    assert re.match(r"WARNING the origin https://origin.example answers again after 6\d s", closed) is not None
+    assert await reasons(sim) == []
 
 
-@staged()
-async def test_the_log_counts_the_callbacks_that_are_due_and_nothing_else(stage: Stage) -> None:
-    stage.down = True
-    with heard() as log:
-        await stage.jobs.run_after(0, "work:pull", queue="q")
-        await stage.host.scheduler("idle").run_after("1h", "work:later")
-        await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(130)])
-        await stage.sleep(3)
+@on_simulated_host()
+async def test_the_log_counts_the_callbacks_that_are_due_and_nothing_else(sim: SimulatedHost) -> None:
+    sim.down = True
+    with captured_logs() as log:
+        await sim.jobs.run_after(0, "work:pull", queue="q")
+        await sim.host.scheduler("idle").run_after("1h", "work:later")
+        await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(130)])
+        await sim.sleep(3)
 
     assert len(log.of("130 callbacks are due")) == 1
 
 
 def test_a_host_whose_origin_is_gone_says_so() -> None:
     async def main(random: Random) -> None:
-        stage = Stage(random)
+        sim = SimulatedHost(random)
         origins = ["https://app.example", None]
         host = ActorHost.open(
-            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=Wire(stage), clock=stage.clock,
+            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=Wire(sim), clock=sim.clock,
             random=random,
         )  # fmt: skip
-        async with host as stage.host:
-            with heard() as log:
-                await stage.jobs.submit_many([Job(path="work:run", after=1) for _ in range(5)])
+        async with host as sim.host:
+            with captured_logs() as log:
+                await sim.jobs.submit_many([Job(path="work:run", after=1) for _ in range(5)])
                 origins.pop(0)
-                await stage.sleep(3)
-            (reason,) = await reasons(stage)
+                await sim.sleep(3)
+            (reason,) = await reasons(sim)
             assert reason.code == "ORIGIN_NOT_CONFIGURED" and "TOCSIN_ORIGIN_URL" in reason.message
             assert len(log.of("TOCSIN_ORIGIN_URL")) == 1
 
@@ -102,18 +102,18 @@ def test_a_host_whose_origin_is_gone_says_so() -> None:
 
 def test_a_password_of_an_origin_stands_in_no_reason_and_no_log() -> None:
     async def main(random: Random) -> None:
-        stage = Stage(random)
+        sim = SimulatedHost(random)
         origins = ["https://app.example", "https://user:hidden@app.example"]
         host = ActorHost.open(
-            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=Wire(stage), clock=stage.clock,
+            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=Wire(sim), clock=sim.clock,
             random=random,
         )  # fmt: skip
-        async with host as stage.host:
-            with heard() as log:
-                await stage.jobs.submit_many([Job(path="work:run", after=1) for _ in range(5)])
+        async with host as sim.host:
+            with captured_logs() as log:
+                await sim.jobs.submit_many([Job(path="work:run", after=1) for _ in range(5)])
                 origins.pop(0)
-                await stage.sleep(3)
-            (reason,) = await reasons(stage)
+                await sim.sleep(3)
+            (reason,) = await reasons(sim)
             assert reason.code == "ORIGIN_NOT_CONFIGURED" and log.lines
             assert "hidden" not in reason.message + "".join(log.lines)
 
@@ -127,58 +127,58 @@ def broken_rule(job: object) -> bool:
     raise RuntimeError("as the test wanted")
 
 
-@staged(authorize_fire=broken_rule)
-async def test_a_rule_that_cannot_say_is_named_instead_of_the_origin(stage: Stage) -> None:
-    await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(6)])
-    await stage.sleep(30)
-    (reason,) = await reasons(stage)
+@on_simulated_host(authorize_fire=broken_rule)
+async def test_a_rule_that_cannot_say_is_named_instead_of_the_origin(sim: SimulatedHost) -> None:
+    await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(6)])
+    await sim.sleep(30)
+    (reason,) = await reasons(sim)
 
     assert reason.code == "AUTHORIZE_FIRE_FAILING" and "raised RuntimeError" in reason.message
 
 
-@staged(authorize_fire=broken_rule)
-async def test_a_rule_that_fails_for_pulled_jobs_alone_is_named_too(stage: Stage) -> None:
-    await stage.jobs.run_after(0, "work:run", queue="q")
-    claim = asyncio.ensure_future(stage.jobs.claim("q", wait=40))
-    await stage.sleep(35)
-    (reason,) = await reasons(stage)
+@on_simulated_host(authorize_fire=broken_rule)
+async def test_a_rule_that_fails_for_pulled_jobs_alone_is_named_too(sim: SimulatedHost) -> None:
+    await sim.jobs.run_after(0, "work:run", queue="q")
+    claim = asyncio.ensure_future(sim.jobs.claim("q", wait=40))
+    await sim.sleep(35)
+    (reason,) = await reasons(sim)
 
-    assert reason.code == "AUTHORIZE_FIRE_FAILING" and reason.since < stage.now - 20_000
+    assert reason.code == "AUTHORIZE_FIRE_FAILING" and reason.since < sim.now - 20_000
     assert not (await claim)
 
 
-@staged()
-async def test_a_store_in_trouble_is_named_with_the_instant_it_began(stage: Stage) -> None:
-    await stage.jobs.run_after(10, "work:run")
-    stage.disk_full(True)
-    await stage.sleep(12)
-    began = stage.now
-    await stage.sleep(60)
-    (reason,) = await reasons(stage)
+@on_simulated_host()
+async def test_a_store_in_trouble_is_named_with_the_instant_it_began(sim: SimulatedHost) -> None:
+    await sim.jobs.run_after(10, "work:run")
+    sim.disk_full(True)
+    await sim.sleep(12)
+    began = sim.now
+    await sim.sleep(60)
+    (reason,) = await reasons(sim)
     assert reason.code == "STORE_FULL" and reason.since < began
-    stage.disk_full(False)
-    await stage.sleep(10)
+    sim.disk_full(False)
+    await sim.sleep(10)
 
-    assert await reasons(stage) == []
+    assert await reasons(sim) == []
 
 
-@staged()
-async def test_an_alarm_that_fails_is_named_with_its_error(stage: Stage) -> None:
+@on_simulated_host()
+async def test_an_alarm_that_fails_is_named_with_its_error(sim: SimulatedHost) -> None:
     with pytest.MonkeyPatch.context() as patch:
 
         async def broken(*_: Any, **__: Any) -> None:
             raise StoreUnavailable("as the test wanted")
 
         patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
-        await stage.jobs.run_after(5, "work:run")
-        await stage.sleep(30)
-        (reason,) = await reasons(stage)
+        await sim.jobs.run_after(5, "work:run")
+        await sim.sleep(30)
+        (reason,) = await reasons(sim)
         assert reason.code == "ALARM_FAILING" and "as the test wanted" in reason.message
-        assert stage.now - 26_000 < reason.since < stage.now - 20_000
-        assert [one.code for one in stage.host.health()] == ["ALARM_FAILING"]
-    await stage.sleep(30)
+        assert sim.now - 26_000 < reason.since < sim.now - 20_000
+        assert [one.code for one in sim.host.health()] == ["ALARM_FAILING"]
+    await sim.sleep(30)
 
-    assert await reasons(stage) == [] and stage.host.health() == ()
+    assert await reasons(sim) == [] and sim.host.health() == ()
 
 
 async def refuse(batches: object) -> None:
@@ -190,98 +190,100 @@ async def refuse(batches: object) -> None:
 def test_what_failed_while_a_store_took_nothing_is_over_once_the_work_is_done(seconds: int, expiring: bool) -> None:
     """Whoever does it: an alarm that rings again, or the settlement that comes first."""
 
-    @staged()
-    async def test(stage: Stage) -> None:
+    @on_simulated_host()
+    async def test(sim: SimulatedHost) -> None:
         async def late(delivery: Delivery) -> Answer:
             await asyncio.sleep(seconds + 0.5 if delivery.id == "x" else 0)
             return OK
 
-        stage.reply = late
-        await stage.jobs.run_after(0, "work:run", id="x", timeout_ms=300_000)
+        sim.reply = late
+        await sim.jobs.run_after(0, "work:run", id="x", timeout_ms=300_000)
         if expiring:
-            await stage.jobs.run_after(3, "work:run", queue="q", expires_at=stage.now + 6_000)
+            await sim.jobs.run_after(3, "work:run", queue="q", expires_at=sim.now + 6_000)
         else:
-            await stage.jobs.run_after(3, "work:run")
-        await stage.sleep(1)
-        provider = stage.host.runtime.provider
+            await sim.jobs.run_after(3, "work:run")
+        await sim.sleep(1)
+        provider = sim.host.runtime.provider
         assert isinstance(provider, MemoryProvider)
         write, provider.combiner._write = provider.combiner._write, refuse
-        await stage.sleep(seconds)
-        assert [one.code for one in await reasons(stage)] == ["ALARM_FAILING"]
+        await sim.sleep(seconds)
+        assert [one.code for one in await reasons(sim)] == ["ALARM_FAILING"]
         provider.combiner._write = write
-        await stage.sleep(30)
+        await sim.sleep(30)
 
-        status = await stage.jobs.status()
+        status = await sim.jobs.status()
         assert (status.backlog, status.in_flight, status.alarm_failures) == (0, 0, 0)
-        assert status.health == "green" and stage.host.health() == ()
+        assert status.health == "green" and sim.host.health() == ()
 
     test()
 
 
-@staged()
-async def test_an_alarm_is_not_well_because_another_event_of_its_actor_is(stage: Stage) -> None:
+@on_simulated_host()
+async def test_an_alarm_is_not_well_because_another_event_of_its_actor_is(sim: SimulatedHost) -> None:
     with pytest.MonkeyPatch.context() as patch:
 
         async def broken(*_: Any, **__: Any) -> None:
             raise StoreUnavailable("as the test wanted")
 
         patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
-        await stage.jobs.run_after(5, "work:run", queue="q", expires_at=stage.now + 6_000)
-        await stage.sleep(20)
+        await sim.jobs.run_after(5, "work:run", queue="q", expires_at=sim.now + 6_000)
+        await sim.sleep(20)
         for _ in range(5):
-            await stage.jobs.run_after("1h", "work:run")
-            await stage.sleep(1)
-        assert [one.code for one in await reasons(stage)] == ["ALARM_FAILING"]
+            await sim.jobs.run_after("1h", "work:run")
+            await sim.sleep(1)
+        assert [one.code for one in await reasons(sim)] == ["ALARM_FAILING"]
 
 
-@staged()
-async def test_many_dead_letters_are_amber_and_named(stage: Stage) -> None:
+@on_simulated_host()
+async def test_many_dead_letters_are_amber_and_named(sim: SimulatedHost) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host_health, "AMBER_DEAD", 3)
-        stage.reply = lambda delivery: Answer(410, {}, b"")
-        await stage.jobs.submit_many([Job(path="work:run", after=0) for _ in range(3)])
-        await stage.sleep(5)
-        first = await reasons(stage)
-        await stage.sleep(5)
-        again = await reasons(stage)
+        sim.reply = lambda delivery: Answer(410, {}, b"")
+        await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(3)])
+        await sim.sleep(5)
+        first = await reasons(sim)
+        await sim.sleep(5)
+        again = await reasons(sim)
 
     assert [(one.code, one.message[:14]) for one in first] == [("DEAD_LETTERS", "3 dead letters")]
     assert again == first, "it stands since it was seen first"
-    assert (await stage.jobs.status()).health == "green"
+    assert (await sim.jobs.status()).health == "green"
 
 
-@staged()
-async def test_jobs_and_schedules_that_cannot_be_read_any_more_are_told_until_their_rows_are_gone(stage: Stage) -> None:
+@on_simulated_host()
+async def test_jobs_and_schedules_that_cannot_be_read_any_more_are_told_until_their_rows_are_gone(
+    sim: SimulatedHost,
+) -> None:
     for id in ("garbage", "gone", "fine"):
-        await stage.jobs.run_after(60, "work:run", id=id)
-    await stage.jobs.run_after(60, "work:run", id="place")
-    await stage.jobs.schedules.put("hourly", "work:run", every=3_600)
-    rows = stage.disk.maps["scheduler/t"]
+        await sim.jobs.run_after(60, "work:run", id=id)
+    await sim.jobs.run_after(60, "work:run", id="place")
+    await sim.jobs.schedules.put("hourly", "work:run", every=3_600)
+    rows = sim.disk.maps["scheduler/t"]
     rows.apply({b"job/garbage": b"\xc1", b"job/gone": None, b"at/place": b"\xc1", b"cron/hourly": b"\xc1"})
-    assert await reasons(stage) == [], "nobody has seen it yet"
-    await stage.sleep(3_700)
+    assert await reasons(sim) == [], "nobody has seen it yet"
+    await sim.sleep(3_700)
     for again in range(2):
-        (reason,) = await reasons(stage)
+        (reason,) = await reasons(sim)
         assert reason.code == "DAMAGED_ROWS"
         assert "2 jobs and 1 schedule that had been accepted cannot be read any more" in reason.message
-        assert (await stage.jobs.status()).health == "amber"
+        assert (await sim.jobs.status()).health == "amber"
         if not again:
-            await stage.crash()
-            await stage.open()
-    assert {one.body["id"] for one in stage.deliveries} == {"fine", "place"}
+            await sim.crash()
+            await sim.open()
+    assert {one.body["id"] for one in sim.deliveries} == {"fine", "place"}
     rows.apply(dict.fromkeys([key for key, _ in rows.range(b"bad/", b"bad0", 100, False)]))
-    await stage.jobs.schedules.put("hourly", "work:run", every=3_600)
+    await sim.jobs.schedules.put("hourly", "work:run", every=3_600)
 
-    assert await reasons(stage) == []
+    assert await reasons(sim) == []
 
 
-@staged()
-async def test_very_many_lost_jobs_are_counted_to_a_bound(stage: Stage) -> None:
-    await stage.jobs.run_after(60, "work:run")
+@on_simulated_host()
+async def test_very_many_lost_jobs_are_counted_to_a_bound(sim: SimulatedHost) -> None:
+    await sim.jobs.run_after(60, "work:run")
     value, keys = bytes(64 * 1024), [b"bad/job/%05d" % n for n in range(1_500)]
-    stage.disk.maps["scheduler/t"].apply(dict.fromkeys(keys, value))
-    (reason,) = await reasons(stage)
-    stage.disk.maps["scheduler/t"].apply(dict.fromkeys(keys))
+    sim.disk.maps["scheduler/t"].apply(dict.fromkeys(keys, value))
+    (reason,) = await reasons(sim)
+    sim.disk.maps["scheduler/t"].apply(dict.fromkeys(keys))
 
     assert "1,000 jobs or more that had been accepted" in reason.message
 

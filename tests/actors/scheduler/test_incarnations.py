@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.stage import SECRET
+from tests.actors.scheduler.simulated_host import SECRET
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.model.rows import JobRow, decode, encode, job_key
 from tocsin.actors.testing import VirtualClock, simulate

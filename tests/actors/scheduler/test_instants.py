@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.client.chain_requests import Job
 from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.dispatch import values
@@ -113,62 +113,62 @@ def test_fractions_round_up_and_the_second_pass_of_an_hour_is_told_apart() -> No
     assert instant_ms(first.replace(fold=1), "at") - instant_ms(first, "at") == 3_600_000
 
 
-async def _batch(stage: Stage, name: str, value: Any) -> None:
+async def _batch(sim: SimulatedHost, name: str, value: Any) -> None:
     from tocsin import Job
 
     options = {"expires_at": value} if name == "expires_at" else {}
     parts = {} if name == "expires_at" else {name: value}
-    [answer] = await stage.jobs.submit_many([Job(path="w:r", options=options, **(parts or {"after": 0}))])
+    [answer] = await sim.jobs.submit_many([Job(path="w:r", options=options, **(parts or {"after": 0}))])
     if isinstance(answer, TocsinError):
         raise answer
 
 
 PLACES: dict[str, tuple[str, Any]] = {
-    "run_at": ("at", lambda stage, value: stage.jobs.run_at(value, "w:r")),
-    "expires_at": ("expires_at", lambda stage, value: stage.jobs.run_after(0, "w:r", expires_at=value)),
-    "reschedule": ("at", lambda stage, value: stage.jobs.reschedule("x", at=value)),
-    "dead": ("since", lambda stage, value: stage.jobs.dead(since=value)),
-    "dead_retry_all": ("since", lambda stage, value: stage.jobs.dead_retry_all(since=value)),
-    "schedules.put": ("at", lambda stage, value: stage.jobs.schedules.put("x", "w:r", at=value)),
-    "register": ("at", lambda stage, value: stage.jobs.schedules.register("o", [("x", {"path": "w:r", "at": value})])),
-    "preview": ("start", lambda stage, value: stage.jobs.schedules.preview("* * * * *", start=value)),
-    "submit_many": ("at", lambda stage, value: _batch(stage, "at", value)),
-    "submit_many, expiring": ("expires_at", lambda stage, value: _batch(stage, "expires_at", value)),
+    "run_at": ("at", lambda sim, value: sim.jobs.run_at(value, "w:r")),
+    "expires_at": ("expires_at", lambda sim, value: sim.jobs.run_after(0, "w:r", expires_at=value)),
+    "reschedule": ("at", lambda sim, value: sim.jobs.reschedule("x", at=value)),
+    "dead": ("since", lambda sim, value: sim.jobs.dead(since=value)),
+    "dead_retry_all": ("since", lambda sim, value: sim.jobs.dead_retry_all(since=value)),
+    "schedules.put": ("at", lambda sim, value: sim.jobs.schedules.put("x", "w:r", at=value)),
+    "register": ("at", lambda sim, value: sim.jobs.schedules.register("o", [("x", {"path": "w:r", "at": value})])),
+    "preview": ("start", lambda sim, value: sim.jobs.schedules.preview("* * * * *", start=value)),
+    "submit_many": ("at", lambda sim, value: _batch(sim, "at", value)),
+    "submit_many, expiring": ("expires_at", lambda sim, value: _batch(sim, "expires_at", value)),
 }
 DELAYS: dict[str, tuple[str, Any]] = {
-    "run_after": ("delay", lambda stage, value: stage.jobs.run_after(value, "w:r")),
-    "reschedule": ("after", lambda stage, value: stage.jobs.reschedule("x", after=value)),
-    "every": ("every", lambda stage, value: stage.jobs.schedules.put("x", "w:r", every=value)),
-    "grace": ("grace", lambda stage, value: stage.jobs.schedules.put("x", "w:r", every=60, grace=value)),
-    "jitter": ("jitter", lambda stage, value: stage.jobs.schedules.put("x", "w:r", every=60, jitter=value)),
+    "run_after": ("delay", lambda sim, value: sim.jobs.run_after(value, "w:r")),
+    "reschedule": ("after", lambda sim, value: sim.jobs.reschedule("x", after=value)),
+    "every": ("every", lambda sim, value: sim.jobs.schedules.put("x", "w:r", every=value)),
+    "grace": ("grace", lambda sim, value: sim.jobs.schedules.put("x", "w:r", every=60, grace=value)),
+    "jitter": ("jitter", lambda sim, value: sim.jobs.schedules.put("x", "w:r", every=60, jitter=value)),
     "expires_after": (
         "expires",
-        lambda stage, value: stage.jobs.schedules.put("x", "w:r", every=9, expires_after=value),
+        lambda sim, value: sim.jobs.schedules.put("x", "w:r", every=9, expires_after=value),
     ),
-    "claim": ("wait", lambda stage, value: stage.jobs.claim("q", wait=value)),
-    "keep_result": ("keep_result", lambda stage, value: stage.jobs.run_after(0, "w:r", keep_result=value)),
-    "submit_many": ("after", lambda stage, value: _batch(stage, "after", value)),
+    "claim": ("wait", lambda sim, value: sim.jobs.claim("q", wait=value)),
+    "keep_result": ("keep_result", lambda sim, value: sim.jobs.run_after(0, "w:r", keep_result=value)),
+    "submit_many": ("after", lambda sim, value: _batch(sim, "after", value)),
 }
 
 
-@staged()
-async def test_every_place_that_takes_an_instant_names_its_argument(stage: Stage) -> None:
+@on_simulated_host()
+async def test_every_place_that_takes_an_instant_names_its_argument(sim: SimulatedHost) -> None:
     for place, (name, call) in PLACES.items():
         for what, value in INSTANTS.items():
             with pytest.raises(InvalidInputError, match=name) as refused:
-                await call(stage, value)
+                await call(sim, value)
             assert len(refused.value.message) < 400, (place, what)
-    assert (await stage.jobs.status()).backlog == 0
+    assert (await sim.jobs.status()).backlog == 0
 
 
-@staged()
-async def test_every_place_that_takes_a_duration_names_its_argument(stage: Stage) -> None:
+@on_simulated_host()
+async def test_every_place_that_takes_a_duration_names_its_argument(sim: SimulatedHost) -> None:
     for place, (name, call) in DELAYS.items():
         for what, value in DURATIONS.items():
             with pytest.raises(InvalidInputError, match=name) as refused:
-                await call(stage, value)
+                await call(sim, value)
             assert len(refused.value.message) < 400, (place, what)
-    assert (await stage.jobs.status()).backlog == 0
+    assert (await sim.jobs.status()).backlog == 0
 
 
 @pytest.mark.parametrize("what", INSTANTS)
@@ -211,16 +211,16 @@ def test_who_speaks_json_is_not_told_of_datetimes() -> None:
         instant_ms("2027-01-01T09:00:00Z", "at")
 
 
-@staged()
-async def test_a_job_that_is_a_dict_is_refused_in_its_place(stage: Stage) -> None:
-    bad, good = await stage.jobs.submit_many([{"path": "w:r", "after": 1}, Job(path="w:r", after=1)])  # type: ignore[list-item]
+@on_simulated_host()
+async def test_a_job_that_is_a_dict_is_refused_in_its_place(sim: SimulatedHost) -> None:
+    bad, good = await sim.jobs.submit_many([{"path": "w:r", "after": 1}, Job(path="w:r", after=1)])  # type: ignore[list-item]
 
     assert isinstance(bad, InvalidInputError) and not isinstance(good, TocsinError)
     assert bad.message == "jobs[0]: a job must be a Job, not dict: Job(path=..., args=..., after=..., options={...})"
 
 
-@staged()
-async def test_jobs_that_are_no_list_are_refused(stage: Stage) -> None:
+@on_simulated_host()
+async def test_jobs_that_are_no_list_are_refused(sim: SimulatedHost) -> None:
     for jobs in (Job(path="w:r", after=1), iter([Job(path="w:r", after=1)]), "w:r", None, {"path": "w:r"}):
         with pytest.raises(InvalidInputError, match=r"^jobs must be a list of Job, not "):
-            await stage.jobs.submit_many(jobs)  # type: ignore[arg-type]
+            await sim.jobs.submit_many(jobs)  # type: ignore[arg-type]

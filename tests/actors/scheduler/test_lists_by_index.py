@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.client.reads import Reading
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.integrity.check import repair
@@ -41,10 +41,10 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-async def fill(stage: Stage, count: int, **options: Any) -> None:
+async def fill(sim: SimulatedHost, count: int, **options: Any) -> None:
     ids = range(count)
     for first in range(0, count, 1_000):
-        await stage.jobs.submit_many(
+        await sim.jobs.submit_many(
             [Job(path="work:run", after=3_600 + n % 7, options=options) for n in ids[first : first + 1_000]]
         )
 
@@ -53,81 +53,81 @@ async def fill(stage: Stage, count: int, **options: Any) -> None:
 
 
 def test_a_page_by_label_is_full_and_loads_only_jobs_of_that_label(loaded: list[int]) -> None:
-    @staged()
-    async def run(stage: Stage) -> None:
-        await fill(stage, 3_000, labels=["other"])
-        await fill(stage, 150, labels=["mine", "more"])
-        await fill(stage, 3_000, labels=["other"])
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await fill(sim, 3_000, labels=["other"])
+        await fill(sim, 150, labels=["mine", "more"])
+        await fill(sim, 3_000, labels=["other"])
         for order in ("id", "due"):
             loaded.clear()
-            page = await stage.jobs.list(label="mine", order=order)
+            page = await sim.jobs.list(label="mine", order=order)
             assert (len(page.records), page.truncated) == (100, True)
-            rest = await stage.jobs.list(label="mine", order=order, cursor=page.cursor)
+            rest = await sim.jobs.list(label="mine", order=order, cursor=page.cursor)
             assert (len(rest.records), rest.truncated) == (50, False)
             assert sum(loaded) <= 300
             loaded.clear()
-            none = await stage.jobs.list(label="none", order=order)
+            none = await sim.jobs.list(label="none", order=order)
             assert (none.records, none.truncated, loaded) == ([], False, [])
-        assert (await stage.jobs.cancel_all(label="mine", dry_run=True)).matched == 150
+        assert (await sim.jobs.cancel_all(label="mine", dry_run=True)).matched == 150
         loaded.clear()
-        assert (await stage.jobs.cancel_all(label="mine")).cancelled == 150
+        assert (await sim.jobs.cancel_all(label="mine")).cancelled == 150
         assert sum(loaded) <= 200
-        assert (await stage.jobs.list(label="more")).records == []
+        assert (await sim.jobs.list(label="more")).records == []
 
     run()
 
 
 @pytest.mark.parametrize("wanted", [{"pool": "p"}, {"queue": "q"}, {"state": "waiting"}, {"state": "running"}])
 def test_a_page_by_pool_queue_or_state_loads_what_it_shows(wanted: dict[str, str], loaded: list[int]) -> None:
-    @staged()
-    async def run(stage: Stage) -> None:
-        await fill(stage, 3_000)
-        await fill(stage, 20, pool="p")
-        await fill(stage, 20, queue="q")
-        await stage.jobs.submit_many([Job(path="work:run", after=0, options={"queue": "now"}) for _ in range(40)])
-        await fill(stage, 3_000)
-        claimed = await stage.jobs.claim("now", max=20, wait=0)
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await fill(sim, 3_000)
+        await fill(sim, 20, pool="p")
+        await fill(sim, 20, queue="q")
+        await sim.jobs.submit_many([Job(path="work:run", after=0, options={"queue": "now"}) for _ in range(40)])
+        await fill(sim, 3_000)
+        claimed = await sim.jobs.claim("now", max=20, wait=0)
         assert len(claimed) == 20
         for order in ("id", "due"):
             loaded.clear()
-            page = await stage.jobs.list(order=order, **wanted)  # type: ignore[arg-type]
+            page = await sim.jobs.list(order=order, **wanted)  # type: ignore[arg-type]
             assert (len(page.records), page.truncated) == (20, False)
             assert sum(loaded) <= 20
         for one in claimed:
-            await stage.jobs.complete(one.id, one.lease)
+            await sim.jobs.complete(one.id, one.lease)
 
     run()
 
 
 def test_dead_jobs_by_label_pool_and_reason_are_found_without_loading_the_others(loaded: list[int]) -> None:
-    @staged()
-    async def run(stage: Stage) -> None:
-        stage.reply = lambda one: GONE
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        sim.reply = lambda one: GONE
         for count, options in ((600, {"labels": ["other"]}), (5, {"labels": ["mine"], "pool": "p"})):
-            await stage.jobs.submit_many([Job(path="w:r", after=0, options=options) for _ in range(count)])
-        await stage.sleep(20)
-        assert (await stage.jobs.status()).dead == 605
+            await sim.jobs.submit_many([Job(path="w:r", after=0, options=options) for _ in range(count)])
+        await sim.sleep(20)
+        assert (await sim.jobs.status()).dead == 605
         for wanted in ({"label": "mine"}, {"pool": "p"}, {"label": "mine", "pool": "p", "reason": "refused"}):
             loaded.clear()
-            page = await stage.jobs.dead(**wanted)  # type: ignore[arg-type]
+            page = await sim.jobs.dead(**wanted)  # type: ignore[arg-type]
             assert (len(page.records), page.truncated) == (5, False)
             assert sum(loaded) == 5
         loaded.clear()
-        assert (await stage.jobs.dead(label="mine", reason="lost")).records == []
-        assert (await stage.jobs.dead(label="none")).records == []
+        assert (await sim.jobs.dead(label="mine", reason="lost")).records == []
+        assert (await sim.jobs.dead(label="none")).records == []
         assert loaded == []
-        await stage.jobs.dead_retry_all(pool="p")
-        await stage.sleep(3)
-        assert len((await stage.jobs.dead(label="mine")).records) == 5  # dead again, and found again
+        await sim.jobs.dead_retry_all(pool="p")
+        await sim.sleep(3)
+        assert len((await sim.jobs.dead(label="mine")).records) == 5  # dead again, and found again
 
     run()
 
 
-@staged()
-async def test_a_path_that_nothing_runs_is_known_without_a_walk(stage: Stage) -> None:
-    await fill(stage, 100)
-    assert (await stage.jobs.cancel_all(path="other:run")).matched == 0
-    assert (await stage.jobs.cancel_all(path="work:run")).cancelled == 100
+@on_simulated_host()
+async def test_a_path_that_nothing_runs_is_known_without_a_walk(sim: SimulatedHost) -> None:
+    await fill(sim, 100)
+    assert (await sim.jobs.cancel_all(path="other:run")).matched == 0
+    assert (await sim.jobs.cancel_all(path="work:run")).cancelled == 100
 
 
 # ---- What a list holds ---------------------------------------------------------------------------
@@ -135,9 +135,9 @@ async def test_a_path_that_nothing_runs_is_known_without_a_walk(stage: Stage) ->
 LABELS, POOLS, QUEUES = ("a", "b", "a-b", "a.b"), ("p", "q"), ("", "mail")
 
 
-async def everything(stage: Stage) -> list[Record]:
-    found = [record async for record in stage.jobs.list_all(order="id")]
-    assert len(found) == (await stage.jobs.status()).backlog + (await stage.jobs.status()).in_flight
+async def everything(sim: SimulatedHost) -> list[Record]:
+    found = [record async for record in sim.jobs.list_all(order="id")]
+    assert len(found) == (await sim.jobs.status()).backlog + (await sim.jobs.status()).in_flight
     return found
 
 
@@ -166,7 +166,7 @@ def by_due(record: Record) -> tuple[int, str]:
     return record.next_attempt_at, record.id
 
 
-async def change(stage: Stage, random: Random, n: int) -> None:
+async def change(sim: SimulatedHost, random: Random, n: int) -> None:
     """Some jobs come, others start, end, die, move or go."""
     options = {
         "labels": random.sample(LABELS, random.randrange(4)),
@@ -180,45 +180,45 @@ async def change(stage: Stage, random: Random, n: int) -> None:
         case 0 | 1 | 2:
             delay = random.choice((0, 5, 600))
             given["on_conflict"] = "replace"
-            await stage.jobs.submit_many([Job(path="w:r", after=delay, options={"id": id, **given})])
+            await sim.jobs.submit_many([Job(path="w:r", after=delay, options={"id": id, **given})])
         case 3:
-            for one in await stage.jobs.claim("mail", max=3, lease_ms=20_000, wait=0):
+            for one in await sim.jobs.claim("mail", max=3, lease_ms=20_000, wait=0):
                 match random.randrange(3):
                     case 0:
-                        await stage.jobs.complete(one.id, one.lease, ok=random.random() < 0.5)
+                        await sim.jobs.complete(one.id, one.lease, ok=random.random() < 0.5)
                     case 1:
-                        await stage.jobs.complete(one.id, one.lease, ok=False, retryable=False, error="no")
+                        await sim.jobs.complete(one.id, one.lease, ok=False, retryable=False, error="no")
         case 4:
-            await stage.jobs.cancel(id)
+            await sim.jobs.cancel(id)
         case 5:
-            await stage.jobs.reschedule(id, after=random.choice((0, 60)))
+            await sim.jobs.reschedule(id, after=random.choice((0, 60)))
         case 6:
-            await stage.jobs.dead_retry(id)
+            await sim.jobs.dead_retry(id)
         case 7:
-            await stage.jobs.dead_cancel(id)
+            await sim.jobs.dead_cancel(id)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_list_is_what_a_walk_over_all_jobs_would_give(seed: int) -> None:
-    @staged(lanes=3)
-    async def run(stage: Stage) -> None:
+    @on_simulated_host(lanes=3)
+    async def run(sim: SimulatedHost) -> None:
         random = Random(seed)
-        stage.reply = lambda one: Answer(random.choice((200, 410, 500, 500)), {}, b"")
-        await stage.jobs.set_pool("p", max_concurrency=2)
+        sim.reply = lambda one: Answer(random.choice((200, 410, 500, 500)), {}, b"")
+        await sim.jobs.set_pool("p", max_concurrency=2)
         for n in range(150):
-            await change(stage, random, n)
+            await change(sim, random, n)
             if n % 5 == 0:
-                await stage.sleep(random.choice((0.5, 3, 31)))
+                await sim.sleep(random.choice((0.5, 3, 31)))
             if n % 30 == 29:
-                await stage.sleep(0.25)  # nothing is on its way
-                await agree(stage, random)
-                assert await stage.faults() == []
+                await sim.sleep(0.25)  # nothing is on its way
+                await agree(sim, random)
+                assert await sim.faults() == []
 
     run()
 
 
-async def agree(stage: Stage, random: Random) -> None:
-    live = await everything(stage)
+async def agree(sim: SimulatedHost, random: Random) -> None:
+    live = await everything(sim)
     names = ("pool", "state", "label", "queue")
     values: tuple[tuple[str | None, ...], ...] = (
         (None, "p"), (None, "pending", "waiting", "running"), (None, "a", "a-b", "none"), (None, "mail"),
@@ -227,22 +227,22 @@ async def agree(stage: Stage, random: Random) -> None:
         wanted = dict(zip(names, each, strict=True))
         limit = random.choice((1, 3, 1_000))
         right = [record for record in live if fits(record, wanted)]
-        assert await pages(stage.jobs.list, limit, order="id", **wanted) == right, wanted
-        assert await pages(stage.jobs.list, limit, order="due", **wanted) == sorted(right, key=by_due), wanted
-    dead = await pages(stage.jobs.dead, 1_000)
+        assert await pages(sim.jobs.list, limit, order="id", **wanted) == right, wanted
+        assert await pages(sim.jobs.list, limit, order="due", **wanted) == sorted(right, key=by_due), wanted
+    dead = await pages(sim.jobs.dead, 1_000)
     for each in product((None, "p"), (None, "a", "a-b", "none"), (None, "refused", "exhausted")):
         wanted = dict(zip(("pool", "label", "reason"), each, strict=True))
         right = [record for record in dead if fits(record, wanted)]
-        assert await pages(stage.jobs.dead, random.choice((1, 3, 1_000)), **wanted) == right, wanted
+        assert await pages(sim.jobs.dead, random.choice((1, 3, 1_000)), **wanted) == right, wanted
 
 
 # ---- Older stores --------------------------------------------------------------------------------
 
 
-async def of_layout_two(stage: Stage) -> None:
+async def of_layout_two(sim: SimulatedHost) -> None:
     """The host stops, and its store is as the version before left it."""
-    await stage.close()
-    rows = stage.disk.maps[ROWS]
+    await sim.close()
+    rows = sim.disk.maps[ROWS]
     old: list[bytes] = []
     for prefix in (b"label/", b"deadlabel/"):
         old += [key for key, _ in rows.range(prefix, after(prefix), 100_000, False)]
@@ -250,111 +250,110 @@ async def of_layout_two(stage: Stage) -> None:
     rows.apply({**dict.fromkeys(old), META_LAYOUT: b"2"})
 
 
-@staged()
-async def test_a_store_without_rows_of_labels_is_filled_while_it_is_used(stage: Stage) -> None:
-    stage.reply = lambda one: GONE
-    await stage.jobs.submit_many([Job(path="w:r", after=0, options={"labels": ["mine"]}) for _ in range(150)])
-    await stage.sleep(5)
+@on_simulated_host()
+async def test_a_store_without_rows_of_labels_is_filled_while_it_is_used(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: GONE
+    await sim.jobs.submit_many([Job(path="w:r", after=0, options={"labels": ["mine"]}) for _ in range(150)])
+    await sim.sleep(5)
     for count, label in ((500, "other"), (150, "mine")):
-        await fill(stage, count, labels=[label])
-    claimed = await _running_job(stage)
-    await of_layout_two(stage)
-    assert await stage.faults() == []  # it is sound as it is
-    await stage.open()
+        await fill(sim, count, labels=[label])
+    claimed = await _running_job(sim)
+    await of_layout_two(sim)
+    assert await sim.faults() == []  # it is sound as it is
+    await sim.open()
     right = {
-        order: [one.id for one in await pages(stage.jobs.list, 100, order=order, label="mine")]
-        for order in ("id", "due")
+        order: [one.id for one in await pages(sim.jobs.list, 100, order=order, label="mine")] for order in ("id", "due")
     }
-    dead = [one.id for one in await pages(stage.jobs.dead, 100, label="mine")]
+    dead = [one.id for one in await pages(sim.jobs.dead, 100, label="mine")]
     assert (len(right["id"]), len(right["due"]), len(dead)) == (151, 151, 150)
-    new = await stage.jobs.run_after(3_600, "w:r", labels=["mine"])
-    await stage.crash()
-    await stage.open()
-    await stage.jobs.cancel(new)
-    await stage.sleep(1)
-    assert stage.disk.maps[ROWS].get(META_LABELS) is None
-    assert stage.disk.maps[ROWS].get(META_LAYOUT) == b"3"
-    assert await stage.faults() == []
+    new = await sim.jobs.run_after(3_600, "w:r", labels=["mine"])
+    await sim.crash()
+    await sim.open()
+    await sim.jobs.cancel(new)
+    await sim.sleep(1)
+    assert sim.disk.maps[ROWS].get(META_LABELS) is None
+    assert sim.disk.maps[ROWS].get(META_LAYOUT) == b"3"
+    assert await sim.faults() == []
     for order, ids in right.items():
-        assert [one.id for one in await pages(stage.jobs.list, 100, order=order, label="mine")] == ids
-    assert [one.id for one in await pages(stage.jobs.dead, 100, label="mine")] == dead
-    await stage.jobs.complete(claimed.id, claimed.lease)
-    assert len(await pages(stage.jobs.list, 100, label="mine")) == 150
+        assert [one.id for one in await pages(sim.jobs.list, 100, order=order, label="mine")] == ids
+    assert [one.id for one in await pages(sim.jobs.dead, 100, label="mine")] == dead
+    await sim.jobs.complete(claimed.id, claimed.lease)
+    assert len(await pages(sim.jobs.list, 100, label="mine")) == 150
 
 
-async def _running_job(stage: Stage) -> Any:
+async def _running_job(sim: SimulatedHost) -> Any:
     """For the second time: its lease alone knows when that was due."""
-    await stage.jobs.run_after(0, "w:r", queue="q", labels=["mine"])
-    [claimed] = await stage.jobs.claim("q", wait=0)
-    await stage.jobs.complete(claimed.id, claimed.lease, ok=False, delay="3s")
-    [claimed] = await stage.jobs.claim("q", lease_ms=600_000, wait=10)
+    await sim.jobs.run_after(0, "w:r", queue="q", labels=["mine"])
+    [claimed] = await sim.jobs.claim("q", wait=0)
+    await sim.jobs.complete(claimed.id, claimed.lease, ok=False, delay="3s")
+    [claimed] = await sim.jobs.claim("q", lease_ms=600_000, wait=10)
     return claimed
 
 
-@staged()
-async def test_a_list_by_label_begins_to_fill_an_idle_store(stage: Stage) -> None:
-    await fill(stage, 10, labels=["mine"])
-    await of_layout_two(stage)
-    await stage.open()
-    await stage.jobs.list(label="mine")
-    await stage.sleep(1)
+@on_simulated_host()
+async def test_a_list_by_label_begins_to_fill_an_idle_store(sim: SimulatedHost) -> None:
+    await fill(sim, 10, labels=["mine"])
+    await of_layout_two(sim)
+    await sim.open()
+    await sim.jobs.list(label="mine")
+    await sim.sleep(1)
 
-    assert stage.disk.maps[ROWS].get(META_LAYOUT) == b"3"
-    assert stage.disk.maps[ROWS].get(META_LABELS) is None
+    assert sim.disk.maps[ROWS].get(META_LAYOUT) == b"3"
+    assert sim.disk.maps[ROWS].get(META_LABELS) is None
 
 
-@staged()
-async def test_a_store_whose_layout_was_not_written_is_filled_as_the_oldest(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_store_whose_layout_was_not_written_is_filled_as_the_oldest(sim: SimulatedHost) -> None:
     """Earlier versions wrote none if an instance was removed, and used again before its next activation."""
-    await fill(stage, 150, labels=["mine"])
-    await of_layout_two(stage)
-    stage.disk.maps[ROWS].apply({META_LAYOUT: None, path_key("work:run"): None})
-    assert await stage.faults() == []
-    await stage.open()
-    assert len((await stage.jobs.list(label="mine", limit=1_000)).records) == 150
-    assert (await stage.jobs.pending("work:")).count == 150
-    await stage.sleep(1)
-    assert stage.disk.maps[ROWS].get(META_LAYOUT) == b"3"
-    assert len((await stage.jobs.list(label="mine", limit=1_000)).records) == 150
+    await fill(sim, 150, labels=["mine"])
+    await of_layout_two(sim)
+    sim.disk.maps[ROWS].apply({META_LAYOUT: None, path_key("work:run"): None})
+    assert await sim.faults() == []
+    await sim.open()
+    assert len((await sim.jobs.list(label="mine", limit=1_000)).records) == 150
+    assert (await sim.jobs.pending("work:")).count == 150
+    await sim.sleep(1)
+    assert sim.disk.maps[ROWS].get(META_LAYOUT) == b"3"
+    assert len((await sim.jobs.list(label="mine", limit=1_000)).records) == 150
 
 
-@staged()
-async def test_an_instance_that_is_used_again_after_its_removal_says_its_layout(stage: Stage) -> None:
-    await fill(stage, 10, labels=["mine"])
-    await stage.jobs.remove()
-    assert not (await stage.jobs.cancel("unknown")).cancelled
-    assert (await stage.host.instances()).instances == []  # nothing is left of it, nor comes of a question
-    await fill(stage, 10, labels=["mine"])
+@on_simulated_host()
+async def test_an_instance_that_is_used_again_after_its_removal_says_its_layout(sim: SimulatedHost) -> None:
+    await fill(sim, 10, labels=["mine"])
+    await sim.jobs.remove()
+    assert not (await sim.jobs.cancel("unknown")).cancelled
+    assert (await sim.host.instances()).instances == []  # nothing is left of it, nor comes of a question
+    await fill(sim, 10, labels=["mine"])
 
-    assert stage.disk.maps[ROWS].get(META_LAYOUT) == b"3"
+    assert sim.disk.maps[ROWS].get(META_LAYOUT) == b"3"
 
 
-@staged()
-async def test_a_repair_of_an_older_store_writes_all_rows_of_labels(stage: Stage) -> None:
-    await fill(stage, 250, labels=["mine"])
-    await of_layout_two(stage)
-    provider = MemoryProvider(stage.disk)
+@on_simulated_host()
+async def test_a_repair_of_an_older_store_writes_all_rows_of_labels(sim: SimulatedHost) -> None:
+    await fill(sim, 250, labels=["mine"])
+    await of_layout_two(sim)
+    provider = MemoryProvider(sim.disk)
     await provider.start()
     await repair(provider, "t")
     await provider.stop()
-    assert len(stage.disk.maps[ROWS].range(b"label/mine/", after(b"label/mine/"), 1_000, False)) == 250
-    assert stage.disk.maps[ROWS].get(META_LABELS) is None
-    assert await stage.faults() == []
-    await stage.open()
+    assert len(sim.disk.maps[ROWS].range(b"label/mine/", after(b"label/mine/"), 1_000, False)) == 250
+    assert sim.disk.maps[ROWS].get(META_LABELS) is None
+    assert await sim.faults() == []
+    await sim.open()
 
 
-@staged()
-async def test_rows_of_a_job_that_was_set_aside_go_at_the_next_start(stage: Stage) -> None:
-    await stage.jobs.run_after(60, "w:r", id="bad", labels=["mine"])
-    await stage.jobs.run_after(60, "w:r", id="good", labels=["mine"])
-    stage.disk.maps[ROWS].apply({b"job/bad": b"\xc1"})
-    await stage.sleep(61)
-    assert [one.id for one in (await stage.jobs.list(label="mine")).records] == []
-    assert [one.body["id"] for one in stage.deliveries] == ["good"]
-    await stage.close()
-    await stage.open()
-    await stage.jobs.run_after(60, "w:r", id="later", labels=["mine"])
-    rows = stage.disk.maps[ROWS]
+@on_simulated_host()
+async def test_rows_of_a_job_that_was_set_aside_go_at_the_next_start(sim: SimulatedHost) -> None:
+    await sim.jobs.run_after(60, "w:r", id="bad", labels=["mine"])
+    await sim.jobs.run_after(60, "w:r", id="good", labels=["mine"])
+    sim.disk.maps[ROWS].apply({b"job/bad": b"\xc1"})
+    await sim.sleep(61)
+    assert [one.id for one in (await sim.jobs.list(label="mine")).records] == []
+    assert [one.body["id"] for one in sim.deliveries] == ["good"]
+    await sim.close()
+    await sim.open()
+    await sim.jobs.run_after(60, "w:r", id="later", labels=["mine"])
+    rows = sim.disk.maps[ROWS]
     assert [key for key, _ in rows.range(b"label/", after(b"label/"), 10, False)] == [b"label/mine/later"]
     aside = [key for key, _ in rows.range(b"bad/", after(b"bad/"), 10, False)]
     assert b"bad/job/bad" in aside
@@ -364,13 +363,13 @@ async def test_rows_of_a_job_that_was_set_aside_go_at_the_next_start(stage: Stag
 # ---- Bounds --------------------------------------------------------------------------------------
 
 
-@staged()
-async def test_jobs_with_more_labels_than_a_commit_holds_are_refused_together(stage: Stage) -> None:
+@on_simulated_host()
+async def test_jobs_with_more_labels_than_a_commit_holds_are_refused_together(sim: SimulatedHost) -> None:
     many = [Job(path="w:r", after=60, options={"labels": [f"l{n}" for n in range(20)]}) for _ in range(251)]
     with pytest.raises(PayloadTooLargeError, match="5020 labels together, at most 5000"):
-        await stage.jobs.submit_many(many)
+        await sim.jobs.submit_many(many)
     named = [Job(path="w:r", after=60, options={**one.options, "id": f"j{n}"}) for n, one in enumerate(many[:250])]
-    await stage.jobs.submit_many(named)
+    await sim.jobs.submit_many(named)
     other = [
         Job(
             path="w:r",
@@ -379,21 +378,21 @@ async def test_jobs_with_more_labels_than_a_commit_holds_are_refused_together(st
         )
         for n in range(250)
     ]
-    await stage.jobs.submit_many(other)
-    await stage.sleep(5)
-    assert len(stage.deliveries) == 250
+    await sim.jobs.submit_many(other)
+    await sim.sleep(5)
+    assert len(sim.deliveries) == 250
 
 
 def test_a_job_without_labels_has_no_rows_of_them_and_a_label_given_twice_counts_once() -> None:
-    @staged()
-    async def run(stage: Stage) -> None:
-        await stage.jobs.run_after(60, "w:r", id="plain")
-        rows = stage.disk.maps[ROWS]
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.run_after(60, "w:r", id="plain")
+        rows = sim.disk.maps[ROWS]
         assert not rows.range(b"label/", after(b"label/"), 10, False)
-        await stage.jobs.run_after(60, "w:r", id="twice", labels=["a", "a"])
+        await sim.jobs.run_after(60, "w:r", id="twice", labels=["a", "a"])
         assert len(rows.range(b"label/", after(b"label/"), 10, False)) == 1
         with pytest.raises(InvalidInputError, match="label"):
-            await stage.jobs.dead(label="not a label")
-        assert issubclass(type(stage.jobs), Reading)
+            await sim.jobs.dead(label="not a label")
+        assert issubclass(type(sim.jobs), Reading)
 
     run()

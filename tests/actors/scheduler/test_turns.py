@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.actors.scheduler.desk import NOW, Desk
+from tests.actors.scheduler.turn_runner import NOW, TurnRunner
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.model.crockford import crockford
 from tocsin.actors.scheduler.model.rows import META_LAYOUT, at_key, job_key, lease_key, lines_key
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def desk() -> AsyncIterator[Desk]:
+async def runner() -> AsyncIterator[TurnRunner]:
     provider = MemoryProvider()
     await provider.start()
-    yield await Desk.open(provider)
+    yield await TurnRunner.open(provider)
     await provider.stop()
 
 
@@ -39,7 +39,7 @@ def done(one: Claim) -> AttemptResult:
 
 
 async def test_a_job_alone_costs_at_most_fourteen_rows() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job()]))
         here.rows = 0
         for _ in range(50):
@@ -51,7 +51,7 @@ async def test_a_job_alone_costs_at_most_fourteen_rows() -> None:
 
 
 async def test_jobs_in_turns_of_64_cost_at_most_seven_rows_each() -> None:
-    async with desk() as here:
+    async with runner() as here:
         for _ in range(10):
             await here.turn(lambda turn: submit(turn, [here.job() for _ in range(64)]))
             await here.run_due(64)
@@ -61,7 +61,7 @@ async def test_jobs_in_turns_of_64_cost_at_most_seven_rows_each() -> None:
 
 
 async def test_waiting_in_a_full_pool_writes_nothing_however_long() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job(pool="p") for _ in range(100)]))
         (holder,) = await here.turn(lambda turn: claim(turn, 64))
         here.rows = 0
@@ -78,7 +78,7 @@ async def test_waiting_in_a_full_pool_writes_nothing_however_long() -> None:
 
 
 async def test_a_lease_of_this_process_that_is_not_live_goes_back_uncharged() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x")]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
         await here.turn(lambda turn: return_unsent(turn, lambda token: token == one.token))
@@ -92,7 +92,7 @@ async def test_a_lease_of_this_process_that_is_not_live_goes_back_uncharged() ->
 
 
 async def test_an_answer_with_a_token_nobody_knows_changes_nothing() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x")]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
         forged = AttemptResult(one.job, "1.99.000000000000000000000000", Outcome(Verdict.DONE))
@@ -103,7 +103,7 @@ async def test_an_answer_with_a_token_nobody_knows_changes_nothing() -> None:
 
 
 async def test_a_success_that_comes_after_its_lease_ended_still_counts() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x")]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
         here.now += 80_000
@@ -116,7 +116,7 @@ async def test_a_success_that_comes_after_its_lease_ended_still_counts() -> None
 
 
 async def test_a_success_of_an_earlier_attempt_than_the_last_changes_nothing() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x")]))
         (first,) = await here.turn(lambda turn: claim(turn, 1))
         here.now += 80_000
@@ -135,7 +135,7 @@ async def test_a_success_of_an_earlier_attempt_than_the_last_changes_nothing() -
 
 
 async def test_an_unreadable_job_is_set_aside_and_stops_nobody() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("bad"), here.job("good")]))
         await here.store.commit(Batch({job_key("bad"): b"\xc1garbage"}))
         claims = await here.turn(lambda turn: claim(turn, 64))
@@ -148,7 +148,7 @@ async def test_an_unreadable_job_is_set_aside_and_stops_nobody() -> None:
 
 
 async def test_a_line_whose_job_is_missing_is_set_aside() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("gone"), here.job("here")]))
         await here.store.commit(Batch(deletes={job_key("gone")}))
 
@@ -157,7 +157,7 @@ async def test_a_line_whose_job_is_missing_is_set_aside() -> None:
 
 
 async def test_an_unreadable_summary_of_a_line_is_rebuilt_from_the_line() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job(f"j{n}", delay=n) for n in range(5)]))
         await here.store.commit(Batch({lines_key("", ""): b"\xc1"}))
         await here.reload()
@@ -167,7 +167,7 @@ async def test_an_unreadable_summary_of_a_line_is_rebuilt_from_the_line() -> Non
 
 
 async def test_a_newer_layout_is_refused_with_a_word_on_what_to_do() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.store.commit(Batch({META_LAYOUT: b"99"}))
 
         with pytest.raises(StoreSchema, match=r"layout 99.*upgrade tocsin"):
@@ -175,14 +175,14 @@ async def test_a_newer_layout_is_refused_with_a_word_on_what_to_do() -> None:
 
 
 async def test_a_job_in_its_first_place_has_no_row_for_it() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x", delay=1_000)]))
 
         assert await here.view.scan(b"at/", b"at0", limit=10) == []
 
 
 async def test_a_job_whose_lease_cannot_be_read_goes_back_to_its_line() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x"), here.job("y", delay=5), here.job("z", delay=9)]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
         await here.store.commit(Batch({lease_key("x", one.token): b"\xc1"}))
@@ -195,7 +195,7 @@ async def test_a_job_whose_lease_cannot_be_read_goes_back_to_its_line() -> None:
 
 
 async def test_cancelling_a_job_whose_place_cannot_be_read_takes_its_line_row_along() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x"), here.job("y", delay=60_000)]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
         failed = AttemptResult(one.job, one.token, Outcome(Verdict.FAILED, "why"))
@@ -210,7 +210,7 @@ async def test_cancelling_a_job_whose_place_cannot_be_read_takes_its_line_row_al
 
 @pytest.mark.parametrize("key", [b"meta/counters", b"lines/a/b/c", b"lease/x", b"lines//"])
 async def test_a_scheduler_starts_in_spite_of_damaged_summaries(key: bytes) -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x"), here.job("y", pool="p")]))
         await here.store.commit(Batch({key: b"\xc1"}))
         await here.reload()
@@ -220,7 +220,7 @@ async def test_a_scheduler_starts_in_spite_of_damaged_summaries(key: bytes) -> N
 
 
 async def test_a_misshapen_timer_is_set_aside() -> None:
-    async with desk() as here:
+    async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x", delay=9, expires_at=NOW + 5)]))
         await here.store.commit(Batch({b"timer/000000000000001": b""}))
         await here.reload()

@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from tests.dispatch.catalog.kinds import Item, Options, Order, Price
-from tests.dispatch.receiver.calls import NOW_MS, SECRET, Kit, error
+from tests.dispatch.receiver.signed_callbacks import NOW_MS, SECRET, ReceiverFixture, error
 from tocsin import Catalog, Received, Receiver
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.catalog.handlers import annotation_of, reader_of
@@ -107,9 +107,9 @@ def test_a_model_that_a_handler_cannot_be_given_is_said_when_it_is_registered(ca
 
 
 async def delivered(handler: Callable[..., Any], args: Any) -> Answer:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": handler})
-    return await kit.send(args)
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": handler})
+    return await fixture.send(args)
 
 
 async def test_the_receivers_catalog_is_what_its_handlers_declare() -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from tests.dispatch.receiver.calls import Kit, error
+from tests.dispatch.receiver.signed_callbacks import ReceiverFixture, error
 from tocsin.dispatch.asgi_transport import Message
 from tocsin.dispatch.receiver import asgi
 from tocsin.dispatch.transport import Answer
@@ -51,7 +51,7 @@ def pieces(count: int, size: int) -> Iterable[Message]:
 async def test_only_post_is_allowed(method: str) -> None:
     caller = Caller([], method=method)
 
-    await Kit().receiver(caller.scope, caller.receive, caller.send)
+    await ReceiverFixture().receiver(caller.scope, caller.receive, caller.send)
 
     assert (caller.answer.status, caller.answer.headers["allow"]) == (405, "POST")
     assert bool(caller.answer.body) is (method != "HEAD")
@@ -61,7 +61,7 @@ async def test_only_post_is_allowed(method: str) -> None:
 async def test_a_body_said_to_be_too_long_is_not_read(length: bytes) -> None:
     caller = Caller(pieces(100, 65_536), length=length)
 
-    await Kit().receiver(caller.scope, caller.receive, caller.send)
+    await ReceiverFixture().receiver(caller.scope, caller.receive, caller.send)
 
     assert (caller.answer.status, caller.taken) == (413, 0)
     assert caller.answer.headers["connection"] == "close"
@@ -71,7 +71,7 @@ async def test_a_body_said_to_be_too_long_is_not_read(length: bytes) -> None:
 async def test_a_body_is_refused_as_soon_as_it_is_too_long(length: bytes | None) -> None:
     caller = Caller(pieces(100, 65_536), length=length, http_version="2")
 
-    await Kit().receiver(caller.scope, caller.receive, caller.send)
+    await ReceiverFixture().receiver(caller.scope, caller.receive, caller.send)
 
     assert (caller.answer.status, caller.taken) == (413, 17)
     assert "connection" not in caller.answer.headers
@@ -80,7 +80,7 @@ async def test_a_body_is_refused_as_soon_as_it_is_too_long(length: bytes | None)
 async def test_what_is_said_to_a_caller_that_left_in_the_middle_is_for_middleware_only() -> None:
     caller = Caller([{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}])
 
-    await Kit().receiver(caller.scope, caller.receive, caller.send)
+    await ReceiverFixture().receiver(caller.scope, caller.receive, caller.send)
 
     assert (caller.answer.status, caller.answer.body) == (499, b"")
 
@@ -93,7 +93,7 @@ async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 
-    await Kit().receiver(caller.scope, silence, caller.send)
+    await ReceiverFixture().receiver(caller.scope, silence, caller.send)
 
     assert (caller.answer.status, error(caller.answer)["code"]) == (408, "REQUEST_TIMEOUT")
 
@@ -104,17 +104,17 @@ async def test_a_caller_that_left_before_the_answer_is_nobody_s_error() -> None:
     async def gone(message: Message) -> None:
         raise OSError("gone")
 
-    await Kit().receiver(caller.scope, caller.receive, gone)
+    await ReceiverFixture().receiver(caller.scope, caller.receive, gone)
 
 
 async def test_mounted_in_an_app_it_takes_any_path_of_its_mount() -> None:
-    kit, runs = Kit(), list[Any]()
-    kit.receiver.register({"invoices:send": runs.append})
+    fixture, runs = ReceiverFixture(), list[Any]()
+    fixture.receiver.register({"invoices:send": runs.append})
     app = FastAPI()
-    app.mount("/_tocsin", kit.receiver)
+    app.mount("/_tocsin", fixture.receiver)
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as http:
-        headers, body = kit.scheduler.request({"n": 1})
+        headers, body = fixture.scheduler.request({"n": 1})
         answers = [await http.post(f"/_tocsin/{path}", headers=headers, content=body) for path in ("callback", "")]
         forged = await http.post("/_tocsin/callback", content=b"{}")
 
@@ -124,7 +124,7 @@ async def test_mounted_in_an_app_it_takes_any_path_of_its_mount() -> None:
 
 
 async def test_served_by_itself_it_ends_with_its_server() -> None:
-    kit, sent = Kit(), list[str]()
+    fixture, sent = ReceiverFixture(), list[str]()
     told = iter(["lifespan.startup", "lifespan.shutdown"])
 
     async def receive() -> Message:
@@ -133,15 +133,15 @@ async def test_served_by_itself_it_ends_with_its_server() -> None:
     async def send(message: Message) -> None:
         sent.append(message["type"])
 
-    await kit.receiver({"type": "lifespan"}, receive, send)
+    await fixture.receiver({"type": "lifespan"}, receive, send)
 
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    assert (await kit.send()).status == 503
+    assert (await fixture.send()).status == 503
 
 
 async def test_a_websocket_is_closed() -> None:
     caller = Caller([], type="websocket")
 
-    await Kit().receiver(caller.scope, caller.receive, caller.send)
+    await ReceiverFixture().receiver(caller.scope, caller.receive, caller.send)
 
     assert caller.sent == [{"type": "websocket.close", "code": 1000}]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.dispatch.receiver.calls import NOW_MS, SECRET, Kit
+from tests.dispatch.receiver.signed_callbacks import NOW_MS, SECRET, ReceiverFixture
 from tocsin import Received
 from tocsin.dispatch.callback import Callback, Occurrence
 from tocsin.dispatch.dispatcher import Dispatcher, body_of
@@ -78,13 +78,13 @@ async def test_every_header_is_in_the_table_and_no_other() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("shown", BODIES)
 async def test_the_kit_accepts_the_bodies_shown(shown: str) -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
     seen: list[str] = []
 
     def run(args: object, job: Received) -> None:
         seen.append(job.id)
 
-    kit.receiver.register({"invoices:send": run, "reports:send": run})
+    fixture.receiver.register({"invoices:send": run, "reports:send": run})
     body = shown.encode()
     webhook_id, stamp = f"{json.loads(shown)['id']}:1", NOW_MS // 1000
     headers = {
@@ -92,6 +92,6 @@ async def test_the_kit_accepts_the_bodies_shown(shown: str) -> None:
         "webhook-timestamp": str(stamp),
         "webhook-signature": Signer([SECRET]).sign(webhook_id, stamp, body),
     }
-    answer = await kit.receiver.handle(headers, body)
+    answer = await fixture.receiver.handle(headers, body)
 
     assert (answer.status, seen) == (200, [json.loads(shown)["id"]])

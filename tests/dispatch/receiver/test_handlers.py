@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.receiver.calls import NOW_MS, SECRET, Kit, error
+from tests.dispatch.receiver.signed_callbacks import NOW_MS, SECRET, ReceiverFixture, error
 from tocsin import Accepted, Received, Receiver, RetryLater, TerminalError
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.outcome import classify
@@ -63,14 +63,14 @@ class Sender:
 
 @pytest.mark.parametrize("handler", [Sender(), Sender().method, lambda args=None: Sender()(args, None)])  # type: ignore[arg-type]
 async def test_methods_objects_and_functions_that_make_coroutines_are_handlers(handler: Any) -> None:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": handler})
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": handler})
 
-    assert (await kit.send()).status == 202
+    assert (await fixture.send()).status == 202
 
 
 async def test_plain_functions_run_in_a_few_threads_with_their_caller_s_context() -> None:
-    kit = Kit(threads=2)
+    fixture = ReceiverFixture(threads=2)
     request = contextvars.ContextVar[str]("request")
     request.set("r-1")
     seen: list[tuple[str, str]] = []
@@ -82,9 +82,9 @@ async def test_plain_functions_run_in_a_few_threads_with_their_caller_s_context(
         seen.append((threading.current_thread().name, request.get()))
         most.release()
 
-    kit.receiver.register({"invoices:send": send})
+    fixture.receiver.register({"invoices:send": send})
 
-    answers = await asyncio.gather(*(kit.send(id=f"job-{n}") for n in range(6)))
+    answers = await asyncio.gather(*(fixture.send(id=f"job-{n}") for n in range(6)))
 
     assert [answer.status for answer in answers] == [200] * 6
     assert {context for _, context in seen} == {"r-1"}
@@ -92,7 +92,7 @@ async def test_plain_functions_run_in_a_few_threads_with_their_caller_s_context(
 
 
 async def test_work_whose_deadline_passed_while_it_waited_for_a_thread_is_not_begun() -> None:
-    kit = Kit(threads=1)
+    fixture = ReceiverFixture(threads=1)
     begun, go = threading.Event(), threading.Event()
     ran: list[str] = []
 
@@ -101,12 +101,12 @@ async def test_work_whose_deadline_passed_while_it_waited_for_a_thread_is_not_be
         begun.set()
         go.wait(10)
 
-    kit.receiver.register({"invoices:send": send})
-    first = asyncio.create_task(kit.send(id="first"))
+    fixture.receiver.register({"invoices:send": send})
+    first = asyncio.create_task(fixture.send(id="first"))
     await asyncio.to_thread(begun.wait, 10)
-    second = asyncio.create_task(kit.send(id="second", timeout_ms=1_000))
+    second = asyncio.create_task(fixture.send(id="second", timeout_ms=1_000))
     await asyncio.sleep(0.01)
-    kit.clock.forward(5)
+    fixture.clock.forward(5)
     go.set()
 
     assert (await first).status == 200
@@ -143,17 +143,17 @@ def test_a_delay_that_is_none_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize("delay", ["2h", 10**5000], ids=["long", "longest"])
 async def test_a_delay_beyond_what_the_scheduler_waits_after_a_callback_is_cut(delay: Any) -> None:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: RetryLater(delay)})
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": lambda args: RetryLater(delay)})
 
-    assert (await kit.send()).headers["retry-after"] == "3600"
+    assert (await fixture.send()).headers["retry-after"] == "3600"
 
 
 async def test_a_reason_that_is_no_text_is_told_all_the_same() -> None:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: TerminalError(404)})  # type: ignore[arg-type]
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": lambda args: TerminalError(404)})  # type: ignore[arg-type]
 
-    answer = await kit.send()
+    answer = await fixture.send()
 
     assert (answer.status, error(answer)["message"]) == (422, "404")
 

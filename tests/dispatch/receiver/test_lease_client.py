@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from tests.dispatch.receiver.calls import NOW_MS, SECRET, Clock, Kit
+from tests.dispatch.receiver.signed_callbacks import NOW_MS, SECRET, Clock, ReceiverFixture
 from tocsin import Accepted, ActorHost, LeaseClient, Leased, MemoryDedup, Received, Receiver, Scheduler
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.dispatch.receiver.dedup import Claim, Found
@@ -194,19 +194,19 @@ def stale(request: httpx.Request) -> httpx.Response:
 
 async def test_done_work_is_on_record_even_if_its_lease_was_over() -> None:
     """Its answer was lost, say: the next attempt is then answered as done, without being run."""
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: Accepted(60_000)})
-    request = kit.scheduler.request()
-    job = kit.receiver.verify(*request)
-    await kit.receiver.handle(*request)
-    assert (await kit.send()).status == 409
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": lambda args: Accepted(60_000)})
+    request = fixture.scheduler.request()
+    job = fixture.receiver.verify(*request)
+    await fixture.receiver.handle(*request)
+    assert (await fixture.send()).status == 409
 
-    async with client(stale, kit.receiver.dedup, clock=kit.clock) as leases:
+    async with client(stale, fixture.receiver.dedup, clock=fixture.clock) as leases:
         with pytest.raises(StaleLeaseError, match="over") as raised:
             await leases.complete(job)
 
     assert raised.value.details == {"id": "job-1"}
-    assert (await kit.send()).status == 200
+    assert (await fixture.send()).status == 200
 
 
 async def test_failed_work_gives_up_its_claim_and_extended_work_keeps_it() -> None:

@@ -13,7 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from tests.dispatch.receiver.calls import Kit
+from tests.dispatch.receiver.signed_callbacks import ReceiverFixture
 from tocsin import ActorHost, LeaseClient, MemoryDedup, NoDedup, SQLiteDedup
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.outcome import classify
@@ -23,10 +23,10 @@ from tocsin.errors import SettingsError, StoreClosed, UnreachableError
 pytestmark = pytest.mark.anyio
 
 
-def counting(dedup: Dedup | None) -> tuple[Kit, list[int]]:
-    kit, runs = Kit(dedup), list[int]()
-    kit.receiver.register({"invoices:send": runs.append})  # in a thread
-    return kit, runs
+def counting(dedup: Dedup | None) -> tuple[ReceiverFixture, list[int]]:
+    fixture, runs = ReceiverFixture(dedup), list[int]()
+    fixture.receiver.register({"invoices:send": runs.append})  # in a thread
+    return fixture, runs
 
 
 Use = Callable[[httpx.AsyncClient], Awaitable[None]]
@@ -57,8 +57,8 @@ def live(app: Any, use: Use) -> list[str]:
 LIVED = ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
-async def sent(client: httpx.AsyncClient, kit: Kit, args: int, **more: Any) -> int:
-    headers, body = kit.scheduler.request(args, **more)
+async def sent(client: httpx.AsyncClient, fixture: ReceiverFixture, args: int, **more: Any) -> int:
+    headers, body = fixture.scheduler.request(args, **more)
     return (await client.post("/_tocsin/callback", headers=headers, content=body)).status_code
 
 
@@ -67,19 +67,21 @@ async def sent(client: httpx.AsyncClient, kit: Kit, args: int, **more: Any) -> i
 def test_an_app_that_is_started_again_takes_callbacks_again(store: str, mounted: bool, tmp_path: Path) -> None:
     """In another event loop each time, with what was done before still known."""
     stores: dict[str, Dedup] = {"memory": MemoryDedup(), "file": SQLiteDedup(tmp_path / "d.db"), "none": NoDedup()}
-    kit, runs = counting(stores[store])
+    fixture, runs = counting(stores[store])
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with kit.receiver:
+        async with fixture.receiver:
             yield
 
-    app: Any = Starlette(routes=[Mount("/_tocsin", kit.receiver)], lifespan=lifespan) if mounted else kit.receiver
+    app: Any = (
+        Starlette(routes=[Mount("/_tocsin", fixture.receiver)], lifespan=lifespan) if mounted else fixture.receiver
+    )
     for n in range(3):
 
         async def use(client: httpx.AsyncClient, n: int = n) -> None:
-            assert await sent(client, kit, n, incarnation=f"i{n}") == 200
-            assert await sent(client, kit, 9, incarnation="i0") == 200
+            assert await sent(client, fixture, n, incarnation=f"i{n}") == 200
+            assert await sent(client, fixture, 9, incarnation="i0") == 200
 
         assert live(app, use) == LIVED
 
@@ -88,42 +90,42 @@ def test_an_app_that_is_started_again_takes_callbacks_again(store: str, mounted:
 
 
 async def test_a_receiver_that_is_closed_asks_to_come_again_and_may_be_opened(dedup: Dedup) -> None:
-    kit, runs = counting(dedup)
-    await kit.receiver.aclose()
-    assert classify(await kit.send(1), 0).verdict is Verdict.BUSY
-    kit.receiver.open()
-    kit.receiver.open()  # is open
+    fixture, runs = counting(dedup)
+    await fixture.receiver.aclose()
+    assert classify(await fixture.send(1), 0).verdict is Verdict.BUSY
+    fixture.receiver.open()
+    fixture.receiver.open()  # is open
 
-    assert (await kit.send(2)).status == 200 and runs == [2]
+    assert (await fixture.send(2)).status == 200 and runs == [2]
 
 
 async def test_entered_twice_it_is_closed_by_the_last_who_leaves() -> None:
-    kit, _ = counting(None)
-    async with kit.receiver:
-        async with kit.receiver:
+    fixture, _ = counting(None)
+    async with fixture.receiver:
+        async with fixture.receiver:
             pass
-        assert (await kit.send(1)).status == 200
-    assert (await kit.send(2)).status == 503
+        assert (await fixture.send(1)).status == 200
+    assert (await fixture.send(2)).status == 503
 
 
 async def test_while_it_is_being_closed_it_cannot_be_entered() -> None:
-    kit, begun, go = Kit(), asyncio.Event(), asyncio.Event()
+    fixture, begun, go = ReceiverFixture(), asyncio.Event(), asyncio.Event()
 
-    @kit.receiver.handler("invoices:send")
+    @fixture.receiver.handler("invoices:send")
     async def send(args: Any) -> None:
         begun.set()
         await go.wait()
 
-    caller = asyncio.create_task(kit.send())
+    caller = asyncio.create_task(fixture.send())
     await begun.wait()
-    closing = asyncio.create_task(kit.receiver.aclose())
+    closing = asyncio.create_task(fixture.receiver.aclose())
     await asyncio.sleep(0)
     with pytest.raises(SettingsError, match="still being closed: enter it again when that has ended"):
-        await kit.receiver.__aenter__()
+        await fixture.receiver.__aenter__()
     go.set()
     await asyncio.gather(closing, caller)
-    async with kit.receiver:
-        assert (await kit.send()).status == 200
+    async with fixture.receiver:
+        assert (await fixture.send()).status == 200
 
 
 class ForOneLife:
@@ -139,14 +141,14 @@ class ForOneLife:
 
 
 def test_a_store_that_cannot_be_opened_again_is_named_at_the_start() -> None:
-    kit, _ = counting(ForOneLife())
+    fixture, _ = counting(ForOneLife())
 
     async def use(client: httpx.AsyncClient) -> None:
-        assert await sent(client, kit, 1) == 200
+        assert await sent(client, fixture, 1) == 200
 
-    assert live(kit.receiver, use) == LIVED
+    assert live(fixture.receiver, use) == LIVED
     why = "ForOneLife was closed with this receiver, and has no reopen(): make another receiver"
-    assert live(kit.receiver, use) == [f"lifespan.startup.failed {why}"]
+    assert live(fixture.receiver, use) == [f"lifespan.startup.failed {why}"]
 
 
 async def test_a_file_that_was_closed_is_used_again_only_when_it_was_reopened(tmp_path: Path) -> None:
@@ -162,8 +164,8 @@ async def test_a_file_that_was_closed_is_used_again_only_when_it_was_reopened(tm
 
 
 async def test_a_client_of_leases_that_was_closed_connects_again() -> None:
-    kit, _ = counting(None)
-    job = kit.receiver.verify(*kit.scheduler.request())
+    fixture, _ = counting(None)
+    job = fixture.receiver.verify(*fixture.scheduler.request())
     leases = LeaseClient("http://127.0.0.1:9", patience_s=0)
     for _ in range(2):
         async with leases:
@@ -173,12 +175,12 @@ async def test_a_client_of_leases_that_was_closed_connects_again() -> None:
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite"])
 def test_a_host_and_its_receiver_in_one_app_that_is_started_again_work_again(url: str, tmp_path: Path) -> None:
-    kit, _ = counting(None)
+    fixture, _ = counting(None)
     host = ActorHost.open(f"sqlite:///{tmp_path / 'jobs.db'}" if url == "sqlite" else url)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with host.lifespan(app), kit.receiver:
+        async with host.lifespan(app), fixture.receiver:
             yield
 
     app = Starlette(routes=[Mount("/jobs", host.asgi(insecure=True))], lifespan=lifespan)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.dispatch.receiver.calls import NOW_MS, OTHER, SECRET, Kit, Scheduler, error
+from tests.dispatch.receiver.signed_callbacks import NOW_MS, OTHER, SECRET, ReceiverFixture, Scheduler, error
 from tocsin import Accepted, Received, Receiver, RetryLater, TerminalError
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.dispatcher import MAX_ANSWER, body_of
@@ -28,12 +28,12 @@ def verdict(answer: Answer) -> Verdict:
 
 
 async def test_a_handler_gets_the_args_that_were_scheduled_and_the_callback() -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
     got: list[tuple[Any, Received]] = []
-    kit.receiver.register({"invoices:send": lambda args, job: got.append((args, job))})
+    fixture.receiver.register({"invoices:send": lambda args, job: got.append((args, job))})
     args = {"due": datetime(2027, 1, 1, tzinfo=UTC), "sum": Decimal("1.10"), "raw": b"\x00", "n": 2**70}
 
-    answer = await kit.send(args, pool="stripe", labels=("a", "b"), shard_key="s", timeout_ms=60_000)
+    answer = await fixture.send(args, pool="stripe", labels=("a", "b"), shard_key="s", timeout_ms=60_000)
 
     assert (answer.status, verdict(answer)) == (200, Verdict.DONE)
     [(given, job)] = got
@@ -49,11 +49,11 @@ async def test_a_handler_gets_the_args_that_were_scheduled_and_the_callback() ->
 @pytest.mark.parametrize(("timeout_ms", "way_ms"), [(1_000, 2), (1_500, 400), (60_000, 0), (60_000, 12_000)])
 async def test_what_is_left_ends_with_the_instant_of_the_header(part_ms: int, timeout_ms: int, way_ms: int) -> None:
     """Timestamps are whole seconds; what they leave out was given to the handler, which stopped too late."""
-    kit = Kit()
-    kit.clock.ms += part_ms
-    request = kit.scheduler.request(timeout_ms=timeout_ms)
-    kit.clock.ms += way_ms
-    job = kit.receiver.verify(*request)
+    fixture = ReceiverFixture()
+    fixture.clock.ms += part_ms
+    request = fixture.scheduler.request(timeout_ms=timeout_ms)
+    fixture.clock.ms += way_ms
+    job = fixture.receiver.verify(*request)
 
     assert job.remaining_s() == pytest.approx((timeout_ms - way_ms) / 1000, abs=1e-6)
 
@@ -61,35 +61,35 @@ async def test_what_is_left_ends_with_the_instant_of_the_header(part_ms: int, ti
 @pytest.mark.parametrize("off_s", [-120, -2, 61, 120])
 @pytest.mark.parametrize("part_ms", [0, 500, 999])
 async def test_clocks_that_differ_make_it_no_longer_and_at_most_a_second_shorter(off_s: int, part_ms: int) -> None:
-    kit = Kit(max_ahead_s=300)
-    kit.clock.ms += part_ms
-    request = kit.scheduler.request(timeout_ms=60_000)
-    kit.clock.forward(off_s)
-    left = kit.receiver.verify(*request).remaining_s()
+    fixture = ReceiverFixture(max_ahead_s=300)
+    fixture.clock.ms += part_ms
+    request = fixture.scheduler.request(timeout_ms=60_000)
+    fixture.clock.forward(off_s)
+    left = fixture.receiver.verify(*request).remaining_s()
 
     assert left is not None and 59 <= left <= 60
 
 
 async def test_a_clock_that_is_ahead_takes_as_much() -> None:
-    kit = Kit()
-    request = kit.scheduler.request(timeout_ms=60_000)
-    kit.clock.forward(20)
+    fixture = ReceiverFixture()
+    request = fixture.scheduler.request(timeout_ms=60_000)
+    fixture.clock.forward(20)
 
-    assert kit.receiver.verify(*request).remaining_s() == 40
+    assert fixture.receiver.verify(*request).remaining_s() == 40
 
 
 async def test_what_is_left_of_the_deadline_counts_down_without_the_wall_clock() -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
     left: list[float | None] = []
 
-    @kit.receiver.handler("invoices:send")
+    @fixture.receiver.handler("invoices:send")
     async def send(args: Any, job: Received) -> None:
-        kit.clock.forward(20)
+        fixture.clock.forward(20)
         left.append(job.remaining_s())
 
-    request = kit.scheduler.request(timeout_ms=60_000)
-    kit.clock.forward(120)  # this machine is two minutes ahead
-    await kit.receiver.handle(*request)
+    request = fixture.scheduler.request(timeout_ms=60_000)
+    fixture.clock.forward(120)  # this machine is two minutes ahead
+    await fixture.receiver.handle(*request)
 
     assert left == [pytest.approx(39.001)]
 
@@ -99,10 +99,10 @@ async def test_what_is_left_of_the_deadline_counts_down_without_the_wall_clock()
 )
 async def test_a_deadline_is_believed_up_to_an_hour(deadline_s: int, left: float) -> None:
     """Its header is not signed: who changes it on the way must not hold a claim for longer."""
-    kit = Kit()
-    headers, body = kit.scheduler.request()
-    headers["Tocsin-Deadline"] = str(kit.clock.ms + deadline_s * 1000)
-    job = kit.receiver.verify(headers, body)
+    fixture = ReceiverFixture()
+    headers, body = fixture.scheduler.request()
+    headers["Tocsin-Deadline"] = str(fixture.clock.ms + deadline_s * 1000)
+    job = fixture.receiver.verify(headers, body)
 
     assert (job.timeout_s, job.remaining_s()) == (left, left)
 
@@ -124,7 +124,7 @@ async def test_a_deadline_is_believed_up_to_an_hour(deadline_s: int, left: float
 async def test_what_a_handler_raises_is_an_answer_the_scheduler_acts_on(
     raised: BaseException, status: int, header: tuple[str, str], expected: Verdict, in_thread: bool
 ) -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
 
     async def send(args: Any) -> None:
         raise raised
@@ -132,23 +132,23 @@ async def test_what_a_handler_raises_is_an_answer_the_scheduler_acts_on(
     def send_in_thread(args: Any) -> None:
         raise raised
 
-    kit.receiver.register({"invoices:send": send_in_thread if in_thread else send})
+    fixture.receiver.register({"invoices:send": send_in_thread if in_thread else send})
 
-    answer = await kit.send()
+    answer = await fixture.send()
 
     assert (answer.status, answer.headers[header[0]], verdict(answer)) == (status, header[1], expected)
-    again = await kit.send()
+    again = await fixture.send()
     assert again.status == status, "its claim was given up, so the next attempt runs"
 
 
 async def test_an_error_s_text_goes_to_the_log_and_not_to_the_scheduler(caplog: pytest.LogCaptureFixture) -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
 
-    @kit.receiver.handler("invoices:send")
+    @fixture.receiver.handler("invoices:send")
     async def send(args: Any) -> None:
         raise ValueError("password=hunter2")
 
-    answer = await kit.send()
+    answer = await fixture.send()
 
     assert b"hunter2" not in answer.body and "ValueError" in error(answer)["message"]
     [record] = [r for r in caplog.records if r.name == "tocsin.receiver"]
@@ -156,67 +156,67 @@ async def test_an_error_s_text_goes_to_the_log_and_not_to_the_scheduler(caplog: 
 
 
 async def test_why_a_handler_gave_up_is_told_even_if_it_is_not_utf_8() -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
 
-    @kit.receiver.handler("invoices:send")
+    @fixture.receiver.handler("invoices:send")
     async def send(args: Any) -> None:
         raise TerminalError("half \ud800 character")
 
-    assert error(await kit.send())["message"] == "half ? character"
+    assert error(await fixture.send())["message"] == "half ? character"
 
 
 @pytest.mark.parametrize("returned", [RetryLater(5), TerminalError("x")])
 async def test_returned_instead_of_raised_means_the_same(returned: RetryLater | TerminalError) -> None:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: returned})
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": lambda args: returned})
 
-    assert (await kit.send()).status == returned.status
+    assert (await fixture.send()).status == returned.status
 
 
 @pytest.mark.parametrize(("returned", "lease_ms"), [(Accepted(), None), (Accepted, None), (Accepted(60_000), 60_000)])
 async def test_accepted_work_tells_the_scheduler_how_long_to_hold_the_lease(
     returned: Any, lease_ms: int | None
 ) -> None:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: returned})
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": lambda args: returned})
 
-    outcome = classify(await kit.send(), NOW_MS)
+    outcome = classify(await fixture.send(), NOW_MS)
 
     assert (outcome.verdict, outcome.status, outcome.lease_ms) == (Verdict.ACCEPTED, 202, lease_ms)
 
 
 async def test_an_unknown_path_is_retried_since_a_deploy_may_be_under_way() -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
 
-    answer = await kit.send()
+    answer = await fixture.send()
 
     assert (answer.status, verdict(answer)) == (404, Verdict.FAILED)
     assert error(answer) == {
         "code": "NOT_FOUND",
         "message": "no handler is registered here for the function 'invoices:send'",
     }
-    kit.receiver.register({"invoices:send": lambda args: None})
-    assert (await kit.send()).status == 200
+    fixture.receiver.register({"invoices:send": lambda args: None})
+    assert (await fixture.send()).status == 200
 
 
 async def test_functions_and_workflows_have_names_of_their_own() -> None:
-    kit = Kit()
-    kit.receiver.register({"x": lambda args: None}, workflows={"x": lambda args: Accepted()})
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"x": lambda args: None}, workflows={"x": lambda args: Accepted()})
 
-    assert (await kit.send(id="a", function_path="x")).status == 200
-    assert (await kit.send(id="b", function_path=None, workflow="x")).status == 202
+    assert (await fixture.send(id="a", function_path="x")).status == 200
+    assert (await fixture.send(id="b", function_path=None, workflow="x")).status == 202
 
 
 # ---- What is verified ----------------------------------------------------------------------------
 
 
 async def test_nothing_is_parsed_before_it_is_verified() -> None:
-    kit = Kit()
-    callback = kit.scheduler.callback()
-    headers, _ = kit.scheduler.signed(callback, b"{")
+    fixture = ReceiverFixture()
+    callback = fixture.scheduler.callback()
+    headers, _ = fixture.scheduler.signed(callback, b"{")
 
-    forged = await kit.receiver.handle(headers, b"not even JSON")
-    genuine = await kit.receiver.handle(headers, b"{")
+    forged = await fixture.receiver.handle(headers, b"not even JSON")
+    genuine = await fixture.receiver.handle(headers, b"{")
 
     assert (forged.status, error(forged)["code"], verdict(forged)) == (401, "UNAUTHENTICATED", Verdict.FAILED)
     assert (genuine.status, error(genuine)["code"]) == (400, "INVALID_JSON")
@@ -237,11 +237,11 @@ async def test_a_callback_is_good_within_the_bounds_of_its_timestamp(
     """Seconds since it was sent, by the clock here."""
     found = {}
     for age_s in (*taken_at, *refused_at):
-        kit = Kit(**bounds)
-        kit.receiver.register({"invoices:send": lambda args: None})
-        request = kit.scheduler.request()
-        kit.clock.forward(age_s)
-        found[age_s] = (await kit.receiver.handle(*request)).status
+        fixture = ReceiverFixture(**bounds)
+        fixture.receiver.register({"invoices:send": lambda args: None})
+        request = fixture.scheduler.request()
+        fixture.clock.forward(age_s)
+        found[age_s] = (await fixture.receiver.handle(*request)).status
 
     assert found == dict.fromkeys(taken_at, 200) | dict.fromkeys(refused_at, 401)
 
@@ -255,17 +255,17 @@ def test_a_bound_that_is_none_is_refused(name: str, value: Any) -> None:
 
 async def test_secrets_rotate_without_a_restart_and_without_a_refusal() -> None:
     active = [SECRET]
-    kit = Kit(secrets=lambda: active)
-    kit.receiver.register({"invoices:send": lambda args: None})
-    new = Scheduler(kit.clock, OTHER)
+    fixture = ReceiverFixture(secrets=lambda: active)
+    fixture.receiver.register({"invoices:send": lambda args: None})
+    new = Scheduler(fixture.clock, OTHER)
 
-    assert (await kit.send(id="a")).status == 200
-    assert (await kit.receiver.handle(*new.request(id="b"))).status == 401
+    assert (await fixture.send(id="a")).status == 200
+    assert (await fixture.receiver.handle(*new.request(id="b"))).status == 401
     active[:] = [OTHER, SECRET]
-    assert (await kit.send(id="c")).status == 200
-    assert (await kit.receiver.handle(*new.request(id="b"))).status == 200
+    assert (await fixture.send(id="c")).status == 200
+    assert (await fixture.receiver.handle(*new.request(id="b"))).status == 200
     active[:] = [OTHER]
-    assert (await kit.send(id="d")).status == 401
+    assert (await fixture.send(id="d")).status == 401
 
 
 def broken() -> list[str]:
@@ -276,9 +276,9 @@ def broken() -> list[str]:
 async def test_secrets_that_cannot_be_had_are_nobody_s_fault(
     secrets: Callable[[], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    kit = Kit(secrets=secrets)
+    fixture = ReceiverFixture(secrets=secrets)
 
-    answer = await kit.send()
+    answer = await fixture.send()
 
     assert verdict(answer) is Verdict.BUSY
     assert "very-secret" not in caplog.text + answer.body.decode()
@@ -320,63 +320,63 @@ def strange_args(body: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 async def test_a_signed_body_that_contradicts_itself_is_refused(change: Callable[[Any], None], named: str) -> None:
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args: None})
-    callback = kit.scheduler.callback()
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": lambda args: None})
+    callback = fixture.scheduler.callback()
     body = msgspec.json.decode(body_of(callback))
     change(body)
 
-    answer = await kit.receiver.handle(*kit.scheduler.signed(callback, msgspec.json.encode(body)))
+    answer = await fixture.receiver.handle(*fixture.scheduler.signed(callback, msgspec.json.encode(body)))
 
     assert (answer.status, verdict(answer)) == (400, Verdict.FAILED)
     assert named in error(answer)["message"]
 
 
 async def test_what_a_newer_scheduler_adds_does_no_harm() -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
     seen: list[Received] = []
-    kit.receiver.register({"invoices:send": lambda args, job: seen.append(job)})
-    callback = kit.scheduler.callback()
+    fixture.receiver.register({"invoices:send": lambda args, job: seen.append(job)})
+    callback = fixture.scheduler.callback()
     body = msgspec.json.decode(body_of(callback)) | {"schedule": {"name": "nightly", "slot": 1}, "moon": "full"}
 
-    answer = await kit.receiver.handle(*kit.scheduler.signed(callback, msgspec.json.encode(body)))
+    answer = await fixture.receiver.handle(*fixture.scheduler.signed(callback, msgspec.json.encode(body)))
 
     assert answer.status == 200
     assert seen[0].schedule == {"name": "nightly", "slot": 1}
 
 
 async def test_headers_that_are_not_there_contradict_nothing() -> None:
-    kit = Kit()
+    fixture = ReceiverFixture()
     seen: list[Received] = []
-    kit.receiver.register({"invoices:send": lambda args, job: seen.append(job)})
-    headers, body = kit.scheduler.request()
+    fixture.receiver.register({"invoices:send": lambda args, job: seen.append(job)})
+    headers, body = fixture.scheduler.request()
 
-    answer = await kit.receiver.handle({n: v for n, v in headers.items() if n.startswith("Webhook")}, body)
+    answer = await fixture.receiver.handle({n: v for n, v in headers.items() if n.startswith("Webhook")}, body)
 
     assert answer.status == 200
     assert seen[0].remaining_s() is None
 
 
 async def test_a_body_is_at_most_as_long_as_was_said() -> None:
-    kit = Kit(max_body=100)
+    fixture = ReceiverFixture(max_body=100)
 
-    answer = await kit.send("x" * 200)
+    answer = await fixture.send("x" * 200)
 
     assert (answer.status, error(answer)["code"]) == (413, "PAYLOAD_TOO_LARGE")
     assert "100" in error(answer)["message"]
 
 
 async def test_verify_alone_claims_and_runs_nothing() -> None:
-    kit = Kit()
-    headers, body = kit.scheduler.request({"n": 1})
+    fixture = ReceiverFixture()
+    headers, body = fixture.scheduler.request({"n": 1})
 
-    job = kit.receiver.verify(headers.items(), body)
+    job = fixture.receiver.verify(headers.items(), body)
 
     assert (job.args, job.id) == ({"n": 1}, "job-1")
     with pytest.raises(SignatureError):
-        kit.receiver.verify(headers, body + b" ")
+        fixture.receiver.verify(headers, body + b" ")
     with pytest.raises(TypeError, match="bytes"):
-        kit.receiver.verify(headers, body.decode())  # type: ignore[arg-type]
+        fixture.receiver.verify(headers, body.decode())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -387,13 +387,13 @@ async def test_a_long_reason_is_cut_as_an_answer_that_is_too_long_says_nothing(
     raised: Exception, expected: Verdict
 ) -> None:
     """A scheduler reads no more than 64 KiB: over that, `never` would have been a failure to be repeated."""
-    kit = Kit()
+    fixture = ReceiverFixture()
 
-    @kit.receiver.handler("invoices:send")
+    @fixture.receiver.handler("invoices:send")
     def send(args: Any) -> None:
         raise raised
 
-    answer = await kit.send()
+    answer = await fixture.send()
 
     assert len(answer.body) < MAX_ANSWER and verdict(answer) is expected
     assert error(answer)["message"].startswith(str(raised)[:100])

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.dispatch.receiver.calls import Kit
+from tests.dispatch.receiver.signed_callbacks import ReceiverFixture
 from tocsin import Accepted, LeaseClient, MemoryDedup, RetryLater, SQLiteDedup, TerminalError
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.dispatcher import body_of
@@ -24,15 +24,15 @@ from tocsin.errors import StoreUnavailable, UnreachableError
 pytestmark = pytest.mark.anyio
 
 
-def returning(value: Any, dedup: Dedup | None = None) -> Kit:
+def returning(value: Any, dedup: Dedup | None = None) -> ReceiverFixture:
     """A plain function returns it the first time; it never runs again."""
-    kit, values = Kit(dedup), [value]
-    kit.receiver.register({"invoices:send": lambda args: values.pop()})
-    return kit
+    fixture, values = ReceiverFixture(dedup), [value]
+    fixture.receiver.register({"invoices:send": lambda args: values.pop()})
+    return fixture
 
 
-async def twice(kit: Kit) -> tuple[Answer, Answer]:
-    return await kit.send(), await kit.send()
+async def twice(fixture: ReceiverFixture) -> tuple[Answer, Answer]:
+    return await fixture.send(), await fixture.send()
 
 
 @pytest.mark.parametrize("value", [{"rows": 3}, [], 0, False, "", date(2027, 1, 1)])
@@ -66,10 +66,10 @@ async def test_what_is_too_long_for_a_result_is_said_to_every_delivery_of_the_jo
 
 @pytest.mark.parametrize("value", [{"total": 42}, [], 0, False, "", date(2027, 1, 1)])
 async def test_a_job_that_was_done_before_is_answered_with_its_result(value: Any, dedup: Dedup) -> None:
-    kit = returning(value, dedup)
-    first = await kit.send()
-    kit.clock.forward(23 * 3600)
-    second, third = await twice(kit)
+    fixture = returning(value, dedup)
+    first = await fixture.send()
+    fixture.clock.forward(23 * 3600)
+    second, third = await twice(fixture)
 
     assert first == second == third
     result = classify(third, 0).result
@@ -84,29 +84,29 @@ async def test_a_job_that_came_to_nothing_is_answered_as_a_duplicate(dedup: Dedu
 
 
 async def test_of_each_run_of_an_id_its_own_result_is_kept(dedup: Dedup) -> None:
-    kit = Kit(dedup)
-    kit.receiver.register({"invoices:send": lambda args: args})
+    fixture = ReceiverFixture(dedup)
+    fixture.receiver.register({"invoices:send": lambda args: args})
     for n in (1, 2, 3):
-        assert classify(await kit.send(n, incarnation=f"i{n}"), 0).result == b"%d" % n
+        assert classify(await fixture.send(n, incarnation=f"i{n}"), 0).result == b"%d" % n
     for n in (3, 2, 1):
-        assert classify(await kit.send(9, incarnation=f"i{n}"), 0).result == b"%d" % n
+        assert classify(await fixture.send(9, incarnation=f"i{n}"), 0).result == b"%d" % n
 
 
 async def test_a_delivery_that_was_declined_hears_the_result_when_it_comes_again(dedup: Dedup) -> None:
-    kit, begun, go = Kit(dedup), asyncio.Event(), asyncio.Event()
+    fixture, begun, go = ReceiverFixture(dedup), asyncio.Event(), asyncio.Event()
 
-    @kit.receiver.handler("invoices:send")
+    @fixture.receiver.handler("invoices:send")
     async def send(args: Any) -> dict[str, int]:
         begun.set()
         await go.wait()
         return {"total": 42}
 
-    first = asyncio.create_task(kit.send())
+    first = asyncio.create_task(fixture.send())
     await begun.wait()
-    declined = await kit.send()
+    declined = await fixture.send()
     go.set()
     await first
-    again = await kit.send()
+    again = await fixture.send()
 
     assert classify(declined, 0).verdict is Verdict.DECLINED
     assert classify(again, 0).result == b'{"total":42}'
@@ -115,34 +115,34 @@ async def test_a_delivery_that_was_declined_hears_the_result_when_it_comes_again
 @pytest.mark.parametrize("raised", [TerminalError("never"), RetryLater(5), ValueError("now and then")])
 async def test_what_failed_has_no_answer_to_repeat_and_runs_again(raised: Exception, dedup: Dedup) -> None:
     """A dead job that is retried by hand keeps its webhook-id: it must not hear once more that it is dead."""
-    kit, fails = Kit(dedup), [True]
+    fixture, fails = ReceiverFixture(dedup), [True]
 
-    @kit.receiver.handler("invoices:send")
+    @fixture.receiver.handler("invoices:send")
     async def send(args: Any) -> int:
         if fails.pop():
             raise raised
         return 7
 
-    assert (await kit.send()).status >= 400
+    assert (await fixture.send()).status >= 400
     fails.append(False)
-    assert classify(await kit.send(), 0).result == b"7"
-    assert classify(await kit.send(), 0).result == b"7"
+    assert classify(await fixture.send(), 0).result == b"7"
+    assert classify(await fixture.send(), 0).result == b"7"
 
 
 async def test_accepted_work_has_the_result_that_it_was_completed_with(dedup: Dedup) -> None:
     """Also where the scheduler could not be told: the next attempt tells it."""
-    kit = Kit(dedup)
-    kit.receiver.register({"invoices:send": lambda args: Accepted(60_000)})
-    callback = kit.scheduler.callback()
-    headers, body = kit.scheduler.signed(callback, body_of(callback))
-    job = kit.receiver.verify(headers, body)
-    assert (await kit.receiver.handle(headers, body)).status == 202
+    fixture = ReceiverFixture(dedup)
+    fixture.receiver.register({"invoices:send": lambda args: Accepted(60_000)})
+    callback = fixture.scheduler.callback()
+    headers, body = fixture.scheduler.signed(callback, body_of(callback))
+    job = fixture.receiver.verify(headers, body)
+    assert (await fixture.receiver.handle(headers, body)).status == 202
     network = httpx.MockTransport(lambda _: httpx.Response(404))
-    async with LeaseClient("http://server", dedup=kit.receiver.dedup, transport=network, patience_s=0) as leases:
+    async with LeaseClient("http://server", dedup=fixture.receiver.dedup, transport=network, patience_s=0) as leases:
         with pytest.raises(UnreachableError):
             await leases.complete(job, result={"total": 42})
 
-    assert classify(await kit.send(), 0).result == b'{"total":42}'
+    assert classify(await fixture.send(), 0).result == b'{"total":42}'
 
 
 async def test_a_receiver_that_was_started_anew_knows_the_results(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ class BeforeAnswers(MemoryDedup):
 async def test_a_store_written_before_there_were_answers_works_without_and_says_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    kit = returning({"total": 42}, BeforeAnswers())
-    first, second = await twice(kit)
+    fixture = returning({"total": 42}, BeforeAnswers())
+    first, second = await twice(fixture)
 
     assert classify(first, 0).result == b'{"total":42}'
     assert second.body == b'{"ok":true,"duplicate":true}'
@@ -204,9 +204,9 @@ def test_an_answer_is_a_result_if_it_says_that_it_is_json(content_type: str | No
 
 async def test_a_handler_is_told_what_the_job_before_it_came_to() -> None:
     seen: list[Received] = []
-    kit = Kit()
-    kit.receiver.register({"invoices:send": lambda args, job: seen.append(job)})
+    fixture = ReceiverFixture()
+    fixture.receiver.register({"invoices:send": lambda args, job: seen.append(job)})
     for parent in (("job-0", b'{"day":{"$tocsin":"date","v":"2027-01-01"}}'), ("job-0", b""), None):
-        await kit.send(id=f"job-{len(seen) + 1}", parent=parent)
+        await fixture.send(id=f"job-{len(seen) + 1}", parent=parent)
 
     assert [job.parent for job in seen] == [Parent("job-0", {"day": date(2027, 1, 1)}), Parent("job-0", None), None]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from tests.dispatch.receiver.calls import SECRET
+from tests.dispatch.receiver.signed_callbacks import SECRET
 from tocsin import Accepted, ActorHost, Job, LeaseClient, Received, Receiver
 from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed
 from tocsin.errors import UnreachableError

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.dispatch.receiver.calls import SECRET
+from tests.dispatch.receiver.signed_callbacks import SECRET
 from tocsin import Accepted, ActorHost, LeaseClient, Received, Receiver, RetryLater
 from tocsin.testing import FaultyProvider, MemoryDisk, SimNetwork, VirtualClock, simulate
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.worker.queue import World, queued
+from tests.dispatch.worker.fake_queue import WorkerFixture, on_fake_queue
 
 
 class OfItsOwn(BaseException):
@@ -40,36 +40,36 @@ FAILING_HOOKS: dict[str, Callable[..., Any]] = {
 def test_each_failure_of_a_hook_is_counted_and_none_ends_the_worker(how: str) -> None:
     hook = FAILING_HOOKS[how]
 
-    @queued
-    async def failures(world: World) -> None:
-        await failures_of(world, hook)
+    @on_fake_queue
+    async def failures(workers: WorkerFixture) -> None:
+        await failures_of(workers, hook)
 
     failures()
 
 
-async def failures_of(world: World, hook: Callable[..., Any]) -> None:
+async def failures_of(workers: WorkerFixture, hook: Callable[..., Any]) -> None:
     async def fails(args: Any) -> None:
         raise ValueError(args)
 
-    worker = world.worker({"work": fails}, on_retry=hook, on_final_failure=hook)
+    worker = workers.worker({"work": fails}, on_retry=hook, on_final_failure=hook)
     async with worker:
         for n in range(6):
-            world.queue.put("work", n, attempts=5 * (n % 2))
-        world.queue.put("other")
-        await world.queue.all_settled(7)
+            workers.queue.put("work", n, attempts=5 * (n % 2))
+        workers.queue.put("other")
+        await workers.queue.all_settled(7)
 
     assert (worker.tally.retrying, worker.tally.dead, worker.tally.hook_failures) == (4, 3, 7)
 
 
-@queued
-async def test_each_failure_of_a_heartbeat_is_counted(world: World) -> None:
+@on_fake_queue
+async def test_each_failure_of_a_heartbeat_is_counted(workers: WorkerFixture) -> None:
     heard: list[Any] = []
 
     def on_heartbeat(snapshot: Any) -> None:
         heard.append(snapshot)
         raise SystemExit(3)
 
-    worker = world.worker({"work": lambda args: None}, on_heartbeat=on_heartbeat)
+    worker = workers.worker({"work": lambda args: None}, on_heartbeat=on_heartbeat)
     async with worker:
         await asyncio.sleep(60)
 

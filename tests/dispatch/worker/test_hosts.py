@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.worker.worlds import both, until, world
+from tests.dispatch.worker.claim_sources import each_source, host_and_source, until
 from tocsin import ActorHost, Context, Job, Retry, TerminalError, Worker
 from tocsin.errors import (
     JobFailedError,
@@ -18,7 +18,7 @@ from tocsin.errors import (
 pytestmark = pytest.mark.anyio
 
 
-@both
+@each_source
 async def test_a_chain_is_run_link_by_link_and_each_has_the_result_of_the_one_before(kind: str) -> None:
     when = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ async def test_a_chain_is_run_link_by_link_and_each_has_the_result_of_the_one_be
         assert context.parent is not None
         return [context.parent.id, context.parent.result, args]
 
-    async with world(kind) as w:
+    async with host_and_source(kind) as w:
         id = await w.jobs.run_after(
             0, "first", {"n": 1}, queue="mail",
             then=[Job(path="second", args=Decimal("0.1"), options={"queue": "mail", "keep_result": "1h"})],
@@ -42,7 +42,7 @@ async def test_a_chain_is_run_link_by_link_and_each_has_the_result_of_the_one_be
     assert worker.tally.claimed == worker.tally.done == 2
 
 
-@both
+@each_source
 async def test_failures_climb_the_ladder_die_and_are_told_to_hooks(kind: str) -> None:
     heard: list[Any] = []
 
@@ -56,7 +56,7 @@ async def test_failures_climb_the_ladder_die_and_are_told_to_hooks(kind: str) ->
         raise args_error[args]("no")
 
     args_error: dict[str, type[Exception]] = {"later": ValueError, "never": TerminalError}
-    async with world(kind) as w:
+    async with host_and_source(kind) as w:
         await w.jobs.run_after(0, "work", "later", id="a", queue="q", retry=Retry(max_retries=1, base_ms=0))
         await w.jobs.run_after(0, "work", "never", id="b", queue="q", keep_result="1h")
         async with Worker(w.source, {"work": fails}, on_retry=on_retry, on_final_failure=on_final_failure):
@@ -75,7 +75,7 @@ async def test_failures_climb_the_ladder_die_and_are_told_to_hooks(kind: str) ->
     assert b.reason == "refused"
 
 
-@both
+@each_source
 async def test_a_cancelled_job_s_handler_is_cancelled_and_its_slot_is_free(kind: str) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
@@ -86,7 +86,7 @@ async def test_a_cancelled_job_s_handler_is_cancelled_and_its_slot_is_free(kind:
         finally:
             ended.set()
 
-    async with world(kind) as w, Worker(w.source, {"work": work}, lease_ms=1_000) as worker:
+    async with host_and_source(kind) as w, Worker(w.source, {"work": work}, lease_ms=1_000) as worker:
         await w.jobs.run_after(0, "work", id="a", queue="q", pool="p")
         await begun.wait()
         assert (await w.source.cancel("a")).was_running
@@ -95,7 +95,7 @@ async def test_a_cancelled_job_s_handler_is_cancelled_and_its_slot_is_free(kind:
         assert (await w.jobs.pool("p")).in_flight == 0
 
 
-@both
+@each_source
 async def test_a_drain_that_is_over_gives_jobs_back_uncharged_at_once(kind: str) -> None:
     begun = asyncio.Event()
 
@@ -103,7 +103,7 @@ async def test_a_drain_that_is_over_gives_jobs_back_uncharged_at_once(kind: str)
         begun.set()
         await asyncio.sleep(100)
 
-    async with world(kind) as w:
+    async with host_and_source(kind) as w:
         worker = Worker(w.source, {"work": work})
         worker.start()
         await w.jobs.run_after(0, "work", id="a", queue="q")
@@ -117,9 +117,9 @@ async def test_a_drain_that_is_over_gives_jobs_back_uncharged_at_once(kind: str)
         assert again.attempt == 2
 
 
-@both
+@each_source
 async def test_workers_are_shown_by_the_host(kind: str) -> None:
-    async with world(kind) as w:
+    async with host_and_source(kind) as w:
         heard: list[Any] = []
         async with Worker(w.source, {}, queues=["mail"], name="mailer", on_heartbeat=heard.append) as worker:
             await until(lambda: heard)
@@ -131,9 +131,9 @@ async def test_workers_are_shown_by_the_host(kind: str) -> None:
     assert (after.status, after.lost) == ("stopped", False)
 
 
-@both
+@each_source
 async def test_claims_stop_within_an_instant_though_they_wait(kind: str) -> None:
-    async with world(kind) as w:
+    async with host_and_source(kind) as w:
         worker = Worker(w.source, {"work": lambda args: None}, wait="5m")
         worker.start()
         await asyncio.sleep(0.05)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.worker.queue import World, queued, threaded
+from tests.dispatch.worker.fake_queue import WorkerFixture, on_fake_queue, on_fake_queue_with_threads
 from tocsin import Accepted, Context, LeaseLostError
 from tocsin.errors import HostClosedError, InvalidInputError, StoreUnavailable, UnreachableError
 
@@ -19,47 +19,49 @@ async def sleeps(args: Any) -> None:
     await asyncio.sleep(args)
 
 
-@queued
-async def test_a_lease_is_renewed_at_each_third_while_the_handler_runs(world: World) -> None:
-    async with world.worker({"work": sleeps}, lease_ms=60_000):
-        world.queue.put("work", 110)
-        [settled] = await world.queue.all_settled()
+@on_fake_queue
+async def test_a_lease_is_renewed_at_each_third_while_the_handler_runs(workers: WorkerFixture) -> None:
+    async with workers.worker({"work": sleeps}, lease_ms=60_000):
+        workers.queue.put("work", 110)
+        [settled] = await workers.queue.all_settled()
 
     assert settled.said["ok"]
-    assert [round(at) for _, at, _ in world.queue.extended] == [20, 40, 60, 80, 100]
+    assert [round(at) for _, at, _ in workers.queue.extended] == [20, 40, 60, 80, 100]
 
 
-@queued
-async def test_renewals_that_fail_for_less_than_the_lease_are_tried_again(world: World) -> None:
-    async with world.worker({"work": sleeps}, lease_ms=60_000) as worker:
-        world.queue.put("work", 100)
+@on_fake_queue
+async def test_renewals_that_fail_for_less_than_the_lease_are_tried_again(workers: WorkerFixture) -> None:
+    async with workers.worker({"work": sleeps}, lease_ms=60_000) as worker:
+        workers.queue.put("work", 100)
         await asyncio.sleep(10)
-        world.queue.down = StoreUnavailable("busy")
+        workers.queue.down = StoreUnavailable("busy")
         await asyncio.sleep(48)
-        world.queue.down = None
-        [settled] = await world.queue.all_settled()
+        workers.queue.down = None
+        [settled] = await workers.queue.all_settled()
 
     assert settled.said["ok"]
     assert worker.tally.lost == 0
 
 
 def test_the_log_hears_of_failing_renewals_once_a_second_at_most(caplog: pytest.LogCaptureFixture) -> None:
-    @queued
-    async def test(world: World) -> None:
-        async with world.worker({"work": sleeps}, lease_ms=3_000):
-            world.queue.put("work", 10)
+    @on_fake_queue
+    async def test(workers: WorkerFixture) -> None:
+        async with workers.worker({"work": sleeps}, lease_ms=3_000):
+            workers.queue.put("work", 10)
             await asyncio.sleep(0.5)
-            world.queue.down = StoreUnavailable("busy")
+            workers.queue.down = StoreUnavailable("busy")
             await asyncio.sleep(5)
-            world.queue.down = None
+            workers.queue.down = None
 
     with caplog.at_level(logging.INFO):
         test()
     assert 1 <= caplog.text.count("could not be renewed yet") <= 3
 
 
-@queued
-async def test_cut_off_for_longer_than_the_lease_the_handler_is_cancelled_and_nothing_is_said(world: World) -> None:
+@on_fake_queue
+async def test_cut_off_for_longer_than_the_lease_the_handler_is_cancelled_and_nothing_is_said(
+    workers: WorkerFixture,
+) -> None:
     ended: list[tuple[str, float]] = []
 
     async def work(args: Any, context: Context) -> None:
@@ -69,20 +71,20 @@ async def test_cut_off_for_longer_than_the_lease_the_handler_is_cancelled_and_no
             with pytest.raises(LeaseLostError):
                 context.assert_ownership()
             assert context.will_retry(ValueError())
-            ended.append(("cancelled", world.now))
+            ended.append(("cancelled", workers.now))
             raise
 
-    async with world.worker({"work": work}, lease_ms=60_000) as worker:
-        world.queue.put("work")
+    async with workers.worker({"work": work}, lease_ms=60_000) as worker:
+        workers.queue.put("work")
         await asyncio.sleep(1)
-        world.queue.cut()
-        await world.until(lambda: not worker.snapshot().jobs)
+        workers.queue.cut()
+        await workers.until(lambda: not worker.snapshot().jobs)
         assert [(how, round(at, 1)) for how, at in ended] == [("cancelled", 59.4)]
-        world.queue.down = None
+        workers.queue.down = None
         await asyncio.sleep(30)
 
-    assert world.queue.settled == []
-    assert world.queue.refused == []
+    assert workers.queue.settled == []
+    assert workers.queue.refused == []
     assert worker.tally.lost == 1
 
 
@@ -90,9 +92,9 @@ def test_a_loop_that_was_blocked_past_the_lease_knows_that_it_lost_its_job(caplo
     """Scenario L03: nothing is settled as failed, nothing starts twice here, and the worker goes on."""
     owned: list[bool] = []
 
-    @threaded
-    async def test(world: World) -> None:
-        world.queue.redelivers = False
+    @on_fake_queue_with_threads
+    async def test(workers: WorkerFixture) -> None:
+        workers.queue.redelivers = False
 
         async def work(args: Any, context: Context) -> None:
             if args == "block":
@@ -103,11 +105,11 @@ def test_a_loop_that_was_blocked_past_the_lease_knows_that_it_lost_its_job(caplo
                     owned.append(False)
                     raise
 
-        async with world.worker({"work": work}, lease_ms=1_000) as worker:
-            world.queue.put("work", "block")
-            await world.until(lambda: worker.tally.lost)
-            world.queue.put("work", "fine")
-            [settled] = await world.queue.all_settled()
+        async with workers.worker({"work": work}, lease_ms=1_000) as worker:
+            workers.queue.put("work", "block")
+            await workers.until(lambda: worker.tally.lost)
+            workers.queue.put("work", "fine")
+            [settled] = await workers.queue.all_settled()
             assert (settled.id, settled.said["ok"]) == ("job-2", True)
 
     with caplog.at_level(logging.WARNING):
@@ -119,18 +121,18 @@ def test_a_loop_that_was_blocked_past_the_lease_knows_that_it_lost_its_job(caplo
 def test_a_success_that_comes_late_is_offered_and_refused_if_the_job_ran_elsewhere(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    @threaded
-    async def test(world: World) -> None:
-        world.queue.redelivers = True
+    @on_fake_queue_with_threads
+    async def test(workers: WorkerFixture) -> None:
+        workers.queue.redelivers = True
 
         async def work(args: Any, context: Context) -> None:
             if context.attempt == 1:
                 time.sleep(1.2)  # noqa: ASYNC251
 
-        async with world.worker({"work": work}, lease_ms=1_000, concurrency=1) as worker:
-            world.queue.put("work")
-            await world.queue.all_settled()
-            assert world.queue.leased[-1].attempt == 2
+        async with workers.worker({"work": work}, lease_ms=1_000, concurrency=1) as worker:
+            workers.queue.put("work")
+            await workers.queue.all_settled()
+            assert workers.queue.leased[-1].attempt == 2
             assert worker.tally.lost == 1
 
     with caplog.at_level(logging.WARNING):
@@ -138,8 +140,8 @@ def test_a_success_that_comes_late_is_offered_and_refused_if_the_job_ran_elsewhe
     assert caplog.text.count("stale_settle_rejected") == 1
 
 
-@queued
-async def test_a_job_cancelled_at_the_host_has_its_handler_cancelled_and_frees_its_slot(world: World) -> None:
+@on_fake_queue
+async def test_a_job_cancelled_at_the_host_has_its_handler_cancelled_and_frees_its_slot(workers: WorkerFixture) -> None:
     seen: list[Any] = []
 
     async def work(args: Any, context: Context) -> None:
@@ -151,11 +153,11 @@ async def test_a_job_cancelled_at_the_host_has_its_handler_cancelled_and_frees_i
                 context.assert_ownership()
             raise
 
-    async with world.worker({"work": work}) as worker:
-        world.queue.put("work")
+    async with workers.worker({"work": work}) as worker:
+        workers.queue.put("work")
         await asyncio.sleep(1)
-        world.queue.cancelled.add("job-1")
-        [settled] = await world.queue.all_settled()
+        workers.queue.cancelled.add("job-1")
+        [settled] = await workers.queue.all_settled()
 
     assert settled.at == pytest.approx(20, abs=0.1)
     assert settled.said == {"ok": False, "error": "cancelled", "retryable": True, "delay": 0, "charge": False}
@@ -163,10 +165,12 @@ async def test_a_job_cancelled_at_the_host_has_its_handler_cancelled_and_frees_i
     assert worker.tally.cancelled == 1
 
 
-@queued
-async def test_a_handler_asks_for_a_longer_lease_and_a_shorter_one_and_both_are_renewed_in_time(world: World) -> None:
+@on_fake_queue
+async def test_a_handler_asks_for_a_longer_lease_and_a_shorter_one_and_both_are_renewed_in_time(
+    workers: WorkerFixture,
+) -> None:
     async def work(args: Any, context: Context) -> None:
-        assert await context.extend(600_000) == world.queue.clock.now_ms() + 600_000
+        assert await context.extend(600_000) == workers.queue.clock.now_ms() + 600_000
         await asyncio.sleep(250)
         await context.extend(3_000)
         await asyncio.sleep(10)
@@ -176,95 +180,95 @@ async def test_a_handler_asks_for_a_longer_lease_and_a_shorter_one_and_both_are_
         with pytest.raises(InvalidInputError, match="await extend"):
             context.extend_from_thread(1_000)
 
-    async with world.worker({"work": work}):
-        world.queue.put("work")
-        [settled] = await world.queue.all_settled()
+    async with workers.worker({"work": work}):
+        workers.queue.put("work")
+        [settled] = await workers.queue.all_settled()
 
     assert settled.said["ok"]
-    assert [length for _, _, length in world.queue.extended][:3] == [600_000, 600_000, 3_000]
-    assert len(world.queue.extended) > 10
+    assert [length for _, _, length in workers.queue.extended][:3] == [600_000, 600_000, 3_000]
+    assert len(workers.queue.extended) > 10
 
 
-@queued
-async def test_a_job_that_came_after_a_long_wait_is_renewed_before_it_runs(world: World) -> None:
+@on_fake_queue
+async def test_a_job_that_came_after_a_long_wait_is_renewed_before_it_runs(workers: WorkerFixture) -> None:
     """The lease is counted from before the claim was sent, however long that waited at the host."""
-    async with world.worker({"work": sleeps}, lease_ms=10_000, wait="5m"):
+    async with workers.worker({"work": sleeps}, lease_ms=10_000, wait="5m"):
         await asyncio.sleep(100)
-        world.queue.put("work", 1)
-        [settled] = await world.queue.all_settled()
+        workers.queue.put("work", 1)
+        [settled] = await workers.queue.all_settled()
 
     assert settled.said["ok"]
-    assert [round(at) for _, at, _ in world.queue.extended] == [100]
+    assert [round(at) for _, at, _ in workers.queue.extended] == [100]
 
 
-@queued
-async def test_an_end_is_said_again_until_it_is_heard_while_the_lease_lives(world: World) -> None:
+@on_fake_queue
+async def test_an_end_is_said_again_until_it_is_heard_while_the_lease_lives(workers: WorkerFixture) -> None:
     async def fails(args: Any) -> None:
         await asyncio.sleep(1)
         raise ValueError("x")
 
-    async with world.worker({"work": fails}) as worker:
-        world.queue.put("work")
+    async with workers.worker({"work": fails}) as worker:
+        workers.queue.put("work")
         await asyncio.sleep(0.5)
-        world.queue.cut()
+        workers.queue.cut()
         await asyncio.sleep(50)
-        world.queue.down = None
-        [settled] = await world.queue.all_settled()
+        workers.queue.down = None
+        [settled] = await workers.queue.all_settled()
         assert settled.said["error"] == "ValueError: x"
         assert worker.tally.retrying == 0 or worker.tally.retrying == 1
     assert worker.tally.retrying == 1
 
 
-@queued
-async def test_when_the_host_of_this_process_is_closed_an_end_is_not_said_for_ever(world: World) -> None:
-    worker = world.worker({"work": sleeps})
+@on_fake_queue
+async def test_when_the_host_of_this_process_is_closed_an_end_is_not_said_for_ever(workers: WorkerFixture) -> None:
+    worker = workers.worker({"work": sleeps})
     worker.start()
-    world.queue.put("work", 1)
+    workers.queue.put("work", 1)
     await asyncio.sleep(0.5)
-    world.queue.down = HostClosedError("the host is not open")
+    workers.queue.down = HostClosedError("the host is not open")
     await asyncio.sleep(1)
 
     await worker.stop_and_drain()
-    assert world.now < 5
+    assert workers.now < 5
 
 
-@queued
-async def test_accepted_work_is_held_for_whoever_completes_it_elsewhere(world: World) -> None:
+@on_fake_queue
+async def test_accepted_work_is_held_for_whoever_completes_it_elsewhere(workers: WorkerFixture) -> None:
     leased: list[Any] = []
 
     async def work(args: Any, context: Context) -> Accepted:
         leased.append(context.leased)
         return Accepted(120_000)
 
-    async with world.worker({"work": work}) as worker:
-        world.queue.put("work")
-        await world.until(lambda: world.queue.extended)
-        await world.until(lambda: not worker.snapshot().jobs)
+    async with workers.worker({"work": work}) as worker:
+        workers.queue.put("work")
+        await workers.until(lambda: workers.queue.extended)
+        await workers.until(lambda: not worker.snapshot().jobs)
         await asyncio.sleep(100)
 
-    assert [length for _, _, length in world.queue.extended] == [120_000]
-    await world.queue.settle(leased[0].id, leased[0].lease)
+    assert [length for _, _, length in workers.queue.extended] == [120_000]
+    await workers.queue.settle(leased[0].id, leased[0].lease)
 
 
 # ---- Functions in threads ------------------------------------------------------------------------
 
 
-@threaded
-async def test_a_function_in_a_thread_may_ask_for_its_lease(world: World) -> None:
+@on_fake_queue_with_threads
+async def test_a_function_in_a_thread_may_ask_for_its_lease(workers: WorkerFixture) -> None:
     def work(args: Any, context: Context) -> str:
         until = context.extend_from_thread(30_000)
         context.assert_ownership()
-        return f"{until - world.queue.clock.now_ms() > 29_000} {threading.current_thread().name[:13]}"
+        return f"{until - workers.queue.clock.now_ms() > 29_000} {threading.current_thread().name[:13]}"
 
-    async with world.worker({"work": work}):
-        world.queue.put("work")
-        [settled] = await world.queue.all_settled()
+    async with workers.worker({"work": work}):
+        workers.queue.put("work")
+        [settled] = await workers.queue.all_settled()
 
     assert settled.said == {"ok": True, "result": "True tocsin-worker"}
 
 
-@threaded
-async def test_a_thread_that_takes_too_long_has_failed_goes_on_and_keeps_its_place(world: World) -> None:
+@on_fake_queue_with_threads
+async def test_a_thread_that_takes_too_long_has_failed_goes_on_and_keeps_its_place(workers: WorkerFixture) -> None:
     let_go = threading.Event()
     lost: list[bool] = []
 
@@ -275,36 +279,38 @@ async def test_a_thread_that_takes_too_long_has_failed_goes_on_and_keeps_its_pla
         except LeaseLostError:
             lost.append(True)
 
-    async with world.worker({"work": work}, concurrency=1) as worker:
-        world.queue.put("work", timeout_ms=50)
-        [settled] = await world.queue.all_settled()
+    async with workers.worker({"work": work}, concurrency=1) as worker:
+        workers.queue.put("work", timeout_ms=50)
+        [settled] = await workers.queue.all_settled()
         assert settled.said["error"] == "timed out after 0.05 s; its thread cannot be stopped and goes on"
         assert settled.said["charge"]
         assert len(worker.snapshot().jobs) == 1
-        world.queue.put("work")
+        workers.queue.put("work")
         await asyncio.sleep(0.05)
-        assert len(world.queue.waiting) == 1
+        assert len(workers.queue.waiting) == 1
         let_go.set()
-        await world.queue.all_settled(2)
+        await workers.queue.all_settled(2)
 
     assert lost == [True]
 
 
-@threaded
-async def test_a_thread_that_outlives_the_drain_is_given_back_for_when_its_lease_would_have_ended(world: World) -> None:
+@on_fake_queue_with_threads
+async def test_a_thread_that_outlives_the_drain_is_given_back_for_when_its_lease_would_have_ended(
+    workers: WorkerFixture,
+) -> None:
     begun, let_go = threading.Event(), threading.Event()
 
     def work(args: Any) -> None:
         begun.set()
         let_go.wait(10)
 
-    worker = world.worker({"work": work})
+    worker = workers.worker({"work": work})
     worker.start()
-    world.queue.put("work")
+    workers.queue.put("work")
     await asyncio.to_thread(begun.wait, 5)
 
     assert await worker.stop_and_drain(0.05) == 1
-    [settled] = world.queue.settled
+    [settled] = workers.queue.settled
     let_go.set()
     assert settled.said["error"] == "interrupted by shutdown; its thread cannot be stopped and goes on"
     assert not settled.said["charge"]

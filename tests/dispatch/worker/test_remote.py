@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.dispatch.worker.worlds import both, until, world
+from tests.dispatch.worker.claim_sources import each_source, host_and_source, until
 from tocsin import Job, RemoteScheduler, Retry, Worker
 from tocsin.errors import (
     DuplicateScheduleIdError,
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_an_app_without_a_host_schedules_looks_waits_and_cancels() -> None:
-    async with world("remote") as w, w.remote("secret-app") as jobs:
+    async with host_and_source("remote") as w, w.remote("secret-app") as jobs:
         when = datetime(2030, 1, 1, tzinfo=UTC)
         assert await jobs.run_at(when, "p", {"d": timedelta(1)}, id="a", queue="q", retry=Retry(max_retries=1)) == "a"
         record = await jobs.get("a")
@@ -76,7 +76,7 @@ async def test_an_app_without_a_host_schedules_looks_waits_and_cancels() -> None
 
 
 async def test_refusals_come_back_as_the_errors_they_were_and_tokens_are_never_shown() -> None:
-    async with world("remote") as w:
+    async with host_and_source("remote") as w:
         async with w.remote("secret-app") as app, w.remote("wrong-secret") as wrong, w.remote(None) as none:
             with pytest.raises(ForbiddenError):
                 await app.claim()
@@ -109,7 +109,7 @@ async def test_refusals_come_back_as_the_errors_they_were_and_tokens_are_never_s
 
 async def test_what_was_lost_on_its_way_back_is_scheduled_once() -> None:
     """The answer of the first request is lost; the same key makes the second one the same job."""
-    async with world("remote") as w:
+    async with host_and_source("remote") as w:
         lost = Losing(httpx.ASGITransport(w.app))
         async with RemoteScheduler("http://t", token="secret-app", instance="t", transport=lost) as jobs:
             id = await jobs.run_after("5m", "p", queue="q")
@@ -125,7 +125,7 @@ async def test_what_was_lost_on_its_way_back_is_scheduled_once() -> None:
 
 
 async def test_a_result_is_waited_for_through_a_restart_of_the_server() -> None:
-    async with world("remote") as w:
+    async with host_and_source("remote") as w:
         lost = Losing(httpx.ASGITransport(w.app))
         async with RemoteScheduler("http://t", token="secret-ops", instance="t", transport=lost) as jobs:
             await w.jobs.run_after(0, "p", id="a", queue="q", keep_result="1h")
@@ -139,9 +139,9 @@ async def test_a_result_is_waited_for_through_a_restart_of_the_server() -> None:
                 await jobs.result("a", 5)
 
 
-@both
+@each_source
 async def test_a_job_is_written_by_position_and_named_where_it_is_wrong(kind: str) -> None:
-    async with world(kind) as w:
+    async with host_and_source(kind) as w:
         [right] = await w.source.submit_many([Job("p", {"n": 1}, after=0, options={"queue": "q"})])
         assert not isinstance(right, Exception) and right.created
         wrong = [Job("p", 1, after=0, options={"queue": "q"}), Job("p", object(), after=0, options={"queue": "q"})]
@@ -168,7 +168,7 @@ class Losing(httpx.AsyncBaseTransport):
 
 
 async def test_a_claim_answered_in_the_instant_it_is_cancelled_is_given_back() -> None:
-    async with world("remote") as w:
+    async with host_and_source("remote") as w:
         await w.jobs.run_after(0, "p", id="a", queue="q")
         held = Holding(httpx.ASGITransport(w.app))
         async with RemoteScheduler("http://t", token="secret-ops", instance="t", transport=held) as jobs:
@@ -225,7 +225,7 @@ async def test_an_answer_that_says_nothing_of_a_success_ends_no_job(answer: Call
     async def handle(args: Any) -> str:
         return "made"
 
-    async with world("remote") as found:
+    async with host_and_source("remote") as found:
         transport = Garbled(found.app, answer)
         source = RemoteScheduler("http://tocsin.example", token="secret-ops", instance="t", transport=transport)
         async with source, Worker(source, {"w:r": handle}, drain=5):
@@ -240,7 +240,7 @@ async def test_a_handler_that_raises_generator_exit_has_failed() -> None:
     async def in_the_loop(args: Any) -> None:
         raise GeneratorExit
 
-    async with world("here") as found:
+    async with host_and_source("here") as found:
         handlers = {"w:loop": in_the_loop, "w:thread": in_a_thread}
         async with Worker(found.source, handlers, drain=5) as worker:
             for path in handlers:

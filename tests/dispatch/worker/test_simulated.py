@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.stage import Stage
+from tests.actors.scheduler.simulated_host import SimulatedHost
 from tocsin import Context, LeaseLostError, Retry, RetryLater, TerminalError, Worker
 from tocsin.actors.testing import simulate
 from tocsin.errors import TocsinError, UnreachableError
@@ -97,9 +97,9 @@ def owns(context: Context) -> bool:
 
 
 async def run(seed: int, random: Random) -> None:
-    stage = Stage(random)
-    await stage.open()
-    jobs, watch = stage.jobs, Watch(random)
+    sim = SimulatedHost(random)
+    await sim.open()
+    jobs, watch = sim.jobs, Watch(random)
     ids = [
         await jobs.run_after(
             random.choice([0, 0.5, 5]), "work", n, queue=random.choice(["a", "b"]), keep_result="1d",
@@ -113,7 +113,7 @@ async def run(seed: int, random: Random) -> None:
     def hire() -> None:
         line = Line(jobs, random)
         worker = Worker(line, {"work": watch.work}, concurrency=random.choice([1, 3]), lease_ms=4_000, wait=2,
-                        clock=stage.clock, random=random)  # fmt: skip
+                        clock=sim.clock, random=random)  # fmt: skip
         living.append((worker, line, asyncio.create_task(quietly(worker))))
 
     for _ in range(3):
@@ -139,7 +139,7 @@ async def run(seed: int, random: Random) -> None:
         if all(state in ENDS for state in states):
             break
         await asyncio.sleep(5)
-        assert stage.clock.monotonic() < 20_000, (seed, states)
+        assert sim.clock.monotonic() < 20_000, (seed, states)
     assert watch.faults == [], seed
     assert watch.runs >= JOBS / 2
     for worker, _, _ in living:
@@ -150,8 +150,8 @@ async def run(seed: int, random: Random) -> None:
     await asyncio.sleep(60)
     status = await jobs.status()
     assert (status.backlog, status.in_flight) == (0, 0), seed
-    await stage.close()
-    assert await stage.faults() == []
+    await sim.close()
+    assert await sim.faults() == []
 
 
 async def quietly(worker: Worker) -> None:

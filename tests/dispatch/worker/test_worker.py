@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.worker.queue import FakeQueue, World, queued
+from tests.dispatch.worker.fake_queue import FakeQueue, WorkerFixture, on_fake_queue
 from tocsin import ActorHost, Worker, WorkerSnapshot
 from tocsin.actors.testing import VirtualClock
 from tocsin.errors import NotYetError, SettingsError, UnauthenticatedError, UnreachableError
@@ -22,88 +22,90 @@ async def sleeps(args: Any) -> None:
 # ---- Claiming ------------------------------------------------------------------------------------
 
 
-@queued
-async def test_it_claims_as_many_as_it_has_room_for_and_waits_at_the_host_otherwise(world: World) -> None:
+@on_fake_queue
+async def test_it_claims_as_many_as_it_has_room_for_and_waits_at_the_host_otherwise(workers: WorkerFixture) -> None:
     for _ in range(5):
-        world.queue.put("work", 10)
-    async with world.worker({"work": sleeps}, concurrency=3, queues=["mail", "sms"]) as worker:
+        workers.queue.put("work", 10)
+    async with workers.worker({"work": sleeps}, concurrency=3, queues=["mail", "sms"]) as worker:
         await asyncio.sleep(5)
         assert len(worker.snapshot().jobs) == 3
-        assert [claim["max"] for claim in world.queue.claims] == [3]
-        await world.queue.all_settled(5)
+        assert [claim["max"] for claim in workers.queue.claims] == [3]
+        await workers.queue.all_settled(5)
         await asyncio.sleep(60)
 
-    assert len(world.queue.claims) <= 12, "an idle worker asks once in 20 s"
-    assert world.queue.claims[0]["queue"] == ["mail", "sms"]
-    assert world.queue.claims[0]["worker"].id == worker.info.id
+    assert len(workers.queue.claims) <= 12, "an idle worker asks once in 20 s"
+    assert workers.queue.claims[0]["queue"] == ["mail", "sms"]
+    assert workers.queue.claims[0]["worker"].id == worker.info.id
 
 
-@queued
-async def test_every_queue_but_some(world: World) -> None:
-    async with world.worker({"work": sleeps}, exclude=["slow"]):
+@on_fake_queue
+async def test_every_queue_but_some(workers: WorkerFixture) -> None:
+    async with workers.worker({"work": sleeps}, exclude=["slow"]):
         await asyncio.sleep(1)
 
-    assert (world.queue.claims[0]["queue"], world.queue.claims[0]["exclude"]) == ("*", ["slow"])
+    assert (workers.queue.claims[0]["queue"], workers.queue.claims[0]["exclude"]) == ("*", ["slow"])
 
 
-@queued
-async def test_claims_that_fail_back_off_up_to_five_seconds_and_go_on_when_the_host_is_back(world: World) -> None:
-    world.queue.down = UnreachableError("nobody")
-    async with world.worker({"work": sleeps}):
+@on_fake_queue
+async def test_claims_that_fail_back_off_up_to_five_seconds_and_go_on_when_the_host_is_back(
+    workers: WorkerFixture,
+) -> None:
+    workers.queue.down = UnreachableError("nobody")
+    async with workers.worker({"work": sleeps}):
         await asyncio.sleep(60)
-        assert 12 <= len(world.queue.claims) <= 24
-        world.queue.down = None
-        world.queue.put("work", 0)
-        began = world.now
-        await world.queue.all_settled()
-        assert world.now - began <= 5.1
+        assert 12 <= len(workers.queue.claims) <= 24
+        workers.queue.down = None
+        workers.queue.put("work", 0)
+        began = workers.now
+        await workers.queue.all_settled()
+        assert workers.now - began <= 5.1
 
 
-@queued
-async def test_a_host_that_answers_nothing_at_once_is_not_asked_in_a_tight_loop(world: World) -> None:
+@on_fake_queue
+async def test_a_host_that_answers_nothing_at_once_is_not_asked_in_a_tight_loop(workers: WorkerFixture) -> None:
     async def nothing(*_: Any, **__: Any) -> list[Any]:
-        world.queue.claims.append({})
+        workers.queue.claims.append({})
         return []
 
-    world.queue.claim = nothing  # type: ignore[method-assign]
-    async with world.worker({"work": sleeps}):
+    workers.queue.claim = nothing  # type: ignore[method-assign]
+    async with workers.worker({"work": sleeps}):
         await asyncio.sleep(60)
 
-    assert len(world.queue.claims) <= 24
+    assert len(workers.queue.claims) <= 24
 
 
-@queued
-async def test_what_can_never_be_claimed_ends_the_run_but_only_at_the_start(world: World) -> None:
-    world.queue.down = UnauthenticatedError("no such token")
+@on_fake_queue
+async def test_what_can_never_be_claimed_ends_the_run_but_only_at_the_start(workers: WorkerFixture) -> None:
+    workers.queue.down = UnauthenticatedError("no such token")
     with pytest.raises(UnauthenticatedError):
-        await world.worker({"work": sleeps}).run()
+        await workers.worker({"work": sleeps}).run()
 
-    world.queue.down = None
-    world.queue.put("work", 0)
-    async with world.worker({"work": sleeps}):
-        await world.queue.all_settled()
-        world.queue.down = UnauthenticatedError("tokens are being rotated")
+    workers.queue.down = None
+    workers.queue.put("work", 0)
+    async with workers.worker({"work": sleeps}):
+        await workers.queue.all_settled()
+        workers.queue.down = UnauthenticatedError("tokens are being rotated")
         await asyncio.sleep(30)
-        world.queue.down = None
-        world.queue.put("work", 0)
-        await world.queue.all_settled(2)
+        workers.queue.down = None
+        workers.queue.put("work", 0)
+        await workers.queue.all_settled(2)
 
 
-@queued
-async def test_what_can_never_be_claimed_is_raised_at_the_end_of_an_async_with(world: World) -> None:
-    world.queue.down = UnauthenticatedError("no such token")
+@on_fake_queue
+async def test_what_can_never_be_claimed_is_raised_at_the_end_of_an_async_with(workers: WorkerFixture) -> None:
+    workers.queue.down = UnauthenticatedError("no such token")
     with pytest.raises(UnauthenticatedError):
-        async with world.worker({}) as worker:
+        async with workers.worker({}) as worker:
             await asyncio.sleep(1)
             assert isinstance(worker.refused, UnauthenticatedError)
     with pytest.raises(UnauthenticatedError) as refused:
-        async with world.worker({}):
+        async with workers.worker({}):
             await asyncio.sleep(1)
             raise NotYetError("nobody ran it")
     assert isinstance(refused.value.__context__, NotYetError)
 
     async def cancelled() -> None:
-        async with world.worker({}):
+        async with workers.worker({}):
             await asyncio.sleep(100)
 
     task = asyncio.create_task(cancelled())
@@ -142,43 +144,43 @@ def test_two_workers_of_one_process_and_of_one_name_are_told_apart() -> None:
 # ---- Stopping ------------------------------------------------------------------------------------
 
 
-@queued
-async def test_stop_ends_claiming_at_once_and_lets_jobs_end(world: World) -> None:
-    worker = world.worker({"work": sleeps}, wait="5m")
+@on_fake_queue
+async def test_stop_ends_claiming_at_once_and_lets_jobs_end(workers: WorkerFixture) -> None:
+    worker = workers.worker({"work": sleeps}, wait="5m")
     running = asyncio.create_task(worker.run())
-    world.queue.put("work", 10)
+    workers.queue.put("work", 10)
     await asyncio.sleep(1)
     worker.stop()
-    world.queue.put("work", 0)
+    workers.queue.put("work", 0)
     await worker.stop()
-    assert world.now == pytest.approx(1)
+    assert workers.now == pytest.approx(1)
     assert worker.status == "stopping"
 
     await running
-    assert world.now == pytest.approx(10, abs=0.1)
+    assert workers.now == pytest.approx(10, abs=0.1)
     assert worker.status == "stopped"
-    assert [one.id for one in world.queue.settled] == ["job-1"]
-    assert len(world.queue.waiting) == 1
+    assert [one.id for one in workers.queue.settled] == ["job-1"]
+    assert len(workers.queue.waiting) == 1
 
 
-@queued
-async def test_a_drain_waits_for_all_that_run(world: World) -> None:
+@on_fake_queue
+async def test_a_drain_waits_for_all_that_run(workers: WorkerFixture) -> None:
     """Scenario Q01: no new claims from that instant, all settle, done when the last one is."""
-    worker = world.worker({"work": sleeps})
+    worker = workers.worker({"work": sleeps})
     worker.start()
     for _ in range(3):
-        world.queue.put("work", 4)
+        workers.queue.put("work", 4)
     await asyncio.sleep(0.1)
-    world.queue.put("work", 0)
-    world.queue.waiting.clear()
+    workers.queue.put("work", 0)
+    workers.queue.waiting.clear()
 
     assert await worker.stop_and_drain("20s") == 0
-    assert world.now == pytest.approx(4, abs=0.2)
-    assert [one.said["ok"] for one in world.queue.settled][:3] == [True] * 3
+    assert workers.now == pytest.approx(4, abs=0.2)
+    assert [one.said["ok"] for one in workers.queue.settled][:3] == [True] * 3
 
 
-@queued
-async def test_what_is_left_after_the_drain_is_cancelled_and_given_back_uncharged(world: World) -> None:
+@on_fake_queue
+async def test_what_is_left_after_the_drain_is_cancelled_and_given_back_uncharged(workers: WorkerFixture) -> None:
     cleaned: list[str] = []
 
     async def work(args: Any) -> None:
@@ -187,101 +189,101 @@ async def test_what_is_left_after_the_drain_is_cancelled_and_given_back_uncharge
         finally:
             cleaned.append("up")
 
-    worker = world.worker({"work": work})
+    worker = workers.worker({"work": work})
     worker.start()
-    world.queue.put("work")
+    workers.queue.put("work")
     await asyncio.sleep(1)
 
     assert await worker.stop_and_drain(5) == 1
-    [settled] = world.queue.settled
+    [settled] = workers.queue.settled
     assert settled.said == {
         "ok": False, "error": "interrupted by shutdown", "retryable": True, "delay": 0, "charge": False,
     }  # fmt: skip
     assert cleaned == ["up"]
-    assert world.now == pytest.approx(6, abs=0.1)
+    assert workers.now == pytest.approx(6, abs=0.1)
 
 
-@queued
-async def test_a_second_shorter_drain_overtakes_a_longer_one(world: World) -> None:
-    worker = world.worker({"work": sleeps})
+@on_fake_queue
+async def test_a_second_shorter_drain_overtakes_a_longer_one(workers: WorkerFixture) -> None:
+    worker = workers.worker({"work": sleeps})
     worker.start()
-    world.queue.put("work", 1_000)
+    workers.queue.put("work", 1_000)
     await asyncio.sleep(1)
     patient = asyncio.create_task(worker.stop_and_drain())
     await asyncio.sleep(1)
 
     assert await worker.stop_and_drain(0) == 1
     assert await patient == 0
-    assert world.now < 3
+    assert workers.now < 3
 
 
 @pytest.mark.parametrize("after", [0.0, 0.05, 1.0, 1.01, 1.02])
 def test_a_run_that_is_cancelled_twice_leaves_no_lease_without_owner(after: float) -> None:
     """Scenario Q03."""
 
-    @queued
-    async def test(world: World) -> None:
-        worker = world.worker({"work": sleeps})
+    @on_fake_queue
+    async def test(workers: WorkerFixture) -> None:
+        worker = workers.worker({"work": sleeps})
         running = asyncio.create_task(worker.run())
-        world.queue.put("work", 1)
-        world.queue.put("work", 1_000)
-        world.queue.slow_s = 0.5
+        workers.queue.put("work", 1)
+        workers.queue.put("work", 1_000)
+        workers.queue.slow_s = 0.5
         await asyncio.sleep(after)
         running.cancel()
         await asyncio.sleep(0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        await world.until(lambda: worker.status in ("stopped", "idle"))
+        await workers.until(lambda: worker.status in ("stopped", "idle"))
         await asyncio.sleep(1)
-        assert world.queue.leases == {}
-        assert world.now < 10
+        assert workers.queue.leases == {}
+        assert workers.now < 10
 
     test()
 
 
-@queued
-async def test_a_worker_stopped_before_it_started_claims_nothing(world: World) -> None:
-    worker = world.worker({"work": sleeps})
+@on_fake_queue
+async def test_a_worker_stopped_before_it_started_claims_nothing(workers: WorkerFixture) -> None:
+    worker = workers.worker({"work": sleeps})
     worker.stop()
     await worker.run()
-    assert world.queue.claims == []
+    assert workers.queue.claims == []
     with pytest.raises(SettingsError, match="started already"):
         worker.start()
 
 
-@queued
-async def test_a_handler_stops_its_worker_but_may_not_wait_for_it(world: World) -> None:
+@on_fake_queue
+async def test_a_handler_stops_its_worker_but_may_not_wait_for_it(workers: WorkerFixture) -> None:
     async def work(args: Any) -> None:
         with pytest.raises(SettingsError, match="own worker"):
             await worker.stop_and_drain()
         worker.stop()
 
-    worker = world.worker({"work": work})
-    world.queue.put("work")
+    worker = workers.worker({"work": work})
+    workers.queue.put("work")
     await worker.run()
-    assert [one.said["ok"] for one in world.queue.settled] == [True]
+    assert [one.said["ok"] for one in workers.queue.settled] == [True]
 
 
 # ---- Presence and hooks --------------------------------------------------------------------------
 
 
-@queued
-async def test_presence_is_told_every_ten_seconds_and_at_each_change(world: World) -> None:
+@on_fake_queue
+async def test_presence_is_told_every_ten_seconds_and_at_each_change(workers: WorkerFixture) -> None:
     heard: list[WorkerSnapshot] = []
-    async with world.worker({"work": sleeps}, name="mailer", on_heartbeat=heard.append):
+    async with workers.worker({"work": sleeps}, name="mailer", on_heartbeat=heard.append):
         await asyncio.sleep(25)
         assert [snapshot.status for snapshot in heard] == ["idle"] * 3
-        world.queue.put("work", 5)
+        workers.queue.put("work", 5)
         await asyncio.sleep(10)
         assert [(one.status, [job.id for job in one.jobs]) for one in heard[3:]] == [("busy", ["job-1"]), ("idle", [])]
 
     assert heard[-1].status == "stopped"
-    assert heard == world.queue.snapshots
+    assert heard == workers.queue.snapshots
     assert (heard[0].name, heard[0].pid, heard[0].concurrency, heard[0].queues) == ("mailer", os.getpid(), 8, "*")
 
 
-@queued
-async def test_an_observer_that_fails_or_hangs_disturbs_no_job(world: World) -> None:
+@on_fake_queue
+async def test_an_observer_that_fails_or_hangs_disturbs_no_job(workers: WorkerFixture) -> None:
     calls: list[str] = []
 
     async def hangs(snapshot: WorkerSnapshot) -> None:
@@ -295,24 +297,24 @@ async def test_an_observer_that_fails_or_hangs_disturbs_no_job(world: World) -> 
     async def deaf(snapshot: WorkerSnapshot) -> None:
         raise RuntimeError("no presence here")
 
-    world.queue.announce = deaf  # type: ignore[method-assign]
-    async with world.worker({"work": sleeps}, on_heartbeat=hangs):
+    workers.queue.announce = deaf  # type: ignore[method-assign]
+    async with workers.worker({"work": sleeps}, on_heartbeat=hangs):
         for n in range(3):
-            world.queue.put("work", 1)
-            began = world.now
-            await world.queue.all_settled(n + 1)
-            assert world.now - began < 1.1
+            workers.queue.put("work", 1)
+            began = workers.now
+            await workers.queue.all_settled(n + 1)
+            assert workers.now - began < 1.1
             await asyncio.sleep(20)
 
     assert len(calls) > 5
 
 
-@queued
-async def test_hooks_hear_of_what_is_booked_and_what_they_raise_changes_nothing(world: World) -> None:
+@on_fake_queue
+async def test_hooks_hear_of_what_is_booked_and_what_they_raise_changes_nothing(workers: WorkerFixture) -> None:
     heard: list[Any] = []
 
     async def on_retry(job: Any, error: BaseException, next_attempt_at: int | None) -> None:
-        assert len(world.queue.settled) > len(heard)
+        assert len(workers.queue.settled) > len(heard)
         heard.append((job.id, str(error), next_attempt_at))
         raise RuntimeError("a hook of no good")
 
@@ -323,16 +325,16 @@ async def test_hooks_hear_of_what_is_booked_and_what_they_raise_changes_nothing(
     async def fails(args: Any) -> None:
         raise ValueError(args)
 
-    worker = world.worker({"work": fails}, on_retry=on_retry, on_final_failure=on_final_failure, concurrency=1)
+    worker = workers.worker({"work": fails}, on_retry=on_retry, on_final_failure=on_final_failure, concurrency=1)
     async with worker:
-        world.queue.put("work", "first")
-        world.queue.put("work", "last", attempts=5)
-        world.queue.put("other")
-        await world.queue.all_settled(3)
+        workers.queue.put("work", "first")
+        workers.queue.put("work", "last", attempts=5)
+        workers.queue.put("other")
+        await workers.queue.all_settled(3)
 
     first, last, unknown = heard
     assert (first[:2], last) == (("job-1", "first"), ("job-2", "last", "exhausted"))
-    assert first[2] > world.queue.clock.now_ms()
+    assert first[2] > workers.queue.clock.now_ms()
     assert "no handler" in unknown[1]
     assert (worker.tally.retrying, worker.tally.dead, worker.tally.hook_failures) == (2, 1, 3)
 

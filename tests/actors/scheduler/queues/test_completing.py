@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin import Job
 from tocsin.actors.scheduler.inflight.completions import MOST_BYTES, Answer, Completions
 from tocsin.actors.scheduler.transitions.job import Completion
@@ -20,55 +20,55 @@ DONE = Settlement(settled=True, state="done")
 # ---- In a scheduler ------------------------------------------------------------------------------
 
 
-@staged()
-async def test_jobs_that_end_together_are_booked_together(stage: Stage) -> None:
-    await stage.jobs.submit_many([Job(path="a:b", after=0, options={"id": f"j{n}", "queue": "q"}) for n in range(60)])
-    claimed = await stage.jobs.claim("q", max=100)
-    before = stage.host.runtime.provider.stats()
-    answers = await asyncio.gather(*(stage.jobs.settle(one.id, one.lease, result=one.id) for one in claimed))
-    after = stage.host.runtime.provider.stats()
+@on_simulated_host()
+async def test_jobs_that_end_together_are_booked_together(sim: SimulatedHost) -> None:
+    await sim.jobs.submit_many([Job(path="a:b", after=0, options={"id": f"j{n}", "queue": "q"}) for n in range(60)])
+    claimed = await sim.jobs.claim("q", max=100)
+    before = sim.host.runtime.provider.stats()
+    answers = await asyncio.gather(*(sim.jobs.settle(one.id, one.lease, result=one.id) for one in claimed))
+    after = sim.host.runtime.provider.stats()
 
     assert len(claimed) == 60 and answers == [DONE] * 60
     assert after.batches - before.batches <= 2
-    assert (await stage.jobs.pending()).count == 0
+    assert (await sim.jobs.pending()).count == 0
 
 
-@staged()
-async def test_each_of_those_that_end_together_gets_its_own_answer(stage: Stage) -> None:
-    await stage.jobs.submit_many([Job(path="a:b", after=0, options={"id": id, "queue": "q"}) for id in "abcd"])
-    leases = {one.id: one.lease for one in await stage.jobs.claim("q", max=10)}
-    await stage.jobs.cancel("c")
+@on_simulated_host()
+async def test_each_of_those_that_end_together_gets_its_own_answer(sim: SimulatedHost) -> None:
+    await sim.jobs.submit_many([Job(path="a:b", after=0, options={"id": id, "queue": "q"}) for id in "abcd"])
+    leases = {one.id: one.lease for one in await sim.jobs.claim("q", max=10)}
+    await sim.jobs.cancel("c")
     a, twice, b, c, d, wrong, others = await asyncio.gather(
-        stage.jobs.settle("a", leases["a"]),
-        stage.jobs.settle("a", leases["a"]),
-        stage.jobs.settle("b", leases["b"], ok=False, delay="1m"),
-        stage.jobs.settle("c", leases["c"]),
-        stage.jobs.settle("d", leases["d"], ok=False, retryable=False),
-        stage.jobs.settle("d", "1.1.wrong"),
-        stage.jobs.settle("d", leases["a"]),
+        sim.jobs.settle("a", leases["a"]),
+        sim.jobs.settle("a", leases["a"]),
+        sim.jobs.settle("b", leases["b"], ok=False, delay="1m"),
+        sim.jobs.settle("c", leases["c"]),
+        sim.jobs.settle("d", leases["d"], ok=False, retryable=False),
+        sim.jobs.settle("d", "1.1.wrong"),
+        sim.jobs.settle("d", leases["a"]),
         return_exceptions=True,
     )
 
     assert a == twice == DONE
-    assert b == Settlement(settled=True, state="retrying", next_attempt_at=stage.now + 60_000)
+    assert b == Settlement(settled=True, state="retrying", next_attempt_at=sim.now + 60_000)
     assert c == Settlement(settled=True, state="cancelled")
     assert d == Settlement(settled=True, state="dead", reason="refused")
     assert isinstance(wrong, StaleLeaseError) and isinstance(others, StaleLeaseError)
 
 
-@staged()
-async def test_what_follows_many_large_jobs_is_started_in_several_turns(stage: Stage) -> None:
+@on_simulated_host()
+async def test_what_follows_many_large_jobs_is_started_in_several_turns(sim: SimulatedHost) -> None:
     big = Job(path="c:d", args="x" * 200_000, options={"queue": "after"})
     for n in range(40):
-        await stage.jobs.run_after(0, "a:b", id=f"j{n}", queue="q", then=[big])
-    claimed = await stage.jobs.claim("q", max=100)
-    before = stage.host.runtime.provider.stats()
-    answers = await asyncio.gather(*(stage.jobs.settle(one.id, one.lease) for one in claimed))
-    after = stage.host.runtime.provider.stats()
+        await sim.jobs.run_after(0, "a:b", id=f"j{n}", queue="q", then=[big])
+    claimed = await sim.jobs.claim("q", max=100)
+    before = sim.host.runtime.provider.stats()
+    answers = await asyncio.gather(*(sim.jobs.settle(one.id, one.lease) for one in claimed))
+    after = sim.host.runtime.provider.stats()
 
     assert answers == [DONE] * 40
     assert 3 <= after.batches - before.batches <= 8
-    assert [(queue.name, queue.waiting) for queue in await stage.jobs.queues()] == [("after", 40)]
+    assert [(queue.name, queue.waiting) for queue in await sim.jobs.queues()] == [("after", 40)]
 
 
 # ---- By themselves -------------------------------------------------------------------------------

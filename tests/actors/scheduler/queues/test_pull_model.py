@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.actors.scheduler.desk import Desk
+from tests.actors.scheduler.turn_runner import TurnRunner
 from tocsin.actors.scheduler.actor.expiry import end_leases, run_timers
 from tocsin.actors.scheduler.actor.pull import Given, give_back, pull
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim, WaitingClaims
@@ -75,7 +75,7 @@ class Holding:
 class Model:
     """The plain model and the real rows, driven together."""
 
-    desk: Desk
+    runner: TurnRunner
     random: Random
     jobs: dict[str, Plain] = field(default_factory=dict)
     held: dict[str, Holding] = field(default_factory=dict)
@@ -84,13 +84,13 @@ class Model:
     look_again_s: float = 60.0
 
     def __post_init__(self) -> None:
-        self.pulls = WaitingClaims("desk", self._post, asyncio.ensure_future, None, self)
+        self.pulls = WaitingClaims("runner", self._post, asyncio.ensure_future, None, self)
 
     def _post(self, event: object) -> asyncio.Future[Any]:
         raise AssertionError(f"nobody goes away here: {event}")
 
     def now_ms(self) -> int:
-        return self.desk.now
+        return self.runner.now
 
     def monotonic(self) -> float:
         return 0.0
@@ -107,7 +107,7 @@ class Model:
         return [
             job_id
             for job_id, job in self.jobs.items()
-            if job.state == "waiting" and job.due <= self.desk.now and rooms[job.pool] != 0
+            if job.state == "waiting" and job.due <= self.runner.now and rooms[job.pool] != 0
         ]
 
     # ---- Operations ------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Model:
             self.random.choice(QUEUES),
             self.random.choice(list(POOLS)),
             self.random.choice((0, 0, 9, -3)),
-            self.desk.now + self.random.randrange(-40_000, 40_000),
+            self.runner.now + self.random.randrange(-40_000, 40_000),
             tuple(self.following(2)),
         )
         options: dict[str, Any] = {
@@ -128,8 +128,8 @@ class Model:
             "priority": job.priority,
             "then": job.then,
         }
-        new = self.desk.job(job_id, delay=job.due - self.desk.now, **options)
-        await self.desk.turn(lambda turn: submit(turn, [new]))
+        new = self.runner.job(job_id, delay=job.due - self.runner.now, **options)
+        await self.runner.turn(lambda turn: submit(turn, [new]))
         self.jobs[job_id] = job
 
     def following(self, levels: int) -> list[Follower]:
@@ -156,7 +156,7 @@ class Model:
             claims.append(PullClaim(named, exclude, self.random.randint(1, 4), LEASE_MS, worker))
             self.pulls.enter(claims[-1])
         given: Given = []
-        while await self.desk.turn(lambda turn: pull(turn, self.pulls, given)):
+        while await self.runner.turn(lambda turn: pull(turn, self.pulls, given)):
             pass
         self.pulls.deliver(given, 0.0)
         for claim, jobs in given:
@@ -169,20 +169,20 @@ class Model:
 
     def take(self, claim: PullClaim, one: Claim) -> None:
         job = self.jobs[one.job.id]
-        assert job.state == "waiting" and job.due <= self.desk.now and claim.takes(job.queue)
+        assert job.state == "waiting" and job.due <= self.runner.now and claim.takes(job.queue)
         assert (one.parent_result or None) == job.parent
         job.state = "running"
         self.held[one.token] = Holding(one, claim.worker)
         assert all(room is None or room >= 0 for room in self.rooms().values())
         for other_id, other in self.jobs.items():
-            if other.state != "waiting" or other.due > self.desk.now:
+            if other.state != "waiting" or other.due > self.runner.now:
                 continue
             if (other.queue, other.pool, other.level) == (job.queue, job.pool, job.level):
                 assert self.given_too(other_id) or job.order(one.job.id) < other.order(other_id)
 
     def given_too(self, job_id: str) -> bool:
         """In this turn, and not looked at yet."""
-        return self.desk.state.lease_of(job_id) is not None
+        return self.runner.state.lease_of(job_id) is not None
 
     def nothing_is_left(self, claims: list[PullClaim]) -> None:
         mine: dict[str, list[Plain]] = {}
@@ -215,7 +215,7 @@ class Model:
         ok = self.random.random() < 0.7
         result = msgspec.json.encode({"of": job_id}) if self.random.random() < 0.5 else None
         said = Completion(job_id, token, ok, "why", charge=self.random.random() < 0.5, delay_ms=1_000, result=result)
-        [settled] = await self.desk.turn(lambda turn: complete(turn, [said]))
+        [settled] = await self.runner.turn(lambda turn: complete(turn, [said]))
         assert isinstance(settled, Settlement)
         if one.orphan:
             assert settled.state == "cancelled"
@@ -225,25 +225,25 @@ class Model:
         if ok:
             self.start(job_id, self.jobs.pop(job_id), result)
         else:
-            job.state, job.due = "waiting", self.desk.now + 1_000
+            job.state, job.due = "waiting", self.runner.now + 1_000
             await self.drop_dead()
         await self.refused(job_id, token)
 
     def start(self, parent: str, job: Plain, result: bytes | None) -> None:
         for one in job.then:
             self.links += 1
-            due = self.desk.now + one.delay_ms
+            due = self.runner.now + one.delay_ms
             self.jobs[one.job.id] = Plain(one.job.queue, "", 0, due, one.then, result)
 
     async def refused(self, job_id: str, token: str) -> None:
         """A wrong lease changes nothing."""
-        before = await self.desk.view.scan(b"", b"\xff", limit=10_000)
-        [answer] = await self.desk.turn(lambda turn: complete(turn, [Completion(job_id, token[:-1] + "x")]))
+        before = await self.runner.view.scan(b"", b"\xff", limit=10_000)
+        [answer] = await self.runner.turn(lambda turn: complete(turn, [Completion(job_id, token[:-1] + "x")]))
         assert isinstance(answer, StaleLeaseError)
-        assert await self.desk.view.scan(b"", b"\xff", limit=10_000) == before
+        assert await self.runner.view.scan(b"", b"\xff", limit=10_000) == before
 
     async def dead(self) -> set[str]:
-        return {key[5:].decode() for key, _ in await self.desk.view.scan(b"dead/", b"dead0", limit=1_000)}
+        return {key[5:].decode() for key, _ in await self.runner.view.scan(b"dead/", b"dead0", limit=1_000)}
 
     async def drop_dead(self) -> None:
         for job_id in await self.dead():
@@ -251,7 +251,7 @@ class Model:
 
     async def give_back(self) -> None:
         tokens = [token for token in sorted(self.held) if self.random.random() < 0.3]
-        await self.desk.turn(lambda turn: give_back(turn, tokens))
+        await self.runner.turn(lambda turn: give_back(turn, tokens))
         for token in tokens:
             one = self.held.pop(token)
             if not one.orphan:
@@ -261,20 +261,20 @@ class Model:
         if not self.jobs:
             return
         job_id = self.random.choice(sorted(self.jobs))
-        answer = await self.desk.turn(lambda turn: cancel(turn, job_id))
+        answer = await self.runner.turn(lambda turn: cancel(turn, job_id))
         assert answer.cancelled and answer.was_running == (self.jobs.pop(job_id).state == "running")
         for one in self.held.values():
             one.orphan = one.orphan or one.claim.job.id == job_id
 
     async def time(self) -> None:
-        self.desk.now += self.random.randrange(0, 60_000)
-        over = [token for token, (_, lease) in self.desk.state.leases.items() if lease.until <= self.desk.now]
+        self.runner.now += self.random.randrange(0, 60_000)
+        over = [token for token, (_, lease) in self.runner.state.leases.items() if lease.until <= self.runner.now]
 
         async def work(turn: Any) -> None:
             await end_leases(turn, lambda token: False)
             await run_timers(turn)
 
-        await self.desk.turn(work)
+        await self.runner.turn(work)
         for token in over:
             one = self.held.pop(token)
             if not one.orphan:
@@ -283,16 +283,16 @@ class Model:
         await self.drop_dead()
 
     async def reopen(self) -> None:
-        before = self.desk.state
-        await self.desk.reload()
-        after = self.desk.state
+        before = self.runner.state
+        await self.runner.reload()
+        after = self.runner.state
         assert (after.pulled_by, after.alone) == (before.pulled_by, before.alone)
         assert after.suspects_of == before.suspects_of
         assert after.lines.in_queue == before.lines.in_queue and after.lines.holders == before.lines.holders
 
     async def compare(self) -> None:
-        assert await self.desk.faults() == []
-        counters = self.desk.state.counters
+        assert await self.runner.faults() == []
+        counters = self.runner.state.counters
         states = Counter(job.state for job in self.jobs.values())
         orphans = sum(one.orphan for one in self.held.values())
         assert (counters.waiting, counters.leased, counters.orphaned) == (states["waiting"], states["running"], orphans)
@@ -304,10 +304,10 @@ async def test_pull_turns_agree_with_a_plain_model(seed: int) -> None:
     random = Random(seed)
     provider = MemoryProvider()
     await provider.start()
-    model = Model(await Desk.open(provider, seed), random)
+    model = Model(await TurnRunner.open(provider, seed), random)
     for name, cap in POOLS.items():
         if cap is not None:
-            await model.desk.turn(_set_pool(model.desk, name, cap))
+            await model.runner.turn(_set_pool(model.runner, name, cap))
     operations = [model.submit, model.pull, model.end, model.give_back, model.cancel, model.time, model.reopen]
     for _ in range(TURNS):
         (operation,) = random.choices(operations, [30, 25, 20, 5, 5, 12, 3])
@@ -317,8 +317,8 @@ async def test_pull_turns_agree_with_a_plain_model(seed: int) -> None:
     await provider.stop()
 
 
-def _set_pool(desk: Desk, name: str, cap: int) -> Callable[[Any], Any]:
+def _set_pool(runner: TurnRunner, name: str, cap: int) -> Callable[[Any], Any]:
     async def work(turn: object) -> None:
-        desk.state.put_pool(name, PoolRow(cap, False, "put"))
+        runner.state.put_pool(name, PoolRow(cap, False, "put"))
 
     return work

@@ -6,39 +6,39 @@ import asyncio
 
 import pytest
 
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.model.records import Firing
 from tocsin.errors import HostClosedError, NotYetError
 
 
-@staged()
-async def test_who_waits_is_answered_and_the_host_goes_on(stage: Stage) -> None:
-    await stage.jobs.run_after("1h", "work:run", id="x", queue="q", keep_result="1h")
-    claim = asyncio.create_task(stage.jobs.claim("q", wait=300))
-    result = asyncio.create_task(stage.jobs.result("x", 300))
-    await stage.sleep(1)
-    began = stage.now
-    stage.host.stop_waiting()
+@on_simulated_host()
+async def test_who_waits_is_answered_and_the_host_goes_on(sim: SimulatedHost) -> None:
+    await sim.jobs.run_after("1h", "work:run", id="x", queue="q", keep_result="1h")
+    claim = asyncio.create_task(sim.jobs.claim("q", wait=300))
+    result = asyncio.create_task(sim.jobs.result("x", 300))
+    await sim.sleep(1)
+    began = sim.now
+    sim.host.stop_waiting()
 
     assert await claim == []
     with pytest.raises(NotYetError):
         await result
-    assert stage.now - began < 100
+    assert sim.now - began < 100
     with pytest.raises(HostClosedError):
-        await stage.jobs.claim("q")
-    await stage.jobs.run_after(0, "work:run", id="called")
-    await stage.sleep(1)
-    assert [one.id for one in stage.deliveries] == ["called"]
+        await sim.jobs.claim("q")
+    await sim.jobs.run_after(0, "work:run", id="called")
+    await sim.sleep(1)
+    assert [one.id for one in sim.deliveries] == ["called"]
 
 
-@staged()
-async def test_a_host_that_is_opened_again_lets_claims_wait(stage: Stage) -> None:
-    stage.host.stop_waiting()
-    await stage.close()
-    await stage.open()
-    waiting = asyncio.create_task(stage.jobs.claim("q", wait=300))
-    await stage.sleep(1)
-    await stage.jobs.run_after(0, "work:run", id="x", queue="q")
+@on_simulated_host()
+async def test_a_host_that_is_opened_again_lets_claims_wait(sim: SimulatedHost) -> None:
+    sim.host.stop_waiting()
+    await sim.close()
+    await sim.open()
+    waiting = asyncio.create_task(sim.jobs.claim("q", wait=300))
+    await sim.sleep(1)
+    await sim.jobs.run_after(0, "work:run", id="x", queue="q")
 
     assert [one.id for one in await waiting] == ["x"]
 
@@ -52,18 +52,18 @@ def test_a_claim_whose_only_job_is_blocked_meanwhile_waits_no_more() -> None:
         await asked[0].wait()
         return False
 
-    @staged(authorize_fire=rule)
-    async def test(stage: Stage) -> None:
-        await stage.jobs.run_after(0, "work:run", id="x", queue="q")
-        waiting = asyncio.create_task(stage.jobs.claim("q", wait=300))
-        await stage.sleep(1)
-        stage.host.stop_waiting()
-        await stage.sleep(1)
+    @on_simulated_host(authorize_fire=rule)
+    async def test(sim: SimulatedHost) -> None:
+        await sim.jobs.run_after(0, "work:run", id="x", queue="q")
+        waiting = asyncio.create_task(sim.jobs.claim("q", wait=300))
+        await sim.sleep(1)
+        sim.host.stop_waiting()
+        await sim.sleep(1)
         assert asked and not waiting.done()
-        began = stage.now
+        began = sim.now
         asked[0].set()
 
-        assert await waiting == [] and stage.now - began < 100
+        assert await waiting == [] and sim.now - began < 100
 
     test()
 
@@ -77,17 +77,17 @@ def test_a_claim_whose_job_is_still_asked_about_is_answered_when_the_host_stops(
         await asyncio.sleep(60)
         return True
 
-    @staged(authorize_fire=rule, drain_s=0.1)
-    async def test(stage: Stage) -> None:
+    @on_simulated_host(authorize_fire=rule, drain_s=0.1)
+    async def test(sim: SimulatedHost) -> None:
         asked.clear()
-        await stage.jobs.run_after(0, "work:run", id="x", queue="q")
-        waiting = asyncio.create_task(stage.jobs.claim("q", wait=300))
+        await sim.jobs.run_after(0, "work:run", id="x", queue="q")
+        waiting = asyncio.create_task(sim.jobs.claim("q", wait=300))
         await asked.wait()
-        await stage.close()
+        await sim.close()
         async with asyncio.timeout(100):
             assert await waiting == []
-        await stage.open()
-        job = await stage.jobs.get("x")
+        await sim.open()
+        job = await sim.jobs.get("x")
         assert job is not None and job.losses == 0
 
     test()

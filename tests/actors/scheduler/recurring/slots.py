@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from tests.actors.scheduler.stage import OK, Stage
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost
 from tocsin.actors.scheduler.model.schedule_records import Occurrence
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
@@ -22,9 +22,9 @@ async def after(seconds: float, answer: Answer = OK) -> Answer:
     return answer
 
 
-async def occurrences(stage: Stage, name: str) -> list[Occurrence]:
+async def occurrences(sim: SimulatedHost, name: str) -> list[Occurrence]:
     """All that are kept, the oldest first."""
-    return list((await stage.jobs.schedules.occurrences(name, limit=1000)).occurrences)[::-1]
+    return list((await sim.jobs.schedules.occurrences(name, limit=1000)).occurrences)[::-1]
 
 
 def accounted(found: list[Occurrence]) -> Counter[str]:
@@ -39,6 +39,6 @@ def slots_of(deliveries: list[Delivery]) -> list[int]:
     return [one.body["schedule"]["slot"] for one in deliveries]
 
 
-def arrived(stage: Stage, delivery: Delivery) -> int:
+def arrived(sim: SimulatedHost, delivery: Delivery) -> int:
     """When, on the wall clock; of a job that came once."""
-    return next(at for at, job in stage.arrivals if job == delivery.id) + START
+    return next(at for at, job in sim.arrivals if job == delivery.id) + START

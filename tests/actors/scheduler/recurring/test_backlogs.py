@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, accounted, occurrences, slots_of
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.model.schedule_records import Occurrence
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow
@@ -231,29 +231,29 @@ def test_twenty_schedules_that_are_years_behind_have_all_fired_within_a_second(
         steps[0] += 1
         return count(self, first_ms, last_ms)
 
-    @staged(lanes=64)
-    async def run(stage: Stage) -> None:
+    @on_simulated_host(lanes=64)
+    async def run(sim: SimulatedHost) -> None:
         for n in range(20):
             cron = "* * * * *" if n < 10 else "1-59/2 * * * *"
-            await stage.jobs.schedules.put(
+            await sim.jobs.schedules.put(
                 f"s{n}", "work:run", cron=cron, timezone=ZONES[n % 10], misfire=misfire, catch_up_limit=limit,
                 overlap="allow",
             )  # fmt: skip
-        await stage.close()
-        stage.clock.step(days * DAY)
+        await sim.close()
+        sim.clock.step(days * DAY)
         monkeypatch.setattr(Rule, "next_ms", next_counted)
         monkeypatch.setattr(Rule, "count", count_counted)
-        await stage.open()
-        opened = stage.now
+        await sim.open()
+        opened = sim.now
         computed: list[int] = []
-        while len({one.body["schedule"]["name"] for one in stage.deliveries}) < 20 and stage.now < opened + 130_000:
-            await stage.sleep(0.05)
+        while len({one.body["schedule"]["name"] for one in sim.deliveries}) < 20 and sim.now < opened + 130_000:
+            await sim.sleep(0.05)
             computed.append(steps[0])
         until_fired = 120_500 if misfire == "skip" else 1_000  # what was missed is skipped: those that come next
-        assert stage.now - opened <= until_fired and len(stage.deliveries) >= 20
+        assert sim.now - opened <= until_fired and len(sim.deliveries) >= 20
         assert computed[-1] < 20 * 400
         if misfire == "one":
-            assert all(one.body["schedule"]["coalesced"] > days * 700 for one in stage.deliveries[:20])
+            assert all(one.body["schedule"]["coalesced"] > days * 700 for one in sim.deliveries[:20])
         monkeypatch.undo()
 
     run()
@@ -262,104 +262,104 @@ def test_twenty_schedules_that_are_years_behind_have_all_fired_within_a_second(
 # ---- A week down, minute by minute ---------------------------------------------------------------
 
 
-async def down_by_the_minute(stage: Stage, days: int, misfire: str, **options: object) -> list[Occurrence]:
-    await stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire=misfire, **options)  # type: ignore[arg-type]
-    await stage.sleep(90)
-    await stage.close()
-    stage.receiver.deliveries.clear()
-    await stage.sleep((days * DAY - 90_000) / 1000)
-    await stage.open(occurrences_kept=20_000)
-    await stage.sleep(40)
-    return await all_occurrences(stage)
+async def down_by_the_minute(sim: SimulatedHost, days: int, misfire: str, **options: object) -> list[Occurrence]:
+    await sim.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire=misfire, **options)  # type: ignore[arg-type]
+    await sim.sleep(90)
+    await sim.close()
+    sim.receiver.deliveries.clear()
+    await sim.sleep((days * DAY - 90_000) / 1000)
+    await sim.open(occurrences_kept=20_000)
+    await sim.sleep(40)
+    return await all_occurrences(sim)
 
 
-async def all_occurrences(stage: Stage) -> list[Occurrence]:
+async def all_occurrences(sim: SimulatedHost) -> list[Occurrence]:
     found: list[Occurrence] = []
     cursor: str | None = None
     while True:
-        page = await stage.jobs.schedules.occurrences("x", limit=1000, cursor=cursor)
+        page = await sim.jobs.schedules.occurrences("x", limit=1000, cursor=cursor)
         found += page.occurrences
         if not page.truncated:
             return found[::-1]
         cursor = page.cursor
 
 
-@staged(occurrences_kept=20_000)
-async def test_a_week_of_minutes_down_with_misfire_one(stage: Stage) -> None:
-    first, run, fired = await down_by_the_minute(stage, 7, "one")
+@on_simulated_host(occurrences_kept=20_000)
+async def test_a_week_of_minutes_down_with_misfire_one(sim: SimulatedHost) -> None:
+    first, run, fired = await down_by_the_minute(sim, 7, "one")
 
     assert first.state == "fired" and (run.state, run.slot) == ("coalesced", first.slot + MINUTE)
     assert fired.coalesced == run.count and fired.slot == (run.until or 0) + MINUTE
     assert 2 + (run.count or 0) == 7 * 24 * 60
-    assert slots_of(stage.deliveries) == [fired.slot]
+    assert slots_of(sim.deliveries) == [fired.slot]
 
 
-@staged(occurrences_kept=20_000)
-async def test_a_week_of_minutes_down_with_misfire_skip(stage: Stage) -> None:
-    first, run, *on_time = await down_by_the_minute(stage, 7, "skip", overlap="allow")
+@on_simulated_host(occurrences_kept=20_000)
+async def test_a_week_of_minutes_down_with_misfire_skip(sim: SimulatedHost) -> None:
+    first, run, *on_time = await down_by_the_minute(sim, 7, "skip", overlap="allow")
 
     assert (first.state, run.state, run.reason) == ("fired", "skipped", "misfire")
     assert 1 + (run.count or 0) + len(on_time) == 7 * 24 * 60 and len(on_time) <= 2
-    assert slots_of(stage.deliveries) == [one.slot for one in on_time]
+    assert slots_of(sim.deliveries) == [one.slot for one in on_time]
 
 
-@staged(occurrences_kept=20_000)
-async def test_a_week_of_minutes_down_with_misfire_all(stage: Stage) -> None:
-    first, run, *fired = await down_by_the_minute(stage, 7, "all", overlap="allow")
+@on_simulated_host(occurrences_kept=20_000)
+async def test_a_week_of_minutes_down_with_misfire_all(sim: SimulatedHost) -> None:
+    first, run, *fired = await down_by_the_minute(sim, 7, "all", overlap="allow")
 
     assert (run.state, run.reason) == ("skipped", "catch_up")
     assert len([one for one in fired if one.lateness_ms > MINUTE]) == 100
     assert 1 + (run.count or 0) + len(fired) == 7 * 24 * 60
-    await stage.sleep(60)
-    arrived = slots_of(stage.deliveries)
+    await sim.sleep(60)
+    arrived = slots_of(sim.deliveries)
     late = [one.slot for one in fired if one.lateness_ms > MINUTE]
     assert [slot for slot in arrived if slot in late] == late, "in order"
     assert first.slot + MINUTE == run.slot
 
 
-@staged(occurrences_kept=20_000)
-async def test_two_days_of_minutes_down_with_misfire_all_and_no_limit(stage: Stage) -> None:
-    fired = await down_by_the_minute(stage, 2, "all", overlap="allow", catch_up_limit=None)
-    await stage.sleep(400)
+@on_simulated_host(occurrences_kept=20_000)
+async def test_two_days_of_minutes_down_with_misfire_all_and_no_limit(sim: SimulatedHost) -> None:
+    fired = await down_by_the_minute(sim, 2, "all", overlap="allow", catch_up_limit=None)
+    await sim.sleep(400)
 
     assert accounted(fired) == {"fired": 2 * 24 * 60}
-    arrived = slots_of(stage.deliveries)
+    arrived = slots_of(sim.deliveries)
     late = [one.slot for one in fired[1:] if one.lateness_ms > MINUTE]
     assert len(set(arrived)) == len(arrived) and {one.slot for one in fired[1:]} <= set(arrived)
     assert len(late) > 2_800 and [slot for slot in arrived if slot <= late[-1]] == late, "in order, though spread"
 
 
-@staged()
-async def test_an_edit_of_the_policy_in_the_middle_of_a_backlog_forgets_nothing(stage: Stage) -> None:
+@on_simulated_host()
+async def test_an_edit_of_the_policy_in_the_middle_of_a_backlog_forgets_nothing(sim: SimulatedHost) -> None:
     """The count that was under way ends as skipped; then the new policy rules."""
-    await stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="one")
-    await stage.close()
-    await stage.sleep(3 * 86_400)
-    await stage.open()
-    put = stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", catch_up_limit=None)
+    await sim.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="one")
+    await sim.close()
+    await sim.sleep(3 * 86_400)
+    await sim.open()
+    put = sim.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", catch_up_limit=None)
     await put
-    await stage.sleep(400)
-    found = await occurrences(stage, "x")
+    await sim.sleep(400)
+    found = await occurrences(sim, "x")
     counts = accounted(found)
 
-    assert sum(counts.values()) == (stage.now - (found[0].slot - MINUTE)) // MINUTE
-    assert stage.deliveries
+    assert sum(counts.values()) == (sim.now - (found[0].slot - MINUTE)) // MINUTE
+    assert sim.deliveries
 
 
-@staged()
-async def test_a_pause_in_the_middle_of_a_backlog_forgets_nothing(stage: Stage) -> None:
-    start = stage.now
-    await stage.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", overlap="allow")
-    await stage.close()
-    await stage.sleep(86_400)
-    await stage.open()
-    await stage.jobs.schedules.pause("x")
-    await stage.sleep(86_400)
-    await stage.jobs.schedules.resume("x")
-    await stage.sleep(630)
-    found = await occurrences(stage, "x")
+@on_simulated_host()
+async def test_a_pause_in_the_middle_of_a_backlog_forgets_nothing(sim: SimulatedHost) -> None:
+    start = sim.now
+    await sim.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", overlap="allow")
+    await sim.close()
+    await sim.sleep(86_400)
+    await sim.open()
+    await sim.jobs.schedules.pause("x")
+    await sim.sleep(86_400)
+    await sim.jobs.schedules.resume("x")
+    await sim.sleep(630)
+    found = await occurrences(sim, "x")
 
-    assert sum(accounted(found).values()) == stage.now // MINUTE - start // MINUTE
+    assert sum(accounted(found).values()) == sim.now // MINUTE - start // MINUTE
     assert {one.reason for one in found} <= {"paused", "catch_up", None}
     paused = next(one for one in found if one.reason == "paused")
     assert (paused.count or 0) >= 1_440, "counted, though it took many turns"

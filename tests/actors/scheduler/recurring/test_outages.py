@@ -7,92 +7,90 @@ import asyncio
 import pytest
 
 from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, arrived, occurrences, slots_of
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 
 # ---- Stops ---------------------------------------------------------------------------------------
 
 
-@staged()
-async def test_a_machine_that_was_suspended_fires_within_a_minute(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_machine_that_was_suspended_fires_within_a_minute(sim: SimulatedHost) -> None:
     """Scenario K03: wall +540 s, monotonic +0, in the middle of a wait of 600 s."""
-    put = await stage.jobs.schedules.put("x", "work:run", every=600)
-    await stage.sleep(30)
-    stage.clock.step(540_000)
-    await stage.sleep(120)
+    put = await sim.jobs.schedules.put("x", "work:run", every=600)
+    await sim.sleep(30)
+    sim.clock.step(540_000)
+    await sim.sleep(120)
 
-    [one] = stage.deliveries
-    assert 0 <= arrived(stage, one) - (put.next_at or 0) <= 61_000
-
-
-@staged()
-async def test_a_night_of_suspend_is_one_fire(stage: Stage) -> None:
-    await stage.jobs.schedules.put("x", "work:run", cron="* * * * *")
-    await stage.sleep(61)
-    stage.clock.step(8 * HOUR)
-    await stage.sleep(61)
-
-    assert 2 <= len(stage.deliveries) <= 3
-    assert [one.state for one in await occurrences(stage, "x")][:3] == ["fired", "coalesced", "fired"]
+    [one] = sim.deliveries
+    assert 0 <= arrived(sim, one) - (put.next_at or 0) <= 61_000
 
 
-@staged(look_again_s=3_600, idle_after_s=86_400)
-async def test_waits_of_years_end_in_time(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_night_of_suspend_is_one_fire(sim: SimulatedHost) -> None:
+    await sim.jobs.schedules.put("x", "work:run", cron="* * * * *")
+    await sim.sleep(61)
+    sim.clock.step(8 * HOUR)
+    await sim.sleep(61)
+
+    assert 2 <= len(sim.deliveries) <= 3
+    assert [one.state for one in await occurrences(sim, "x")][:3] == ["fired", "coalesced", "fired"]
+
+
+@on_simulated_host(look_again_s=3_600, idle_after_s=86_400)
+async def test_waits_of_years_end_in_time(sim: SimulatedHost) -> None:
     """Scenario T07: no timer of 32 bits."""
-    due = stage.now + 400 * DAY
-    yearly = await stage.jobs.schedules.put("yearly", "work:run", cron="0 0 1 1 *")
-    await stage.jobs.run_at(due, "work:once", id="once")
-    await stage.sleep(60 * 86_400)
-    assert stage.deliveries == []
-    await stage.sleep(341 * 86_400)
+    due = sim.now + 400 * DAY
+    yearly = await sim.jobs.schedules.put("yearly", "work:run", cron="0 0 1 1 *")
+    await sim.jobs.run_at(due, "work:once", id="once")
+    await sim.sleep(60 * 86_400)
+    assert sim.deliveries == []
+    await sim.sleep(341 * 86_400)
 
-    assert [one.body["scheduledFor"] for one in stage.deliveries] == [yearly.preview[0], due]
-    assert all(arrived(stage, one) - one.body["scheduledFor"] < 1_000 for one in stage.deliveries)
+    assert [one.body["scheduledFor"] for one in sim.deliveries] == [yearly.preview[0], due]
+    assert all(arrived(sim, one) - one.body["scheduledFor"] < 1_000 for one in sim.deliveries)
 
 
-@staged()
-async def test_who_waits_for_years_hardly_wakes(stage: Stage) -> None:
+@on_simulated_host()
+async def test_who_waits_for_years_hardly_wakes(sim: SimulatedHost) -> None:
     """Scenario T07: fewer than two looks a minute, at the clock and nothing else."""
-    await stage.jobs.schedules.put("yearly", "work:run", cron="0 0 1 1 *")
-    await stage.sleep(3_600)
-    before = stage.host.runtime.provider.stats()
+    await sim.jobs.schedules.put("yearly", "work:run", cron="0 0 1 1 *")
+    await sim.sleep(3_600)
+    before = sim.host.runtime.provider.stats()
     looks = 0
-    tick = stage.host.runtime.alarms._watch_clock
+    tick = sim.host.runtime.alarms._watch_clock
 
     def counted(now: int) -> None:
         nonlocal looks
         looks += 1
         tick(now)
 
-    stage.host.runtime.alarms._watch_clock = counted  # type: ignore[method-assign]
-    await stage.sleep(86_400)
+    sim.host.runtime.alarms._watch_clock = counted  # type: ignore[method-assign]
+    await sim.sleep(86_400)
 
-    assert looks < 2 * 24 * 60 and stage.host.runtime.provider.stats() == before
+    assert looks < 2 * 24 * 60 and sim.host.runtime.provider.stats() == before
 
 
-@staged()
-async def test_every_minute_of_a_day_each_once_through_stalls_and_crashes(stage: Stage) -> None:
+@on_simulated_host()
+async def test_every_minute_of_a_day_each_once_through_stalls_and_crashes(sim: SimulatedHost) -> None:
     """Scenario T15, and the must-show: exactly 1,440 jobs, one per slot."""
-    start = stage.now
-    await stage.jobs.schedules.put(
-        "x", "work:run", cron="* * * * *", misfire="all", overlap="allow", catch_up_limit=None
-    )
-    await stall_and_crash(stage, start)
-    due = [slot for slot in slots_of(stage.deliveries) if start < slot <= start + DAY]
+    start = sim.now
+    await sim.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", overlap="allow", catch_up_limit=None)
+    await stall_and_crash(sim, start)
+    due = [slot for slot in slots_of(sim.deliveries) if start < slot <= start + DAY]
 
     assert due.count(due[0]) == 1 and sorted(set(due)) == list(range(start + MINUTE, start + DAY + 1, MINUTE))
-    ids = {one.webhook_id for one in stage.deliveries if start < one.body["schedule"]["slot"] <= start + DAY}
+    ids = {one.webhook_id for one in sim.deliveries if start < one.body["schedule"]["slot"] <= start + DAY}
     assert len(ids) == 1_440
 
 
-@staged(occurrences_kept=10_000)
-async def test_every_minute_of_a_day_is_accounted_for_once_with_the_defaults(stage: Stage) -> None:
-    start = stage.now
-    await stage.jobs.schedules.put("x", "work:run", cron="* * * * *")
-    await stall_and_crash(stage, start)
+@on_simulated_host(occurrences_kept=10_000)
+async def test_every_minute_of_a_day_is_accounted_for_once_with_the_defaults(sim: SimulatedHost) -> None:
+    start = sim.now
+    await sim.jobs.schedules.put("x", "work:run", cron="* * * * *")
+    await stall_and_crash(sim, start)
     seen: list[int] = []
     cursor: str | None = None
     while True:
-        page = await stage.jobs.schedules.occurrences("x", limit=500, cursor=cursor)
+        page = await sim.jobs.schedules.occurrences("x", limit=500, cursor=cursor)
         for one in page.occurrences:
             seen += range(one.slot, (one.until or one.slot) + 1, MINUTE)
             assert one.until is None or one.count == len(range(one.slot, one.until + 1, MINUTE))
@@ -104,35 +102,35 @@ async def test_every_minute_of_a_day_is_accounted_for_once_with_the_defaults(sta
     assert len(of_day) == 1_440 == len(set(of_day))
 
 
-async def stall_and_crash(stage: Stage, start: int) -> None:
+async def stall_and_crash(sim: SimulatedHost, start: int) -> None:
     """The loop stands still now and then, for up to 90 s; three times the host dies."""
     for n in range(3):
-        while stage.now < start + (n + 1) * 6 * HOUR:
-            await stage.sleep(stage.random.random() * 600)
-            stall(stage, stage.random.random() * 90)
-        await stage.crash()
-        await stage.sleep(stage.random.random() * 90)
-        await stage.open(occurrences_kept=10_000)
-    await stage.sleep((start + DAY - stage.now) / 1000 + 420)
+        while sim.now < start + (n + 1) * 6 * HOUR:
+            await sim.sleep(sim.random.random() * 600)
+            stall(sim, sim.random.random() * 90)
+        await sim.crash()
+        await sim.sleep(sim.random.random() * 90)
+        await sim.open(occurrences_kept=10_000)
+    await sim.sleep((start + DAY - sim.now) / 1000 + 420)
 
 
-def stall(stage: Stage, seconds: float) -> None:
+def stall(sim: SimulatedHost, seconds: float) -> None:
     """Nothing runs meanwhile: both clocks go on, and all timers are late."""
     asyncio.get_running_loop()._time += seconds  # type: ignore[attr-defined]
 
 
-@staged()
-async def test_a_wake_up_that_comes_early_fires_nothing_before_its_slot(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_wake_up_that_comes_early_fires_nothing_before_its_slot(sim: SimulatedHost) -> None:
     """Scenario T16: at each wake-up the clock shows 3 ms before the slot; a thousand times."""
-    start = stage.now
-    await stage.jobs.schedules.put("x", "work:run", every=1, overlap="allow")
+    start = sim.now
+    await sim.jobs.schedules.put("x", "work:run", every=1, overlap="allow")
     for n in range(1_000):
-        stage.clock.step(-3)
-        await stage.sleep(1)
-        assert len(stage.deliveries) <= n + 1
-    await stage.sleep(10)
-    early = [one for one in stage.deliveries if arrived(stage, one) < one.body["schedule"]["slot"]]
-    fired = slots_of(stage.deliveries)
+        sim.clock.step(-3)
+        await sim.sleep(1)
+        assert len(sim.deliveries) <= n + 1
+    await sim.sleep(10)
+    early = [one for one in sim.deliveries if arrived(sim, one) < one.body["schedule"]["slot"]]
+    fired = slots_of(sim.deliveries)
 
     assert early == [] and fired == list(range(start + 1_000, max(fired) + 1, 1_000))
 
@@ -140,72 +138,72 @@ async def test_a_wake_up_that_comes_early_fires_nothing_before_its_slot(stage: S
 # ---- Jitter, deploys -----------------------------------------------------------------------------
 
 
-@staged(lanes=64)
-async def test_jitter_spreads_an_hour_and_stays_after_a_restart(stage: Stage) -> None:
+@on_simulated_host(lanes=64)
+async def test_jitter_spreads_an_hour_and_stays_after_a_restart(sim: SimulatedHost) -> None:
     """Scenario T18: never before the slot, the same offset each time, and lateness counts from slot and offset."""
-    await stage.jobs.schedules.register(
+    await sim.jobs.schedules.register(
         "app", [(f"s{n}", {"path": "work:run", "cron": "0 * * * *", "jitter": 60}) for n in range(200)]
     )
-    await stage.sleep(3661)
-    await stage.crash()
-    await stage.open()
-    await stage.sleep(3600)
+    await sim.sleep(3661)
+    await sim.crash()
+    await sim.open()
+    await sim.sleep(3600)
     offsets: dict[str, set[int]] = {}
-    for one in stage.deliveries:
+    for one in sim.deliveries:
         schedule = one.body["schedule"]
         offsets.setdefault(schedule["name"], set()).add(one.body["scheduledFor"] - schedule["slot"])
-        assert schedule["slot"] <= one.body["scheduledFor"] <= arrived(stage, one)
+        assert schedule["slot"] <= one.body["scheduledFor"] <= arrived(sim, one)
 
     assert len(offsets) == 200 and all(len(found) == 1 for found in offsets.values())
     spread = sorted(found.pop() for found in offsets.values())
     assert spread[0] < 3_000 and 57_000 < spread[-1] < 60_000
-    assert max(one.lateness_ms for one in await occurrences(stage, "app:s7")) < 1_000
+    assert max(one.lateness_ms for one in await occurrences(sim, "app:s7")) < 1_000
 
 
 @pytest.mark.parametrize("down_s", [3.34, 183.0])
 def test_a_slot_in_the_middle_of_a_deploy_fires_once(down_s: float) -> None:
     """Scenario M04: stopped 2.6 s before the slot, started after it."""
 
-    @staged()
-    async def run(stage: Stage) -> None:
-        put = await stage.jobs.schedules.put("x", "work:run", cron="0 * * * *")
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        put = await sim.jobs.schedules.put("x", "work:run", cron="0 * * * *")
         slot = put.preview[0]
-        await stage.sleep((slot - stage.now) / 1000 - 2.6)
-        await stage.close()
-        await stage.sleep(down_s)
-        await stage.open()
-        await stage.sleep(5)
-        assert slots_of(stage.deliveries) == [slot]
+        await sim.sleep((slot - sim.now) / 1000 - 2.6)
+        await sim.close()
+        await sim.sleep(down_s)
+        await sim.open()
+        await sim.sleep(5)
+        assert slots_of(sim.deliveries) == [slot]
 
     run()
 
 
-@staged()
-async def test_hours_late_is_run_once_and_says_how_late(stage: Stage) -> None:
+@on_simulated_host()
+async def test_hours_late_is_run_once_and_says_how_late(sim: SimulatedHost) -> None:
     """Scenario M01 and M03: the default; the next slot is the first one after now."""
-    put = await stage.jobs.schedules.put("x", "work:run", cron="0 3 * * *")
+    put = await sim.jobs.schedules.put("x", "work:run", cron="0 3 * * *")
     slot = put.preview[0]
-    await stage.sleep((slot - stage.now) / 1000 - 300)
-    await stage.close()
-    await stage.sleep(300 + 16_800)
-    await stage.open()
-    await stage.sleep(1)
-    [one] = await occurrences(stage, "x")
-    record = await stage.jobs.schedules.get("x")
+    await sim.sleep((slot - sim.now) / 1000 - 300)
+    await sim.close()
+    await sim.sleep(300 + 16_800)
+    await sim.open()
+    await sim.sleep(1)
+    [one] = await occurrences(sim, "x")
+    record = await sim.jobs.schedules.get("x")
 
     assert (one.slot, one.state) == (slot, "fired") and 16_800_000 <= one.lateness_ms < 16_801_000
     assert record is not None and record.next_at == slot + DAY
-    assert slots_of(stage.deliveries) == [slot]
+    assert slots_of(sim.deliveries) == [slot]
 
 
-@staged()
-async def test_editing_what_it_carries_does_not_move_the_next_slot(stage: Stage) -> None:
+@on_simulated_host()
+async def test_editing_what_it_carries_does_not_move_the_next_slot(sim: SimulatedHost) -> None:
     """Scenario M09."""
-    put = await stage.jobs.schedules.put("x", "work:run", {"v": 1}, every=5400)
-    await stage.sleep(600)
-    args = await stage.jobs.schedules.put("x", "work:run", {"v": 2}, every=5400)
-    zone = await stage.jobs.schedules.put("x", "work:run", {"v": 2}, cron="0 9 * * *", timezone="America/New_York")
-    await stage.sleep(60)
+    put = await sim.jobs.schedules.put("x", "work:run", {"v": 1}, every=5400)
+    await sim.sleep(600)
+    args = await sim.jobs.schedules.put("x", "work:run", {"v": 2}, every=5400)
+    zone = await sim.jobs.schedules.put("x", "work:run", {"v": 2}, cron="0 9 * * *", timezone="America/New_York")
+    await sim.sleep(60)
 
-    assert args.next_at == put.next_at and (zone.next_at or 0) > stage.now
-    assert stage.deliveries == []
+    assert args.next_at == put.next_at and (zone.next_at or 0) > sim.now
+    assert sim.deliveries == []

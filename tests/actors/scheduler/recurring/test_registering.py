@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.actors.scheduler.recurring.slots import occurrences
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin import Cron, Retry
 from tocsin.errors import ConflictError, InvalidCronError, InvalidInputError
 
@@ -27,9 +27,9 @@ def declared() -> Cron:
     )  # fmt: skip
 
 
-@staged()
-async def test_a_cron_is_registered_as_it_is(stage: Stage) -> None:
-    schedules = stage.jobs.schedules
+@on_simulated_host()
+async def test_a_cron_is_registered_as_it_is(sim: SimulatedHost) -> None:
+    schedules = sim.jobs.schedules
     first = await schedules.register("app", declared())
     again = await schedules.register("app", declared().schedules())
     sweep, report = (await schedules.list()).schedules[::-1]
@@ -43,9 +43,9 @@ async def test_a_cron_is_registered_as_it_is(stage: Stage) -> None:
     )  # fmt: skip
 
 
-@staged()
-async def test_a_cron_takes_the_names_of_put(stage: Stage) -> None:
-    schedules = stage.jobs.schedules
+@on_simulated_host()
+async def test_a_cron_takes_the_names_of_put(sim: SimulatedHost) -> None:
+    schedules = sim.jobs.schedules
     cron = Cron().hourly(
         "x", minute=1, target="w:r", timezone=ZoneInfo("Asia/Kolkata"), jitter="10m", grace=timedelta(seconds=5),
         expires_after="1h", paused=True, initiator="deploy",
@@ -68,9 +68,9 @@ async def test_a_cron_takes_the_names_of_put(stage: Stage) -> None:
             await schedules.register("app", Cron().every_minute("y", target="w:r", **wrong))
 
 
-@staged()
-async def test_closing_a_registration_removes_nothing(stage: Stage) -> None:
-    schedules = stage.jobs.schedules
+@on_simulated_host()
+async def test_closing_a_registration_removes_nothing(sim: SimulatedHost) -> None:
+    schedules = sim.jobs.schedules
     registration = await schedules.register("app", declared())
     registration.close()
     registration.close()
@@ -80,10 +80,10 @@ async def test_closing_a_registration_removes_nothing(stage: Stage) -> None:
     assert [(one.state, one.orphaned, one.owner) for one in found] == [("active", False, "app")] * 2
 
 
-@staged()
-async def test_a_deploy_loses_no_schedule_whichever_process_starts_last(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_deploy_loses_no_schedule_whichever_process_starts_last(sim: SimulatedHost) -> None:
     """The old version registers again after the new one: what only the new one has is kept, and said to be orphaned."""
-    schedules = stage.jobs.schedules
+    schedules = sim.jobs.schedules
     new = declared().every_minute("beat", target="health:beat")
     await schedules.register("app", new)
     late = await schedules.register("app", declared())
@@ -93,9 +93,9 @@ async def test_a_deploy_loses_no_schedule_whichever_process_starts_last(stage: S
     assert back.orphaned == [] and [one.revision for one in back.schedules] == [1, 1, 1]
 
 
-@staged()
-async def test_pairs_take_the_arguments_of_put_and_no_others(stage: Stage) -> None:
-    schedules = stage.jobs.schedules
+@on_simulated_host()
+async def test_pairs_take_the_arguments_of_put_and_no_others(sim: SimulatedHost) -> None:
+    schedules = sim.jobs.schedules
     every: dict[str, Any] = {"path": "w:r", "every": timedelta(minutes=5)}
     made = await schedules.register("app", [("ok", {**every, "grace": "5s", "initiator": "deploy"})])
     assert made.schedules[0].revision == 1
@@ -121,9 +121,9 @@ async def test_pairs_take_the_arguments_of_put_and_no_others(stage: Stage) -> No
     assert [one.name for one in (await schedules.list()).schedules] == ["app:ok"]
 
 
-@staged()
-async def test_a_cron_whose_name_another_holds_registers_nothing(stage: Stage) -> None:
-    schedules = stage.jobs.schedules
+@on_simulated_host()
+async def test_a_cron_whose_name_another_holds_registers_nothing(sim: SimulatedHost) -> None:
+    schedules = sim.jobs.schedules
     await schedules.put("app:report", "w:r", every=60)
     with pytest.raises(ConflictError, match="nothing of this set was registered"):
         await schedules.register("app", declared())
@@ -133,12 +133,12 @@ async def test_a_cron_whose_name_another_holds_registers_nothing(stage: Stage) -
 # ---- What others see of it -----------------------------------------------------------------------
 
 
-@staged()
-async def test_jobs_say_of_which_schedule_they_are_and_who_wanted_it(stage: Stage) -> None:
-    schedules, jobs = stage.jobs.schedules, stage.jobs
+@on_simulated_host()
+async def test_jobs_say_of_which_schedule_they_are_and_who_wanted_it(sim: SimulatedHost) -> None:
+    schedules, jobs = sim.jobs.schedules, sim.jobs
     await jobs.set_pool("held", paused=True)
     await schedules.put("x", "w:r", every=10, pool="held", initiator="alice")
-    await stage.sleep(11)
+    await sim.sleep(11)
     run = await schedules.trigger("x")
     plain = await jobs.run_after(0, "w:other", pool="held")
     by_id = {one.id: one for one in (await jobs.list()).records}
@@ -154,22 +154,20 @@ async def test_jobs_say_of_which_schedule_they_are_and_who_wanted_it(stage: Stag
     assert record is not None and record.initiator == slot.initiator
 
 
-@staged()
-async def test_how_a_triggered_run_ends_is_said_beside_it(stage: Stage) -> None:
-    await stage.jobs.set_pool("held", paused=True)
-    await stage.jobs.schedules.put("x", "w:r", every=3600, pool="held")
-    run = await stage.jobs.schedules.trigger("x", "k")
-    await stage.jobs.cancel(run.id)
+@on_simulated_host()
+async def test_how_a_triggered_run_ends_is_said_beside_it(sim: SimulatedHost) -> None:
+    await sim.jobs.set_pool("held", paused=True)
+    await sim.jobs.schedules.put("x", "w:r", every=3600, pool="held")
+    run = await sim.jobs.schedules.trigger("x", "k")
+    await sim.jobs.cancel(run.id)
 
-    assert [(one.state, one.live, one.triggered) for one in await occurrences(stage, "x")] == [
-        ("cancelled", False, True)
-    ]
+    assert [(one.state, one.live, one.triggered) for one in await occurrences(sim, "x")] == [("cancelled", False, True)]
 
 
-@staged()
-async def test_a_preview_of_many_lines_is_one_of_few_continued(stage: Stage) -> None:
+@on_simulated_host()
+async def test_a_preview_of_many_lines_is_one_of_few_continued(sim: SimulatedHost) -> None:
     start = 1_793_448_000_000
-    schedules = stage.jobs.schedules
+    schedules = sim.jobs.schedules
     whole = await schedules.preview("30 1 * * *", timezone="America/New_York", start=start, count=25)
     parts = [await schedules.preview("30 1 * * *", timezone="America/New_York", start=at, count=1) for at in
              [start, *whole.next[:-1]]]  # fmt: skip
@@ -182,18 +180,18 @@ async def test_a_preview_of_many_lines_is_one_of_few_continued(stage: Stage) -> 
         await schedules.preview("* * * * *", count=101)
 
 
-@staged()
-async def test_request_keys_are_texts_that_can_be_kept(stage: Stage) -> None:
-    await stage.jobs.schedules.put("x", "w:r", every=3600)
+@on_simulated_host()
+async def test_request_keys_are_texts_that_can_be_kept(sim: SimulatedHost) -> None:
+    await sim.jobs.schedules.put("x", "w:r", every=3600)
     for key in ("", "k" * 256, "\ud800", 5):
         with pytest.raises(InvalidInputError, match="request_key"):
-            await stage.jobs.schedules.trigger("x", key)  # type: ignore[arg-type]
+            await sim.jobs.schedules.trigger("x", key)  # type: ignore[arg-type]
 
 
-@staged()
-async def test_of_two_sets_registered_at_once_the_later_one_stays_whole(stage: Stage) -> None:
+@on_simulated_host()
+async def test_of_two_sets_registered_at_once_the_later_one_stays_whole(sim: SimulatedHost) -> None:
     """Otherwise each would remove what only the other one names."""
-    schedules = stage.jobs.schedules
+    schedules = sim.jobs.schedules
     sets = [[(name, {"path": "work:run", "every": 60}) for name in names] for names in ("ab", "bc")]
     old, new = await asyncio.gather(*(schedules.register("app", one, prune=True) for one in sets))
 

@@ -10,53 +10,53 @@ from pathlib import Path
 import pytest
 
 from tests.actors.scheduler.recurring.slots import MINUTE
-from tests.actors.scheduler.stage import Stage, staged
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.schedules import recompute as recheck
 from tocsin.actors.scheduler.schedules import series
 
 
-@staged()
+@on_simulated_host()
 async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
-    stage: Stage,
+    sim: SimulatedHost,
 ) -> None:
     """A country gives up its summer time between two runs: what is stored was computed with the old rules."""
-    await stage.jobs.schedules.put("moved", "work:moved", cron="0 12 * * *", timezone="Europe/Berlin")
-    await stage.jobs.schedules.put("kept", "work:kept", cron="0 12 * * *")
-    before = await stage.jobs.schedules.get("moved")
-    await stage.close()
+    await sim.jobs.schedules.put("moved", "work:moved", cron="0 12 * * *", timezone="Europe/Berlin")
+    await sim.jobs.schedules.put("kept", "work:kept", cron="0 12 * * *")
+    before = await sim.jobs.schedules.get("moved")
+    await sim.close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recheck, "database_version", lambda: "2099z")
         rule = series.rule_of("0 12 * * *", "Europe/Berlin")
         series._next.cache_clear()
         patch.setattr(rule, "next_ms", series.rule_of("30 11 * * *", "Europe/Berlin").next_ms)
-        await stage.open()
-        await stage.sleep(1)
-        after = await stage.jobs.schedules.get("moved")
+        await sim.open()
+        await sim.sleep(1)
+        after = await sim.jobs.schedules.get("moved")
         assert before is not None and after is not None
         assert (after.next_at or 0) - (before.next_at or 0) == -30 * MINUTE and after.revision == before.revision
-        await stage.sleep(86_400)
+        await sim.sleep(86_400)
     series._next.cache_clear()
-    fired = {one.body["functionPath"]: one.body["schedule"]["slot"] for one in stage.deliveries}
+    fired = {one.body["functionPath"]: one.body["schedule"]["slot"] for one in sim.deliveries}
 
-    assert fired["work:moved"] == after.next_at and len(stage.deliveries) == 2
+    assert fired["work:moved"] == after.next_at and len(sim.deliveries) == 2
 
 
-@staged()
-async def test_a_zone_that_is_known_again_takes_its_schedule_up_again(stage: Stage) -> None:
-    await stage.jobs.schedules.put("x", "work:run", cron="0 * * * *", timezone="Europe/Berlin")
+@on_simulated_host()
+async def test_a_zone_that_is_known_again_takes_its_schedule_up_again(sim: SimulatedHost) -> None:
+    await sim.jobs.schedules.put("x", "work:run", cron="0 * * * *", timezone="Europe/Berlin")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(series, "_rule", unknown)
-        await stage.sleep(3601)
-        broken = await stage.jobs.schedules.get("x")
+        await sim.sleep(3601)
+        broken = await sim.jobs.schedules.get("x")
         assert broken is not None and broken.state == "error"
-    await stage.close()
+    await sim.close()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recheck, "database_version", lambda: "2099z")
-        await stage.open()
-        await stage.sleep(10)
-        mended = await stage.jobs.schedules.get("x")
+        await sim.open()
+        await sim.sleep(10)
+        mended = await sim.jobs.schedules.get("x")
 
-    assert mended is not None and mended.state == "active" and len(stage.deliveries) == 1
+    assert mended is not None and mended.state == "active" and len(sim.deliveries) == 1
 
 
 def unknown(cron: str, timezone: str) -> None:
@@ -65,11 +65,11 @@ def unknown(cron: str, timezone: str) -> None:
     raise UnknownTimezoneError(f"timezone {timezone!r} is not known here")
 
 
-@staged()
-async def test_zones_that_changed_before_the_second_start_are_noticed(stage: Stage) -> None:
+@on_simulated_host()
+async def test_zones_that_changed_before_the_second_start_are_noticed(sim: SimulatedHost) -> None:
     """The first start met no schedule, so its zones are noted with the first one."""
-    await stage.jobs.schedules.put("x", "work:run", cron="0 12 * * *")
-    await stage.close()
+    await sim.jobs.schedules.put("x", "work:run", cron="0 12 * * *")
+    await sim.close()
     with pytest.MonkeyPatch.context() as patch:
         rung: list[str] = []
         patch.setattr(recheck, "database_version", lambda: "of another year")
@@ -80,25 +80,25 @@ async def test_zones_that_changed_before_the_second_start_are_noticed(stage: Sta
             await whole(turn, one, allowance)  # type: ignore[arg-type]
 
         patch.setattr(recheck, "_recheck", watched)
-        await stage.open()
-        await stage.sleep(43_200 * 2)
-        await stage.close()
-        await stage.open()
-        await stage.sleep(86_400)
+        await sim.open()
+        await sim.sleep(43_200 * 2)
+        await sim.close()
+        await sim.open()
+        await sim.sleep(86_400)
 
     assert rung == ["x"], "once, not at every start"
 
 
 HOSTS_ZONE = """
 import asyncio, functools, os, time
-from tests.actors.scheduler.stage import staged
+from tests.actors.scheduler.simulated_host import on_simulated_host
 
-@staged(look_again_s=3_600, idle_after_s=86_400)
-async def run(stage):
-    await stage.jobs.schedules.put("utc", "work:utc", cron="0 12 * * *")
-    await stage.jobs.schedules.put("zoned", "work:zoned", cron="30 2 * * *", timezone="America/New_York")
-    await stage.sleep(100 * 86_400)
-    print(sorted((one.body["schedule"]["name"], one.body["schedule"]["slot"]) for one in stage.deliveries))
+@on_simulated_host(look_again_s=3_600, idle_after_s=86_400)
+async def run(sim):
+    await sim.jobs.schedules.put("utc", "work:utc", cron="0 12 * * *")
+    await sim.jobs.schedules.put("zoned", "work:zoned", cron="30 2 * * *", timezone="America/New_York")
+    await sim.sleep(100 * 86_400)
+    print(sorted((one.body["schedule"]["name"], one.body["schedule"]["slot"]) for one in sim.deliveries))
 
 run()
 """

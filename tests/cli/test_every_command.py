@@ -1,0 +1,164 @@
+"""What holds for every command of the tree: help, JSON, environment, exit codes, a place in the docs."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.core import ParameterSource
+
+from tocsin.cli import failure, main
+from tocsin.settings import NAMES
+
+from .command_tree import CLIENTS, LOCAL, TREE, arguments, needed
+from .conftest import Canned, Run
+
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+WITHOUT_JSON = {"serve", "completion"}
+OPTIONS = [
+    (name, option)
+    for name, command in TREE.items()
+    for option in command.params
+    if isinstance(option, click.Option) and name != "serve"
+]
+JUST = {"url", "token", "instance", "json", "store", "config"}
+"""Options whose variable has no name of a command in it."""
+
+
+def flag_of(option: click.Option) -> str:
+    return max(option.opts, key=len)
+
+
+def variable_of(name: str, option: click.Option) -> str:
+    """The name that help and docs promise."""
+    word = flag_of(option).removeprefix("--").replace("-", "_").upper()
+    if flag_of(option).removeprefix("--") in JUST:
+        return f"TOCSIN_{word}"
+    return f"TOCSIN_{name.replace(' ', '_').replace('-', '_').upper()}_{word}"
+
+
+@pytest.mark.parametrize("name", TREE)
+def test_every_command_has_help_within_80_columns(run: Run, name: str) -> None:
+    result = run(*name.split(), "--help")
+    assert result.exit_code == 0
+    assert max(map(len, result.output.splitlines())) <= 80
+    assert TREE[name].help
+
+
+def test_the_list_of_commands_fits_and_cuts_no_word(run: Run) -> None:
+    for words in ([], ["dead"], ["pools"], ["instances"], ["schedules"], ["keys"], ["config"]):
+        shown = run(*words, "--help").output
+        assert max(map(len, shown.splitlines())) <= 80
+        assert "..." not in shown.replace("[ARGS]...", ""), shown
+
+
+@pytest.mark.parametrize("name", sorted(TREE.keys() - WITHOUT_JSON))
+def test_every_command_has_json(name: str) -> None:
+    flags = {flag for option in TREE[name].params for flag in option.opts}
+    assert "--json" in flags
+
+
+@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=[f"{name} {flag_of(option)}" for name, option in OPTIONS])
+def test_every_option_comes_from_the_environment_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, option: click.Option
+) -> None:
+    if not option.allow_from_autoenv and option.envvar is None:  # read by `settings.load`, as `serve` does
+        assert flag_of(option).removeprefix("--").replace("-", "_") in (*NAMES, "config", "secrets_file", "tokens_file")
+        return
+    value = sample(option, tmp_path)
+    monkeypatch.setenv(variable_of(name, option), value)
+    context: click.Context = main.make_context("tocsin", name.split()[:1], resilient_parsing=True)
+    command: click.Command = main
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        command = command.commands[word]
+        last = word == name.split()[-1]
+        context = command.make_context(
+            word, arguments(command) if last else [name.split()[-1]], parent=context, resilient_parsing=not last
+        )
+    context.close()  # and with it the files it has opened
+    assert option.name is not None
+    assert context.get_parameter_source(option.name) is ParameterSource.ENVIRONMENT
+    assert context.params[option.name] not in (None, False, (), option.default)
+
+
+def sample(option: click.Option, folder: Path) -> str:
+    kind = option.type
+    if isinstance(kind, click.Choice):
+        return str(next(each for each in kind.choices if each != option.default))
+    if isinstance(kind, click.File):
+        (folder / "file").write_text("x: y")
+        return str(folder / "file")
+    if isinstance(kind, (click.IntRange, click.FloatRange)):
+        return "7"
+    return "1" if option.is_flag or kind is click.INT or kind is click.FLOAT else str(folder)
+
+
+def test_every_option_of_serve_is_a_setting_or_has_its_variable_in_the_help(run: Run) -> None:
+    shown = run("serve", "--help").output
+    for option in TREE["serve"].params:
+        assert isinstance(option, click.Option)
+        word = flag_of(option).removeprefix("--").replace("-", "_")
+        assert word in (*NAMES, "secrets_file", "tokens_file", "config", "access_log", "log_level"), word
+    for setting in ("store", "port", "origin_url"):
+        assert f"TOCSIN_{setting.upper()}" in shown
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_without_a_server_every_command_exits_3_and_prints_nothing(run: Run, name: str) -> None:
+    with socket.socket() as taken:  # bound and not listening: connections are refused
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        result = run(*name.split(), *arguments(TREE[name]), *needed(name), "--url", url, "--json")
+    assert (result.exit_code, result.stdout) == (failure.Unreachable.exit_code, "")
+    assert "tocsin serve" in result.stderr
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_the_server_refuses_exits_1_with_its_words(run: Run, canned: Canned, name: str) -> None:
+    canned.refuse(403, "FORBIDDEN", "this token may not")
+    result = run(*name.split(), *arguments(TREE[name]), *needed(name), "--json")
+    assert (result.exit_code, result.stdout) == (failure.Refused.exit_code, "")
+    assert "this token may not [FORBIDDEN]" in result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(TREE.keys() - {"demo"}))
+def test_an_option_that_is_not_there_exits_2(run: Run, canned: Canned, name: str) -> None:
+    result = run(*name.split(), *arguments(TREE[name]), "--no-such-thing")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert canned.requests == []
+
+
+def test_the_exit_codes_are_told_in_help_and_docs(run: Run) -> None:
+    kinds: list[Any] = [kind for kind in vars(failure).values() if isinstance(kind, type)]
+    codes = {kind.exit_code for kind in kinds if issubclass(kind, failure.Failure) and kind is not failure.Failure}
+    told = run("--help").output
+    page = DOCS.read_text("utf-8")
+    for code in {0, *codes}:
+        assert re.search(rf"^ +{code}  ", told, re.MULTILINE), code
+        assert re.search(rf"^\| {code} \|", page, re.MULTILINE), code
+
+
+@pytest.mark.parametrize("name", TREE)
+def test_every_command_is_on_its_page(name: str) -> None:
+    page = DOCS.read_text("utf-8")
+    assert re.search(rf"^#+ .*`tocsin {re.escape(name)}\b", page, re.MULTILINE), (
+        f"docs/cli.md has no heading for {name}"
+    )
+    assert f"$ tocsin {name}" in page, f"docs/cli.md shows no example of {name}"
+
+
+def test_the_page_shows_no_command_that_is_not_there() -> None:
+    shown = re.findall(r"^\$ tocsin ([a-z- ]+?)(?= -| [^a-z]|$)", DOCS.read_text("utf-8"), re.MULTILINE)
+    for words in shown:
+        assert any(
+            words == name or words.startswith(f"{name} ") for name in (*TREE, "pools", "dead", "instances", "schedules")
+        ), words
+
+
+def test_commands_that_talk_to_no_server_are_named() -> None:
+    assert {name for name in LOCAL if name in TREE} >= {"serve", "demo", "check", "backup", "completion"}

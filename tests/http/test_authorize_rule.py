@@ -1,0 +1,151 @@
+"""The app's own rule, `authorize`: asked for every request, about the right thing; what it refuses does not happen."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.http.http_client import DUE, client_of, open_host, refused
+from tests.http.route_requests import ANSWERED, JOB, REQUESTS, TOKENS, ask
+from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.http import Caller
+from tocsin.actors.http.examples import EXAMPLES
+from tocsin.errors import UnauthenticatedError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[ActorHost]:
+    async with open_host() as (opened, _):
+        yield opened
+
+
+class Rule:
+    """Remembers what it was asked; says yes but to the resource `no`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Caller, str, str, str | None]] = []
+
+    def __call__(self, caller: Caller, action: str, instance: str, resource: str | None) -> bool:
+        self.asked.append((caller, action, instance, resource))
+        return resource != "no"
+
+
+async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
+    rule = Rule()
+    async with client_of(host.asgi(authorize=rule), base="http://app.example") as client:
+        for path in REQUESTS:
+            assert (await ask(client, path)).status_code == ANSWERED.get(path, 200)
+    assert [asked[1:] for asked in rule.asked] == [
+        ("schedule", "t", "p"),
+        ("schedule", "t", "p"),
+        ("cancel", "t", "a"),
+        ("get", "t", "a"),
+        ("list", "t", None),
+        ("dead", "t", None),
+        ("dead_retry", "t", "a"),
+        ("dead_cancel", "t", "a"),
+        ("status", "t", None),
+        ("why", "t", "a"),
+        ("history", "t", "a"),
+        ("cancel_all", "t", None),
+        ("reschedule", "t", "a"),
+        ("dead_retry_all", "t", None),
+        ("redrive", "t", "x"),
+        ("redrive_stop", "t", "y"),
+        ("schedules.put", "t", "s"),
+        ("schedule", "t", "p"),
+        ("schedules.get", "t", "s"),
+        ("schedules.list", "t", None),
+        ("schedules.pause", "t", "s"),
+        ("schedules.resume", "t", "s"),
+        ("schedules.trigger", "t", "s"),
+        ("schedules.occurrences", "t", "s"),
+        ("schedules.delete", "t", "s"),
+        ("schedules.preview", "t", None),
+        ("claim", "t", "q"),
+        ("announce", "t", EXAMPLES["announce"].request["id"]),
+        ("workers", "t", None),
+        ("queues", "t", None),
+        ("pending", "t", "p"),
+        ("result", "t", "a"),
+        ("catalog", "t", None),
+        ("pool", "t", "p"),
+        ("set_pool", "t", "p"),
+        ("delete_pool", "t", "q"),
+        ("pause", "t", None),
+        ("remove", "t", None),
+    ]
+    assert rule.asked[0][0].headers["host"] == "app.example"
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+async def test_what_the_rule_refuses_does_not_happen(host: ActorHost, path: str) -> None:
+    await host.scheduler("t").run_at(DUE, "p", id="a")
+
+    async def never(*_: Any) -> bool:
+        return False
+
+    async with client_of(host.asgi(authorize=never)) as client:
+        answer = await ask(client, path)
+        if path == "/schedule/batch":
+            assert [one["error"]["code"] for one in answer.json()["results"]] == ["FORBIDDEN"]
+        else:
+            refused(answer, 403, "FORBIDDEN", "this caller may not")
+    status = await host.scheduler("t").status()
+    assert (status.backlog, status.dead) == (1, 0)
+    assert (await host.scheduler("t").schedules.list()).schedules == []
+
+
+async def test_a_rule_about_paths_holds_for_schedules_too(host: ActorHost) -> None:
+    rule = Rule()
+    async with client_of(host.asgi(authorize=rule)) as client:
+        for name, path in (("no", "p"), ("s", "no")):
+            answer = await client.put(f"/schedules/{name}", json={"functionPath": path, "everyMs": 1_000})
+            refused(answer, 403, "FORBIDDEN")
+    assert [asked[1:] for asked in rule.asked] == [
+        ("schedules.put", "default", "no"),
+        ("schedules.put", "default", "s"),
+        ("schedule", "default", "no"),
+    ]
+
+
+async def test_a_batch_asks_once_for_each_target(host: ActorHost) -> None:
+    rule = Rule()
+    jobs = [{**JOB, "functionPath": path} for path in ("p", "no", "p", "q", "no")]
+    async with client_of(host.asgi(authorize=rule)) as client:
+        results = (await client.post("/schedule/batch", json={"jobs": jobs})).json()["results"]
+    assert ["id" in one for one in results] == [True, False, True, True, False]
+    assert [asked[3] for asked in rule.asked] == ["p", "no", "q"]
+
+
+async def test_a_rule_that_fails_lets_nobody_pass(host: ActorHost, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(*_: Any) -> bool:
+        raise RuntimeError("hush")
+
+    def polite(*_: Any) -> bool:
+        raise UnauthenticatedError("log in first")
+
+    with caplog.at_level(logging.CRITICAL, "tocsin.http"):
+        async with client_of(host.asgi(authorize=broken)) as client:
+            answer = await ask(client, "/status")
+    assert "hush" not in answer.text
+    refused(answer, 500, "INTERNAL")
+    async with client_of(host.asgi(authorize=polite)) as client:
+        refused(await ask(client, "/status"), 401, "UNAUTHENTICATED", "log in first")
+
+
+async def test_with_tokens_too_both_must_agree(host: ActorHost) -> None:
+    rule = Rule()
+    async with client_of(host.asgi(tokens=TOKENS, authorize=rule)) as client:
+        refused(await ask(client, "/status"), 401, "UNAUTHENTICATED")
+        refused(await ask(client, "/status", "secret-work"), 403, "FORBIDDEN")
+        assert rule.asked == []
+        assert (await ask(client, "/status", "secret-read")).status_code == 200
+        assert rule.asked[0][0].name == "reader"
+        refused(await client.get("/get?id=no", headers={"authorization": "Bearer secret-read"}), 403, "FORBIDDEN")
+    assert "secret-read" not in repr(rule.asked)
