@@ -92,3 +92,23 @@ def test_no_file_knows_somebodys_machine_or_waits_to_be_finished() -> None:
     ]
 
     assert not found
+
+
+WRITES = {
+    "put_job", "erase_job", "enter_line", "leave_line", "drop_line", "put_lease", "change_lease", "drop_lease", "park",
+    "unpark", "keep_result", "note_end",
+}  # fmt: skip
+"""What the state of a scheduler offers to change where a job stands."""
+
+
+def test_only_one_module_writes_where_a_job_stands() -> None:
+    """All others decide, and give it what they have decided."""
+    callers = {
+        name
+        for name, tree in modules().items()
+        if name.startswith("actors/scheduler/") and not name.startswith("actors/scheduler/state/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in WRITES
+    }
+
+    assert callers == {"actors/scheduler/transitions/apply.py"}

@@ -39,7 +39,7 @@ ATTEMPTS = (
     Mutant(
         "claim: what is not due is started with what is",
         "actors/scheduler/transitions/claim.py",
-        "        if due <= turn.now\n",
+        "        if due <= now\n",
         "",
         tests=(Q + "test_claiming.py::test_what_is_due_takes_nothing_along_that_is_not",),
     ),
@@ -60,22 +60,22 @@ ATTEMPTS = (
     Mutant(
         "claim: a turn that is full goes on",
         "actors/scheduler/transitions/claim.py",
-        "        if turn.is_full:\n            head.used -= 1",
-        "        if False:\n            head.used -= 1",
+        "    if turn.is_full:\n        head.used -= 1",
+        "    if False:\n        head.used -= 1",
         tests=(Q + "test_many_paths.py::test_all_are_found_damaged_together",),
     ),
     Mutant(
         "claim: a damaged job is sent",
         "actors/scheduler/transitions/claim.py",
-        "if (fault := job_fault(job, whole[job.id])) is not None:",
-        "if (fault := job_fault(job, whole[job.id])) is not None and not job:",
+        "if (fault := job_fault(job, whole)) is not None:",
+        "if (fault := job_fault(job, whole)) is not None and not job:",
         tests=(T + "test_damaged_args.py::test_a_damaged_job_dies_unsent_and_its_neighbours_run",),
     ),
     Mutant(
         "claim: nothing stands for the job of a place that was set aside",
-        "actors/scheduler/transitions/claim.py",
-        "bad_key(key), NO_JOB)",
-        'bad_key(key), b"")',
+        "actors/scheduler/transitions/apply.py",
+        "job_id)), NO_JOB)",
+        'job_id)), b"")',
         tests=(
             T
             + "test_health.py::test_jobs_and_schedules_that_cannot_be_read_any_more_are_told_until_their_rows_are_gone",
@@ -167,9 +167,9 @@ ATTEMPTS = (
     ),
     Mutant(
         "complete: an extension shortens a lease",
-        "actors/scheduler/transitions/complete.py",
-        "until = max(turn.now + lease_ms, held[1].until)",
-        "until = turn.now + lease_ms",
+        "actors/scheduler/transitions/job.py",
+        "until = max(now + lease_ms, lease.until)",
+        "until = now + lease_ms",
         tests=(T + "test_lease_extension.py::test_an_extension_never_shortens_the_lease_of_accepted_or_pulled_work",),
     ),
     Mutant(

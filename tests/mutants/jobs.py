@@ -179,14 +179,14 @@ JOBS = (
     ),
     Mutant(
         "submit: who waits for a job that was replaced is told nothing",
-        "actors/scheduler/transitions/submit.py",
-        "    turn.state.note_end(holder.job)  # who waits for it waits for another job now\n",
+        "actors/scheduler/transitions/apply.py",
+        "            state.note_end(job)  # a caller that waits for this id waits for another job now\n",
         "",
         tests=(Q + "test_claims_under_failures.py::test_who_waits_for_a_job_hears_that_it_is_gone",),
     ),
     Mutant(
         "submit: a job overrides the cap that an operator has set",
-        "actors/scheduler/transitions/submit.py",
+        "actors/scheduler/transitions/apply.py",
         '(pool.set_by == "job" and pool.cap != job.max_concurrency)',
         "pool.cap != job.max_concurrency",
         tests=(T + "test_pools.py::test_a_job_sets_the_cap_until_an_operator_does",),
@@ -208,8 +208,8 @@ JOBS = (
     Mutant(
         "submit: cancelling a running job frees its slot at once",
         "actors/scheduler/transitions/submit.py",
-        "        apply(turn, known.job, token, decide.cancel_running(turn.state.leases[token][1]))\n",
-        "        turn.state.drop_lease(token)\n",
+        "decide.cancel_running(turn.state.leases[token][1]))\n",
+        "decide.End(None, decide.Cancel(None)))\n",
         tests=(T + "test_accepted_work.py::test_a_worker_hears_that_its_job_was_cancelled",),
     ),
     Mutant(

@@ -151,23 +151,22 @@ MUTANTS = (
     Mutant(
         "a completion leaves the lease",
         "actors/scheduler/transitions/complete.py",
-        "        started += conclude(turn, found.job, one.lease, decision, followers.get(one.id, ()))\n",
-        "        become(turn, found.job, decision.next)\n",
+        "        apply(turn, found.job, one.lease, decision)\n",
+        "        _become(turn, found.job, decision.next)\n",
         also=(
             (
                 "actors/scheduler/transitions/complete.py",
-                "import apply, next_delay",
-                "import apply, become, next_delay",
+                "import apply\n",
+                "import _become, apply\n",
             ),
         ),
     ),
     Mutant(
         "an accepted lease that lapses takes its job along",
         "actors/scheduler/actor/expiry.py",
-        "        job = known[job_id].job\n        if undelivered",
-        "        job = known[job_id].job\n"
-        '        if lease.kind == "accepted":\n            turn.state.drop_lease(token)\n'
-        "            turn.state.erase_job(job)\n            continue\n        if undelivered",
+        "        if undelivered(token):\n",
+        '        if lease.kind == "accepted" and job:\n            turn.state.drop_lease(token)\n'
+        "            turn.state.erase_job(job)\n            continue\n        if undelivered(token):\n",
     ),
     Mutant(
         "a paused pool starts jobs",
@@ -178,8 +177,8 @@ MUTANTS = (
     Mutant(
         "a moved job keeps its old place",
         "actors/scheduler/transitions/pools.py",
-        "    turn.state.leave_line(known.job, known.at)\n    turn.state.enter_line(known.job, msgspec",
-        "    turn.state.enter_line(known.job, msgspec",
+        "    apply_to_waiting(turn, known.job, known.at, decide.move(known.at, due))\n",
+        "    turn.state.enter_line(known.job, decide.move(known.at, due).at)\n",
     ),
     Mutant(
         "a job that expired in line leaves its row",

@@ -20,9 +20,8 @@ QUEUES = (
     Mutant(
         "queues: what goes back does not stand in line again",
         "actors/scheduler/actor/pull.py",
-        "            apply(turn, known[job_id].job, token, unsent(",
-        "            turn.state.drop_lease(token)\n            continue\n"
-        "            apply(turn, known[job_id].job, token, unsent(",
+        "        apply(turn, job, token, unsent(",
+        "        turn.state.drop_lease(token)\n        continue\n        apply(turn, job, token, unsent(",
     ),
     Mutant(
         "queues: any lease settles a job that runs",
@@ -117,15 +116,15 @@ QUEUES = (
     Mutant(
         "chains: late success forgets what follows",
         "actors/scheduler/transitions/settle.py",
-        "    return _start_after(turn, job, end, followers)\n",
+        "    return start_after(turn, job, end, followers)\n",
         "    return 0\n",
         seeds=200,
     ),
     Mutant(
         "chains: what follows a callback is forgotten",
         "actors/scheduler/transitions/settle.py",
-        "decision, followers.get(end.job.id, ()))\n",
-        "decision, ())\n",
+        "start_after(turn, job, decision, follow) if follow else 0\n",
+        "0\n",
     ),
     Mutant(
         "chains: the result is not handed on",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
 from tocsin.actors.scheduler.model.rows import (
     SOON,
-    DeadRow,
     ResultRow,
-    dead_key,
     hist_day,
     idem_day,
     result_key,
@@ -20,8 +19,8 @@ from tocsin.actors.scheduler.schedules.events import NEW_WORK, RINGS
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
-from tocsin.actors.scheduler.transitions.apply import apply, become, next_delay
-from tocsin.actors.scheduler.transitions.job import Expire
+from tocsin.actors.scheduler.transitions.apply import apply, apply_to_letter, apply_to_waiting
+from tocsin.actors.scheduler.transitions.job import Drop, Expire
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE, drive
 from tocsin.storage.api import Row, after
 
@@ -45,7 +44,7 @@ async def end_leases(turn: Turn, live: Live, undelivered: Live = lambda token: F
     for token in turn.state.ended(turn.now + RENEW_BEFORE_MS):
         _, lease = turn.state.leases[token]
         if lease.kind == "fired" and live(token):
-            turn.state.change_lease(token, until=turn.now + lease.length_ms)
+            apply(turn, None, token, decide.renew(lease, turn.now))
         elif lease.until <= turn.now:
             over.append(token)
         else:
@@ -62,14 +61,13 @@ async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
             turn.state.remember_end(token)
             continue
         job_id, lease = turn.state.leases[token]
-        if lease.orphan or job_id not in known:
-            turn.state.drop_lease(token)
-            continue
-        job = known[job_id].job
+        job = known[job_id].job if job_id in known else None
         if undelivered(token):
-            apply(turn, job, token, decide.unsent(job, lease, turn.now, message="no worker had it"))
+            end = decide.unsent(job, lease, turn.now, message="no worker had it")
         else:
-            apply(turn, job, token, decide.lease_ended(job, lease, turn.now, next_delay(turn, job, lease)))
+            delay_ms = 0 if job is None else backoff_ms(job, lease.at, turn.random)
+            end = decide.lease_ended(job, lease, turn.now, delay_ms)
+        apply(turn, job, token, end)
 
 
 async def return_unsent(turn: Turn, live: Live) -> None:
@@ -85,10 +83,8 @@ async def return_unsent(turn: Turn, live: Live) -> None:
         if turn.is_full:
             return  # those that are left end as leases of a lost host do
         job_id, lease = turn.state.leases[token]
-        if lease.orphan or job_id not in known:
-            turn.state.drop_lease(token)
-        else:
-            apply(turn, known[job_id].job, token, decide.unsent(known[job_id].job, lease, turn.now, outcome=None))
+        job = known[job_id].job if job_id in known else None
+        apply(turn, job, token, decide.unsent(job, lease, turn.now, outcome=None))
 
 
 # ---- Timers --------------------------------------------------------------------------------------
@@ -153,8 +149,7 @@ async def _expire(turn: Turn, due: Due) -> None:
         if found is None or job_id in dead or found.job.expires_at != ms or not found.at.expires:
             continue
         if turn.state.lease_of(job_id) is None:
-            turn.state.leave_line(found.job, found.at)
-            become(turn, found.job, Expire(found.at))
+            apply_to_waiting(turn, found.job, found.at, Expire(found.at))
 
 
 async def _forget_history(turn: Turn, due: Due) -> None:
@@ -174,18 +169,12 @@ async def _forget(turn: Turn, kind: str, prefix: bytes, day: str) -> None:
 async def _retire(turn: Turn, due: Due) -> None:
     """Dead letters past their age are dropped, and counted."""
     ids = [job_id for _, job_id in due]
-    known = await turn.jobs(ids)
-    rows = await turn.state.storage.get_many([dead_key(job_id) for job_id in ids])
+    letters = await turn.letters(ids)
     for ms, job_id in due:
         if turn.is_full:
             turn.state.put_timer(ms, RETIRE, job_id)
-            continue
-        key = dead_key(job_id)
-        dead = turn.state.read(DeadRow, key, rows[key]) if key in rows else None
-        if dead is not None and job_id in known and dead.retire_at == ms:
-            turn.state.unpark(known[job_id].job, dead)
-            turn.state.erase_job(known[job_id].job)
-            turn.state.count(retired=1)
+        elif job_id in letters and letters[job_id][1].retire_at == ms:
+            apply_to_letter(turn, *letters[job_id], Drop(aged=True))
 
 
 async def _forget_results(turn: Turn, due: Due) -> None:

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim, WaitingClaims
-from tocsin.actors.scheduler.model.rows import PULLED, AtRow, JobRow, LeaseRow
 from tocsin.actors.scheduler.model.suspects import ALONE, LEVELS, WORKER_SHARE, level_in, marked, plain, share_of_level
 from tocsin.actors.scheduler.state.ready_heap import Others
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import apply
-from tocsin.actors.scheduler.transitions.claim import Ask, Claim, claim_asked, new_lease
+from tocsin.actors.scheduler.transitions.claim import Ask, Claim, claim_asked
 from tocsin.actors.scheduler.transitions.job import unsent
 
 Given = list[tuple[PullClaim, list[Claim]]]
@@ -155,13 +154,8 @@ def _asks(turn: Turn, shares: dict[str, list[PullClaim]], in_order: bool) -> dic
     for queue, claims in shares.items():
         streams = lines.pulled.pick(turn.now, queue, len(claims), of_pool, callback_first)
         if streams:
-            asks[Ask(streams, len(claims), partial(_lease, claims))] = claims
+            asks[Ask(streams, len(claims), [(claim.worker, claim.lease_ms) for claim in claims])] = claims
     return asks
-
-
-def _lease(claims: Sequence[PullClaim], turn: Turn, job: JobRow, at: AtRow, n: int) -> tuple[str, LeaseRow]:
-    """Of the n-th job that these claims get."""
-    return new_lease(turn, job, at, PULLED, claims[n].worker, claims[n].lease_ms)
 
 
 async def give_back(turn: Turn, tokens: Sequence[str]) -> Sequence[str]:
@@ -172,8 +166,6 @@ async def give_back(turn: Turn, tokens: Sequence[str]) -> Sequence[str]:
         if turn.is_full:
             return held[n:]
         job_id, lease = turn.state.leases[token]
-        if lease.orphan or job_id not in known:
-            turn.state.drop_lease(token)
-        else:
-            apply(turn, known[job_id].job, token, unsent(known[job_id].job, lease, turn.now))
+        job = known[job_id].job if job_id in known else None
+        apply(turn, job, token, unsent(job, lease, turn.now))
     return ()

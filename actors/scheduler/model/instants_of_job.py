@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from tocsin.actors.scheduler.model.rows import LARGEST_MS, AtRow, JobRow
 from tocsin.dispatch.retry import Retry
 
@@ -19,3 +21,8 @@ def due_of(job: JobRow, at: AtRow) -> int:
 
 def retry_of(job: JobRow) -> Retry:
     return job.retry or DEFAULT_RETRY
+
+
+def backoff_ms(job: JobRow, at: AtRow, random: Random) -> int:
+    """Draw the delay of the retry that a failure of this attempt would cause."""
+    return (job.retry or DEFAULT_RETRY).delay_ms(at.attempts + 1, random)

@@ -24,7 +24,8 @@ from tocsin.actors.scheduler.schedules.schedule import Schedule, args_of
 from tocsin.actors.scheduler.schedules.slots import Fire, Run
 from tocsin.actors.scheduler.state.spread import not_before
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions.submit import accept, over_quota
+from tocsin.actors.scheduler.transitions.apply import accept
+from tocsin.actors.scheduler.transitions.submit import over_quota
 
 PIECES: Final = 50
 """A slot that is held back stands for so many runs of others: each pause while it waits begins another one."""

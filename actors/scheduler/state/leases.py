@@ -50,16 +50,15 @@ class Leases:
         self.lines.hold(lease.pool)
         self.count(leased=1)
 
-    def change_lease(self, token: str, **changes: object) -> LeaseRow:
+    def change_lease(self, token: str, lease: LeaseRow) -> None:
         """Rewrite in place: extended, of another kind, or orphaned. It ends no earlier than was promised."""
         job_id, old = self.leases[token]
-        new = as_promised(msgspec.structs.replace(old, **changes))
+        new = as_promised(lease)
         self.storage.put(lease_key(job_id, token), encode(new))
         self.leases[token] = (job_id, new)
         heapq.heappush(self._ends, (new.until, token))
         if new.orphan and not old.orphan:
             self.count(leased=-1, orphaned=1)
-        return new
 
     def drop_lease(self, token: str) -> Lease:
         job_id, lease = self.leases.pop(token)

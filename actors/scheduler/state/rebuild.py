@@ -124,7 +124,7 @@ def _orphan(state: SchedulerState, jobs: dict[str, JobRow]) -> None:
             if kept is None and job is not None and job.incarnation == lease.incarnation:
                 kept = token
             else:
-                state.change_lease(token, orphan=True)
+                state.change_lease(token, msgspec.structs.replace(lease, orphan=True))
 
 
 async def _places(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -> tuple[Places, dict[str, AtRow]]:

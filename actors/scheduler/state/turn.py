@@ -9,6 +9,7 @@ from random import Random
 from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.scheduler.model.rows import (
     AtRow,
+    DeadRow,
     JobRow,
     args_key,
     at_key,
@@ -70,6 +71,18 @@ class Turn:
         at = self.state.read(AtRow, at_key(job.id), row)
         # Its line row still says where the job stands; only the counts are lost.
         return await self.state.find_place(job) if at is None else at
+
+    async def letters(self, ids: Sequence[str]) -> dict[str, tuple[JobRow, DeadRow]]:
+        """Read the jobs of these ids that are dead letters, in one hop."""
+        keys = [key for job_id in ids for key in (job_key(job_id), dead_key(job_id))]
+        rows = await self.state.storage.get_many(keys)
+        found: dict[str, tuple[JobRow, DeadRow]] = {}
+        for job_id, key, letter in zip(ids, keys[::2], keys[1::2], strict=True):
+            dead = self.state.read(DeadRow, letter, rows[letter]) if letter in rows else None
+            job = self.state.read(JobRow, key, rows[key]) if dead is not None and key in rows else None
+            if dead is not None and job is not None:
+                found[job_id] = job, dead
+        return found
 
     async def dead(self, ids: Sequence[str]) -> set[str]:
         """Which of these jobs are dead letters."""

@@ -1,44 +1,121 @@
-"""Write what `job` decides: the only place where an attempt's end, a retry or a parking changes rows."""
+"""Write what becomes of a job: the only module outside `state` that changes where a job stands.
+
+Each function here begins with a job in one place (nowhere, its queue, under a lease, among the dead letters) and leaves
+it in the next one; `job` decides which. A test holds that nothing else calls the writing methods of the state.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from tocsin.actors.scheduler.model.damage import DAMAGED
-from tocsin.actors.scheduler.model.instants_of_job import retry_of
-from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, HistRow, JobRow, LeaseRow
+from tocsin.actors.scheduler.model.lost import NO_JOB
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.rows import (
+    AtRow,
+    DeadRow,
+    HistRow,
+    JobRow,
+    LeaseRow,
+    PoolRow,
+    at_key,
+    bad_key,
+    job_key,
+    line_key,
+)
+from tocsin.actors.scheduler.state.line import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions.job import Cancel, Decision, Done, Expire, Hold, Next, Park, Requeue
+from tocsin.actors.scheduler.transitions.job import (
+    Cancel,
+    Decision,
+    Done,
+    Drop,
+    End,
+    Expire,
+    Hold,
+    Next,
+    Park,
+    Replace,
+    Requeue,
+)
 
 
-def apply(turn: Turn, job: JobRow, token: str, decision: Decision) -> None:
-    """Write what becomes of the attempt with this lease, and of its job."""
-    if isinstance(decision, Hold):
-        turn.state.change_lease(token, **msgspec.structs.asdict(decision.lease))
-        return
-    _, _, lease = turn.state.drop_lease(token)
-    if decision.outcome is not None:
-        at, end = lease.at, decision
-        row = HistRow(
-            decision.outcome,
-            at.attempt,
-            lease.started,
-            turn.now,
-            at.next_at,
-            token,
-            end.status,
-            end.message,
-            end.result,
-        )
-        turn.state.note(job, row)
-    become(turn, job, decision.next)
-
-
-def become(turn: Turn, job: JobRow, decision: Next | None) -> None:
-    """Write what becomes of a job that no attempt holds, and that stands in no queue and is no dead letter any more."""
+def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
+    """Write a new job and its place in its queue; return the row. A job may set the cap of its pool."""
     state = turn.state
-    match decision:
+    job = msgspec.structs.replace(new.job, incarnation=turn.incarnation())
+    state.put_job(job, new.rest_of_args)
+    state.enter_line(job, AtRow(start_at))
+    if job.pool and job.max_concurrency is not None:
+        pool = state.lines.pools.get(job.pool)
+        if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
+            state.put_pool(job.pool, PoolRow(job.max_concurrency, pool.paused if pool else False))
+    return job
+
+
+def start(turn: Turn, job: JobRow, at: AtRow, token: str, lease: LeaseRow) -> None:
+    """Exchange the job's place in its queue for a lease."""
+    turn.state.leave_line(job, at)
+    turn.state.put_lease(job.id, token, lease)
+
+
+def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> None:
+    """Write what becomes of the attempt with this lease, and of its job. None: the job is gone, only the lease is
+    left of it."""
+    state = turn.state
+    if isinstance(decision, Hold):
+        state.change_lease(token, decision.lease)
+        if job is not None and decision.next is not None:
+            _become(turn, job, decision.next)
+        return
+    _, _, lease = state.drop_lease(token)
+    if job is None:
+        return
+    if decision.outcome is not None:
+        _note_attempt(turn, job, lease.at, lease.started, lease.at.next_at, token, decision)
+    if decision.next is not None:
+        _become(turn, job, decision.next)
+        if isinstance(decision.next, Requeue) and job.expires_at is not None and decision.next.at.expires:
+            # Its timer may have fired while the attempt ran, before the clock stepped back.
+            state.put_timer(job.expires_at, EXPIRE, job.id)
+
+
+def apply_late(turn: Turn, job: JobRow, at: AtRow, token: str, started: int, due: int, end: End) -> None:
+    """Write the end of an attempt whose lease had ended first, while its job waits at `at` for the next attempt."""
+    turn.state.leave_line(job, at)
+    _note_attempt(turn, job, at, started, due, token, end)
+    if end.next is not None:
+        _become(turn, job, end.next)
+
+
+def apply_to_waiting(turn: Turn, job: JobRow, at: AtRow, after: Next) -> None:
+    """Write what becomes of a job that waits at `at`."""
+    turn.state.leave_line(job, at)
+    _become(turn, job, after)
+
+
+def apply_to_letter(turn: Turn, job: JobRow, dead: DeadRow, after: Next) -> None:
+    """Write what becomes of a dead letter."""
+    turn.state.unpark(job, dead)
+    if isinstance(after, Requeue):
+        turn.state.occurrences.note(job, "retried")
+    _become(turn, job, after)
+
+
+def set_place_aside(turn: Turn, stream: PriorityBucket, due: int, job_id: str) -> None:
+    """Move a place in a queue whose job is missing or unreadable to bad/: kept to be looked at, out of the way."""
+    line, storage = stream.line, turn.state.storage
+    storage.put(bad_key(line_key(line.pool, line.queue, stream.priority, due, job_id)), NO_JOB)
+    storage.delete(at_key(job_id))
+    storage.delete(job_key(job_id))
+    turn.state.drop_line(line.pool, line.queue, stream.priority, due, job_id)
+
+
+def _become(turn: Turn, job: JobRow, after: Next) -> None:
+    """Write what becomes of a job that no longer stands where it stood."""
+    state = turn.state
+    match after:
         case Done(result, no_result):
             state.erase_job(job)
             state.count(done=1)
@@ -46,9 +123,6 @@ def become(turn: Turn, job: JobRow, decision: Next | None) -> None:
             state.keep_result(job, "done", turn.now, result, no_result)
         case Requeue(at):
             state.enter_line(job, at)
-            if job.expires_at is not None and at.expires:
-                # Its timer may have fired while the attempt ran, before the clock stepped back.
-                state.put_timer(job.expires_at, EXPIRE, job.id)
         case Park(reason, at, response):
             status = None if at.last_error is None else at.last_error.status
             state.park(job, DeadRow(reason, turn.now, at, status, response))
@@ -67,13 +141,25 @@ def become(turn: Turn, job: JobRow, decision: Next | None) -> None:
             state.occurrences.note(job, "cancelled")
             if at_or_none is not None:
                 _note_unstarted(turn, job, at_or_none, "cancelled")
+        case Replace():
+            state.erase_job(job)
+            state.note_end(job)  # a caller that waits for this id waits for another job now
+            state.occurrences.note(job, "cancelled")
+        case Drop(aged):
+            state.erase_job(job)
+            if aged:
+                state.count(retired=1)
+            else:
+                state.occurrences.note(job, "dropped")
+
+
+def _note_attempt(turn: Turn, job: JobRow, at: AtRow, started: int, due: int, token: str, end: End) -> None:
+    """Note in the history how an attempt ended."""
+    if end.outcome is not None:
+        row = HistRow(end.outcome, at.attempt, started, turn.now, due, token, end.status, end.message, end.result)
+        turn.state.note(job, row)
 
 
 def _note_unstarted(turn: Turn, job: JobRow, at: AtRow, outcome: str, message: str | None = None) -> None:
     """Note in the history that the job ended without a further attempt."""
     turn.state.note(job, HistRow(outcome, at.attempt, turn.now, turn.now, at.next_at, message=message))
-
-
-def next_delay(turn: Turn, job: JobRow, lease: LeaseRow) -> int:
-    """Draw the backoff that a failure of this attempt would cause."""
-    return retry_of(job).delay_ms(lease.at.attempts + 1, turn.random)

@@ -12,7 +12,7 @@ from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import LARGEST_MS, BadRow, JobRow, job_key
 from tocsin.actors.scheduler.model.validation import mint_id
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions.submit import accept
+from tocsin.actors.scheduler.transitions.apply import accept
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -20,11 +20,8 @@ LEAST_SIZE = 2_000
 """As so many bytes a small job counts: a commit holds only so many rows, too."""
 
 
-async def load_followers(turn: Turn, jobs: Sequence[JobRow]) -> dict[str, tuple[Follower, ...]]:
-    """By id, of those that have any; a hop only for those whose args continue in other rows."""
-    chained = [job for job in jobs if job.then_size]
-    if not chained:
-        return {}
+async def load_followers(turn: Turn, chained: Sequence[JobRow]) -> dict[str, tuple[Follower, ...]]:
+    """Read what follows each of these jobs, by its id. A hop only for those whose args continue in other rows."""
     whole = await turn.all_args(chained)
     found: dict[str, tuple[Follower, ...]] = {}
     for job in chained:

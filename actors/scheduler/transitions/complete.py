@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
 from tocsin.actors.scheduler.model.rows import DeadRow, HistRow, JobRow, LeaseRow, dead_key, hist_key
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
-from tocsin.actors.scheduler.transitions.apply import apply, next_delay
+from tocsin.actors.scheduler.transitions.apply import apply
 from tocsin.actors.scheduler.transitions.chains import load_followers
 from tocsin.actors.scheduler.transitions.job import CANCELLED, Completion
-from tocsin.actors.scheduler.transitions.settle import STARTED_PER_TURN, conclude, finish_late
+from tocsin.actors.scheduler.transitions.settle import STARTED_PER_TURN, finish_late, start_after
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import StaleLeaseError
 from tocsin.storage.api import after
@@ -22,11 +23,13 @@ ENDED = ("done", "failed", "returned", "cancelled")
 async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | StaleLeaseError]:
     """Settle each attempt, whether its answer has come or not. StaleLeaseError if the lease is not alive.
 
-    Answers to the first of them, or to all: a turn starts no more of what follows them than one commit holds.
+    Return answers to the first of them, or to all: a turn starts no more of what follows them than one commit holds.
     """
     held = [one for one in said if _is_held(turn, one)]
     known = await turn.jobs(sorted({one.id for one in held}))
-    followers = await load_followers(turn, [known[one.id].job for one in held if one.ok and one.id in known])
+    done = [known[one.id].job for one in held if one.ok and one.id in known]
+    chained = [job for job in done if job.then_size]
+    followers = await load_followers(turn, chained) if chained else {}
     answers: list[Settlement | StaleLeaseError] = []
     started = 0
     for one in said:
@@ -42,9 +45,11 @@ async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | 
             apply(turn, _ghost(one, lease), one.lease, CANCELLED)
             answers.append(Settlement(settled=True, state="cancelled"))
             continue
-        delay_ms = 0 if one.ok else next_delay(turn, found.job, lease)
+        delay_ms = 0 if one.ok else backoff_ms(found.job, lease.at, turn.ctx.random)
         decision = decide.complete(found.job, lease, one, turn.now, delay_ms)
-        started += conclude(turn, found.job, one.lease, decision, followers.get(one.id, ()))
+        apply(turn, found.job, one.lease, decision)
+        if follow := followers.get(one.id):
+            started += start_after(turn, found.job, decision, follow)
         answers.append(Settlement(settled=True, state="done") if one.ok else await _stands(turn, one.id))
     return answers
 
@@ -103,12 +108,12 @@ async def _said_before(turn: Turn, said: Completion) -> str | None:
 
 
 async def extend(turn: Turn, job_id: str, token: str, lease_ms: int) -> int:
-    """Give the attempt until `lease_ms` from now, or longer if it had longer; until when. It keeps that, whatever its
-    callback answers afterwards. StaleLeaseError, also for a cancelled job."""
+    """Give the attempt more time; return until when it has. StaleLeaseError, also for a cancelled job."""
     held = turn.state.leases.get(token)
     if held is None or held[0] != job_id or held[1].kind == "unknown":
         raise StaleLeaseError(f"lease {token!r} does not, or no longer, hold job {job_id!r}", id=job_id)
     if held[1].orphan:
         raise StaleLeaseError(f"job {job_id!r} was cancelled: stop working on it", id=job_id, cancelled=True)
-    until = max(turn.now + lease_ms, held[1].until)
-    return turn.state.change_lease(token, until=until, promised=until).until
+    extended = decide.extend(held[1], turn.now, lease_ms)
+    apply(turn, None, token, extended)
+    return extended.lease.until

@@ -73,7 +73,17 @@ class Cancel(msgspec.Struct, frozen=True):
     at: AtRow | None
 
 
-Next = Done | Requeue | Park | Expire | Cancel
+class Replace(msgspec.Struct, frozen=True):
+    """The job is removed to make way for another one of its id."""
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """The dead letter is removed: on request, or for its age."""
+
+    aged: bool = False
+
+
+Next = Done | Requeue | Park | Expire | Cancel | Replace | Drop
 """What becomes of a job that no attempt holds any more."""
 
 
@@ -91,13 +101,17 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """The lease stays, as it is here: job and pool slot remain held until it ends."""
+    """The lease stays, as it is here: the pool slot remains held until it ends, and so does the job, unless `next` says
+    what becomes of it now."""
 
     lease: LeaseRow
+    next: Next | None = None
 
 
 CANCELLED: Final = End("cancelled", None)
 """The attempt of a cancelled job has ended: its slot is free, nothing else happens."""
+DROPPED: Final = End(None, None)
+"""The lease of a job that is gone has ended without an answer: its slot is free, and the history gets no row."""
 
 
 # ---- An attempt has ended ------------------------------------------------------------------------
@@ -203,8 +217,10 @@ def done_with(job: JobRow, result: bytes | None, no_result: str | None = None) -
     return End("done", Done(_wanted(job, result), no_result), message=no_result, result=_short(result))
 
 
-def lease_ended(job: JobRow, lease: LeaseRow, now: int, delay_ms: int) -> End:
-    """Decide by the kind of a lease that ended before its attempt did."""
+def lease_ended(job: JobRow | None, lease: LeaseRow, now: int, delay_ms: int) -> End:
+    """Decide by the kind of a lease that ended before its attempt did. None: the job is gone."""
+    if job is None or lease.orphan:
+        return DROPPED
     if lease.kind in LOST:
         return End("lost", _after_loss(job, lease.at, LOST[lease.kind], now), message=LOST[lease.kind])
     at, history = lease.at, "lapsed"
@@ -224,9 +240,33 @@ def _after_loss(job: JobRow, at: AtRow, why: str, now: int) -> Next:
     return Park("lost", at) if at.losses >= LOSSES_MAX else requeue(job, at, now)
 
 
-def unsent(job: JobRow, lease: LeaseRow, now: int, outcome: str | None = "unsent", message: str | None = None) -> End:
-    """Put the job back uncharged: the attempt was never sent, or no worker had it."""
+def unsent(
+    job: JobRow | None, lease: LeaseRow, now: int, outcome: str | None = "unsent", message: str | None = None
+) -> End:
+    """Put the job back uncharged: the attempt was never sent, or no worker had it. None: the job is gone."""
+    if job is None or lease.orphan:
+        return DROPPED
     return End(outcome, requeue(job, replace(lease.at, last_token=""), now), message=message)
+
+
+# ---- An attempt goes on --------------------------------------------------------------------------
+
+
+def renew(lease: LeaseRow, now: int) -> Hold:
+    """Hold the lease of an attempt that is alive on this host for another of its lengths."""
+    return Hold(replace(lease, until=now + lease.length_ms))
+
+
+def extend(lease: LeaseRow, now: int, lease_ms: int) -> Hold:
+    """Hold the lease until `lease_ms` from now, or longer if it had longer. It keeps that, whatever its callback
+    answers afterwards."""
+    until = max(now + lease_ms, lease.until)
+    return Hold(replace(lease, until=until, promised=until))
+
+
+def cancel_running(lease: LeaseRow) -> Hold:
+    """Remove the job. Hold its slot until the attempt answers or the lease ends; then only the lease goes."""
+    return Hold(replace(lease, orphan=True), Cancel(None))
 
 
 # ---- A job without an attempt --------------------------------------------------------------------
@@ -240,9 +280,9 @@ def requeue(job: JobRow, at: AtRow, now: int) -> Requeue | Expire:
     return Expire(at) if is_expired(job, at, now) else Requeue(at)
 
 
-def cancel_running(lease: LeaseRow) -> Hold:
-    """Hold the slot of a cancelled job until its attempt answers or the lease ends; then only the lease goes."""
-    return Hold(replace(lease, orphan=True))
+def move(at: AtRow, due: int) -> Requeue:
+    """Let the job wait until another instant, which counts from now on as the one it was asked for."""
+    return Requeue(replace(at, next_at=due, moved_to=due))
 
 
 def retry_dead(at: AtRow, now: int) -> Requeue:

@@ -10,6 +10,8 @@ import msgspec
 from tocsin.actors.scheduler.model.records import Rescheduled
 from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, PoolRow
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import job as decide
+from tocsin.actors.scheduler.transitions.apply import apply_to_waiting
 from tocsin.actors.scheduler.transitions.submit import cancel
 from tocsin.errors import ConflictError
 from tocsin.storage.api import after
@@ -66,8 +68,7 @@ async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled:
         return Rescheduled(False)
     if turn.state.lease_of(job_id) is not None:
         return Rescheduled(False, was_running=True)
-    turn.state.leave_line(known.job, known.at)
-    turn.state.enter_line(known.job, msgspec.structs.replace(known.at, next_at=due, moved_to=due))
+    apply_to_waiting(turn, known.job, known.at, decide.move(known.at, due))
     return Rescheduled(True, scheduled_for=due)
 
 

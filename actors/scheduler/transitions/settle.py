@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler.model.followers import Follower
+from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
 from tocsin.actors.scheduler.model.rows import DAY_MS, HistRow, JobRow, hist_key
 from tocsin.actors.scheduler.state.turn import Known, Turn
 from tocsin.actors.scheduler.transitions import job as decide
-from tocsin.actors.scheduler.transitions.apply import apply, become, next_delay
+from tocsin.actors.scheduler.transitions.apply import apply, apply_late
 from tocsin.actors.scheduler.transitions.chains import load_followers, start
 from tocsin.actors.scheduler.transitions.job import Decision, Done, End
 from tocsin.dispatch.callback import Outcome, Verdict
@@ -30,9 +31,10 @@ class AttemptResult:
 async def settle(turn: Turn, finished: Sequence[AttemptResult]) -> int:
     """Match each with its lease, or with the last token of a lease that ended; one that has neither changes nothing.
 
-    How many were settled: a turn starts no more of what follows them than one commit holds.
+    Return how many were settled: a turn starts no more of what follows them than one commit holds.
     """
-    followers = await load_followers(turn, [end.job for end in finished if end.outcome.verdict is Verdict.DONE])
+    chained = [end.job for end in finished if end.job.then_size and end.outcome.verdict is Verdict.DONE]
+    followers = await load_followers(turn, chained) if chained else {}
     late = [end.job.id for end in finished if end.token not in turn.state.leases]
     waiting = await turn.jobs(late) if late else {}
     settled = started = 0
@@ -40,32 +42,28 @@ async def settle(turn: Turn, finished: Sequence[AttemptResult]) -> int:
         if started >= STARTED_PER_TURN or turn.is_full:
             break
         settled += 1
+        job, follow = end.job, followers.get(end.job.id, ())
         if end.token not in turn.state.leases:
-            found = waiting.pop(end.job.id, None)
-            started += await _settle_late(turn, end, found, followers.get(end.job.id, ()))
+            started += await _settle_late(turn, end, waiting.pop(job.id, None), follow)
             continue
         lease = turn.state.leases[end.token][1]
-        delay_ms = 0 if end.outcome.verdict is Verdict.DONE else next_delay(turn, end.job, lease)
-        decision = decide.settle(end.job, lease, end.outcome, turn.now, delay_ms)
-        started += conclude(turn, end.job, end.token, decision, followers.get(end.job.id, ()))
+        delay_ms = 0 if end.outcome.verdict is Verdict.DONE else backoff_ms(job, lease.at, turn.ctx.random)
+        decision = decide.settle(job, lease, end.outcome, turn.now, delay_ms)
+        apply(turn, job, end.token, decision)
+        started += start_after(turn, job, decision, follow) if follow else 0
     return settled
 
 
-def conclude(turn: Turn, job: JobRow, token: str, decision: Decision, followers: Sequence[Follower]) -> int:
-    """Apply the decision, and start what follows a job that is done. About how many bytes that is."""
-    apply(turn, job, token, decision)
-    return _start_after(turn, job, decision, followers)
-
-
-def _start_after(turn: Turn, job: JobRow, decision: Decision, followers: Sequence[Follower]) -> int:
+def start_after(turn: Turn, job: JobRow, decision: Decision, followers: Sequence[Follower]) -> int:
+    """Start what follows a job that is done; return about how many bytes that is."""
     if isinstance(decision, End) and isinstance(decision.next, Done):
         return start(turn, job, followers, decision.next.result)
     return 0
 
 
 async def _settle_late(turn: Turn, end: AttemptResult, found: Known | None, followers: Sequence[Follower]) -> int:
-    """Count a success whose lease ended first, while the job waits for its next attempt. About how many bytes of what
-    follows the job has started."""
+    """Count a success whose lease ended first, while the job waits for its next attempt. Return about how many bytes
+    of what follows the job were started."""
     if (
         found is None
         or end.outcome.verdict is not Verdict.DONE
@@ -82,14 +80,12 @@ async def finish_late(turn: Turn, known: Known, token: str, end: End, followers:
     """Take the job, done after its lease had ended, out of the queue to which it had gone back."""
     job, at = known.job, known.at
     started, due = await _start_of(turn, known, token)
-    turn.state.leave_line(job, at)
-    turn.state.note(job, HistRow("done", at.attempt, started, turn.now, due, token, None, end.message, end.result))
-    become(turn, job, end.next)
-    return _start_after(turn, job, end, followers)
+    apply_late(turn, job, at, token, started, due, end)
+    return start_after(turn, job, end, followers)
 
 
 async def _start_of(turn: Turn, known: Known, token: str) -> tuple[int, int]:
-    """When a lease that is gone was given, and when its attempt was due: the history says so where the lease ended."""
+    """Find when a lease that is gone was given, and when its attempt was due: the history says so where it ended."""
     job, at = known.job, known.at
     for ended in (turn.now, turn.now - DAY_MS):
         key = hist_key(ended, job.id, job.incarnation, f"{at.attempt:06d}")

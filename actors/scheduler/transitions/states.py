@@ -14,6 +14,8 @@ STATES: Final = ("pending", "waiting", "running", "accepted", "unknown", "pulled
 
 EVENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "due": {"pending": "waiting"},
+    "moved": {"pending": "pending", "waiting": "pending"},
+    "replaced": {"pending": "gone", "waiting": "gone"},
     "claimed": {"waiting": "running"},
     "claimed by a worker": {"waiting": "pulled"},
     "expired": {"pending": "gone", "waiting": "gone"},
@@ -31,15 +33,20 @@ EVENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "completed": {"running": "gone", "accepted": "gone", "unknown": "gone", "pulled": "gone"},
     "completed as failed": {"running": "pending", "accepted": "pending", "unknown": "pending", "pulled": "pending"},
     "completed as refused": {"running": "dead", "accepted": "dead", "unknown": "dead", "pulled": "dead"},
+    "renewed": {"running": "running"},
+    "extended": {"running": "running", "accepted": "accepted", "pulled": "pulled"},
     "lease ended": {"running": "waiting", "accepted": "pending", "unknown": "pending", "pulled": "waiting"},
     "lease ended, no retry left": {"accepted": "dead", "unknown": "dead"},
     "lease ended, fifth loss": {"running": "dead", "pulled": "dead"},
+    "done, after its lease ended": {"pending": "gone", "waiting": "gone"},
     "never sent": {"running": "waiting", "pulled": "waiting"},
     "cancelled": dict.fromkeys(("pending", "waiting", "running", "accepted", "unknown", "pulled"), "gone"),
     "retried": {"dead": "waiting"},
     "removed": {"dead": "gone"},
+    "too old": {"dead": "gone"},
 }
-"""From state to state. An event that is not listed for a state changes nothing there."""
+"""From state to state. An event that is not listed for a state changes nothing there. The attempt of a cancelled job,
+which is gone, may be renewed; its end drops the lease."""
 
 _RUNNING: Final = ("409 running",) * 4
 _NOT_HELD: Final = "409 stale"

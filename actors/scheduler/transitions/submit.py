@@ -10,10 +10,10 @@ from tocsin.actors.scheduler.model.damage import job_fault
 from tocsin.actors.scheduler.model.followers import same_but_ids
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, Scheduled
-from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, JobRow, PoolRow, dead_key
+from tocsin.actors.scheduler.model.rows import AtRow, JobRow
 from tocsin.actors.scheduler.state.turn import Known, Turn
 from tocsin.actors.scheduler.transitions import job as decide
-from tocsin.actors.scheduler.transitions.apply import apply, become
+from tocsin.actors.scheduler.transitions.apply import accept, apply, apply_to_letter, apply_to_waiting
 from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError
 
 Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
@@ -51,18 +51,6 @@ def over_quota(turn: Turn) -> QuotaExceededError | None:
     )
 
 
-def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
-    """Its rows, and its place in line."""
-    job = msgspec.structs.replace(new.job, incarnation=turn.incarnation())
-    turn.state.put_job(job, new.rest_of_args)
-    turn.state.enter_line(job, AtRow(start_at))
-    if job.pool and job.max_concurrency is not None:
-        pool = turn.state.lines.pools.get(job.pool)
-        if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
-            turn.state.put_pool(job.pool, PoolRow(job.max_concurrency, pool.paused if pool else False))
-    return job
-
-
 async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answer | None:
     """The answer to a taken id, or None when the holder made way."""
     state = _state(turn, holder.job.id, dead)
@@ -77,10 +65,7 @@ async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answe
     if new.on_conflict == "keep":
         identical = await _identical(turn, new, holder.job)
         return Scheduled(holder.job.id, holder.job.scheduled_for, False, identical, state)
-    turn.state.leave_line(holder.job, holder.at)
-    turn.state.erase_job(holder.job)
-    turn.state.note_end(holder.job)  # who waits for it waits for another job now
-    turn.state.occurrences.note(holder.job, "cancelled")
+    apply_to_waiting(turn, holder.job, holder.at, decide.Replace())
     return None
 
 
@@ -112,45 +97,28 @@ async def cancel(turn: Turn, job_id: str) -> Cancelled:
         return Cancelled(False, False)
     token = turn.state.lease_of(job_id)
     if token is None:
-        turn.state.leave_line(known.job, known.at)
-        become(turn, known.job, decide.Cancel(known.at))
+        apply_to_waiting(turn, known.job, known.at, decide.Cancel(known.at))
     else:
         apply(turn, known.job, token, decide.cancel_running(turn.state.leases[token][1]))
-        become(turn, known.job, decide.Cancel(None))
     return Cancelled(True, token is not None)
 
 
 # ---- Dead letters --------------------------------------------------------------------------------
 
 
-async def _letter(turn: Turn, job_id: str) -> tuple[JobRow, DeadRow] | None:
-    rows = await turn.state.storage.get_many([dead_key(job_id)])
-    if not rows:
-        return None
-    dead = turn.state.read(DeadRow, dead_key(job_id), rows[dead_key(job_id)])
-    known = (await turn.jobs([job_id])).get(job_id)
-    return (known.job, dead) if dead is not None and known is not None else None
-
-
 async def retry_dead(turn: Turn, job_id: str) -> int | None:
-    """Due now, with a fresh budget; `expiresAt` no longer counts, everything else stays. Its original due."""
-    letter = await _letter(turn, job_id)
+    """Make a dead letter due now; return its original due instant, or None if there is no such letter."""
+    letter = (await turn.letters([job_id])).get(job_id)
     if letter is None:
         return None
     job, dead = letter
-    turn.state.unpark(job, dead)
-    turn.state.occurrences.note(job, "retried")
-    become(turn, job, decide.retry_dead(dead.at, turn.now))
+    apply_to_letter(turn, job, dead, decide.retry_dead(dead.at, turn.now))
     return job.scheduled_for
 
 
 async def cancel_dead(turn: Turn, job_id: str) -> bool:
-    """Remove a dead letter for good."""
-    letter = await _letter(turn, job_id)
-    if letter is None:
-        return False
-    job, dead = letter
-    turn.state.unpark(job, dead)
-    turn.state.erase_job(job)
-    turn.state.occurrences.note(job, "dropped")
-    return True
+    """Remove a dead letter for good; return whether there was one."""
+    letter = (await turn.letters([job_id])).get(job_id)
+    if letter is not None:
+        apply_to_letter(turn, *letter, decide.Drop())
+    return letter is not None

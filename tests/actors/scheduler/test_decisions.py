@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from email.utils import formatdate
 
+import msgspec
 import pytest
 
 from tocsin.actors.scheduler.model.rows import LARGEST_MS, PULLED, AtRow, JobRow, LeaseRow
@@ -212,22 +213,30 @@ DECIDED: dict[str, Callable[[str], Decision]] = {
     "completed": completed(ok=True),
     "completed as failed": completed(ok=False),
     "completed as refused": completed(ok=False, retryable=False),
+    "renewed": lambda kind: decide.renew(lease(kind), NOW),
+    "extended": lambda kind: decide.extend(lease(kind), NOW, MINUTE),
     "lease ended": lambda kind: decide.lease_ended(job(), lease(kind), NOW, BACKOFF),
     "lease ended, no retry left": lambda kind: decide.lease_ended(LAST, lease(kind), NOW, BACKOFF),
     "lease ended, fifth loss": lambda kind: decide.lease_ended(job(), lease(kind, at=LOST), NOW, BACKOFF),
     "never sent": lambda kind: decide.unsent(job(), lease(kind), NOW),
 }
-OF_QUEUES: dict[str, Callable[[], Next]] = {
+OF_QUEUES: dict[str, Callable[[], Next | End]] = {
+    "moved": lambda: decide.move(AtRow(NOW), NOW + HOUR),
+    "replaced": decide.Replace,
+    "done, after its lease ended": lambda: decide.done_with(job(), None),
     "expired": lambda: decide.requeue(job(expires_at=NOW), AtRow(NOW), NOW),
     "retried": lambda: decide.retry_dead(AtRow(NOW, attempts=6, expires=True), NOW),
+    "removed": decide.Drop,
+    "too old": lambda: decide.Drop(aged=True),
 }
-WITHOUT_DECISION = {"due", "claimed", "claimed by a worker", "cancelled", "removed"}
-"""Time passes, a lease is given, or somebody has said what is to become of the job: nothing is decided."""
+WITHOUT_DECISION = {"due", "claimed", "claimed by a worker", "cancelled"}
+"""Time passes, a lease is given, or the job is removed wherever it stands: nothing is decided."""
+STATE_OF = {kind: state for state, kind in KINDS.items()}
 
 
 def state_after(decision: Decision | Next) -> str:
     if isinstance(decision, Hold):
-        return decision.lease.kind
+        return STATE_OF[decision.lease.kind]
     match decision.next if isinstance(decision, End) else decision:
         case Requeue(at):
             return "pending" if at.next_at > NOW else "waiting"
@@ -246,6 +255,22 @@ def test_every_event_is_tried() -> None:
 )
 def test_what_an_event_makes_of_an_attempt(event: str, state: str) -> None:
     assert state_after(DECIDED[event](KINDS[state])) == EVENTS[event][state]
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_a_cancelled_job_is_gone_and_its_lease_goes_without_a_word(kind: str) -> None:
+    cancelled = decide.cancel_running(lease(kind))
+
+    assert cancelled == Hold(msgspec.structs.replace(lease(kind), orphan=True), decide.Cancel(None))
+    for gone in (None, job()):
+        assert decide.lease_ended(gone, cancelled.lease, NOW, BACKOFF) == decide.DROPPED
+        assert decide.unsent(gone, cancelled.lease, NOW) == decide.DROPPED
+
+
+def test_an_extension_never_shortens_what_a_lease_has() -> None:
+    assert decide.extend(lease(), NOW, MINUTE).lease.until == NOW + 75_000
+    longer = decide.extend(lease(), NOW, HOUR).lease
+    assert (longer.until, longer.promised) == (NOW + HOUR, NOW + HOUR)
 
 
 @pytest.mark.parametrize("event", OF_QUEUES)
