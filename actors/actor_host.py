@@ -183,7 +183,12 @@ class ActorHost:
         elif ca_file is not None:
             raise SettingsError("ca_file is for the transport that tocsin makes: give your own its certificates")
         dispatcher = Dispatcher(
-            transport, signer, read_origin, path=callback_path, random=random, version=version("tocsin")
+            transport,
+            signer if signer.may_change else signer(),
+            origin,
+            path=callback_path,
+            random=random,
+            version=version("tocsin"),
         )
         return cls(
             provider,

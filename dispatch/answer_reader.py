@@ -8,24 +8,20 @@ doubt is a fault. A body is read up to its limit, as it came: nothing is unpacke
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from tocsin.dispatch.connection_faults import SPEAKS_TLS, TLS_ALERT, closed_in_words
-from tocsin.dispatch.exchange import joined
+from tocsin.dispatch.headers import BODILESS, Fault, headers_of, keeps_open, length_of, listed, pairs
 from tocsin.dispatch.transport import Answer
 
 HEAD_LIMIT: Final = 128 * 1024
 """Bytes of a head, and of the trailers: some 3,000 headers."""
 LINE_LIMIT: Final = 8 * 1024
 """Bytes of a line before a chunk."""
-LONGEST: Final = 10**18
-"""Stands for any length beyond it: Python refuses to read thousands of digits."""
 
 STATUS_LINE: Final = re.compile(rb"HTTP/([0-9])\.([0-9]) ([1-9][0-9]{2})(?: .*)?", re.DOTALL)
 HEAD_END: Final = re.compile(rb"\n\r?\n")
-NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-UNFIT: Final = re.compile(rb"\x00|\r(?!\n)")
 PLAIN_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 CHUNK: Final = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 NEW_LINES: Final = (bytearray(b"\r"), bytearray(b"\n"))
@@ -33,11 +29,6 @@ EMPTY_LINES: Final = re.compile(rb"[\r\n]*")
 KEPT: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 LAST: Final = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 SWITCHING: Final = 101
-BODILESS: Final = frozenset({204, 304})
-
-
-class Fault(Exception):
-    """Why an answer is none. Its text is for people, and holds at most a few words of the answer."""
 
 
 class AnswerReader:
@@ -229,68 +220,3 @@ class AnswerReader:
     def _end(self) -> None:
         self.reusable = self._keeps_open and self._left >= 0
         self.answer = Answer(self._status, self._headers, bytes(self._body))
-
-
-# ---- Headers, from whatever they came by -----------------------------------------------------------
-
-
-def pairs(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Names and values, up to the empty line. One that begins with a blank goes on with the one before it."""
-    if (unfit := UNFIT.search(block)) is not None:
-        raise Fault(f"a header holds a control character: {block[max(unfit.start() - 20, 0) :][:40]!r}")
-    found: list[tuple[bytes, bytes]] = []
-    for line in block.split(b"\n"):
-        name, colon, value = line.partition(b":")
-        if line in (b"", b"\r"):
-            break
-        if line[0] in b" \t":
-            if not found:
-                raise Fault(f"its first header begins with a blank: {line[:40]!r}")
-            name, before = found.pop()
-            value = before + b" " + line.strip()
-        elif not colon or NAME.fullmatch(name) is None:
-            raise Fault(f"this is not a header: {line[:40]!r}")
-        found.append((name, value.strip()))
-    return found
-
-
-def headers_of(found: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """As an `Answer` has them."""
-    return joined((name.decode("latin-1"), text_of(value)) for name, value in found)
-
-
-def text_of(value: bytes) -> str:
-    """UTF-8 if it is, else what HTTP was made for."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
-
-
-def listed(value: str | None) -> list[str]:
-    """The members of a list, in lower case."""
-    return [] if value is None else [part for each in value.lower().split(",") if (part := each.strip())]
-
-
-def length_of(headers: Mapping[str, str]) -> int | None:
-    """Of the body, if a length is said, however often. Fault if it is none, or not always the same."""
-    said = headers.get("content-length")
-    if said is None:
-        return None
-    if said.isascii() and said.isdigit() and len(said) < 19:
-        return int(said)
-    lengths = {part.strip() for part in said.split(",")}
-    if not all(part.isascii() and part.isdigit() for part in lengths):
-        raise Fault(f"its content-length is not a number: {said[:40]!r}")
-    numbers = {int(part) if len(part) < 19 else LONGEST for part in lengths}
-    if len(numbers) > 1:
-        raise Fault(f"it says two different lengths: content-length {said[:40]!r}")
-    return numbers.pop()
-
-
-def keeps_open(headers: Mapping[str, str], *, new: bool) -> bool:
-    """Whether its sender means to answer again on this connection; `new`: it speaks HTTP/1.1 or later."""
-    if "connection" not in headers:
-        return new
-    said = listed(headers["connection"])
-    return "close" not in said and (new or "keep-alive" in said)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tocsin.dispatch.answer_reader import BODILESS, Fault, headers_of, length_of
+from tocsin.dispatch.headers import BODILESS, Fault, headers_of, length_of
 from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected, TransportError
 
 log = logging.getLogger("tocsin.dispatch")

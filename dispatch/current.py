@@ -37,8 +37,13 @@ class Current(Generic[T]):
     def __repr__(self) -> str:
         return f"Current({self._name})"
 
+    @property
+    def may_change(self) -> bool:
+        """Return whether the value has to be asked for at each use."""
+        return self._ask is not None
+
     def __call__(self) -> T:
-        """The value in force. Never raises."""
+        """Return the value in force. Raise nothing."""
         if self._ask is None:
             return self._value
         try:

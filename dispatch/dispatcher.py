@@ -1,4 +1,4 @@
-"""One attempt: build the request, sign it, send it, judge the answer. Knows no store and no actor."""
+"""One attempt: build the request, sign it, send it, judge the answer. This module knows no store and no actor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
-from tocsin.dispatch.job_options import HandlerMembers, handler_options
+from tocsin.dispatch.job_options import HANDLER_OPTIONS, HandlerMembers, handler_values
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback, origin_of
@@ -65,29 +65,35 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Dispatcher:
-    """Sends callbacks to one origin. Origin and signer are read anew at each attempt, so what waits is sent and signed
-    as things stand when it fires. Without a signer callbacks go to loopback only."""
+    """Sends callbacks to one origin. Those of `signer` and `origin` that are callables are asked at each attempt, so
+    what waits is sent and signed as things stand when it fires. Without a signer callbacks go to loopback only."""
 
     def __init__(
         self,
         transport: Transport,
         signer: Signer | Callable[[], Signer | None] | None,
-        origin: Callable[[], str | None],
+        origin: str | Callable[[], str | None] | None,
         *,
         random: Random,
         path: str = DEFAULT_PATH,
         version: str | None = None,
     ) -> None:
-        self._transport, self._origin, self._random = transport, origin, random
-        self._signer: Callable[[], Signer | None] = signer if callable(signer) else lambda: signer
+        self._transport, self._random = transport, random
+        self._read_origin = origin if callable(origin) else None
+        self._origin = None if callable(origin) else origin
+        self._read_signer = signer if callable(signer) else None
+        self._signer = None if callable(signer) else signer
         self._path = check_path(path)
         self._user_agent = f"tocsin/{version or _own_version()}"
         self._last = ("", "", False)
 
     async def attempt(self, callback: Callback, *, now_ms: int) -> Outcome:
-        """Never raises, but for its own cancellation. `now_ms` is the instant the attempt starts."""
+        """Send `callback` and return its outcome. `now_ms` is the instant the attempt starts.
+
+        It raises nothing but the cancellation of its task.
+        """
         try:
-            signer = self._signer()
+            signer = self._signer if self._read_signer is None else self._read_signer()
             url = self._url(signed=signer is not None)
             body = body_of(callback)
             answer = await self._transport.post(
@@ -104,31 +110,26 @@ class Dispatcher:
         except SettingsError as error:
             return Outcome(Verdict.UNREACHABLE, plain(error.message), code=ORIGIN_NOT_CONFIGURED)
         except Exception as error:
-            # A fault of ours must not take the lane down; the job climbs the ladder and people see why.
+            # A fault of ours must not take the lane down: the job is retried, and its record says why.
             log.exception("the attempt of %s failed inside tocsin", callback.id)
             return Outcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
 
     @property
     def last_origin(self) -> str | None:
-        """Where the last attempt went, or was to go; it holds no user name or password. None before the first one."""
+        """Return where the last attempt went, or was to go, without user name or password; None before the first."""
         return self._last[0] or None
 
     def open(self) -> None:
-        """Also after `aclose`: a host may be entered again."""
+        """Let the transport connect, also again after `aclose`: a host may be entered twice."""
         reopen(self._transport)
 
     async def aclose(self) -> None:
         await self._transport.aclose()
 
     def _url(self, *, signed: bool) -> str:
-        """SettingsError if there is nowhere to call back: nobody's fault, as far as jobs are concerned."""
-        try:
-            origin = origin_of(self._origin)
-        except SettingsError as error:
-            if error.__cause__ is not None:
-                log.error("origin() raised", exc_info=error.__cause__)
-            raise
-        if origin is None:
+        """Return where to send. Raise a SettingsError if there is no such place: no job is charged for that."""
+        origin = self._origin if self._read_origin is None else _asked(self._read_origin)
+        if not origin:
             raise SettingsError("no origin to call back: set TOCSIN_ORIGIN_URL, or open the host with origin=")
         if origin != self._last[0]:
             url = callback_url(origin, self._path)
@@ -157,13 +158,14 @@ class Dispatcher:
         return headers
 
     def _traceparent(self) -> str:
-        """W3C Trace Context: a new trace, sampled. Neither id may be all zeros."""
+        """Begin a new, sampled trace (W3C Trace Context). Neither id may be all zeros."""
         trace, span = self._random.getrandbits(128) or 1, self._random.getrandbits(64) or 1
         return f"00-{trace:032x}-{span:016x}-01"
 
 
 def body_of(callback: Callback) -> bytes:
-    """The exact bytes that are signed and sent; `args` go in as they are."""
+    """Return the exact bytes that are signed and sent; `args` go in as they are."""
+    schedule, parent = callback.schedule, callback.parent
     return _encode(
         _Body(
             id=callback.id,
@@ -174,25 +176,29 @@ def body_of(callback: Callback) -> bytes:
             attempt=callback.attempt,
             lease=callback.lease,
             instance_name=callback.instance,
-            schedule=_schedule(callback.schedule),
-            parent=_parent(callback.parent),
-            **handler_options(callback),
+            schedule=None if schedule is None else _schedule(schedule),
+            parent=None if parent is None else _Parent(parent[0], msgspec.Raw(parent[1]) if parent[1] else None),
+            **dict(zip(HANDLER_OPTIONS, handler_values(callback), strict=True)),
         )
     )
 
 
-def _schedule(one: Occurrence | None) -> _Schedule | None:
-    return None if one is None else _Schedule(one.name, one.slot, one.first_slot, one.coalesced)
+def _schedule(one: Occurrence) -> _Schedule:
+    return _Schedule(one.name, one.slot, one.first_slot, one.coalesced)
 
 
-def _parent(one: tuple[str, bytes] | None) -> _Parent | None:
-    if one is None:
-        return None
-    return _Parent(one[0], msgspec.Raw(one[1]) if one[1] else None)
+def _asked(read: Callable[[], str | None]) -> str | None:
+    """Return the origin that the user's callable says, and log what it raises."""
+    try:
+        return origin_of(read)
+    except SettingsError as error:
+        if error.__cause__ is not None:
+            log.error("origin() raised", exc_info=error.__cause__)
+        raise
 
 
 def _own_version() -> str:
-    """`x.y` of the installed package."""
+    """Return `x.y` of the installed package."""
     try:
         return ".".join(installed_version("tocsin").split(".")[:2])
     except PackageNotFoundError:

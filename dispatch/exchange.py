@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Final
 
 from tocsin.dispatch.connection_faults import in_words
@@ -48,12 +47,3 @@ class Bounds:
         if late:
             return NeverConnected(f"no connection after {self._connect_timeout:g} s")
         return NeverConnected(in_words(error, self._url))
-
-
-def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers as an `Answer` has them."""
-    headers: dict[str, str] = {}
-    for name, value in pairs:
-        name = name.lower()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers

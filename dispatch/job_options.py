@@ -111,6 +111,11 @@ class OptionsOfJob:
         return self.job.labels
 
 
+HANDLER_OPTIONS: Final = HandlerMembers.__struct_fields__
+handler_values: Final = attrgetter(*HANDLER_OPTIONS)
+"""Reads what handlers are told, in the order of `HANDLER_OPTIONS`, from a value that has None for what is left out."""
+
+
 def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:
     """Reads the members of `kind` from a row, or another value that has them; rows have "" for a name left out."""
     names = kind.__struct_fields__

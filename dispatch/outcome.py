@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.dispatch.answer_headers import has_result, lease_ms, location, retry_after_ms, says
-from tocsin.dispatch.answer_words import is_json, no_result_of, words_of
+from tocsin.dispatch.answer_contents import (
+    has_result,
+    is_json,
+    lease_ms,
+    location,
+    no_result_of,
+    retry_after_ms,
+    says,
+    words_of,
+)
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, TransportError
 
@@ -24,7 +32,7 @@ def classify(answer: Answer, now_ms: int) -> Outcome:
     """
     status, headers, kept = answer.status, answer.headers, answer.body[:RESPONSE_KEPT]
     if 200 <= status <= 299:
-        if says(headers, "tocsin-accepted", "1"):
+        if "tocsin-accepted" in headers and says(headers, "tocsin-accepted", "1"):
             return Outcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms=lease_ms(headers))
         return _done(answer, kept)
     is_redirect = 300 <= status <= 399  # its body is a page for browsers

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from tocsin.dispatch.answer_headers import members, whole
+from tocsin.dispatch.answer_contents import members, whole
 from tocsin.dispatch.certificates import CaFile, trusting
 from tocsin.dispatch.connection_faults import in_words
 from tocsin.dispatch.names import HttpxConnections

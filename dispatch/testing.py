@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.dispatch.answer_reader import headers_of
 from tocsin.dispatch.asgi_transport import Message, Send
 from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
-from tocsin.dispatch.exchange import Bounds, joined
+from tocsin.dispatch.exchange import Bounds
+from tocsin.dispatch.headers import headers_of, joined
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
 from tocsin.errors import SignatureError

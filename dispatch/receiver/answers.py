@@ -21,35 +21,23 @@ UNAVAILABLE_S: Final = 5
 
 NO_RESULT: Final = {**JSON, "tocsin-result": "0"}
 """The body says nothing that the handler has said."""
-RESULT, REMARK = b"1", b"0"
-"""How the body of a kept answer begins."""
+DONE: Final = Answer(200, NO_RESULT, b'{"ok":true}')
+"""Of a handler that returned nothing."""
 
 
-def done(result: bytes | None = None) -> Answer:
-    """With what the handler returned, as JSON."""
-    return Answer(200, NO_RESULT, b'{"ok":true}') if result is None else Answer(200, JSON, result)
+def done(result: bytes | None) -> Answer:
+    """Answer with what the handler returned, as JSON."""
+    return DONE if result is None else Answer(200, JSON, result)
 
 
 def done_without_result(why: str) -> Answer:
-    """Of a handler that returned what cannot be sent: the work is done, and why there is no result stays with it."""
+    """Answer for a handler whose result cannot be sent: the work is done, and `why` stays with it."""
     return Answer(200, NO_RESULT, msgspec.json.encode({"ok": True, "noResult": _written(why)}))
 
 
 def duplicate() -> Answer:
-    """Of a job that was done before and came to nothing, or to what is not kept any more: done."""
+    """Answer for a job that was done before, and whose result is nothing or no longer kept."""
     return Answer(200, NO_RESULT, b'{"ok":true,"duplicate":true}')
-
-
-def kept(answer: Answer) -> bytes | None:
-    """One that says "done", for a dedup store: whether its body is a result, and the body. None: it says no more."""
-    if answer == done():
-        return None
-    return (RESULT if "tocsin-result" not in answer.headers else REMARK) + answer.body
-
-
-def replayed(kept: bytes) -> Answer:
-    """What was `kept`, to be said once more."""
-    return Answer(200, JSON if kept[:1] == RESULT else NO_RESULT, kept[1:])
 
 
 def accepted(how: Accepted) -> Answer:
@@ -60,7 +48,7 @@ def accepted(how: Accepted) -> Answer:
 
 
 def declined(why: str) -> Answer:
-    """Not charged; again after 30 s or the backoff."""
+    """Refuse a delivery while another one runs: not charged, sent again after 30 s or the backoff."""
     return _answer(409, "DECLINED", why, {"tocsin-declined": "1"})
 
 
@@ -77,19 +65,19 @@ def unavailable(why: str) -> Answer:
 
 
 def unknown_target(kind: str, name: str) -> Answer:
-    """Retryable: while a new version is rolled out, one that knows it may be next."""
+    """Refuse for now: while a new version is rolled out, the next receiver may know the target."""
     return _answer(404, "NOT_FOUND", f"no handler is registered here for the {kind} {name[:200]!r}")
 
 
 def failed(name: str, error: BaseException) -> Answer:
-    """The kind of error only: its text may hold what the scheduler's operators should not see."""
+    """Say the kind of error only: its text may hold what the scheduler's operators should not see."""
     return _answer(
         500, "HANDLER_FAILED", f"the handler of {name[:200]!r} raised {type(error).__name__}; the log says more"
     )
 
 
 def refused(error: TocsinError) -> Answer:
-    """What never came to a handler."""
+    """Answer for a request that never came to a handler."""
     return _answer(error.status, error.code, error.message)
 
 
@@ -107,5 +95,5 @@ def _answer(status: int, code: str, message: str, headers: dict[str, str] | None
 
 
 def _written(message: str) -> str:
-    """Lone surrogates of a user's message cannot be written as JSON."""
+    """Cut a message, and replace its unpaired surrogates, which JSON cannot hold."""
     return message[:MAX_MESSAGE].encode("utf-8", "replace").decode()

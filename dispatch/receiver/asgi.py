@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from typing import Final
 
 from tocsin.dispatch.asgi_transport import Message, Receive, Send
-from tocsin.dispatch.exchange import joined
 from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.reading import Headers
 from tocsin.dispatch.transport import Answer
@@ -23,54 +23,58 @@ LEFT: Final = 499
 """The status of an answer that nobody reads, because its caller has left; what logs of proxies call it."""
 
 
-class Handles(Protocol):
-    """What is served."""
-
-    max_body: int
-
-    async def handle(self, headers: Headers, body: bytes) -> Answer: ...
-
-    def open(self) -> None: ...
-
-    async def aclose(self) -> None: ...
-
-
 class _Gone(Exception):
     """The caller left before its request was whole."""
 
 
-async def serve(receiver: Handles, scope: Message, receive: Receive, send: Send) -> None:
-    """One ASGI scope. Any path; POST only."""
-    if scope["type"] == "http":
+class AsgiApp(ABC):
+    """The ASGI app of a receiver: any path, POST only."""
+
+    max_body: int
+
+    @abstractmethod
+    def take(self, headers: Headers, body: bytes) -> Answer | Awaitable[Answer]:
+        """Begin to serve a request. Return its answer, or what to await for it: a cancelled wait stops no work."""
+
+    @abstractmethod
+    def open(self) -> None: ...
+
+    @abstractmethod
+    async def aclose(self) -> None: ...
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve one ASGI scope."""
+        if scope["type"] == "http":
+            try:
+                answer = await self._answered(scope, receive)
+            except _Gone:
+                answer = Answer(LEFT, {}, b"")  # middleware between here and the server needs one to pass on
+            await _send(answer, send, body=scope["method"] != "HEAD")
+        elif scope["type"] == "lifespan":
+            await _lifespan(self, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+        else:
+            raise ValueError(f"a receiver does not serve {scope['type']!r}")
+
+    async def _answered(self, scope: Message, receive: Receive) -> Answer:
+        if scope["method"] != "POST":
+            return answers.method_not_allowed(scope["method"])
+        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        length = next((value for name, value in headers if name == "content-length"), "")
         try:
-            answer = await _answered(receiver, scope, receive)
-        except _Gone:
-            answer = Answer(LEFT, {}, b"")  # middleware between here and the server needs one to pass on
-        await _send(answer, send, body=scope["method"] != "HEAD")
-    elif scope["type"] == "lifespan":
-        await _lifespan(receiver, receive, send)
-    elif scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1000})
-    else:
-        raise ValueError(f"a receiver does not serve {scope['type']!r}")
-
-
-async def _answered(receiver: Handles, scope: Message, receive: Receive) -> Answer:
-    if scope["method"] != "POST":
-        return answers.method_not_allowed(scope["method"])
-    headers = joined((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
-    try:
-        async with asyncio.timeout(BODY_S):
-            body = await _body(headers.get("content-length", ""), receive, receiver.max_body)
-    except TimeoutError:
-        return _closing(answers.too_slow(BODY_S), scope)
-    except PayloadTooLargeError as error:
-        return _closing(answers.refused(error), scope)
-    return await receiver.handle(headers, body)
+            async with asyncio.timeout(BODY_S):
+                body = await _body(length, receive, self.max_body)
+        except TimeoutError:
+            return _closing(answers.too_slow(BODY_S), scope)
+        except PayloadTooLargeError as error:
+            return _closing(answers.refused(error), scope)
+        taken = self.take(headers, body)
+        return taken if isinstance(taken, Answer) else await taken
 
 
 async def _body(length: str, receive: Receive, limit: int) -> bytes:
-    """Refused as soon as it is known to be too long, with at most `limit` bytes and one piece in memory."""
+    """Return the body. Raise a PayloadTooLargeError as soon as it is known to be longer than `limit` bytes."""
     if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
         raise PayloadTooLargeError(f"the body has {length[:20]} bytes, the limit is {limit}")
     pieces: list[bytes] = []
@@ -89,7 +93,7 @@ async def _body(length: str, receive: Receive, limit: int) -> bytes:
 
 
 def _closing(answer: Answer, scope: Message) -> Answer:
-    """What is left of the body is not read."""
+    """Close the connection after the answer: the rest of the body is not read."""
     if not scope.get("http_version", "1.1").startswith("1"):
         return answer  # HTTP/2 ends one request by itself, and has no such header
     return Answer(answer.status, {**answer.headers, "connection": "close"}, answer.body)
@@ -107,7 +111,7 @@ async def _send(answer: Answer, send: Send, *, body: bool) -> None:
         log.info("a caller left before its answer")
 
 
-async def _lifespan(receiver: Handles, receive: Receive, send: Send) -> None:
+async def _lifespan(receiver: AsgiApp, receive: Receive, send: Send) -> None:
     await receive()
     try:
         receiver.open()

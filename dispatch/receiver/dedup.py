@@ -1,4 +1,4 @@
-"""Dedup by `webhook-id`: the seam, its rules as pure functions, and the stores that need no file.
+"""Dedup by `webhook-id`: the seam, its rules as pure functions, the answers of done jobs, and stores without a file.
 
 A delivery *claims* its webhook-id before its handler runs. The claim ends as done, is released after a failure, or
 lapses. It belongs to one lease: what a superseded holder says afterwards changes nothing.
@@ -7,15 +7,22 @@ lapses. It belongs to one lease: what a superseded holder says afterwards change
 from __future__ import annotations
 
 import inspect
+import logging
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Protocol, TypeGuard
 
+from tocsin.dispatch.receiver.answers import DONE, JSON, NO_RESULT, duplicate
+from tocsin.dispatch.transport import Answer
 from tocsin.errors import SettingsError
 
+log = logging.getLogger("tocsin.receiver")
+
 RETENTION_S: Final = 24 * 3600.0
+RESULT, REMARK = b"1", b"0"
+"""How the body of a kept answer begins."""
 PRUNED_AT_ONCE: Final = 32
 """Forgotten ids dropped per claim: more than come in, so what is kept stays bounded."""
 ANSWER_BYTES: Final = 64 * 1024 * 1024
@@ -166,6 +173,49 @@ def retention_ms(retention_s: float) -> int:
     if isinstance(retention_s, bool) or not isinstance(retention_s, (int, float)) or not 0 < retention_s < 1e10:
         raise SettingsError(f"retention_s must be a positive number of seconds, not {retention_s!r}")
     return int(retention_s * 1000)
+
+
+# ---- How done jobs are answered --------------------------------------------------------------------
+
+
+class Record:
+    """Records in one dedup store that a job is done and with what answer, and answers its later callbacks from that.
+
+    A store of the user's that was written before there were answers does all else; its log says once what it lacks.
+    """
+
+    def __init__(self, dedup: Dedup) -> None:
+        self._dedup = dedup
+        self._keeping: AnswerKeeping | None = dedup if keeps_answers(dedup) else None
+        if self._keeping is None:
+            log.warning(
+                "%s keeps no answers: a job whose answer is lost ends without its result; give it `answer`, and"
+                " `finish` an answer=, as tocsin.dispatch.receiver.dedup.AnswerKeeping has them",
+                type(dedup).__name__,
+            )
+
+    async def finish(self, webhook_id: str, lease: str, answer: Answer, *, now_ms: int) -> bool:
+        """Do as `Dedup.finish`, and keep `answer` where the store keeps any."""
+        if self._keeping is None:
+            return await self._dedup.finish(webhook_id, lease, now_ms=now_ms)
+        return await self._keeping.finish(webhook_id, lease, now_ms=now_ms, answer=_kept(answer))
+
+    async def answer(self, webhook_id: str, *, now_ms: int) -> Answer:
+        """Return how the callback of a job that is done is answered. Raise what the store raises."""
+        kept = None if self._keeping is None else await self._keeping.answer(webhook_id, now_ms=now_ms)
+        return _replayed(kept) if kept else duplicate()
+
+
+def _kept(answer: Answer) -> bytes | None:
+    """Return the body of a "done", behind a byte that says whether it is a result. None: it says no more than done."""
+    if answer is DONE:
+        return None
+    return (RESULT if "tocsin-result" not in answer.headers else REMARK) + answer.body
+
+
+def _replayed(kept: bytes) -> Answer:
+    """Return the answer that `_kept` was made of."""
+    return Answer(200, JSON if kept[:1] == RESULT else NO_RESULT, kept[1:])
 
 
 # ---- Stores --------------------------------------------------------------------------------------

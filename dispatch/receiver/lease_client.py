@@ -11,14 +11,13 @@ import httpx
 import msgspec
 
 from tocsin.dispatch.certificates import CaFile
+from tocsin.dispatch.clock import DispatchClock, SystemDispatchClock
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import check_end
 from tocsin.dispatch.receiver import answers
-from tocsin.dispatch.receiver.clock import Clock, SystemClock
-from tocsin.dispatch.receiver.dedup import Dedup, NoDedup
+from tocsin.dispatch.receiver.dedup import Dedup, NoDedup, Record
 from tocsin.dispatch.receiver.outcomes import check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, Received
-from tocsin.dispatch.receiver.record import Record
 from tocsin.dispatch.receiver.refusals import refusal
 from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s
 from tocsin.dispatch.transport import Answer
@@ -53,13 +52,13 @@ class LeaseClient(ServerClient):
         timeout_s: float = TIMEOUT_S,
         patience_s: float = PATIENCE_S,
         transport: httpx.AsyncBaseTransport | None = None,
-        clock: Clock | None = None,
+        clock: DispatchClock | None = None,
         ca_file: CaFile | None = None,
     ) -> None:
         super().__init__(base_url, token=token, timeout_s=timeout_s, transport=transport, ca_file=ca_file)
         self._dedup: Dedup = NoDedup() if dedup is None else dedup
         self._done = Record(self._dedup)
-        self._patience_s, self._clock = patience_s, clock or SystemClock()
+        self._patience_s, self._clock = patience_s, clock or SystemDispatchClock()
 
     async def complete(
         self,

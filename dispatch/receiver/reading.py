@@ -1,4 +1,4 @@
-"""From headers and bytes to a `Received`: verified first, parsed after, and what is told twice must agree."""
+"""From headers and bytes to a `Received`: verified first, parsed after, and what is said twice must agree."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.dispatch.exchange import joined
-from tocsin.dispatch.job_options import HandlerMembers, handler_options
-from tocsin.dispatch.receiver.clock import Clock
+from tocsin.dispatch.clock import DispatchClock
+from tocsin.dispatch.headers import joined
+from tocsin.dispatch.job_options import HandlerMembers
 from tocsin.dispatch.receiver.received import Parent, Received
 from tocsin.dispatch.signing import MAX_AGE_S, MAX_AHEAD_S, Signer
 from tocsin.dispatch.values import decode
@@ -57,20 +57,18 @@ _decoder = msgspec.json.Decoder(_Body)
 
 
 class Signers:
-    """The signer of the secrets that hold now; made anew only when they change."""
+    """Holds the signer of the secrets in force, and makes another one only when they change."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._read = secrets if callable(secrets) else None
         self._last: tuple[str | bytes, ...] = ()
-        self._signer: Signer | None = None
-        if not callable(secrets):
-            self._signer = Signer(secrets)
+        self._signer = None if callable(secrets) else Signer(secrets)
 
     def __repr__(self) -> str:
         return "Signers(...)"
 
     def now(self) -> Signer:
-        """SettingsError if there is none: a callable's fault never shows what it returned."""
+        """Return it. Raise a SettingsError if there is none, without what a faulty callable returned."""
         if self._read is None:
             assert self._signer is not None
             return self._signer
@@ -88,13 +86,13 @@ class Signers:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far the timestamp of a callback may be from now: so old, or so far ahead. In seconds."""
+    """How old the timestamp of a callback may be, and how far ahead of the clock here, in seconds."""
 
     max_age_s: float = MAX_AGE_S
     max_ahead_s: float = MAX_AHEAD_S
 
     def __post_init__(self) -> None:
-        """SettingsError. A bound that is not known to be short is none against replays."""
+        """Raise a SettingsError for a bound that is not short: it would be none against replays."""
         for name, least in (("max_age_s", 1), ("max_ahead_s", 0)):
             value = getattr(self, name)
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -102,15 +100,15 @@ class Bounds:
                 raise SettingsError(f"{name} must be {least} to {LONGEST_AGE_S} seconds, not {value!r}")
 
 
-def lower(headers: Headers) -> dict[str, str]:
-    """By lower-case name, whatever the framework has."""
-    return joined(headers.items() if isinstance(headers, Mapping) else headers)
+def read(given: Headers, body: bytes, signers: Signers, clock: DispatchClock, bounds: Bounds) -> tuple[Received, int]:
+    """Return a genuine callback, and the instant it arrived at, in ms since the epoch.
 
-
-def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock, bounds: Bounds) -> Received:
-    """A genuine callback; header names in lower case. SignatureError, before anything is parsed; InvalidInputError."""
+    Raise a SignatureError before anything is parsed, an InvalidInputError for what is no callback.
+    """
     if not isinstance(body, bytes):
         raise TypeError(f"body must be the bytes as they came, not {type(body).__name__}: the signature is over them")
+    signer = signers.now()
+    headers = joined(given.items() if isinstance(given, Mapping) else given)
     arrived, now_ms = clock.monotonic(), clock.now_ms()
     webhook_id = signer.verify(
         headers, body, now_s=now_ms / 1000, max_age_s=bounds.max_age_s, max_ahead_s=bounds.max_ahead_s
@@ -119,30 +117,22 @@ def read(headers: Mapping[str, str], body: bytes, signer: Signer, clock: Clock, 
     _check(headers, webhook_id, content)
     sent_ms = int(headers["webhook-timestamp"]) * 1000
     timeout_s, left_s = _bounds_of(headers.get("tocsin-deadline"), sent_ms, now_ms)
-    return Received(
-        id=content.id,
+    members = msgspec.structs.asdict(content)  # named as they are in a `Received`, but for these
+    members["instance"] = members.pop("instance_name")
+    members["args"] = decode(bytes(content.args))
+    if (parent := content.parent) is not None:
+        members["parent"] = Parent(parent.id, decode(bytes(parent.result), "parent.result"))
+    job = Received(
         webhook_id=webhook_id,
-        instance=content.instance_name,
-        function_path=content.function_path,
-        workflow=content.workflow,
-        args=decode(bytes(content.args)),
-        attempt=content.attempt,
-        lease=content.lease,
-        scheduled_for=content.scheduled_for,
         sent_ms=sent_ms,
         timeout_s=timeout_s,
-        schedule=content.schedule,
-        parent=_parent(content.parent),
         traceparent=headers.get("traceparent"),
         left_s=left_s,
         arrived=arrived,
         monotonic=clock.monotonic,
-        **handler_options(content),
+        **members,
     )
-
-
-def _parent(one: _Parent | None) -> Parent | None:
-    return None if one is None else Parent(one.id, decode(bytes(one.result), "parent.result"))
+    return job, now_ms
 
 
 def _parsed(body: bytes) -> _Body:
@@ -155,7 +145,7 @@ def _parsed(body: bytes) -> _Body:
 
 
 def _check(headers: Mapping[str, str], webhook_id: str, content: _Body) -> None:
-    """Only the body and the webhook-id are signed: other headers must say the same, or nothing."""
+    """Refuse a body that contradicts headers, which may be absent: only the body and the webhook-id are signed."""
     if webhook_id.rpartition(":")[0] != content.id:
         raise InvalidInputError("id in the body is not the one of webhook-id")
     if (content.function_path is None) == (content.workflow is None):
@@ -166,11 +156,11 @@ def _check(headers: Mapping[str, str], webhook_id: str, content: _Body) -> None:
 
 
 def _bounds_of(deadline: str | None, sent_ms: int, now_ms: int) -> tuple[float | None, float | None]:
-    """How long the scheduler waits in all, rounded up to the part of a second that timestamps leave out, and how much
-    of that is left now, never more than there is. The header is not signed: at most 1 h.
+    """Return how many seconds the scheduler waits in all, and how many of them are left now.
 
-    What is left is read from the clock here, unless that cannot be right: it says that the callback is not sent yet,
-    or that its deadline is over. Then the two instants of the scheduler tell how long it waits at least.
+    All of them are rounded up by the part of a second that timestamps leave out; at most 1 h, since the header is not
+    signed. Those left are read from the clock here, unless that cannot be right: it says that the callback is not sent
+    yet, or that its deadline is over. Then the two instants of the scheduler tell how long it waits at least.
     """
     if deadline is None or not (deadline.isascii() and deadline.isdigit() and len(deadline) <= 15):
         return None, None

@@ -8,19 +8,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from tocsin.dispatch.asgi_transport import Message, Send
-from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
 from tocsin.dispatch.catalog.catalog import Catalog
+from tocsin.dispatch.clock import DispatchClock, SystemDispatchClock
 from tocsin.dispatch.pulled import MAX_RESULT
 from tocsin.dispatch.receiver import answers
-from tocsin.dispatch.receiver.asgi import serve
-from tocsin.dispatch.receiver.clock import Clock, SystemClock
-from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup
+from tocsin.dispatch.receiver.asgi import AsgiApp
+from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup, Record
 from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handler, Handlers
 from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
-from tocsin.dispatch.receiver.reading import Bounds, Headers, Secrets, Signers, lower, read
+from tocsin.dispatch.receiver.reading import Bounds, Headers, Secrets, Signers, read
 from tocsin.dispatch.receiver.received import Received
-from tocsin.dispatch.receiver.record import Record
 from tocsin.dispatch.signing import MAX_AGE_S, MAX_AHEAD_S
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode
@@ -40,7 +37,7 @@ WHY_DECLINED: Final = {
 }
 
 
-class Receiver:
+class Receiver(AsgiApp):
     """Takes callbacks: an ASGI app to mount or serve at any path, and `handle` for every other framework.
 
     `secrets` are the scheduler's, or a function that returns them, asked at each request, so they rotate without a
@@ -60,7 +57,7 @@ class Receiver:
         threads: int = THREADS,
         max_age_s: float = MAX_AGE_S,
         max_ahead_s: float = MAX_AHEAD_S,
-        clock: Clock | None = None,
+        clock: DispatchClock | None = None,
     ) -> None:
         if isinstance(max_body, bool) or not isinstance(max_body, int) or max_body < 1:
             raise SettingsError(f"max_body must be a positive number of bytes, not {max_body!r}")
@@ -70,7 +67,7 @@ class Receiver:
         self.dedup: Dedup = MemoryDedup() if dedup is None else dedup
         self._done = Record(self.dedup)
         self.max_body, self._stale_ms = max_body, int(stale_s * 1000)
-        self._clock = clock or SystemClock()
+        self._clock = clock or SystemDispatchClock()
         self._handlers = Handlers(threads)
         self._running: set[asyncio.Task[Answer]] = set()
         self._stopping, self._closed, self._entered = False, False, 0
@@ -117,64 +114,53 @@ class Receiver:
     # ---- Requests --------------------------------------------------------------------------------
 
     def verify(self, headers: Headers, body: bytes) -> Received:
-        """A genuine callback, decoded; nothing is claimed or run.
+        """Return a genuine callback, decoded; claim and run nothing.
 
         SignatureError for what is not signed with one of the secrets, or not within the bounds, PayloadTooLargeError,
         InvalidInputError for a signed body that is no callback, SettingsError if `secrets()` fails.
         """
+        return self._read(headers, body)[0]
+
+    def _read(self, headers: Headers, body: bytes) -> tuple[Received, int]:
         if len(body) > self.max_body:
             raise PayloadTooLargeError(f"the body has {len(body)} bytes, the limit is {self.max_body}")
-        return read(lower(headers), body, self._signers.now(), self._clock, self._bounds)
+        return read(headers, body, self._signers, self._clock, self._bounds)
 
     async def handle(self, headers: Headers, body: bytes) -> Answer:
-        """The answer to a POST: status, headers and body, to be sent as they are. `body` is the bytes as they came.
+        """Return the answer to a POST: status, headers and body, to be sent as they are. `body` is the bytes as they
+        came.
 
         Its caller's cancellation does not stop the handler. Raises nothing but a TypeError for a body of another type.
         """
+        taken = self.take(headers, body)
+        return taken if isinstance(taken, Answer) else await taken
+
+    def take(self, headers: Headers, body: bytes) -> Answer | asyncio.Future[Answer]:
+        """Begin what `handle` does: the answer where there is nothing to wait for, else its future."""
         if self._stopping:
-            return answers.unavailable("the receiver is stopping")
+            return _stopped()
         try:
-            job = self.verify(headers, body)
+            job, arrived_ms = self._read(headers, body)
         except SettingsError as error:
             log.error("a callback cannot be verified: %s", error.message)
             return answers.unavailable("the receiver has no usable secrets; its log says why")
         except (SignatureError, PayloadTooLargeError, InvalidInputError) as error:
             log.warning("a callback was refused: %s", error.message)
             return answers.refused(error)
-        task = asyncio.get_running_loop().create_task(self._deliver(job))
+        task = asyncio.get_running_loop().create_task(self._deliver(job, arrived_ms))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
-
-    async def __call__(self, scope: Message, receive: AsgiReceive, send: Send) -> None:
-        """The ASGI app."""
-        await serve(self, scope, receive, send)
+        return asyncio.shield(task)
 
     # ---- One delivery ----------------------------------------------------------------------------
 
-    async def _deliver(self, job: Received) -> Answer:
-        """In a task of its own. Cancelled (the process stops), it gives up its claim and still has an answer."""
-        try:
-            found = await self.dedup.claim(self._claim(job), now_ms=self._clock.now_ms())
-            if found is Found.DONE:
-                return await self._done.answer(job.webhook_id, now_ms=self._clock.now_ms())
-        except asyncio.CancelledError:
-            return self._stopped()
-        except Exception as error:  # a store of the user's may fail in any way; without dedup nothing is run
-            log.error("job %s: its claim failed", job.webhook_id, exc_info=error)
-            return answers.unavailable("the dedup store does not answer; the receiver's log says why")
-        if found is not Found.NEW:
-            return answers.declined(WHY_DECLINED[found])
-        if _cancelled():
-            return await self._released(job, self._stopped())
-        return await self._run(job)
+    async def _deliver(self, job: Received, arrived_ms: int) -> Answer:
+        """Claim, run and record one delivery, in a task of its own.
 
-    def _claim(self, job: Received) -> Claim:
-        now = self._clock.now_ms()
-        own = 0 if job.timeout_s is None else int(job.timeout_s * 1000) + LEASE_GRACE_MS
-        return Claim(job.webhook_id, job.lease, job.sent_ms, now + max(self._stale_ms, own))
-
-    async def _run(self, job: Received) -> Answer:
+        Cancelled (the process stops), it gives up its claim and still has an answer.
+        """
+        if (why_not := await self._claimed(job, arrived_ms)) is not None:
+            return why_not
         found = self._handlers.find(job)
         if found is None:
             kind = FUNCTION if job.function_path is not None else WORKFLOW
@@ -188,30 +174,50 @@ class Receiver:
         except TerminalError as how:
             return await self._released(job, answers.terminal(how))
         except asyncio.CancelledError as error:
-            return await self._released(job, self._stopped() if _cancelled() else answers.failed(job.target, error))
+            return await self._released(job, _stopped() if _is_stopping() else answers.failed(job.target, error))
         except (KeyboardInterrupt, GeneratorExit):
-            raise  # the process ends here, and the claim lapses
+            raise  # the process ends here, and the claim lapses later
         except BaseException as error:  # SystemExit and groups too: a handler's end must not be the server's
             log.error("job %s: the handler of %s failed", job.webhook_id, job.target, exc_info=error)
             return await self._released(job, answers.failed(job.target, error))
         return await self._concluded(job, result)
 
+    async def _claimed(self, job: Received, arrived_ms: int) -> Answer | None:
+        """Claim the job for this delivery. Return the answer of one that may not run, else None."""
+        own_ms = 0 if job.timeout_s is None else int(job.timeout_s * 1000) + LEASE_GRACE_MS
+        claim = Claim(job.webhook_id, job.lease, job.sent_ms, arrived_ms + max(self._stale_ms, own_ms))
+        try:
+            found = await self.dedup.claim(claim, now_ms=arrived_ms)
+            if found is Found.DONE:
+                return await self._done.answer(job.webhook_id, now_ms=self._clock.now_ms())
+        except asyncio.CancelledError:
+            return _stopped()
+        except Exception as error:  # a store of the user's may fail in any way; without dedup nothing is run
+            log.error("job %s: its claim failed", job.webhook_id, exc_info=error)
+            return answers.unavailable("the dedup store does not answer; the receiver's log says why")
+        if found is not Found.NEW:
+            return answers.declined(WHY_DECLINED[found])
+        if _is_stopping():
+            return await self._released(job, _stopped())
+        return None
+
     async def _concluded(self, job: Received, result: Any) -> Answer:
-        """The work is done or accepted: that is the answer, even if it cannot be recorded."""
-        now = self._clock.now_ms()
+        """Record that the work is done or accepted. That is the answer, even if it cannot be recorded."""
         if result is Accepted:
             result = Accepted()
         if isinstance(result, Accepted):
+            now = self._clock.now_ms()
             until = now + result.held_ms
             await self._record(job, self.dedup.hold(job.webhook_id, job.lease, until_ms=until, now_ms=now))
             return answers.accepted(result)
-        answer = _done(job, result)
+        answer = answers.DONE if result is None else _done(job, result)
+        now = self._clock.now_ms()
         if not await self._record(job, self._done.finish(job.webhook_id, job.lease, answer, now_ms=now)):
             log.warning("job %s: done, but not on record: its claim had lapsed, or was not written", job.webhook_id)
         return answer
 
     async def _released(self, job: Received, answer: Answer) -> Answer:
-        """The claim is given up before the answer goes out, so the retry that it brings about can run."""
+        """Give up the claim before the answer goes out, so that the retry it brings about can run."""
         await self._record(job, self.dedup.release(job.webhook_id, job.lease, now_ms=self._clock.now_ms()))
         return answer
 
@@ -223,9 +229,6 @@ class Receiver:
         except Exception as error:  # as above
             log.error("job %s: its claim could not be changed, and lapses later", job.webhook_id, exc_info=error)
             return False
-
-    def _stopped(self) -> Answer:
-        return answers.unavailable("the receiver is stopping")
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -280,10 +283,8 @@ class Receiver:
 
 
 def _done(job: Received, returned: Any) -> Answer:
-    """With what it returned as JSON. The work is done, whatever that is: what cannot be sent is only told of, in the
-    log here and in the answer's body."""
-    if returned is None:
-        return answers.done()
+    """Answer with what the handler returned, as JSON. The work is done whatever that is: of a result that cannot be
+    sent only the log here and the answer's body tell."""
     try:
         written = encode(returned, "result")
     except TocsinError as error:
@@ -298,6 +299,11 @@ def _without_result(job: Received, why: str) -> Answer:
     return answers.done_without_result(why)
 
 
-def _cancelled() -> bool:
+def _stopped() -> Answer:
+    return answers.unavailable("the receiver is stopping")
+
+
+def _is_stopping() -> bool:
+    """Return whether this task was cancelled, and not something inside it that lets that show."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -10,8 +10,8 @@ from enum import Enum
 from random import Random
 from typing import Any, Final
 
+from tocsin.dispatch.clock import DispatchClock
 from tocsin.dispatch.pulled import Claimed, Settlement
-from tocsin.dispatch.receiver.clock import Clock
 from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater
 from tocsin.dispatch.worker import ending as endings
 from tocsin.dispatch.worker.context import Context
@@ -50,7 +50,7 @@ class Bench:
     source: Source
     handlers: Handlers
     threads: ThreadPoolExecutor
-    clock: Clock
+    clock: DispatchClock
     random: Random
 
 

@@ -7,8 +7,8 @@ import logging
 from random import Random
 from typing import Final
 
+from tocsin.dispatch.clock import DispatchClock
 from tocsin.dispatch.pulled import Claimed, Settlement
-from tocsin.dispatch.receiver.clock import Clock
 from tocsin.dispatch.worker.ending import HandlerOutcome, described, unstorable
 from tocsin.dispatch.worker.lease import Lease, Over
 from tocsin.dispatch.worker.source import Source
@@ -24,7 +24,7 @@ LATE_S: Final = 30.0
 class SettleClient:
     """Of one attempt."""
 
-    def __init__(self, source: Source, clock: Clock, random: Random, job: Claimed, lease: Lease) -> None:
+    def __init__(self, source: Source, clock: DispatchClock, random: Random, job: Claimed, lease: Lease) -> None:
         self._source, self._clock, self._random = source, clock, random
         self._job, self._lease = job, lease
         self.asked = False

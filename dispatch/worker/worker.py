@@ -12,9 +12,9 @@ from random import Random, SystemRandom
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tocsin.dispatch.clock import DispatchClock, SystemDispatchClock
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import Claimed, WorkerInfo, WorkerJob, WorkerSnapshot
-from tocsin.dispatch.receiver.clock import Clock, SystemClock
 from tocsin.dispatch.receiver.handlers import Handler
 from tocsin.dispatch.worker import options
 from tocsin.dispatch.worker.attempt import Attempt, Bench, Why
@@ -63,12 +63,12 @@ class Worker:
         on_retry: OnRetry | None = None,
         on_final_failure: OnFinalFailure | None = None,
         on_heartbeat: Listener | None = None,
-        clock: Clock | None = None,
+        clock: DispatchClock | None = None,
         random: Random | None = None,
     ) -> None:
         self._source = options.source_of(jobs)
         self._options = options.checked(queues, exclude, concurrency, lease_ms, wait, drain, name)
-        self._clock, self._random = clock or SystemClock(), random or SystemRandom()
+        self._clock, self._random = clock or SystemDispatchClock(), random or SystemRandom()
         self.handlers = options.handlers_of(handlers)
         self.tally = Tally()
         self._hooks = Hooks(self.tally, on_retry, on_final_failure)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tocsin.dispatch import answer_headers
+from tocsin.dispatch import answer_contents
 from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected
@@ -20,7 +20,7 @@ HOUR = 3_600_000
 
 
 def retry_after_ms(value: str | None, now_ms: int) -> int | None:
-    return answer_headers.retry_after_ms({} if value is None else {"retry-after": value}, now_ms)
+    return answer_contents.retry_after_ms({} if value is None else {"retry-after": value}, now_ms)
 
 
 def judged(status: int, headers: dict[str, str] | None = None, body: bytes = b"said") -> Outcome:

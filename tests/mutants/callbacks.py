@@ -96,7 +96,7 @@ CALLBACKS = (
     ),
     Mutant(
         "answers: of several lengths of a lease the shortest counts",
-        "dispatch/answer_headers.py",
+        "dispatch/answer_contents.py",
         "max(max(lengths), LEASE_MIN_MS)",
         "max(min(lengths), LEASE_MIN_MS)",
         tests=(D + "test_outcome.py::test_a_lease_is_as_long_as_the_longest_that_was_said",),

@@ -160,7 +160,7 @@ async def test_why_there_is_no_result_stands_in_the_outcome_and_in_the_history(s
 
 @on_simulated_host()
 async def test_a_job_without_a_result_has_no_reason_for_it(sim: SimulatedHost) -> None:
-    sim.reply = lambda one: answers.done()
+    sim.reply = lambda one: answers.DONE
     await sim.jobs.run_after(0, "work:run", id="x", keep_result=60)
     await sim.sleep(2)
 
