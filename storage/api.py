@@ -36,9 +36,9 @@ class Unset(Enum):
 UNSET: Final = Unset.UNSET
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
-    """Changes that become visible and durable together, or not at all.
+    """Changes that become visible and durable together, or not at all. Not to be changed once it is checked.
 
     A key stands in `puts` or in `deletes`, never in both. `wake_at` is a lower bound (epoch ms) of the next
     instant at which the actor has something to do; it may be earlier than the truth, never later.
@@ -47,6 +47,10 @@ class Batch:
     puts: Mapping[bytes, bytes] = field(default_factory=dict)
     deletes: frozenset[bytes] | set[bytes] = frozenset()
     wake_at: int | Unset | None = UNSET
+    within: Capabilities | None = field(default=None, init=False, compare=False, repr=False)
+    """The limits that `check_batch` found it to keep."""
+    size: int = field(default=0, init=False, compare=False, repr=False)
+    """Bytes of its keys and values, once it was found to keep the limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,24 +224,22 @@ def after(prefix: bytes) -> bytes:
 
 
 def check_batch(batch: Batch, capabilities: Capabilities) -> str | None:
-    """Why this batch breaks a limit, or None. The message names the limit."""
-    if len(batch.puts) + len(batch.deletes) > capabilities.max_batch_keys:
-        return f"a batch of {len(batch.puts) + len(batch.deletes)} keys is over {capabilities.max_batch_keys}"
-    total = 0
-    for key, value in batch.puts.items():
-        if not 1 <= len(key) <= capabilities.max_key:
-            return f"a key of {len(key)} bytes is outside 1..{capabilities.max_key}"
-        if len(value) > capabilities.max_value:
-            return f"the value of {key[:64]!r} has {len(value)} bytes, over {capabilities.max_value}"
-        total += len(key) + len(value)
-    for key in batch.deletes:
-        if not 1 <= len(key) <= capabilities.max_key:
-            return f"a key of {len(key)} bytes is outside 1..{capabilities.max_key}"
-        if key in batch.puts:
-            return f"the key {key[:64]!r} is both put and deleted"
-        total += len(key)
-    if total > capabilities.max_batch_bytes:
-        return f"a batch of {total} bytes is over {capabilities.max_batch_bytes}"
+    """Say which limit this batch breaks; None if it keeps all of them, which is then noted on the batch."""
+    puts, deletes = batch.puts, batch.deletes
+    if len(puts) + len(deletes) > capabilities.max_batch_keys:
+        return f"a batch of {len(puts) + len(deletes)} keys is over {capabilities.max_batch_keys}"
+    keys, values = [*map(len, puts), *map(len, deletes)], [*map(len, puts.values())]
+    if keys and (min(keys) < 1 or max(keys) > capabilities.max_key):
+        return f"a key of {max(keys) if min(keys) else 0} bytes is outside 1..{capabilities.max_key}"
+    if values and (length := max(values)) > capabilities.max_value:
+        key = next(key for key, value in puts.items() if len(value) == length)
+        return f"the value of {key[:64]!r} has {length} bytes, over {capabilities.max_value}"
+    if deletes and (both := puts.keys() & deletes):
+        return f"the key {min(both)[:64]!r} is both put and deleted"
+    size = sum(keys) + sum(values)
+    if size > capabilities.max_batch_bytes:
+        return f"a batch of {size} bytes is over {capabilities.max_batch_bytes}"
     if isinstance(batch.wake_at, int) and not -MAX_INSTANT <= batch.wake_at <= MAX_INSTANT:
         return f"the wake time {batch.wake_at} has more than 63 bits"
+    batch.within, batch.size = capabilities, size
     return None

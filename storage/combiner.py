@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from tocsin.errors import Fenced, RolledBack, StoreClosed, StoreError, StoreTooLarge, StoreUnavailable
 from tocsin.storage.api import UNSET, Batch, Capabilities, StoreStats, Unset, check_batch
-from tocsin.storage.handles import Handle
 
 STORE_WIDE = (StoreUnavailable, StoreClosed, RolledBack, Fenced)
-"""What is the fault of the store, not of one batch."""
+"""Errors that are the fault of the store, not of one batch."""
 
 
 @dataclass(slots=True)
@@ -30,9 +31,75 @@ class ActorWrites:
 
     def add(self, batch: Batch) -> None:
         self.rows.update(batch.puts)
-        self.rows.update(dict.fromkeys(batch.deletes))
+        if batch.deletes:
+            self.rows.update(dict.fromkeys(batch.deletes))
         if batch.wake_at is not UNSET:
             self.wake_at = batch.wake_at
+
+
+class Handle:
+    """The writing end of one open actor. `pending` counts the batches that have no answer yet."""
+
+    __slots__ = ("_settled", "closed", "failed", "name", "pending")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.failed: StoreError | None = None
+        self.closed = False
+        self.pending = 0
+        self._settled: asyncio.Event | None = None
+
+    def answered(self) -> None:
+        """Count one answer, and release whoever waits for the last one."""
+        self.pending -= 1
+        if not self.pending and self._settled is not None:
+            self._settled.set()
+            self._settled = None
+
+    async def settled(self) -> None:
+        """Wait until every batch has its answer, whether or not somebody still waits for it."""
+        while self.pending:
+            self._settled = self._settled or asyncio.Event()
+            await self._settled.wait()
+
+
+class Handles:
+    """The open handle of each actor of a provider: at most one, and a new one waits until the earlier is settled."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Handle] = {}
+        self._renewing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._closed = False
+
+    @asynccontextmanager
+    async def renew(self, name: str) -> AsyncIterator[Handle]:
+        """Make a new handle, open at the end of the block; inside, what is stored is what it starts from."""
+        lock = self._renewing.setdefault(name, asyncio.Lock())
+        async with lock:
+            if (earlier := self._open.get(name)) is not None:
+                await self.close(earlier)
+            handle = Handle(name)
+            yield handle
+            if self._closed:
+                raise StoreClosed("the store is not open")
+            self._open[name] = handle
+
+    async def close(self, handle: Handle) -> None:
+        handle.closed = True
+        await handle.settled()
+        if self._open.get(handle.name) is handle:
+            del self._open[handle.name]
+
+    def open_all(self) -> None:
+        """Allow handles to be made (again)."""
+        self._closed = False
+
+    def close_all(self) -> None:
+        """Refuse every batch and every new handle from now on."""
+        self._closed = True
+        for handle in self._open.values():
+            handle.closed = True
+        self._open.clear()
 
 
 @dataclass(slots=True)
@@ -44,7 +111,7 @@ class _Entry:
     answered: bool = False
 
     def answer(self, error: StoreError | None) -> None:
-        """Once. A caller that was cancelled does not hear it, but the handle is settled all the same."""
+        """Answer once. A caller that was cancelled does not hear it, but the handle is settled all the same."""
         self.answered = True
         if not self.done.done():
             if error is None:
@@ -52,23 +119,15 @@ class _Entry:
             else:
                 self.done.set_exception(error)
                 self.done.exception()  # whoever waits hears of it; nobody has to
-        self.handle.end()
-
-    def weight(self) -> tuple[int, int]:
-        """Keys and bytes it adds to a transaction."""
-        if self.refused is not None:
-            return 0, 0
-        puts, deletes = self.batch.puts, self.batch.deletes
-        size = sum(map(len, puts)) + sum(map(len, puts.values()))
-        return len(puts) + len(deletes), size + sum(map(len, deletes)) if deletes else size
+        self.handle.answered()
 
 
 Write = Callable[[Sequence[ActorWrites]], Awaitable[None]]
-"""Apply in one durable transaction; a StoreError means nothing was written."""
+"""Applies in one durable transaction; a StoreError means nothing was written."""
 
 
 class Combiner:
-    """One writer for all actors of a provider; transactions run one after another."""
+    """The one writer for all actors of a provider; transactions run one after another."""
 
     def __init__(self, write: Write, capabilities: Capabilities) -> None:
         self._write, self._capabilities = write, capabilities
@@ -81,12 +140,11 @@ class Combiner:
         return StoreStats(self._commits, self._batches, self._puts, self._deletes, self._failed)
 
     def submit(self, handle: Handle, batch: Batch) -> asyncio.Future[None]:
-        """Enqueue; the answer is done when the batch is durable. Call order is commit order."""
+        """Enqueue a batch; the answer is done when it is durable. Call order is commit order."""
         loop = asyncio.get_running_loop()
         entry = _Entry(handle, batch, loop.create_future(), self._refusal(handle, batch))
-        first = not handle.pending
-        handle.begin()
-        if entry.refused is not None and first:
+        handle.pending += 1
+        if entry.refused is not None and handle.pending == 1:
             self._fail(entry, entry.refused)
             return entry.done
         # One that is refused waits too: earlier batches, still on their way, are answered first.
@@ -100,7 +158,7 @@ class Combiner:
             return handle.failed
         if handle.closed:
             return StoreClosed(f"{handle.name} was closed, or opened anew elsewhere")
-        if (reason := check_batch(batch, self._capabilities)) is not None:
+        if batch.within is not self._capabilities and (reason := check_batch(batch, self._capabilities)) is not None:
             return StoreTooLarge(f"{handle.name}: {reason}")
         return None
 
@@ -111,7 +169,7 @@ class Combiner:
             await asyncio.wait([task])
 
     async def drain(self) -> None:
-        """Until nothing is on its way."""
+        """Wait until nothing is on its way."""
         while (task := self._task) is not None:
             await asyncio.wait([task])
 
@@ -125,7 +183,7 @@ class Combiner:
             self._abandon()
 
     def _abandon(self) -> None:
-        """The event loop ends before we do: nobody may wait for ever for an answer that cannot come."""
+        """Answer all who wait when the event loop ends before the writer does: no answer can come any more."""
         for entry in (*self._under_way, *self._waiting):
             if not entry.answered:
                 entry.done.cancel()
@@ -134,12 +192,14 @@ class Combiner:
         self._waiting.clear()
 
     def _take(self) -> list[_Entry]:
-        """As many batches as fit one transaction."""
+        """Take as many batches as fit one transaction."""
         group: list[_Entry] = []
         keys = size = 0
         while self._waiting:
-            more_keys, more_bytes = self._waiting[0].weight()
-            keys, size = keys + more_keys, size + more_bytes
+            entry = self._waiting[0]
+            if entry.refused is None:
+                keys += len(entry.batch.puts) + len(entry.batch.deletes)
+                size += entry.batch.size
             if group and (keys > self._capabilities.max_batch_keys or size > self._capabilities.max_batch_bytes):
                 break
             group.append(self._waiting.popleft())
@@ -161,7 +221,7 @@ class Combiner:
             self._fail(entry, entry.refused)
 
     async def _one_by_one(self, group: Sequence[_Entry], error: StoreError) -> None:
-        """So that one actor's bad batch breaks nobody else's commit."""
+        """Try each batch alone, so that one actor's bad batch breaks nobody else's commit."""
         if len(group) == 1:
             self._fail(group[0], error)
             return
@@ -175,7 +235,7 @@ class Combiner:
             self._fail(entry, alone)
 
     async def _attempt(self, group: Sequence[_Entry]) -> StoreError | None:
-        """One transaction; if it succeeds, all of the group have their answers."""
+        """Write one transaction; if it succeeds, all of the group have their answers."""
         merged: dict[Handle, ActorWrites] = {}
         for entry in group:
             writes = merged.get(entry.handle)
@@ -197,7 +257,7 @@ class Combiner:
         return None
 
     def _fail(self, entry: _Entry, error: StoreError | None) -> None:
-        """By rule 3 of the seam, every later batch of this handle fails with the same error."""
+        """Fail it and, by rule 3 of the seam, every later batch of this handle with the same error."""
         entry.handle.failed = entry.handle.failed or error
         self._failed += 1
         entry.answer(entry.handle.failed)
@@ -206,6 +266,19 @@ class Combiner:
         self._commits += 1
         self._batches += batches
         for one in writes:
-            deleted = sum(value is None for value in one.rows.values())
+            deleted = list(one.rows.values()).count(None)
             self._deletes += deleted
             self._puts += len(one.rows) - deleted
+
+
+class Committing:
+    """The writing half of an `OrderedStore`, for every engine that commits through a combiner."""
+
+    def __init__(self, combiner: Combiner, handles: Handles, handle: Handle) -> None:
+        self._combiner, self._handles, self._handle = combiner, handles, handle
+
+    def commit(self, batch: Batch) -> asyncio.Future[None]:
+        return self._combiner.submit(self._handle, batch)
+
+    async def close(self) -> None:
+        await self._handles.close(self._handle)

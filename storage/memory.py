@@ -13,7 +13,6 @@ from tocsin.errors import StoreClosed, StoreError, StoreFull
 from tocsin.storage.api import (
     MAX_SCAN_BYTES,
     UNSET,
-    Batch,
     Capabilities,
     Event,
     Grant,
@@ -24,8 +23,7 @@ from tocsin.storage.api import (
     StoreStats,
     StoreView,
 )
-from tocsin.storage.combiner import ActorWrites, Combiner
-from tocsin.storage.handles import Handle, Handles
+from tocsin.storage.combiner import ActorWrites, Combiner, Committing, Handle, Handles
 
 FEW = 64
 """Up to here new keys are inserted one by one; more are sorted in together."""
@@ -125,20 +123,14 @@ class MemoryView:
         return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]
 
 
-class MemoryStore(MemoryView):
+class MemoryStore(MemoryView, Committing):
     """The writing handle of one actor."""
 
     def __init__(self, provider: MemoryProvider, handle: Handle) -> None:
-        super().__init__(provider, handle.name)
+        MemoryView.__init__(self, provider, handle.name)
+        Committing.__init__(self, provider.combiner, provider.handles, handle)
         self.grant = Grant(provider.owner, provider.epoch)
         self.wake_at = provider.disk.wakes.get(handle.name)
-        self._handle = handle
-
-    def commit(self, batch: Batch) -> asyncio.Future[None]:
-        return self._provider.combiner.submit(self._handle, batch)
-
-    async def close(self) -> None:
-        await self._provider.handles.close(self._handle)
 
 
 class MemoryProvider:

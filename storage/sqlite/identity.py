@@ -13,7 +13,8 @@ from pathlib import Path
 from tocsin.errors import StoreLocked, StoreUnavailable
 from tocsin.storage.sqlite.errors import by_errno
 from tocsin.storage.sqlite.lineage import HEAD, FileReplaced, Lineage
-from tocsin.storage.sqlite.wal import Wal
+from tocsin.storage.sqlite.lock import LockFile
+from tocsin.storage.sqlite.wal import HEADER, Seen, Wal
 
 if sys.platform == "linux":
     import fcntl
@@ -62,6 +63,47 @@ class Identity:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    # ---- Nothing happened, at a glance -----------------------------------------------------------
+
+    def is_untouched(self, lock: LockFile | None = None) -> bool:
+        """Whether file, WAL and (if given) lock file are what the checks below saw last. If not, those checks decide
+        what it means: here nothing is an error."""
+        head = self.lineage.head
+        if self._file is None or not head or self._glance() is None:
+            return False
+        try:
+            if lock is not None:
+                stat = os.stat(lock.path)
+                if (stat.st_dev, stat.st_ino) != lock.inode:
+                    return False
+            return os.pread(self._file, len(head), 0) == head
+        except OSError:
+            return False
+
+    def committed(self, seq: int) -> int | None:
+        """Check file and WAL behind a commit, as `check_file` and `Wal.committed` do, which see to all that is new."""
+        wal, size = self.wal, self._glance()
+        if size is not None and wal.file is not None and os.pread(wal.file, HEADER, 0) == wal.seen.header:
+            wal.seen = Seen(size, wal.seen.header, seq)
+            return None
+        self.check_file()
+        return wal.committed(seq)
+
+    def _glance(self) -> int | None:
+        """The length of the WAL if both names lead where they led, and nothing there is shorter than it was."""
+        length, seen = self._length, self.wal.seen  # before the look: both may grow meanwhile
+        try:
+            file, wal = os.stat(self._path), os.stat(self.wal.path)
+        except OSError:
+            return None
+        if (file.st_dev, file.st_ino) != self._inode or file.st_size != length:
+            return None
+        if (wal.st_dev, wal.st_ino) != self.wal.inode or wal.st_size < seen.size or self.wal.lost is not None:
+            return None
+        return wal.st_size
+
+    # ---- What happened ---------------------------------------------------------------------------
 
     def check(self) -> None:
         """FileReplaced if the name leads elsewhere by now, or nowhere, or if the file was cut or overwritten; WalLost

@@ -80,6 +80,8 @@ class Lineage:
         self._known: frozenset[int] = frozenset()
         self._committed: Callable[[], int] = _nothing
         self._seen = (b"", 0, 0)
+        self.head = b""
+        """The first bytes of the file as seen last, if both pages are among them: while those are the same, all is."""
 
     def hold(
         self, number: int, size: int, own: int, others: Iterable[int], committed: Callable[[], int]
@@ -91,11 +93,15 @@ class Lineage:
         pages = self._both()
         mark, count = Mark.of(small_table(pages[size:])), counter(pages)
         self._own, self._known = own, frozenset(others) | {own, mark.lineage}
-        self._seen = (pages, mark.seq, count)
+        self._see(pages, mark.seq, count)
         return mark.seq, count
 
     def let_go(self) -> None:
-        self._number = 0
+        self._number, self.head = 0, b""
+
+    def _see(self, pages: bytes, seq: int, count: int) -> None:
+        self._seen = (pages, seq, count)
+        self.head = pages if self._number == 2 else b""
 
     def moved_seq(self) -> int:
         """The last transaction that the file itself holds, whatever is in the WAL."""
@@ -134,7 +140,7 @@ class Lineage:
             return False
         if not least <= mark.seq <= self._committed() + SETTLED_SEQS:
             return False
-        self._seen = (pages, mark.seq, count)
+        self._see(pages, mark.seq, count)
         return True
 
 

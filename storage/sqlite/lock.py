@@ -28,14 +28,14 @@ class LockFile:
     """The lock goes with the process, however it dies; the file stays, and is no lock by itself."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._file: int | None = None
-        self._inode = (0, 0)
+        self.inode = (0, 0)
 
     def take(self) -> None:
         """StoreLocked names the process that has it."""
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise self._refused(error) from error
         try:
@@ -45,7 +45,7 @@ class LockFile:
             holder = os.pread(file, _LINE, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(file)
             raise StoreLocked(
-                f"{self._path.with_suffix('')} is in use by process {holder}: stop it, use another file, "
+                f"{self.path.with_suffix('')} is in use by process {holder}: stop it, use another file, "
                 "or talk to it over HTTP",
                 pid=holder,
             ) from error
@@ -54,20 +54,20 @@ class LockFile:
             raise self._refused(error) from error
         self._file = file
         stat = os.fstat(file)
-        self._inode = (stat.st_dev, stat.st_ino)
+        self.inode = (stat.st_dev, stat.st_ino)
 
     def _refused(self, error: OSError) -> StoreError:
-        if not self._path.parent.is_dir():
-            return StoreUnavailable(f"the folder {self._path.parent} of the store does not exist: make it")
-        if (named := by_errno(error, f"the lock file {self._path}")) is not None:
+        if not self.path.parent.is_dir():
+            return StoreUnavailable(f"the folder {self.path.parent} of the store does not exist: make it")
+        if (named := by_errno(error, f"the lock file {self.path}")) is not None:
             return named
-        return StoreUnavailable(f"cannot lock {self._path}: {error.strerror}")
+        return StoreUnavailable(f"cannot lock {self.path}: {error.strerror}")
 
     def check(self) -> None:
         """Take it anew if the file was removed or replaced. Fenced if somebody else was faster."""
         try:
-            stat = os.stat(self._path)
-            if (stat.st_dev, stat.st_ino) == self._inode:
+            stat = os.stat(self.path)
+            if (stat.st_dev, stat.st_ino) == self.inode:
                 return
         except OSError:
             pass  # then it is taken anew, or cannot be
@@ -78,14 +78,14 @@ class LockFile:
         try:
             self.take()
         except StoreLocked as error:
-            raise Fenced(f"{self._path} was replaced, and another process has the store: {error}") from error
+            raise Fenced(f"{self.path} was replaced, and another process has the store: {error}") from error
         os.close(old)
         self.note_commit(mark)
         if file.strip().isdigit():
             self.note_file(int(file))
         self.note_moved(page, moved)
         self.note_counter(counter)
-        log.warning("%s was removed or replaced while it was in use: it was made anew", self._path)
+        log.warning("%s was removed or replaced while it was in use: it was made anew", self.path)
 
     def last_commit(self) -> int:
         """Of the process before that did not stop in order; 0 if it did."""
@@ -102,7 +102,7 @@ class LockFile:
         """Which file the store is."""
         if self._file is not None:
             with suppress(OSError):  # as above
-                os.pwrite(self._file, b"%-23d\n%-23d\n" % (inode, self._inode[1]), 2 * _LINE)
+                os.pwrite(self._file, b"%-23d\n%-23d\n" % (inode, self.inode[1]), 2 * _LINE)
 
     def another_file(self, inode: int) -> bool:
         """The process before was killed, and had another file under this name. Not if the lock was copied with it."""
@@ -114,7 +114,7 @@ class LockFile:
             file, own = map(int, known)
         except ValueError:
             return False
-        return own == self._inode[1] and file != inode
+        return own == self.inode[1] and file != inode
 
     def note_moved(self, page: int, seq: int) -> None:
         """That this page of the file itself holds at least this transaction, also after a loss of power."""

@@ -9,36 +9,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sqlite3
 import stat
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 from weakref import WeakSet
 
 from tocsin.errors import StoreClosed, StoreError, StoreFull, StoreUnavailable
 from tocsin.storage.api import (
-    MAX_SCAN_BYTES,
-    Batch,
     Capabilities,
     Event,
     Grant,
     OrderedStore,
     Owned,
-    Range,
-    Row,
     StoreStats,
     StoreView,
 )
 from tocsin.storage.aside import aside
-from tocsin.storage.combiner import ActorWrites, Combiner
+from tocsin.storage.combiner import ActorWrites, Combiner, Committing, Handle, Handles
 from tocsin.storage.condition import Condition
-from tocsin.storage.handles import Handle, Handles
 from tocsin.storage.sqlite.errors import Unsettled, by_errno, says_little, translate
 from tocsin.storage.sqlite.identity import Identity
 from tocsin.storage.sqlite.lock import LockFile
-from tocsin.storage.sqlite.reader import Asked, Reader
+from tocsin.storage.sqlite.reader import Reader, Reading, SQLiteView
 from tocsin.storage.sqlite.reserve import Reserve, why_unwritable
 from tocsin.storage.sqlite.thread import Thread, whole
 from tocsin.storage.sqlite.upkeep import Upkeep
@@ -46,66 +41,21 @@ from tocsin.storage.sqlite.writer import Writer
 
 log = logging.getLogger("tocsin.storage")
 
-T = TypeVar("T")
 WAKES_PER_PAGE = 1_000
+LOOK_EVERY = 64
+"""Transactions between two looks at the size of the WAL."""
 SETTLE_LOOK_S = 0.5
 """Between two looks what became of a commit that failed."""
 
 
-class Reading:
-    """A reader and its thread; `met` hears of the errors. A caller that is cancelled frees the thread for others."""
-
-    def __init__(self, reader: Reader, met: Callable[[StoreError], None]) -> None:
-        self.reader, self.thread = reader, Thread()
-        self._met = met
-
-    async def run(self, function: Callable[..., T], *args: object) -> T:
-        asked = Asked()
-        try:
-            return await self.thread.run(self.reader.run, asked, function, *args)
-        except asyncio.CancelledError:
-            asked.left = True
-            raise
-        except StoreError as error:
-            self._met(error)
-            raise
-
-
-class SQLiteView:
-    """Committed state of one actor, read on a given thread."""
-
-    def __init__(self, name: str, reading: Reading) -> None:
-        self.name = name
-        self._reading = reading
-
-    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        return await self._reading.run(self._reading.reader.get, self.name, keys)
-
-    async def scan_many(
-        self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
-    ) -> list[list[Row]]:
-        return await self._reading.run(self._reading.reader.scan_many, self.name, ranges, max_bytes, reverse)
-
-    async def scan(
-        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
-    ) -> list[Row]:
-        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]
-
-
-class SQLiteStore(SQLiteView):
+class SQLiteStore(SQLiteView, Committing):
     """The writing handle of one actor."""
 
-    def __init__(self, view: SQLiteView, provider: SQLiteProvider, handle: Handle, wake_at: int | None) -> None:
-        super().__init__(view.name, view._reading)
+    def __init__(self, reading: Reading, provider: SQLiteProvider, handle: Handle, wake_at: int | None) -> None:
+        SQLiteView.__init__(self, handle.name, reading)
+        Committing.__init__(self, provider.combiner, provider.handles, handle)
         self.grant = Grant(provider.owner, provider.starts)
         self.wake_at = wake_at
-        self._provider, self._handle = provider, handle
-
-    def commit(self, batch: Batch) -> asyncio.Future[None]:
-        return self._provider.combiner.submit(self._handle, batch)
-
-    async def close(self) -> None:
-        await self._provider.handles.close(self._handle)
 
 
 class SQLiteProvider:
@@ -117,7 +67,9 @@ class SQLiteProvider:
         self.owner = os.urandom(12).hex()
         self.combiner = Combiner(self._write, self.capabilities)
         self.handles = Handles()
-        self._condition = Condition(self.path)
+        self.full = False
+        self.trouble: StoreError | None = None
+        self._condition = Condition(self.path, self._condition_changed)
         self._lock, self._identity = LockFile(self._beside(".lock")), Identity(self.path)
         self._reserve = Reserve(self._beside(".reserve"))
         self._writer = Thread()
@@ -127,7 +79,7 @@ class SQLiteProvider:
         self._upkeep = Upkeep(
             self.path, self._writer, self._file, self._reserve, self._condition, lambda: self._apply(())
         )
-        self._transaction = asyncio.Lock()
+        self._transaction, self._transactions = asyncio.Lock(), 0
         self._stopped: asyncio.Event | None = None
         self._stopping: asyncio.Task[None] | None = None
 
@@ -138,13 +90,8 @@ class SQLiteProvider:
     def starts(self) -> int:
         return self._file.starts
 
-    @property
-    def full(self) -> bool:
-        return self._condition.full
-
-    @property
-    def trouble(self) -> StoreError | None:
-        return self._condition.trouble
+    def _condition_changed(self) -> None:
+        self.full, self.trouble = self._condition.full, self._condition.trouble
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -237,7 +184,7 @@ class SQLiteProvider:
             exists, wake_at = await self._turns.run(self._turns.reader.stored, name)
             if not create and not exists:
                 raise KeyError(name)
-        return SQLiteStore(SQLiteView(name, self._turns), self, handle, wake_at)
+        return SQLiteStore(self._turns, self, handle, wake_at)
 
     def view(self, name: str) -> StoreView:
         return SQLiteView(name, self._views)
@@ -264,22 +211,35 @@ class SQLiteProvider:
 
     async def _write(self, group: Sequence[ActorWrites]) -> None:
         try:
-            try:
-                await self._apply(group)
-            except StoreFull as error:
-                given_up = await aside(self._reserve.give_up)
-                self._condition.now_full(error)
-                self._upkeep.look()
-                if not given_up:
-                    raise
-                await self._apply(group)
+            await self._apply(group)
         except StoreError as error:
-            if isinstance(error, StoreFull):
-                self._condition.now_full(error)
-            self._met(error, writing=True)
+            await self._write_on_reserve(group, error)
+        self._transactions += 1
+        if self.trouble is not None or self._transactions % LOOK_EVERY == 0:
+            await self._look_after_commit()
+
+    async def _write_on_reserve(self, group: Sequence[ActorWrites], error: StoreError) -> None:
+        """Try again on a full disk, once the reserve is given up; raise `error` for any other cause."""
+        try:
+            if not isinstance(error, StoreFull):
+                raise error
+            given_up = await aside(self._reserve.give_up)
+            self._condition.now_full(error)
+            self._upkeep.look()
+            if not given_up:
+                raise error
+            await self._apply(group)
+        except StoreError as last:
+            if isinstance(last, StoreFull):
+                self._condition.now_full(last)
+            self._met(last, writing=True)
             raise
-        self._upkeep.committed()
-        if self._condition.full:
+
+    async def _look_after_commit(self) -> None:
+        self._condition.works()
+        if self._transactions % LOOK_EVERY == 0:
+            self._upkeep.look()
+        if self.full:
             # Before others take the space that is left: what is new has its place in the file, and the WAL begins anew.
             await self._upkeep.move_wal()
 
@@ -289,11 +249,26 @@ class SQLiteProvider:
             self._upkeep.look()
 
     async def _apply(self, group: Sequence[ActorWrites]) -> None:
+        """Apply in one durable transaction, whose outcome is waited for even by a caller that is cancelled."""
         try:
             async with self._transaction:
-                await self._apply_settled(group)
-        except StoreError as error:
-            raise await self._with_its_cause(error) from error.__cause__
+                try:
+                    await self._writer.execute(self._file.apply, group)
+                except (asyncio.CancelledError, Unsettled) as error:
+                    await self._settle(error)
+        except (StoreError, sqlite3.Error) as error:
+            named = translate(error) if isinstance(error, sqlite3.Error) else error
+            raise await self._with_its_cause(named) from named.__cause__
+
+    async def _settle(self, error: asyncio.CancelledError | Unsettled) -> None:
+        """Find out what became of the last transaction; raise if it is not in the file."""
+        try:
+            if isinstance(error, Unsettled):
+                raise error
+            await self._writer.run_to_end(self._file.outcome)
+        except Unsettled as unsettled:
+            if not await self._settled():
+                raise translate(unsettled.error) from unsettled.error
 
     async def _with_its_cause(self, error: StoreError) -> StoreError:
         """The error that names what the system says, where SQLite does not."""
@@ -302,13 +277,6 @@ class SQLiteProvider:
     def _why_unwritable(self) -> OSError | None:
         longest = max(self._upkeep.wal_bytes, self.path.stat().st_size if self.path.exists() else 0)
         return why_unwritable(self.path, longest)
-
-    async def _apply_settled(self, group: Sequence[ActorWrites]) -> None:
-        try:
-            await self._writer.run_to_end(self._file.apply, group)
-        except Unsettled as unsettled:
-            if not await self._settled():
-                raise translate(unsettled.error) from unsettled.error
 
     async def _settled(self) -> bool:
         """Whether the last transaction is in the file. Until that is known, nobody gets an answer: a commit never

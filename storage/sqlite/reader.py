@@ -1,18 +1,19 @@
-"""One snapshot of reads in the file of the SQLite engine.
-
-Everything here is synchronous and runs on the thread of one connection.
-"""
+"""Reads of the SQLite engine: each call is one hop to a reader's thread, and one snapshot there."""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tocsin.storage.api import Range, Row
+from tocsin.errors import StoreError
+from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row
+from tocsin.storage.sqlite.errors import translate
 from tocsin.storage.sqlite.identity import Identity
+from tocsin.storage.sqlite.thread import Thread
 from tocsin.storage.sqlite.writer import MAX_IDS, connect
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class NobodyWaits(Exception):
 
 
 class Reader:
-    """A reading connection: every call is one snapshot."""
+    """A reading connection: every call is one snapshot. Everything here is synchronous and runs on its thread."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
         self._path, self._identity = path, identity
@@ -52,7 +53,8 @@ class Reader:
         others do not wait for what nobody wants; the connection stays as it was."""
         if asked.left:
             raise NobodyWaits
-        self._identity.check()
+        if not self._identity.is_untouched():
+            self._identity.check()
         self._asked = asked
         try:
             return function(*args)
@@ -131,3 +133,45 @@ class Reader:
     def names(self, start: str, limit: int) -> list[str]:
         sql = "SELECT name FROM actor WHERE name > ? ORDER BY name LIMIT ?"
         return [name for (name,) in self._db.execute(sql, (start, limit))]
+
+
+class Reading:
+    """A reader and its thread, as the event loop sees them; `met` hears of the errors."""
+
+    def __init__(self, reader: Reader, met: Callable[[StoreError], None]) -> None:
+        self.reader, self.thread = reader, Thread()
+        self._met = met
+
+    async def run(self, function: Callable[..., T], *args: object) -> T:
+        """Call a function of the reader. A caller that is cancelled frees the thread for others."""
+        asked = Asked()
+        try:
+            return await self.thread.execute(self.reader.run, asked, function, *args)
+        except asyncio.CancelledError:
+            asked.left = True
+            raise
+        except (sqlite3.Error, StoreError) as error:
+            named = translate(error) if isinstance(error, sqlite3.Error) else error
+            self._met(named)
+            raise named from named.__cause__
+
+
+class SQLiteView:
+    """Committed state of one actor, read on a given thread."""
+
+    def __init__(self, name: str, reading: Reading) -> None:
+        self.name = name
+        self._reading = reading
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        return await self._reading.run(self._reading.reader.get, self.name, keys)
+
+    async def scan_many(
+        self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
+    ) -> list[list[Row]]:
+        return await self._reading.run(self._reading.reader.scan_many, self.name, ranges, max_bytes, reverse)
+
+    async def scan(
+        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
+    ) -> list[Row]:
+        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Generic, NoReturn, Protocol, TypeVar
 
 import aiosqlite
 
@@ -20,12 +21,20 @@ _EXECUTE: Final = aiosqlite.Connection._execute
 """Taken by name at import, so that an aiosqlite without it fails at once and not at the first commit."""
 
 
+class Execute(Protocol):
+    """Queues a function for a thread; the awaitable is its answer, or raises what it raises."""
+
+    def __call__(self, function: Callable[..., T], /, *args: object) -> Awaitable[T]: ...
+
+
 class Thread:
     """A connection, opened, used and closed on one thread."""
 
     def __init__(self) -> None:
         self._connection: aiosqlite.Connection | None = None
         self._forgotten: object = None
+        self.execute: Execute = _not_open
+        """What `run` stands on: errors of SQLite are for the caller to translate."""
 
     async def open(self, connector: Callable[[], sqlite3.Connection]) -> None:
         """After an error there is no connection and no thread. Not to be cancelled: see `whole`."""
@@ -46,19 +55,14 @@ class Thread:
         if failed:
             await connection.close()
             raise translate(failed[0]) if isinstance(failed[0], sqlite3.Error) else failed[0]
-        self._connection = connection
+        self._connection, self.execute = connection, partial(_EXECUTE, connection)
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
-        """A caller that is cancelled does not interrupt the function: it is on the thread already."""
-        if self._forgotten is not None:
-            raise StoreClosed("this process was forked from the one that has the store: open another store in it")
-        if self._connection is None:
-            raise StoreClosed("the store is not open")
+        """Run it on the thread. A caller that is cancelled does not interrupt it: it is on the thread already."""
         try:
-            answer: T = await _EXECUTE(self._connection, function, *args)  # type: ignore[no-untyped-call]
+            return await self.execute(function, *args)
         except sqlite3.Error as error:
             raise translate(error) from error
-        return answer
 
     async def run_to_end(self, function: Callable[..., T], *args: object) -> T:
         """Like `run`, but the answer is waited for even by a caller that is cancelled: it must not be lost."""
@@ -73,15 +77,25 @@ class Thread:
     def forget(self) -> None:
         """In a process that was forked there is no such thread, and the connection must be neither used nor closed."""
         self._forgotten, self._connection = self._connection, None
+        self.execute = _forked
 
     async def close(self) -> None:
         """What was asked before is done first."""
         connection, self._connection = self._connection, None
+        self.execute = _not_open
         if connection is not None:
             try:
                 await connection.close()
             except sqlite3.Error as error:
                 raise translate(error) from error
+
+
+def _not_open(*_: object) -> NoReturn:
+    raise StoreClosed("the store is not open")
+
+
+def _forked(*_: object) -> NoReturn:
+    raise StoreClosed("this process was forked from the one that has the store: open another store in it")
 
 
 class _Once(Generic[T]):

@@ -25,8 +25,6 @@ log = logging.getLogger("tocsin.storage")
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 TRUNCATE_BYTES = 64 * 1024 * 1024
 WARN_BYTES = 256 * 1024 * 1024
-LOOK_EVERY = 64
-"""Transactions between two looks at the WAL's size."""
 LOOK_S = 1.0
 """Between two looks while something is wrong: a full disk, a store that fails, a WAL that is too long."""
 
@@ -51,7 +49,6 @@ class Upkeep:
         self._thread = Thread()
         self._task: asyncio.Task[None] | None = None
         self._stopped: asyncio.Event | None = None
-        self._transactions = 0
         self._warned = False
 
     # ---- Life ------------------------------------------------------------------------------------
@@ -84,13 +81,6 @@ class Upkeep:
         self._thread.forget()
 
     # ---- When to look ----------------------------------------------------------------------------
-
-    def committed(self) -> None:
-        """A transaction was written."""
-        self._condition.works()
-        self._transactions += 1
-        if self._transactions % LOOK_EVERY == 0:
-            self.look()
 
     def look(self) -> None:
         """Now, and as long as there is something to do."""

@@ -12,9 +12,8 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tocsin.errors import RolledBack, StoreUnavailable
 from tocsin.storage.sqlite.errors import by_errno
@@ -32,8 +31,7 @@ class WalLost(RolledBack):
     """What lies under the WAL's name is not what SQLite writes to, or no longer holds what was committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class Seen(NamedTuple):
     """How the WAL was when this transaction was committed. It may be shorter, or begin anew, only when the file itself
     holds that transaction: then nothing in the WAL was needed any more."""
 
@@ -46,39 +44,39 @@ class Wal:
     """Which file the WAL was when it was held. Reads of it stand in no lock's way: SQLite has none on it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = wal_of(path)
+        self.path = wal_of(path)
         self._store = path
-        self._file: int | None = None
-        self._inode = (0, 0)
-        self._seen = _Seen(0, b"", 0)
-        self._lost: str | None = None
+        self.file: int | None = None
+        self.inode = (0, 0)
+        self.seen = Seen(0, b"", 0)
+        self.lost: str | None = None
         self._moved: Callable[[], int] = _nothing
 
     def hold(self, seq: int, moved: Callable[[], int]) -> None:
         """From now on it is this file. `moved()`: the last transaction that the file itself holds; from any thread."""
         try:
-            self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            self.file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             raise self._gone() from None
         except OSError as error:
-            raise by_errno(error, self._path) or StoreUnavailable(f"{self._path} cannot be read: {error}") from error
-        stat = os.fstat(self._file)
-        self._inode = (stat.st_dev, stat.st_ino)
-        self._moved, self._lost = moved, None
-        self._seen = _Seen(stat.st_size, os.pread(self._file, HEADER, 0), seq)
+            raise by_errno(error, self.path) or StoreUnavailable(f"{self.path} cannot be read: {error}") from error
+        stat = os.fstat(self.file)
+        self.inode = (stat.st_dev, stat.st_ino)
+        self._moved, self.lost = moved, None
+        self.seen = Seen(stat.st_size, os.pread(self.file, HEADER, 0), seq)
 
     def let_go(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        if self.file is not None:
+            os.close(self.file)
+            self.file = None
 
     # ---- While it is in use ----------------------------------------------------------------------
 
     def check(self) -> None:
         """WalLost if its name leads elsewhere, or nowhere, or if it was cut. On any thread."""
-        if self._file is None:
+        if self.file is None:
             return
-        seen = self._seen  # before the look: it may grow meanwhile
+        seen = self.seen  # before the look: it may grow meanwhile
         self._check_length(self._named(), seen)
 
     def committed(self, seq: int) -> int | None:
@@ -86,37 +84,37 @@ class Wal:
 
         If it begins anew, the transaction up to which the file holds all, also after a loss of power.
         """
-        if self._file is None:
+        if self.file is None:
             return None
-        seen = self._seen
+        seen = self.seen
         size = self._named()
         self._check_length(size, seen)
         header = self._check_header(seen, seq)
-        self._seen = _Seen(size, header, seq)
+        self.seen = Seen(size, header, seq)
         return None if header == seen.header else seen.seq
 
     def _named(self) -> int:
         """The length of what lies under its name."""
-        if self._lost is not None:
-            raise WalLost(self._lost)
+        if self.lost is not None:
+            raise WalLost(self.lost)
         try:
-            stat = os.stat(self._path)
+            stat = os.stat(self.path)
         except FileNotFoundError:
             raise self._gone() from None
         except OSError as error:
-            raise StoreUnavailable(f"{self._path} cannot be reached: {error.strerror}") from error
-        if (stat.st_dev, stat.st_ino) != self._inode:
+            raise StoreUnavailable(f"{self.path} cannot be reached: {error.strerror}") from error
+        if (stat.st_dev, stat.st_ino) != self.inode:
             raise self._gone()
         return stat.st_size
 
-    def _check_length(self, size: int, seen: _Seen) -> None:
+    def _check_length(self, size: int, seen: Seen) -> None:
         if size < seen.size and self._moved() < seen.seq:
             raise self._spoilt(f"cut from {seen.size:,} to {size:,} bytes")
 
-    def _check_header(self, seen: _Seen, seq: int) -> bytes:
+    def _check_header(self, seen: Seen, seq: int) -> bytes:
         """`seq`: the last transaction that was committed."""
-        assert self._file is not None
-        header = os.pread(self._file, HEADER, 0)
+        assert self.file is not None
+        header = os.pread(self.file, HEADER, 0)
         if header != seen.header:
             # A WAL that was cut, and written to since, begins with a hole. One that is empty was emptied just now: by
             # another program's checkpoint, which has moved the last transaction, too.
@@ -127,28 +125,28 @@ class Wal:
 
     def _gone(self) -> WalLost:
         return WalLost(
-            f"{self._path} was replaced or removed while it was in use: put that file back, or stop this process in "
+            f"{self.path} was replaced or removed while it was in use: put that file back, or stop this process in "
             "order, which moves what it holds into the store, and start it again"
         )
 
     def _spoilt(self, how: str) -> WalLost:
         """For good: what is written to it later makes it as long as it was."""
-        self._lost = (
-            f"{self._path} was {how} while it was in use, and what was committed with it: nothing more is written. "
+        self.lost = (
+            f"{self.path} was {how} while it was in use, and what was committed with it: nothing more is written. "
             f"Stop this process and restore a backup of {self._store.name}"
         )
-        return WalLost(self._lost)
+        return WalLost(self.lost)
 
     # ---- When it is not what it was --------------------------------------------------------------
 
     @property
     def whole(self) -> bool:
         """Whether SQLite, which has it open whatever became of its name, can still read all that was committed."""
-        if self._file is None or self._lost is not None:
+        if self.file is None or self.lost is not None:
             return False
         try:
-            self._check_length(os.fstat(self._file).st_size, self._seen)
-            self._check_header(self._seen, self._seen.seq)
+            self._check_length(os.fstat(self.file).st_size, self.seen)
+            self._check_header(self.seen, self.seen.seq)
         except WalLost:
             return False
         return True
@@ -159,14 +157,14 @@ class Wal:
             try:
                 self._named()
             except WalLost:
-                if self._path.exists():
+                if self.path.exists():
                     keep_wal(self._store)
 
     def forget(self) -> None:
         """Let nothing of it be moved into the file, neither by closing nor by the next start. A copy is kept."""
-        if self._file is not None:
-            keep_wal(self._store, self._file)
-            os.ftruncate(self._file, 0)
+        if self.file is not None:
+            keep_wal(self._store, self.file)
+            os.ftruncate(self.file, 0)
 
 
 def _nothing() -> int:

@@ -80,6 +80,7 @@ class Writer:
         self._db: sqlite3.Connection
         self._ids: dict[str, int] = {}
         self._meta_page = 0
+        self._failed: Exception | None = None
         self._lineage, self._lineages = 0, frozenset[int]()
 
     def open(self) -> sqlite3.Connection:
@@ -183,7 +184,9 @@ class Writer:
         self._lock.note_commit(self.seq)
 
     def check(self) -> None:
-        """That what is written now will be found under the store's name, on pages that are as memory knows them."""
+        """Verify that the open file is still the one at the store's path, and that its pages match SQLite's cache."""
+        if self._identity.is_untouched(self._lock):
+            return
         self._lock.check()
         try:
             self.check_file()
@@ -208,8 +211,21 @@ class Writer:
         self._identity.check()
 
     def apply(self, group: Sequence[ActorWrites]) -> None:
-        """One durable transaction; of nobody, it shows whether the store can be written. After an error nothing of it
-        is in the file."""
+        """Write one durable transaction; an empty one shows whether the store can be written. After an error nothing of
+        it is in the file."""
+        self._failed = None
+        try:
+            self._transact(group)
+        except Exception as error:
+            self._failed = error
+            raise
+
+    def outcome(self) -> None:
+        """Raise again what the last `apply` raised, for a caller that was cancelled before it heard of it."""
+        if self._failed is not None:
+            raise self._failed
+
+    def _transact(self, group: Sequence[ActorWrites]) -> None:
         self.check()
         new: dict[str, int] = {}
         self._roll_back()  # should an earlier one have failed to
@@ -234,9 +250,8 @@ class Writer:
     def _written(self) -> None:
         """It is durable; under the store's name only if that still leads here."""
         self._lock.note_commit(self.seq)
-        self._identity.check_file()
         # Not what a checkpoint is about to write: after a loss of power the file may lack it, and the WAL has it.
-        if (moved := self._identity.wal.committed(self.seq)) is not None:
+        if (moved := self._identity.committed(self.seq)) is not None:
             self._lock.note_moved(self._meta_page, moved)
 
     def settle(self) -> bool:

@@ -19,7 +19,7 @@ import click
 from tests.storage import filling
 from tests.storage.disks import small_disk
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import upkeep as sqlite_upkeep
+from tocsin.storage.sqlite import provider as sqlite_provider
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
 MIB = 1024 * 1024
@@ -133,12 +133,12 @@ async def loop_lag(path: Path, size: int) -> tuple[float, float, float, float]:
     await provider.start()
     await provider._writer.run(provider._file._db.execute, "PRAGMA wal_autocheckpoint = 0")
     store = await provider.open("a")
-    every, sqlite_upkeep.LOOK_EVERY = sqlite_upkeep.LOOK_EVERY, 1_000_000_000
+    every, sqlite_provider.LOOK_EVERY = sqlite_provider.LOOK_EVERY, 1_000_000_000
     n = 0
     while provider.stats().wal_bytes < size:
         await store.commit(Batch(puts={b"%08d" % (n + m): bytes(60_000) for m in range(50)}))
         n += 50
-    sqlite_upkeep.LOOK_EVERY = every
+    sqlite_provider.LOOK_EVERY = every
     mib = provider.stats().wal_bytes / MIB
     late: list[float] = []
     began = time.monotonic()

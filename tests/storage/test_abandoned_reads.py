@@ -11,8 +11,8 @@ import pytest
 
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite import reader as sqlite_reader
-from tocsin.storage.sqlite.provider import Reading, SQLiteProvider
-from tocsin.storage.sqlite.reader import STEPS_BETWEEN_LOOKS
+from tocsin.storage.sqlite.provider import SQLiteProvider
+from tocsin.storage.sqlite.reader import STEPS_BETWEEN_LOOKS, Reading
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,7 @@ import pytest
 
 from tocsin.errors import RolledBack, StoreCorrupt, StoreError, StoreTooLarge, StoreUnavailable
 from tocsin.storage.api import UNSET, Batch, Capabilities, Unset
-from tocsin.storage.combiner import ActorWrites, Combiner
-from tocsin.storage.handles import Handle
+from tocsin.storage.combiner import ActorWrites, Combiner, Handle
 
 Written = dict[str, tuple[dict[bytes, bytes | None], int | Unset | None]]
 

@@ -16,6 +16,7 @@ import pytest
 
 from tocsin.errors import StoreError
 from tocsin.storage.api import Batch, OrderedStore
+from tocsin.storage.sqlite import provider as sqlite_provider
 from tocsin.storage.sqlite import reader as sqlite_reader
 from tocsin.storage.sqlite import upkeep as sqlite_upkeep
 from tocsin.storage.sqlite import writer as sqlite_file
@@ -75,7 +76,7 @@ def small_wal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sixteenth of the real sizes, so that few commits show the same."""
     monkeypatch.setattr(sqlite_upkeep, "CHECKPOINT_BYTES", sqlite_upkeep.CHECKPOINT_BYTES // 16)
     monkeypatch.setattr(sqlite_upkeep, "TRUNCATE_BYTES", sqlite_upkeep.TRUNCATE_BYTES // 16)
-    monkeypatch.setattr(sqlite_upkeep, "LOOK_EVERY", 4)
+    monkeypatch.setattr(sqlite_provider, "LOOK_EVERY", 4)
     monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.02)
 
 
