@@ -101,8 +101,10 @@ class ActorHost:
         _within("occurrences_kept", occurrences_kept, 10, 1_000_000, whole=True)
         _within("timeout_ms", timeout_ms, *TIMEOUT_MS, whole=True)
         check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
+        clock = clock or SystemClock()
         self._service = SchedulerService(
             dispatcher,
+            clock,
             has_origin=has_origin,
             lanes=lanes,
             max_in_flight=max_in_flight,

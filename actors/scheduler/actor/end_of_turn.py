@@ -37,6 +37,7 @@ class EndOfTurn:
         self._watches = inflight.result_waiters
         self._full, self._died = full, died
         self._given: Given = []
+        self._may_give = False
         self._more_to_pull = False
 
     async def run(self) -> None:
@@ -63,12 +64,6 @@ class EndOfTurn:
     def any_waits(self) -> bool:
         return self._pulls.waiting
 
-    async def prepare_to_give(self) -> None:
-        """Register what the phases behind this one give, though it is empty as yet: a turn that is lost has woken
-        nobody."""
-        self._ctx.if_lost(self._pulls.lost, self._given)
-        self._ctx.after_commit(self._pulls.deliver, self._given, self._began)
-
     async def serve_in_order(self) -> None:
         """Give claims what is due and stands in front of the callbacks."""
         await self._serve(in_order=True)
@@ -78,6 +73,11 @@ class EndOfTurn:
         await self._serve(in_order=False)
 
     async def _serve(self, *, in_order: bool) -> None:
+        if not self._may_give:
+            # Registered though nothing is given as yet: a turn that is lost has woken nobody.
+            self._may_give = True
+            self._ctx.if_lost(self._pulls.lost, self._given)
+            self._ctx.after_commit(self._pulls.deliver, self._given, self._began)
         self._more_to_pull = False
         if not self._full():
             self._more_to_pull = await pull(self._turn, self._pulls, self._given, in_order=in_order)
@@ -145,7 +145,6 @@ def _always(end: EndOfTurn) -> bool:
 
 PHASES: Final[tuple[tuple[Callable[[EndOfTurn], bool], Callable[[EndOfTurn], Awaitable[None]]], ...]] = (
     (EndOfTurn.any_ended, EndOfTurn.apply_ends),
-    (_always, EndOfTurn.prepare_to_give),
     (EndOfTurn.any_waits, EndOfTurn.serve_in_order),
     (EndOfTurn.may_fire, EndOfTurn.fire),
     (EndOfTurn.any_waits, EndOfTurn.serve),

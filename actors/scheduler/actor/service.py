@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, TypeVar
@@ -21,11 +20,11 @@ from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
 from tocsin.actors.scheduler.inflight.inflight import Inflight
-from tocsin.actors.scheduler.inflight.lanes import callback_of
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.inflight.renderers import Renderers
+from tocsin.actors.scheduler.inflight.sending import Sender
 from tocsin.actors.scheduler.inflight.ticking import OnTick, Ticks
-from tocsin.actors.scheduler.inflight.worker_registry import Presence
+from tocsin.actors.scheduler.inflight.worker_registry import WorkerRegistry
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
@@ -35,18 +34,13 @@ from tocsin.actors.scheduler.schedules.recompute import in_doubt
 from tocsin.actors.scheduler.state.limits import Limits
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS
-from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore
-from tocsin.actors.scheduler.transitions.settle import AttemptResult
-from tocsin.dispatch.callback import Outcome
 from tocsin.dispatch.dispatcher import Dispatcher
 
 A = TypeVar("A")
 log = logging.getLogger("tocsin.scheduler")
 
 PAGES_AT_ONCE = 2
-PULL_RULE_MS = 10_000
-"""So long the app's rule may take before a worker gets a job."""
 
 
 class SchedulerService:
@@ -55,6 +49,7 @@ class SchedulerService:
     def __init__(
         self,
         dispatcher: Dispatcher,
+        clock: Clock,
         *,
         has_origin: Callable[[], bool],
         lanes: int = 64,
@@ -70,39 +65,34 @@ class SchedulerService:
     ) -> None:
         self.has_origin = has_origin
         self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
-        self.circuit = Circuit(
-            lambda: self.clock.monotonic(),
-            lambda: self.clock.now_ms(),
-            lambda why, is_open: self.health.circuit_changed(why, is_open),
-        )
-        self.callback_failures = CallbackFailures(lambda: self.clock.monotonic(), lambda: self.clock.now_ms())
-        self.permits = Permits(max_in_flight, self.circuit, lambda: self.clock.monotonic())
+        self.clock = clock
+        monotonic, now_ms = clock.monotonic, clock.now_ms
+        circuit = Circuit(monotonic, now_ms, lambda why, is_open: self.health.circuit_changed(why, is_open))
+        failures = CallbackFailures(monotonic, now_ms)
+        self.permits = Permits(max_in_flight, circuit, monotonic)
         self._dispatcher = dispatcher
-        self._guard = (
-            None
-            if authorize_fire is None
-            else Guard(authorize_fire, lambda: self.clock.monotonic(), lambda: self.clock.now_ms())
-        )
-        self.catalog_check = CatalogCheck(catalog, lambda: self.clock.monotonic())
+        guard = None if authorize_fire is None else Guard(authorize_fire, monotonic, now_ms)
+        self.catalog_check = CatalogCheck(catalog, monotonic)
+        self._sender = Sender(dispatcher, self.catalog_check, guard, failures, now_ms)
         self._lanes_limit = lanes
         dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
         self._limits = Limits(dead_ms, max_jobs, occurrences_kept, timeout_ms)
-        self._ticks = None if on_tick is None else Ticks(on_tick, self._sleep, self._start_soon)
+        self._ticks = None if on_tick is None else Ticks(on_tick, clock.sleep, self._start_soon)
         # Those that something needs, not one per name ever used.
         self._inflight: WeakValueDictionary[str, Inflight] = WeakValueDictionary()
         self.renderers = Renderers()
-        self.presence = Presence(lambda: self.clock.monotonic())
+        self.workers = WorkerRegistry(monotonic)
         self._host: Host | None = None
         self.health = HostHealth(
             lambda: self.host,
-            self.circuit,
-            self._guard,
+            circuit,
+            guard,
             lambda: dispatcher.last_origin,
             lambda: [actor_of(name) for name, one in self._inflight.items() if one.lanes.busy],
-            lambda: [each for each in (self.callback_failures.broken, self.deaths.broken) if each is not None],
+            lambda: [each for each in (failures.broken, self.deaths.broken) if each is not None],
             self._start_soon,
         )
-        self.deaths = Deaths(on_dead, lambda: self.clock, self._start_soon)
+        self.deaths = Deaths(on_dead, clock, self._start_soon)
         self._stopping = False
         self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)
@@ -125,15 +115,8 @@ class SchedulerService:
         return self._host
 
     @property
-    def clock(self) -> Clock:
-        return self.host.clock
-
-    @property
     def random(self) -> Random:
         return self.host.random
-
-    async def _sleep(self, seconds: float) -> None:
-        await self.clock.sleep(seconds)
 
     def _start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.host.start_soon(work)
@@ -157,25 +140,13 @@ class SchedulerService:
         """What this host has in memory of that scheduler."""
         found = self._inflight.get(name)
         if found is None:
-            check = self._may_be_pulled if self._guard is not None or self.catalog_check.given else None
-            found = Inflight(name, self.host, self.permits, self._lanes_limit, self._send, check)
+            found = Inflight(name, self.host, self.permits, self._lanes_limit, self._sender)
             if self._stopping:
                 found.lanes.stop_claiming()
             if self._nobody_waits:
                 found.stop_waiting()
             self._inflight[name] = found
         return found
-
-    async def _may_be_pulled(self, claim: Claim, instance: str) -> bool:
-        """The catalog and the app's rule are asked before a worker gets a job; what they refuse is settled here, as
-        for callbacks."""
-        answer: Outcome | float | None = self.catalog_check.before_attempt(claim.job, claim.args)
-        if answer is None and self._guard is not None:
-            answer = await self._guard.ask(claim, instance, self.clock.now_ms(), PULL_RULE_MS)
-        if not isinstance(answer, Outcome):
-            return True
-        self.inflight(instance).lanes.end(AttemptResult(claim.job, claim.token, answer))
-        return False
 
     def lanes_in_use(self, name: str) -> tuple[int, int]:
         """In flight, and the limit."""
@@ -197,22 +168,6 @@ class SchedulerService:
             alarm_failures=self.host.alarms.failures(actor_of(name)),
             waiting_for=here.waiting_claims.waiting_for,
         )
-
-    async def _send(self, claim: Claim, instance: str) -> Outcome:
-        """One attempt. The catalog and the app's rule are asked first, and what the rule takes is taken from the
-        callback's deadline: the lease covers both."""
-        if (blocked := self.catalog_check.before_attempt(claim.job, claim.args)) is not None:
-            return blocked
-        callback = callback_of(claim, instance)
-        if self._guard is not None:
-            answer = await self._guard.ask(claim, instance, self.clock.now_ms(), callback.timeout_ms)
-            if isinstance(answer, Outcome):
-                return answer
-            callback = replace(callback, timeout_ms=callback.timeout_ms - answer)
-        outcome = await self._dispatcher.attempt(callback, now_ms=self.clock.now_ms())
-        job = claim.job
-        self.callback_failures.note(f"{instance}/{job.id}", job.function_path or job.workflow or "", outcome)
-        return outcome
 
     # ---- Stopping --------------------------------------------------------------------------------
 

@@ -171,13 +171,9 @@ class Scheduling(Following):
         if self._service.host.provider.trouble is None or not await answered(self._view(), once, self._now()):
             self._check_space()
         self._check_size(jobs)
-        renderers = self._service.renderers
-        number = renderers.enter(once.render)
-        try:
-            answer = await self._call(SubmitOnce(jobs, once.key, once.body, number))
-        except Exception:
-            renderers.drop(number)
-            raise
+        answer = await self._service.renderers.ask(
+            once.render, lambda number: self._call(SubmitOnce(jobs, once.key, once.body, number))
+        )
         if isinstance(answer, TocsinError):
             raise answer
         return answer

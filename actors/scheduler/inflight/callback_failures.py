@@ -43,24 +43,26 @@ class CallbackFailures:
         self._monotonic, self._now_ms = monotonic, now_ms
         self._paths: OrderedDict[str, _Path] = OrderedDict()
         self._window_began, self._lines, self._unsaid = 0.0, 0, 0
-        self._in_a_row, self._since, self._last = 0, 0, ""
+        self.in_a_row = 0
+        """How many callbacks failed since one succeeded. While there are none, a success changes nothing here."""
+        self._since, self._last = 0, ""
 
     @property
     def broken(self) -> Cause | None:
         """Set once the last `ALL_OF` callbacks failed or had no answer in time, until one succeeds."""
-        if self._in_a_row < ALL_OF:
+        if self.in_a_row < ALL_OF:
             return None
-        said = f"the last {self._in_a_row:,} callbacks failed or had no answer in time; the last one: {self._last}"
+        said = f"the last {self.in_a_row:,} callbacks failed or had no answer in time; the last one: {self._last}"
         return Cause(CALLBACKS_FAILING, said, self._since)
 
     def note(self, job: str, path: str, outcome: Outcome) -> None:
         """How an attempt of `job` (instance/id) ended."""
         if outcome.verdict in SUCCEEDED:
-            self._in_a_row = 0
+            self.in_a_row = 0
         elif outcome.verdict in FAILED:
             self._last = f"{path}: {outcome.message or outcome.verdict.value}"
-            self._since = self._since if self._in_a_row else self._now_ms()
-            self._in_a_row += 1
+            self._since = self._since if self.in_a_row else self._now_ms()
+            self.in_a_row += 1
             if outcome.verdict is not Verdict.DEAD:  # the log has a line for each death
                 self._failed(job, path)
 

@@ -62,7 +62,7 @@ class Deaths:
     def __init__(
         self,
         hook: OnDead | None,
-        clock: Callable[[], Clock],
+        clock: Clock,
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         if hook is not None and not callable(hook):
@@ -125,7 +125,7 @@ class Deaths:
     def _failed(self, one: DeadJob, error: BaseException) -> None:
         self.failures += 1
         said = f"took longer than {PATIENCE_S:.0f} s" if isinstance(error, TimeoutError) else type(error).__name__
-        since = self._clock().now_ms() if self.broken is None else self.broken.since
+        since = self._clock.now_ms() if self.broken is None else self.broken.since
         self.broken = Cause(HOOK_FAILING, f"on_dead failed for {one.instance}/{one.id}: {said}", since)
         log.error("on_dead failed for %s/%s (%d failures so far)", one.instance, one.id, self.failures, exc_info=error)
 
@@ -149,7 +149,7 @@ class Deaths:
         )  # fmt: skip
 
     async def _window(self, instance: str) -> None:
-        await self._clock().sleep(WINDOW_S)
+        await self._clock.sleep(WINDOW_S)
         del self._logged[instance]
         self._log_rest(instance)
 

@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.scheduler.inflight.completions import Answer, Completions
-from tocsin.actors.scheduler.inflight.lanes import Lanes, Send
+from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
-from tocsin.actors.scheduler.inflight.waiting_claims import Check, WaitingClaims
+from tocsin.actors.scheduler.inflight.sending import Sender
+from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import Complete
+from tocsin.actors.scheduler.transitions.settle import AttemptResult
 
 A = TypeVar("A")
 
 
 class Inflight:
-    """Its parts reach the actor through methods of this object, so it lives as long as its actor, an attempt or a place
-    in a line needs one of them. Who waits for a result holds the object itself."""
+    """The one object of a scheduler on this host. Its parts reach the actor through it, so it lives as long as the
+    actor, an attempt or a place in a line needs one of them. Who waits for a result holds the object itself."""
 
-    def __init__(self, name: str, host: Host, permits: Permits, limit: int, send: Send, check: Check | None) -> None:
-        self._host, self._actor = host, actor_of(name)
-        self.lanes = Lanes(name, limit, permits, send, self._post, host.start_soon, host.clock.monotonic)
+    def __init__(self, name: str, host: Host, permits: Permits, limit: int, sender: Sender) -> None:
+        self._name, self._host, self._actor, self._sender = name, host, actor_of(name), sender
+        self.post: Callable[[Event[None]], asyncio.Future[None]] = partial(host.post, self._actor)
+        self.lanes = Lanes(self, name, limit, permits, sender.send, host.start_soon, host.clock.monotonic)
+        check = self._may_be_given if sender.asks_first else None
         self.waiting_claims = WaitingClaims(name, self._call, host.start_soon, check, host.clock)
         self.completions = Completions(self._complete, host.start_soon)
         self.result_waiters = ResultWaiters()
 
     def stop_waiting(self) -> None:
-        """Whoever waits for jobs, or for the end of one, is answered; nobody waits from now on."""
+        """Answer whoever waits for jobs, or for the end of one; nobody waits from now on."""
         self.waiting_claims.stop()
         self.result_waiters.stop()
 
-    def _post(self, event: Event[None]) -> asyncio.Future[None]:
-        return self._host.post(self._actor, event)
+    async def _may_be_given(self, claim: Claim) -> bool:
+        """Whether a worker may get this job; if not, its attempt ends here, as one of a callback would."""
+        refusal = await self._sender.refusal(claim, self._name)
+        if refusal is not None:
+            self.lanes.end(AttemptResult(claim.job, claim.token, refusal))
+        return refusal is None
 
     def _call(self, event: Event[A]) -> asyncio.Future[A]:
         return self._host.start_soon(self._host.call(self._actor, event, create=False))

@@ -10,19 +10,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.inflight.permits import Permits
-from tocsin.actors.scheduler.model.instants_of_job import due_of
-from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.actors.scheduler.model.suspects import LEVELS
-from tocsin.actors.scheduler.state.turn import LEASE_MARGIN_MS
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, SettleFinished
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
-from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
-from tocsin.dispatch.job_options import handler_options
+from tocsin.dispatch.callback import Outcome, Verdict
 from tocsin.errors import HostClosedError
 
 log = logging.getLogger("tocsin.scheduler")
@@ -37,6 +33,14 @@ LAUNCH_WITHIN_S = 10.0
 """A claim durable only later than this is not sent: its deadline could outlast its lease. Below the margin of
 15 s that every lease has over its deadline."""
 NOT_SENT = Outcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
+
+
+class Owner(Protocol):
+    """What lanes are a part of. They hold it, so that it lives as long as an attempt, or a place in a line."""
+
+    def post(self, event: Event[None]) -> asyncio.Future[None]:
+        """Send an event to the scheduler."""
+        ...
 
 
 class Permitted:
@@ -68,11 +72,11 @@ class Lanes:
 
     def __init__(
         self,
+        owner: Owner,
         instance: str,
         limit: int,
         permits: Permits,
         send: Send,
-        post: Callable[[Event[None]], asyncio.Future[None]],
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         monotonic: Callable[[], float],
     ) -> None:
@@ -85,7 +89,7 @@ class Lanes:
         self.now = monotonic
         self.live: set[str] = set()
         """Tokens of attempts that are on their way on this host, or whose settlement is not durable yet."""
-        self._permits, self._send, self._post, self._start_soon = permits, send, post, start_soon
+        self._owner, self._permits, self._send, self._start_soon = owner, permits, send, start_soon
         self._tasks: set[asyncio.Task[None]] = set()
         self._finished: deque[AttemptResult] = deque()
         self._settling = False
@@ -208,7 +212,7 @@ class Lanes:
     def _settle_soon(self) -> None:
         if not self._settling and self._finished:
             self._settling = True
-            self._post(SettleFinished()).add_done_callback(self._settle_done)
+            self._owner.post(SettleFinished()).add_done_callback(self._settle_done)
 
     def _settle_done(self, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
@@ -232,7 +236,7 @@ class Lanes:
         """A permit is free and it is this scheduler's turn."""
         if not self._waking:
             self._waking = True
-            self._post(ClaimMore()).add_done_callback(self._woken)
+            self._owner.post(ClaimMore()).add_done_callback(self._woken)
 
     def _woken(self, done: asyncio.Future[None]) -> None:
         self._waking = False
@@ -255,29 +259,3 @@ class Lanes:
     @property
     def unsettled(self) -> int:
         return len(self.live)
-
-
-def callback_of(claim: Claim, instance: str) -> Callback:
-    job = claim.job
-    return Callback(
-        id=job.id,
-        incarnation=job.incarnation,
-        args=claim.args,
-        scheduled_for=due_of(job, claim.lease.at),
-        attempt=claim.lease.at.attempt,
-        lease=claim.token,
-        instance=instance,
-        function_path=job.function_path,
-        workflow=job.workflow,
-        schedule=_occurrence(job),
-        parent=None if job.parent is None else (job.parent, claim.parent_result),
-        timeout_ms=claim.lease.length_ms - LEASE_MARGIN_MS,
-        **handler_options(job),
-    )
-
-
-def _occurrence(job: JobRow) -> Occurrence | None:
-    one = job.schedule
-    if one is None:
-        return None
-    return Occurrence(one.name, one.slot, one.first_slot, one.coalesced if one.first_slot is not None else None)

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from itertools import count
+from typing import TypeVar
 
 from tocsin.actors.scheduler.transitions.idempotency import Render
 
+A = TypeVar("A")
+
 
 class Renderers:
-    """Each is taken by the turn that its number names, also if the caller has gone meanwhile."""
+    """Each is taken by the turn of its event, which holds its number."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
         self._waiting: dict[int, Render] = {}
 
-    def enter(self, render: Render) -> int:
+    async def ask(self, render: Render, send: Callable[[int], Awaitable[A]]) -> A:
+        """Send an event with the number of its renderer, which is kept until the event is answered or has failed.
+
+        A caller that goes away meanwhile changes nothing: the turn that may still come needs the renderer.
+        """
         number = next(self._numbers)
         self._waiting[number] = render
-        return number
+        asked = asyncio.ensure_future(send(number))
+        asked.add_done_callback(lambda _: self._waiting.pop(number, None))
+        return await asyncio.shield(asked)
 
     def take(self, number: int) -> Render:
+        """Give the renderer to its turn."""
         return self._waiting.pop(number)
-
-    def drop(self, number: int) -> None:
-        """Forget the renderer of a call that failed, whether a turn has taken it or not."""
-        self._waiting.pop(number, None)

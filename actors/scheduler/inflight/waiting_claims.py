@@ -32,8 +32,8 @@ class Post(Protocol):
     def __call__(self, event: Event[A]) -> asyncio.Future[A]: ...
 
 
-Check = Callable[[Claim, str], Awaitable[bool]]
-"""Asked of each claim of the named instance before a worker gets it; a refused one has been settled."""
+Check = Callable[[Claim], Awaitable[bool]]
+"""Asked of each job before a worker gets it; what it refuses, it settles."""
 
 
 class PullClaim:
@@ -242,7 +242,7 @@ class WaitingClaims:
 
     async def _checked(self, claim: PullClaim, jobs: list[Claim], leased: float) -> None:
         assert self._check is not None
-        passed = await asyncio.gather(*(self._check(job, self.instance) for job in jobs))
+        passed = await asyncio.gather(*(self._check(job) for job in jobs))
         self._answer(claim, jobs, [job for job, may in zip(jobs, passed, strict=True) if may], leased)
 
     def _answer(self, claim: PullClaim, jobs: list[Claim], allowed: list[Claim], leased: float) -> None:

@@ -24,7 +24,7 @@ MAX_TEXT: Final = 256
 STATUSES: Final = ("idle", "busy", "stopping", "stopped")
 
 
-class Presence:
+class WorkerRegistry:
     """The workers of all schedulers of a host. `monotonic` is its clock: those of workers may be wrong."""
 
     def __init__(self, monotonic: Callable[[], float], limit: int = MAX_WORKERS) -> None:

@@ -118,6 +118,24 @@ async def test_a_caller_that_goes_away_keeps_no_request_with_a_key_from_being_do
 
 
 @on_simulated_host()
+async def test_the_function_that_writes_an_answer_goes_with_an_event_that_fails_after_its_caller_has_gone(
+    sim: SimulatedHost,
+) -> None:
+    """The host is killed while the event stands in line: its turn never comes, and nobody hears of it."""
+    asked = asyncio.ensure_future(sim.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b""))))
+    renderers = sim.host._service.renderers
+    for _ in range(2):  # it is called, and its event is sent
+        await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.wait([asked])
+    assert renderers._waiting  # its turn may still come
+    await sim.host.runtime.abandon()
+    await asyncio.sleep(0)
+
+    assert renderers._waiting == {}
+
+
+@on_simulated_host()
 async def test_the_function_that_writes_an_answer_goes_with_a_call_that_fails(sim: SimulatedHost) -> None:
     await sim.host.stop()
     with pytest.raises(HostClosedError):

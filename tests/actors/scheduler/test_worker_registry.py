@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
-from tocsin.actors.scheduler.inflight.worker_registry import Presence
+from tocsin.actors.scheduler.inflight.worker_registry import WorkerRegistry
 from tocsin.dispatch.pulled import WorkerJob, WorkerSnapshot
 from tocsin.errors import InvalidInputError
 
@@ -66,7 +66,7 @@ async def test_pages_of_workers_are_by_id(sim: SimulatedHost) -> None:
 
 
 def test_of_too_many_workers_those_silent_for_the_longest_time_are_forgotten() -> None:
-    presence = Presence(lambda: 0.0, limit=2)
+    presence = WorkerRegistry(lambda: 0.0, limit=2)
     for id in ("a", "b", "a", "c"):
         presence.note("t", changed(id=id), 1)
 
