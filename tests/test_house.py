@@ -95,7 +95,7 @@ def test_no_file_knows_somebodys_machine_or_waits_to_be_finished() -> None:
 
 
 WRITES = {
-    "put_job", "erase_job", "enter_line", "leave_line", "drop_line", "put_lease", "change_lease", "drop_lease", "park",
+    "add_job", "erase_job", "enter_line", "leave_line", "drop_line", "put_lease", "change_lease", "drop_lease", "park",
     "unpark", "keep_result", "note_end",
 }  # fmt: skip
 """What the state of a scheduler offers to change where a job stands."""

@@ -24,9 +24,9 @@ from tocsin.actors.scheduler.model.rows import (
     LinesRow,
     ParkedRow,
     PoolRow,
+    R,
     RedriveRow,
     ResultRow,
-    Row,
     decode,
     encode,
 )
@@ -50,7 +50,7 @@ def store(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(whole, tmp_path / "jobs.db"))
 
 
-def change(rows: Rows, key: bytes, kind: type[Row], **members: object) -> None:
+def change(rows: Rows, key: bytes, kind: type[R], **members: object) -> None:
     rows.put(key, encode(msgspec.structs.replace(decode(kind, key, rows.get(key)), **members)))
 
 

@@ -88,25 +88,25 @@ MUTANTS = (
     Mutant(
         "leases do not count as pool slots after a restart",
         "actors/scheduler/state/scheduler_state.py",
-        "                self._remember(*names, lease)\n                self.lines.hold(lease.pool)\n",
         "                self._remember(*names, lease)\n",
+        "                self._remember(*names, lease)\n                self.lines.holders.clear()\n",
     ),
     Mutant(
         "the stored wake time leaves out lease ends",
         "actors/scheduler/actor/end_of_turn.py",
-        "        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer, end_at)",
-        "        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer)",
+        "        stored = _earliest(overdue, outlook.next_due, state.next_timer, end_at)",
+        "        stored = _earliest(overdue, outlook.next_due, state.next_timer)",
     ),
     Mutant(
         "the stored wake time leaves out overdue heads",
         "actors/scheduler/actor/end_of_turn.py",
-        "        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer, end_at)",
-        "        stored = _earliest(head, state.next_timer, end_at)",
+        "        stored = _earliest(overdue, outlook.next_due, state.next_timer, end_at)",
+        "        stored = _earliest(outlook.next_due, state.next_timer, end_at)",
     ),
     Mutant(
         "dead letters are not counted",
         "actors/scheduler/state/scheduler_state.py",
-        "        self.count(dead=1)",
+        "        self.counters.dead += 1",
         "        pass",
     ),
     Mutant(
@@ -183,8 +183,8 @@ MUTANTS = (
     Mutant(
         "a job that expired in line leaves its row",
         "actors/scheduler/transitions/apply.py",
-        "            state.erase_job(job)\n            state.count(expired=1)\n",
-        "            state.count(expired=1)\n",
+        "            state.erase_job(job)\n            state.counters.expired += 1\n",
+        "            state.counters.expired += 1\n",
     ),
     Mutant(
         "jobs of two schedulers have one webhook-id",

@@ -8,8 +8,8 @@ QUEUES = (
     Mutant(
         "queues: jobs are given before their leases are durable",
         "actors/scheduler/actor/end_of_turn.py",
-        "            self._pulls.sealed(self._given)\n",
-        "            self._pulls.deliver(self._given, self._began)\n            self._given.clear()\n",
+        "        self._pulls.sealed(given)\n",
+        "        self._pulls.deliver(given, turn.began)\n        given.clear()\n",
     ),
     Mutant(
         "queues: what a worker that went away was given stays leased",
@@ -84,9 +84,8 @@ QUEUES = (
     Mutant(
         "queues: jobs of workers hold no slots",
         "actors/scheduler/state/leases.py",
-        "        self._remember(job_id, token, lease)\n        self.lines.hold(lease.pool)\n",
-        "        self._remember(job_id, token, lease)\n        if lease.kind != PULLED:\n"
-        "            self.lines.hold(lease.pool)\n",
+        "        if lease.pool:\n            self.lines.hold(lease.pool)\n",
+        "        if lease.pool and lease.kind != PULLED:\n            self.lines.hold(lease.pool)\n",
     ),
     Mutant(
         "queues: who got nothing after all is forgotten",
@@ -97,12 +96,12 @@ QUEUES = (
     Mutant(
         "queues: a due job does not ring for those who wait",
         "actors/scheduler/actor/end_of_turn.py",
-        "        pulled = state.lines.pulled.next_due(now) if self._pulls.waiting else None\n",
-        "        pulled = None\n",
+        "            pulled = again if full else state.lines.pulled.next_due(now)\n",
+        "            pulled = again if full else None\n",
     ),
     Mutant(
         "queues: they have no turns",
-        "actors/scheduler/state/ready_heap.py",
+        "actors/scheduler/state/job_queues.py",
         "        self._turns[queue] = next(self._turn)\n        self._turns.move_to_end(queue)\n",
         "",
         seeds=300,
@@ -141,14 +140,14 @@ QUEUES = (
     Mutant(
         "chains: dead letters count as pending",
         "actors/scheduler/state/scheduler_state.py",
-        "        self.paths.change(job, -1)\n        self.count(dead=1)\n",
-        "        self.count(dead=1)\n",
+        "        self._count_paths(job, -1)\n        self.counters.dead += 1\n",
+        "        self.counters.dead += 1\n",
     ),
     Mutant(
         "results: nobody is told that a job has ended",
         "actors/scheduler/actor/end_of_turn.py",
-        "        self._ctx.after_commit(self._watches.tell, ended)\n",
-        "        pass\n",
+        "            turn.ctx.after_commit(self._waiters.tell, ended)\n",
+        "            pass\n",
     ),
     Mutant(
         "results: of a dead job nobody is told",

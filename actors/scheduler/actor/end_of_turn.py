@@ -1,159 +1,170 @@
-"""The end of every turn: phases in order, each skipped when nothing marked it; then the alarm."""
+"""The end of every turn: what its event left to do, each part only if something marked it; then the alarm."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
 
 from tocsin.actors.scheduler.actor.expiry import RENEW_BEFORE_MS
 from tocsin.actors.scheduler.actor.pull import Given, any_to_give, pull
-from tocsin.actors.scheduler.actor.starting import could_start, start, start_nothing
 from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
 from tocsin.actors.scheduler.inflight.inflight import Inflight
+from tocsin.actors.scheduler.model.suspects import ALONE, FEW, LEVELS, SOME
 from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
 from tocsin.actors.scheduler.schedules.recompute import check_clock
+from tocsin.actors.scheduler.state.job_queues import Outlook
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.claim import claim, claim_suspects
 
 FULL_RETRY_MS = 1_000
-"""A store without space claims nothing; so often it looks whether there is space again."""
+"""A store without space claims nothing; so often it is asked whether there is space again."""
 OVERDUE = 0
 """The stored wake time while a due job may start: now, whenever that is read."""
+CLAIM_ROUNDS = 4
+CLAIMS_PER_TURN = 512
+"""With what else a turn may write it stays inside one commit of the store."""
 
 
 class EndOfTurn:
-    """Of one turn. `full()` says whether the store is without space, `died` hears of jobs that are dead."""
+    """Of one scheduler. `full()` says whether the store is without space; `died` is told of jobs that are dead."""
 
-    def __init__(
-        self,
-        turn: Turn,
-        began: float,
-        inflight: Inflight,
-        full: Callable[[], bool],
-        died: Callable[[Sequence[DeadJob]], None],
-    ) -> None:
-        self._turn, self._state, self._ctx = turn, turn.state, turn.ctx
-        self._began = began
+    def __init__(self, inflight: Inflight, full: Callable[[], bool], died: Callable[[Sequence[DeadJob]], None]) -> None:
         self._lanes, self._pulls = inflight.lanes, inflight.waiting_claims
-        self._watches = inflight.result_waiters
+        self._waiters = inflight.result_waiters
         self._full, self._died = full, died
-        self._given: Given = []
-        self._may_give = False
-        self._more_to_pull = False
 
-    async def run(self) -> None:
-        check_clock(self._turn)
-        for is_marked, run in PHASES:
-            if is_marked(self):
-                await run(self)
-        self.set_alarm()
+    async def run(self, turn: Turn) -> None:
+        """Start what may start, write what changed and set the alarm."""
+        state, seen = turn.state, turn.state.occurrences
+        if state.instance.erasing:
+            turn.ctx.set_alarm(turn.now)
+            return
+        if seen.latest_slot > turn.now or seen.lost_jobs:
+            check_clock(turn)
+        if seen.ended:
+            await settle_ends(turn)
+        full = self._full()
+        given: Given = []
+        more_to_pull = False
+        if waits := self._pulls.waiting:
+            self._register(turn, given)
+            more_to_pull = await self._serve(turn, given, full, in_order=True)
+        outlook = state.lines.outlook(turn.now)
+        if outlook.ready or outlook.suspects or self._lanes.places:
+            await self._fire(turn, outlook, full)
+        if self._pulls.waiting:  # pools may have slots that callbacks have left
+            if not waits:
+                self._register(turn, given)
+            more_to_pull = await self._serve(turn, given, full, in_order=False)
+        if seen.ended:  # jobs that had expired when they were to be claimed
+            await settle_ends(turn)
+        await state.close()
+        if state.to_tell:
+            ended, state.to_tell = state.to_tell, []
+            turn.ctx.after_commit(self._waiters.tell, ended)
+        if state.deaths:
+            deaths, state.deaths = state.deaths, []
+            turn.ctx.after_commit(self._died, dead_jobs(turn.ctx.id.name, deaths))
+        self._set_alarm(turn, full, more_to_pull)
 
-    def look_for_claims(self) -> None:
-        """At activation nothing is given: note whether the next turn might."""
-        self._more_to_pull = any_to_give(self._turn, self._pulls)
-
-    # ---- Occurrences that ended ------------------------------------------------------------------
-
-    def any_ended(self) -> bool:
-        return bool(self._state.occurrences.ended)
-
-    async def apply_ends(self) -> None:
-        await settle_ends(self._turn)
+    async def run_first(self, turn: Turn) -> None:
+        """End the activation: start nothing, but let the alarm ring for what the next turn might start."""
+        await settle_ends(turn)
+        more_to_pull = any_to_give(turn, self._pulls)
+        await turn.state.close()  # the event that follows may find that it has nothing to do
+        self._set_alarm(turn, self._full(), more_to_pull)
 
     # ---- Claims that wait ------------------------------------------------------------------------
 
-    def any_waits(self) -> bool:
-        return self._pulls.waiting
+    def _register(self, turn: Turn, given: Given) -> None:
+        """Deliver what is given once it is durable. A turn that is lost, also one that gave nothing, wakes the claims
+        that wait."""
+        turn.ctx.if_lost(self._pulls.lost, given)
+        turn.ctx.after_commit(self._pulls.deliver, given, turn.began)
 
-    async def serve_in_order(self) -> None:
-        """Give claims what is due and stands in front of the callbacks."""
-        await self._serve(in_order=True)
-
-    async def serve(self) -> None:
-        """Give claims what is due, and the slots of pools that callbacks have left."""
-        await self._serve(in_order=False)
-
-    async def _serve(self, *, in_order: bool) -> None:
-        if not self._may_give:
-            # Registered though nothing is given as yet: a turn that is lost has woken nobody.
-            self._may_give = True
-            self._ctx.if_lost(self._pulls.lost, self._given)
-            self._ctx.after_commit(self._pulls.deliver, self._given, self._began)
-        self._more_to_pull = False
-        if not self._full():
-            self._more_to_pull = await pull(self._turn, self._pulls, self._given, in_order=in_order)
-            self._pulls.sealed(self._given)
+    async def _serve(self, turn: Turn, given: Given, full: bool, *, in_order: bool) -> bool:
+        """Give claims what is due; with `in_order` only what stands in front of the callbacks. True if there may be
+        more to give."""
+        if full:
+            return False
+        more = await pull(turn, self._pulls, given, in_order=in_order)
+        self._pulls.sealed(given)
+        return more
 
     # ---- Callbacks -------------------------------------------------------------------------------
 
-    def may_fire(self) -> bool:
-        """Whether a callback is due, or this scheduler stands in line for permits that it may not need any more."""
-        lines, now = self._state.lines, self._turn.now
-        return lines.any_ready(now) or bool(lines.suspects_ready(now)) or self._lanes.places > 0
+    async def _fire(self, turn: Turn, outlook: Outlook, full: bool) -> None:
+        """Claim as many callbacks as may start; if some cannot, stand in line for a permit. Suspects come first: they
+        have a bounded share, and in a pool they would never find a slot that others leave."""
+        lanes = self._lanes
+        if full:  # the alarm looks again; nobody who stands in line needs to be woken
+            lanes.leave(0, *LEVELS)
+            return
+        ready = outlook.ready
+        if outlook.suspects:
+            await self._start_suspects(turn)
+            ready = turn.state.lines.outlook(turn.now).ready
+        elif lanes.places:
+            lanes.leave(ALONE, SOME)
+        if ready:
+            with lanes.take(CLAIMS_PER_TURN) as permits:
+                turn.ctx.if_lost(lanes.lost, permits.claims)
+                for _ in range(CLAIM_ROUNDS):
+                    if not permits.unused or not ready or turn.is_full:
+                        break
+                    permits.use(await claim(turn, permits.unused))
+                    ready = turn.state.lines.outlook(turn.now).ready
+            turn.ctx.after_commit(lanes.launch, permits.claims, turn.began)
+        if lanes.places and not ready:
+            lanes.leave(0)
 
-    async def fire(self) -> None:
-        if self._full():
-            start_nothing(self._lanes)
-        else:
-            await start(self._turn, self._lanes, self._began)
+    async def _start_suspects(self, turn: Turn) -> None:
+        lanes, lines = self._lanes, turn.state.lines
+        for level in LEVELS:
+            if turn.is_full:
+                break
+            if level == SOME and lanes.waits_for_room:
+                continue
+            if waiting := sum(stream.count for stream in lines.suspects_ready(turn.now, level)):
+                with lanes.take(min(waiting, CLAIMS_PER_TURN), level) as permits:
+                    turn.ctx.if_lost(lanes.lost, permits.claims)
+                    if permits.unused:
+                        permits.use(await claim_suspects(turn, level, permits.unused))
+                turn.ctx.after_commit(lanes.launch, permits.claims, turn.began)
+        ready = lines.outlook(turn.now).suspects
+        if ALONE not in ready:
+            lanes.leave(ALONE)
+        if not ready & {FEW, SOME}:
+            lanes.leave(SOME)
 
-    # ---- What is left ----------------------------------------------------------------------------
+    # ---- The alarm -------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        await self._state.close()
-
-    def any_to_tell(self) -> bool:
-        return bool(self._state.to_tell)
-
-    async def tell_of_ends(self) -> None:
-        ended, self._state.to_tell = self._state.to_tell, []
-        self._ctx.after_commit(self._watches.tell, ended)
-
-    def any_died(self) -> bool:
-        return bool(self._state.deaths)
-
-    async def tell_of_deaths(self) -> None:
-        deaths, self._state.deaths = self._state.deaths, []
-        self._ctx.after_commit(self._died, dead_jobs(self._ctx.id.name, deaths))
-
-    def set_alarm(self) -> None:
+    def _set_alarm(self, turn: Turn, full: bool, more_to_pull: bool) -> None:
         """Stored: everything that may have to happen. In memory: without what other events will wake."""
-        state, now = self._state, self._turn.now
-        ready = state.lines.any_ready(now)
-        head = _earliest(state.lines.next_due(now), state.lines.suspects_due(now))
-        alone = bool(state.lines.suspects_ready(now))
-        end = state.first_end()
+        state, now, lanes = turn.state, turn.now, self._lanes
+        outlook = state.lines.outlook(now)
+        end = state.first_end() if state.leases else None
         end_at = end[0] if end else None
         # A live attempt's lease is renewed a little before it ends.
-        renew_at = end_at - RENEW_BEFORE_MS if end and end_at and end[1] in self._lanes.live else end_at
-        stored = _earliest(OVERDUE if ready or alone else None, head, state.next_timer, end_at)
-        full = self._full()
+        renew_at = end[0] - RENEW_BEFORE_MS if end and end[1] in lanes.live else end_at
         again = now + FULL_RETRY_MS if full else now
-        waiting = could_start(state.lines, now, self._lanes) or self._more_to_pull
         timer = max(state.next_timer, again) if full and state.next_timer is not None else state.next_timer
         # Nothing of a queue is stored as a reason to wake: who waits for it is here, or asks when it comes.
-        pulled = state.lines.pulled.next_due(now) if self._pulls.waiting else None
-        if self._pulls.waiting and full:
-            pulled = again
-        more = waiting or state.paths.counting or state.labels.filling
-        ring_at = _earliest(again if more else None, head, pulled, timer, renew_at)
-        self._ctx.set_alarm(stored, ring_at_ms=ring_at)
+        pulled = None
+        if self._pulls.waiting:
+            pulled = again if full else state.lines.pulled.next_due(now)
+        more = (
+            more_to_pull or state.paths.counting or state.labels.next_to_fill is not None or self._could_start(outlook)
+        )
+        overdue = OVERDUE if outlook.ready or outlook.suspects else None
+        stored = _earliest(overdue, outlook.next_due, state.next_timer, end_at)
+        ring_at = _earliest(again if more else None, outlook.next_due, pulled, timer, renew_at)
+        turn.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
-
-def _always(end: EndOfTurn) -> bool:
-    return True
-
-
-PHASES: Final[tuple[tuple[Callable[[EndOfTurn], bool], Callable[[EndOfTurn], Awaitable[None]]], ...]] = (
-    (EndOfTurn.any_ended, EndOfTurn.apply_ends),
-    (EndOfTurn.any_waits, EndOfTurn.serve_in_order),
-    (EndOfTurn.may_fire, EndOfTurn.fire),
-    (EndOfTurn.any_waits, EndOfTurn.serve),
-    (EndOfTurn.any_ended, EndOfTurn.apply_ends),  # of those that had expired when they were to be claimed
-    (_always, EndOfTurn.close),
-    (EndOfTurn.any_to_tell, EndOfTurn.tell_of_ends),
-    (EndOfTurn.any_died, EndOfTurn.tell_of_deaths),
-)
-"""What marks a phase, and the phase."""
+    def _could_start(self, outlook: Outlook) -> bool:
+        """Whether callbacks are left that another turn might start: nothing else will wake the scheduler for them."""
+        if outlook.ready and self._lanes.could_take():
+            return True
+        return any(self._lanes.could_take(level) for level in outlook.suspects)
 
 
 def _earliest(*instants: int | None) -> int | None:

@@ -91,9 +91,7 @@ async def return_unsent(turn: Turn, live: Live) -> None:
 
 
 async def run_timers(turn: Turn, *, full: bool = False) -> None:
-    """A page of due timers; without those that make new work while the store is full."""
-    if turn.state.next_timer is None or turn.state.next_timer > turn.now:
-        return
+    """Let a page of due timers ring; without those that make new work while the store is full."""
     rows = await _due_timers(turn, full)
     by_kind: dict[str, list[tuple[int, str]]] = {}
     for key, _ in rows:

@@ -13,7 +13,7 @@ from functools import partial
 
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim, WaitingClaims
 from tocsin.actors.scheduler.model.suspects import ALONE, LEVELS, WORKER_SHARE, level_in, marked, plain, share_of_level
-from tocsin.actors.scheduler.state.ready_heap import Others
+from tocsin.actors.scheduler.state.job_queues import Others
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import apply
 from tocsin.actors.scheduler.transitions.claim import Ask, Claim, claim_asked

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tocsin.actors.runtime.actor import ActorContext, EventActor
+from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import answer
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
@@ -17,7 +18,6 @@ from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.model.names import KIND
 from tocsin.actors.scheduler.model.records import DeadRetried
-from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
 from tocsin.actors.scheduler.schedules.events import ScheduleChange, change_schedules
 from tocsin.actors.scheduler.schedules.recompute import check_zones
 from tocsin.actors.scheduler.state.limits import Limits
@@ -65,18 +65,19 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         owner: str,
         full: Callable[[], bool],
         limits: Limits,
+        clock: Clock,
         died: Callable[[Sequence[DeadJob]], None],
         ticked: Ticked | None = None,
     ) -> None:
         super().__init__(ctx)
-        self._died = died
         self._ticked = ticked
         self._inflight = inflight
         self._renderers = renderers
         self._owner = owner
         self._full = full
         self._limits = limits
-        self._began = inflight.lanes.now()
+        self._clock = clock
+        self._end = EndOfTurn(inflight, full, died)
         self._state = self._new_state()
 
     def _new_state(self) -> SchedulerState:
@@ -91,18 +92,14 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         if not self._state.instance.erasing:
             await return_unsent(turn, self._inflight.lanes.is_live)
             await check_zones(turn)
-            await settle_ends(turn)
-            end = self._end_of(turn)
-            end.look_for_claims()
-            await end.close()  # the event that follows may find that it has nothing to do
-            end.set_alarm()
+            await self._end.run_first(turn)
 
     def pinned(self) -> bool:
         return self._inflight.lanes.busy or self._inflight.waiting_claims.busy
 
     def _turn(self) -> Turn:
-        self._began = self._inflight.lanes.now()  # its leases count from here, however long it takes
-        return Turn(self._state, self.ctx.now_ms(), self.ctx, self._owner)
+        began = self._clock.monotonic()
+        return Turn(self._state, self._clock.now_ms(), self.ctx, self._owner, began)
 
     # ---- Events ----------------------------------------------------------------------------------
 
@@ -111,12 +108,12 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             case events.ErasePage():
                 return answer(event, await self._erase_page())
             case events.CountPaths():
-                await self._finish(self._turn())
+                await self._end.run(self._turn())
                 return answer(event, self._state.paths.counting)
             case _:
                 turn = self._turn()
                 answered = await self._carry_out(turn, event)
-                await self._finish(turn)
+                await self._end.run(turn)
                 return answered
 
     async def _carry_out(self, turn: Turn, event: events.OrdinaryEvent | ScheduleChange) -> object:
@@ -200,30 +197,21 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             if (await self._erase_page()).more:
                 self.ctx.set_alarm(self.ctx.now_ms())
             return
-        turn = self._turn()
-        await self._end_leases(turn)
-        self._state.occurrences.tick.rest = False
-        await run_timers(turn, full=self._full())
-        await self._finish(turn)
-        self._tick(turn)
+        turn, state = self._turn(), self._state
+        if state.leases:
+            await self._end_leases(turn)
+        state.occurrences.tick.rest = False
+        if state.next_timer is not None and state.next_timer <= turn.now:
+            await run_timers(turn, full=self._full())
+        await self._end.run(turn)
+        if state.occurrences.tick.looked and not state.occurrences.tick.rest:
+            self._tell_of_pass(turn, state.occurrences.tick)
 
-    def _tick(self, turn: Turn) -> None:
-        """After the turn that ends a pass over schedules, unless something went wrong in it."""
-        tick = self._state.occurrences.tick
-        if tick.rest or not tick.looked:
-            return
+    def _tell_of_pass(self, turn: Turn, tick: Tick) -> None:
+        """A pass over schedules has ended: say so once this turn is durable, unless something went wrong in it."""
         self._state.occurrences.tick = Tick()
         if self._ticked is not None and not tick.failed:
             self.ctx.after_commit(self._ticked, turn.now, tick.late_ms)
-
-    async def _finish(self, turn: Turn) -> None:
-        if self._state.instance.erasing:
-            self.ctx.set_alarm(turn.now)
-        else:
-            await self._end_of(turn).run()
-
-    def _end_of(self, turn: Turn) -> EndOfTurn:
-        return EndOfTurn(turn, self._began, self._inflight, self._full, self._died)
 
     async def _end_leases(self, turn: Turn) -> None:
         await end_leases(turn, self._inflight.lanes.is_live, self._inflight.waiting_claims.undelivered)

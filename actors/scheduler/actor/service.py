@@ -126,7 +126,7 @@ class SchedulerService:
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
             ctx, self.inflight(name), self.renderers, owner,
-            lambda: self.health.store_trouble() is not None, self._limits, self.deaths.note, ticked,
+            lambda: self.health.store_trouble() is not None, self._limits, self.clock, self.deaths.note, ticked,
         )  # fmt: skip
 
     async def _doubt_alarm(self, actor: ActorId) -> None:

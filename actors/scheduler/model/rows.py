@@ -241,8 +241,8 @@ class ResultRow(Row, frozen=True, array_like=True, tag=1):
     no_result: str | None = None
 
 
-class Counters(Row, frozen=True, array_like=True, tag=1):
-    """`meta/counters`: changes in the same batch as what it counts."""
+class Counters(msgspec.Struct, array_like=True, tag=1):
+    """`meta/counters`: changes in the same batch as what it counts. The only row that is changed in place."""
 
     waiting: int = 0
     """Line rows."""
@@ -270,9 +270,9 @@ META_ZONES: Final = b"meta/zones"
 INSTANCE: Final = b"instance"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoders: dict[type[Row], msgspec.msgpack.Decoder[Row]] = {}
+_decoders: dict[type[msgspec.Struct], msgspec.msgpack.Decoder[msgspec.Struct]] = {}
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 class BadRow(Exception):
@@ -283,7 +283,7 @@ class BadRow(Exception):
         self.key = key
 
 
-def encode(row: Row) -> bytes:
+def encode(row: msgspec.Struct) -> bytes:
     return _encode(row)
 
 

@@ -65,22 +65,18 @@ class Labels:
 
     def __init__(self, storage: ActorStorage) -> None:
         self._storage = storage
-        self._next: bytes | None = None
+        self.next_to_fill: bytes | None = None
+        """The key of the job with which the filling goes on; None: no rows are missing."""
 
     def load(self, layout: int, place: bytes | None) -> None:
         """`layout` as it was found, 0 for none; `place` as stored under `meta/labels`."""
-        self._next = place
+        self.next_to_fill = place
         if 0 < layout < SINCE_LAYOUT:
-            self._next = b"job/"
-            self._storage.put(META_LABELS, self._next)
-
-    @property
-    def filling(self) -> bool:
-        """Whether rows of jobs are still missing."""
-        return self._next is not None
+            self.next_to_fill = b"job/"
+            self._storage.put(META_LABELS, self.next_to_fill)
 
     def filled(self) -> None:
-        self._next = None
+        self.next_to_fill = None
         self._storage.delete(META_LABELS)
 
     # ---- One job ---------------------------------------------------------------------------------
@@ -104,11 +100,9 @@ class Labels:
 
     # ---- All of them -----------------------------------------------------------------------------
 
-    async def close(self, running: Callable[[str], AtRow | None]) -> None:
-        """At the end of a turn: fill a page, if there is one left. `running`: what a job's lease says of its place."""
-        if self._next is None:
-            return
-        page = await self._storage.scan(self._next, after(b"job/"), limit=FILLED_AT_ONCE)
+    async def fill(self, start: bytes, running: Callable[[str], AtRow | None]) -> None:
+        """Fill a page from this key on. `running`: what a job's lease says of its place."""
+        page = await self._storage.scan(start, after(b"job/"), limit=FILLED_AT_ONCE)
         jobs = [job for row in page if (job := _row(JobRow, *row)) is not None and job.labels]
         rows = await self._storage.get_many([key for job in jobs for key in (at_key(job.id), dead_key(job.id))])
         for job in jobs:
@@ -123,8 +117,8 @@ class Labels:
         if len(page) < FILLED_AT_ONCE:
             self.filled()
         else:
-            self._next = page[-1][0] + b"\x00"
-            self._storage.put(META_LABELS, self._next)
+            self.next_to_fill = page[-1][0] + b"\x00"
+            self._storage.put(META_LABELS, self.next_to_fill)
 
     async def replace(self, right: Mapping[bytes, bytes]) -> None:
         """These rows and no others; while rows are being filled in, those that are missing are left to that."""
@@ -135,7 +129,7 @@ class Labels:
                 self._storage.delete(key)
             elif said != value:
                 self._storage.put(key, said)
-        if not self.filling:
+        if self.next_to_fill is None:
             for key, value in missing.items():
                 self._storage.put(key, value)
 

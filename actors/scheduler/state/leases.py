@@ -38,17 +38,10 @@ class Leases:
         """Workers that have one which must run alone."""
         self._ends: list[tuple[int, str]] = []  # with stale entries
 
-    def count(self, **changes: int) -> None:
-        now = self.counters
-        self.counters = msgspec.structs.replace(
-            now, **{name: getattr(now, name) + change for name, change in changes.items()}
-        )
-
     def put_lease(self, job_id: str, token: str, lease: LeaseRow) -> None:
-        self.storage.put(lease_key(job_id, token), encode(lease))
         self._remember(job_id, token, lease)
-        self.lines.hold(lease.pool)
-        self.count(leased=1)
+        self.counters.leased += 1
+        self.storage.put(lease_key(job_id, token), encode(lease))
 
     def change_lease(self, token: str, lease: LeaseRow) -> None:
         """Rewrite in place: extended, of another kind, or orphaned. It ends no earlier than was promised."""
@@ -58,7 +51,8 @@ class Leases:
         self.leases[token] = (job_id, new)
         heapq.heappush(self._ends, (new.until, token))
         if new.orphan and not old.orphan:
-            self.count(leased=-1, orphaned=1)
+            self.counters.leased -= 1
+            self.counters.orphaned += 1
 
     def drop_lease(self, token: str) -> Lease:
         job_id, lease = self.leases.pop(token)
@@ -66,10 +60,15 @@ class Leases:
         tokens.discard(token)
         if not tokens:
             del self.by_id[job_id]
+        if lease.kind == PULLED:
+            self._count_worker(lease, -1)
+        if lease.pool:
+            self.lines.release(lease.pool)
+        if lease.orphan:
+            self.counters.orphaned -= 1
+        else:
+            self.counters.leased -= 1
         self.storage.delete(lease_key(job_id, token))
-        self.lines.release(lease.pool)
-        self._count_worker(lease, -1)
-        self.count(**({"orphaned": -1} if lease.orphan else {"leased": -1}))
         return job_id, token, lease
 
     def lease_of(self, job_id: str) -> str | None:
@@ -106,10 +105,13 @@ class Leases:
         self.leases[token] = (job_id, lease)
         self.by_id.setdefault(job_id, set()).add(token)
         heapq.heappush(self._ends, (lease.until, token))
-        self._count_worker(lease, 1)
+        if lease.pool:
+            self.lines.hold(lease.pool)
+        if lease.kind == PULLED:
+            self._count_worker(lease, 1)
 
     def _count_worker(self, lease: LeaseRow, by: int) -> None:
-        if lease.kind != PULLED or not lease.host:
+        if not lease.host:
             return
         share, alone = share_of_worker(lease.at), level_of(lease.at) == ALONE
         for counter, much in ((self.pulled_by, 1), (self.suspects_of, share), (self.alone, alone)):

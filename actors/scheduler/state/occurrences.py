@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tocsin.actors.runtime.overlay import ActorStorage
-from tocsin.actors.scheduler.model.rows import META_SLOT, End, JobRow
+from tocsin.actors.scheduler.model.rows import End, JobRow
 from tocsin.actors.scheduler.state.spread import Spread
 
 KEPT_SLOTS = 1_000
@@ -37,7 +36,7 @@ class Occurrences:
         """Late occurrences start one after the other."""
         self.latest_slot = 0
         """A clock that is a day behind it was ahead when that slot was decided."""
-        self._sealed_slot = 0
+        self.sealed_slot = 0
         self.lost_jobs = False
         """The row of an occurrence was unreadable: its schedule would count it as live for ever."""
         self.tick = Tick()
@@ -48,7 +47,7 @@ class Occurrences:
 
     def load(self, value: bytes | None) -> None:
         if value is not None and value.isdigit():
-            self.latest_slot = self._sealed_slot = int(value)
+            self.latest_slot = self.sealed_slot = int(value)
 
     def note(self, job: JobRow, how: str) -> None:
         """A job has ended (or lives again); if it is an occurrence, its slot hears of it when the turn closes."""
@@ -68,8 +67,3 @@ class Occurrences:
     def forget_latest(self, now: int) -> None:
         """The clock was wrong."""
         self.latest_slot = now
-
-    def close(self, storage: ActorStorage) -> None:
-        if self.latest_slot != self._sealed_slot:
-            storage.put(META_SLOT, b"%d" % self.latest_slot)
-            self._sealed_slot = self.latest_slot

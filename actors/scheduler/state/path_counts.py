@@ -32,37 +32,27 @@ class Paths:
     def __init__(self, storage: ActorStorage) -> None:
         self._storage = storage
         self._known: OrderedDict[bytes, int] = OrderedDict()
-        self._changes: Counter[bytes] = Counter()
-        self._counted: dict[bytes, int] | None = None
+        self.changes: Counter[str] = Counter()
+        """Of this turn, by function path: the state adds 1 for each job that lives from now on, and -1 for each that
+        ended or died."""
+        self.recounted: dict[bytes, int] = {}
         """Counted anew, and not yet written: there may be more than a commit holds."""
-
-    def change(self, job: JobRow, by: int) -> None:
-        """The job counts from now on (1), or no more (-1): it ended, or is dead."""
-        for key in keys_of(job):
-            self._changes[key] += by
-
-    @property
-    def unwritten(self) -> int:
-        """How many rows the end of the turn writes, at most."""
-        return len(self._changes) + min(len(self._counted or ()), WRITTEN_AT_ONCE)
-
-    @property
-    def counting(self) -> bool:
-        """Whether there are counts that are still to be written."""
-        return self._counted is not None
+        self.counting = False
+        """Whether counts of the last recount may still have to be written."""
 
     async def close(self, at_once: int = WRITTEN_AT_ONCE) -> None:
         """At the end of a turn: write the counts that changed, and so many of those that were counted anew."""
-        if not self._changes and self._counted is None:
-            return
-        changes, self._changes = self._changes, Counter()
+        changes: Counter[bytes] = Counter()
+        for target, by in self.changes.items():
+            changes[path_key(target)] += by
+        self.changes.clear()
         changed = [key for key, by in changes.items() if by]
-        if self._counted is not None:
-            for key in [*changed, *islice(self._counted, at_once)]:
-                if key in self._counted:
-                    self._write(key, self._counted.pop(key))
-            if not self._counted:
-                self._counted = None
+        if self.counting:
+            for key in [*changed, *islice(self.recounted, at_once)]:
+                if key in self.recounted:
+                    self._write(key, self.recounted.pop(key))
+            if not self.recounted:
+                self.counting = False
                 self._storage.delete(META_RECOUNT)
         if unknown := [key for key in changed if key not in self._known]:
             rows = await self._storage.get_many(unknown)
@@ -101,7 +91,7 @@ class Paths:
     async def _replace(self, counts: Counter[bytes]) -> None:
         """Those that are right stay. Until all others are written `meta/recount` says so: a process that ends before
         counts again."""
-        self._changes = Counter()
+        self.changes.clear()
         self._known.clear()
         wrong: dict[bytes, int] = dict(counts)
         async for key, value in self._rows(PATHS):
@@ -109,7 +99,7 @@ class Paths:
                 del wrong[key]
             else:
                 wrong.setdefault(key, 0)
-        self._counted = wrong
+        self.recounted, self.counting = wrong, True
         self._storage.put(META_RECOUNT, b"")
 
     async def _rows(self, prefix: bytes) -> AsyncIterator[Row]:

@@ -57,7 +57,6 @@ from tocsin.actors.scheduler.model.suspects import LEVELS, marked, place_in, que
 from tocsin.actors.scheduler.state.labels import META_LABELS, Labels
 from tocsin.actors.scheduler.state.layout import layout_of
 from tocsin.actors.scheduler.state.leases import Leases
-from tocsin.actors.scheduler.state.line import PriorityBucket
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
 from tocsin.errors import StoreCorrupt, StoreSchema
@@ -101,8 +100,7 @@ class SchedulerState(Leases):
         self.timeout_ms = TIMEOUT_MS
         self._damaged = self._numbered = False
         self._idem_day = self._history_day = -1
-        self._sealed_counters = self.counters
-        self._headless: dict[bytes, PriorityBucket] = {}  # streams whose first row was removed, by prefix
+        self._sealed_counters = encode(self.counters)
 
     # ---- Loading ---------------------------------------------------------------------------------
 
@@ -115,7 +113,7 @@ class SchedulerState(Leases):
         layout = self._check_layout(layout_of(meta))
         self.labels.load(layout, meta.get(META_LABELS))
         if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
-            self.counters = self._sealed_counters = counters
+            self.counters, self._sealed_counters = counters, encode(counters)
         self.occurrences.load(meta.get(META_SLOT))
         if INSTANCE in meta and (instance := self.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
             self.instance = instance
@@ -128,7 +126,6 @@ class SchedulerState(Leases):
         for key, value in await self.all_rows(b"lease/"):
             if (names := self._names(key, 3, value)) and (lease := self.read(LeaseRow, key, value)) is not None:
                 self._remember(*names, lease)
-                self.lines.hold(lease.pool)
         for key, value in await self.all_rows(b"lines/"):
             if (names := self._names(key, 3, value)) and (row := self.read(LinesRow, key, value)) is not None:
                 self.lines.load(names, row)
@@ -212,20 +209,29 @@ class SchedulerState(Leases):
 
     # ---- Jobs and lines --------------------------------------------------------------------------
 
-    def put_job(self, job: JobRow, rest_of_args: Sequence[bytes] = ()) -> None:
+    def add_job(self, job: JobRow, rest_of_args: Sequence[bytes], at: AtRow) -> None:
+        """Write a new job and its place in line."""
+        self._count_paths(job, 1)
         self.storage.put(job_key(job.id), encode(job))
         for n, part in enumerate(rest_of_args):
             self.storage.put(args_key(job.id, n), part)
-        self.paths.change(job, 1)
         if job.expires_at is not None:
             self.put_timer(job.expires_at, EXPIRE, job.id)
+        self.enter_line(job, at)
+
+    def _count_paths(self, job: JobRow, by: int) -> None:
+        """Count the job and all that follow it, each under its own path."""
+        changes = self.paths.changes
+        changes[job.target] += by
+        for target in job.chained:
+            changes[target] += by
 
     def erase_job(self, job: JobRow) -> None:
         """The job and what hangs on it, but for its line, lease or dead row."""
+        self._count_paths(job, -1)
         self.storage.delete(job_key(job.id))
         if job.labels:
             self.labels.erase(job)
-        self.paths.change(job, -1)
         for n in range(job.args_rows):
             self.storage.delete(args_key(job.id, n))
         if job.expires_at is not None:
@@ -233,35 +239,24 @@ class SchedulerState(Leases):
 
     def enter_line(self, job: JobRow, at: AtRow) -> None:
         """Wait. `at` is written only if it says more than the job itself."""
-        due, queue = at.next_at, queue_of(job, at)
-        self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
+        due, queue = at.next_at, _queue_of(job, at)
         self.write_at(job, at)
+        self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
         if job.labels:
             self.labels.wait(job, due)
+        self.counters.waiting += 1
         self.lines.add(job.pool, queue, job.priority, due)
-        self.count(waiting=1)
 
     def leave_line(self, job: JobRow, at: AtRow) -> None:
         """Wait no more."""
-        self.drop_line(job.pool, queue_of(job, at), job.priority, at.next_at, job.id)
+        self.drop_line(job.pool, _queue_of(job, at), job.priority, at.next_at, job.id)
         if at != AtRow(job.scheduled_for):
             self.storage.delete(at_key(job.id))
 
     def drop_line(self, pool: str, queue: str, priority: int, due: int, job_id: str) -> None:
         self.storage.delete(line_key(pool, queue, priority, due, job_id))
-        stream = self.lines.remove(pool, queue, priority, due)
-        if stream is not None:
-            self._headless[stream.prefix] = stream
-        self.count(waiting=-1)
-
-    def know_head(self, stream: PriorityBucket, due: int) -> None:
-        """The stream's first row is known without looking it up."""
-        self._headless.pop(stream.prefix, None)
-        self.lines.set_head(stream, due)
-
-    def lose_head(self, stream: PriorityBucket) -> None:
-        """The stream's first row must be looked up when the turn closes."""
-        self._headless[stream.prefix] = stream
+        self.counters.waiting -= 1
+        self.lines.remove(pool, queue, priority, due)
 
     # ---- Dead letters, timers, pools -------------------------------------------------------------
 
@@ -273,8 +268,8 @@ class SchedulerState(Leases):
         row = ParkedRow(dead.reason, job.pool, job.target)
         self.storage.put(parked_key(dead.parked_at, job.id), encode(row))
         self.labels.park(job, dead)
-        self.paths.change(job, -1)
-        self.count(dead=1)
+        self._count_paths(job, -1)
+        self.counters.dead += 1
         self.deaths.append((job, dead))
         self.note_end(job)
 
@@ -284,8 +279,8 @@ class SchedulerState(Leases):
         self.labels.unpark(job, dead)
         if dead.retire_at is not None:
             self.storage.delete(timer_key(dead.retire_at, RETIRE, job.id))
-        self.paths.change(job, 1)
-        self.count(dead=-1)
+        self._count_paths(job, 1)
+        self.counters.dead -= 1
 
     def put_timer(self, ms: int, kind: str, key: str) -> None:
         self.storage.put(timer_key(ms, kind, key), b"")
@@ -346,29 +341,40 @@ class SchedulerState(Leases):
             self.put_timer((day + 2) * DAY_MS, IDEM, str(day))
 
     async def close(self) -> None:
-        """Last thing in every turn: find unknown heads (one hop), write the summaries that changed."""
-        if self._headless:
-            streams = list(self._headless.values())
-            self._headless = {}
+        """Close the turn: look up unknown heads (one hop) and write the summaries that changed."""
+        lines, storage = self.lines, self.storage
+        if lines.headless:
+            streams = lines.take_headless()
             ranges = [(s.prefix + b"%015d/" % s.first_due, after(s.prefix), 1) for s in streams]
-            for stream, rows in zip(streams, await self.storage.scan_many(ranges), strict=True):
+            for stream, rows in zip(streams, await storage.scan_many(ranges), strict=True):
                 if stream.count and rows:
-                    self.lines.set_head(stream, split_line_tail(rows[0][0])[0])
-        for (pool, queue), row in self.lines.sealed():
+                    lines.set_head(stream, split_line_tail(rows[0][0])[0])
+        for (pool, queue), row in lines.sealed() if lines.touched else ():
             if row is None:
-                self.storage.delete(lines_key(pool, queue))
+                storage.delete(lines_key(pool, queue))
             else:
-                self.storage.put(lines_key(pool, queue), encode(row))
-        if self.counters != self._sealed_counters:
-            self.storage.put(META_COUNTERS, encode(self.counters))
-            self._sealed_counters = self.counters
-        if not self._numbered and self.storage.written[0]:  # the first rows since it was removed
-            self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
+                storage.put(lines_key(pool, queue), encode(row))
+        counters = encode(self.counters)
+        if counters != self._sealed_counters:
+            storage.put(META_COUNTERS, counters)
+            self._sealed_counters = counters
+        if not self._numbered and storage.written[0]:  # the first rows since it was removed
+            storage.put(META_LAYOUT, b"%d" % LAYOUT)
             self._numbered = True
-        self.occurrences.close(self.storage)
-        await self.labels.close(self._running)
-        await self.paths.close()
+        seen = self.occurrences
+        if seen.latest_slot != seen.sealed_slot:
+            storage.put(META_SLOT, b"%d" % seen.latest_slot)
+            seen.sealed_slot = seen.latest_slot
+        if self.labels.next_to_fill is not None:
+            await self.labels.fill(self.labels.next_to_fill, self._running)
+        if self.paths.changes or self.paths.counting:
+            await self.paths.close()
 
     def _running(self, job_id: str) -> AtRow | None:
         token = self.lease_of(job_id)
         return None if token is None else self.leases[token][1].at
+
+
+def _queue_of(job: JobRow, at: AtRow) -> str:
+    """The queue of the job's line: its own, unless a host or a worker was lost with it."""
+    return queue_of(job, at) if at.losses or at.apart else job.queue

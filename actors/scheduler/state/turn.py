@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.model.rows import (
     dead_key,
     job_key,
 )
+from tocsin.actors.scheduler.state.path_counts import WRITTEN_AT_ONCE
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 
 LEASE_MARGIN_MS = 15_000
@@ -26,12 +27,14 @@ BYTES_PER_TURN = 3 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn, at one instant. `owner` is this process's id in the store."""
+    """One turn, at one instant. `owner` is this process's id in the store; `began` is when the turn began, on the clock
+    that never steps: leases count from there, however long the turn takes."""
 
     state: SchedulerState
     now: int
     ctx: ActorContext
     owner: str
+    began: float = 0.0
 
     @property
     def random(self) -> Random:
@@ -42,7 +45,9 @@ class Turn:
         """Whether what can wait is to be left to the next turn: a page of jobs may write little, or, with long args and
         chains, more than a commit holds; and a turn that can never be committed is tried for ever."""
         keys, size = self.state.storage.written
-        return keys + self.state.paths.unwritten >= KEYS_PER_TURN or size >= BYTES_PER_TURN
+        paths = self.state.paths
+        keys += len(paths.changes) + min(len(paths.recounted), WRITTEN_AT_ONCE)
+        return keys >= KEYS_PER_TURN or size >= BYTES_PER_TURN
 
     def incarnation(self) -> str:
         """Unique for ever, over all schedulers, hosts and stores, since receivers know jobs of many by it. Holds no dot
@@ -51,23 +56,20 @@ class Turn:
 
     def token(self) -> str:
         """A lease: fenced by the epoch, unique by the sequence, not to be guessed."""
-        return f"{self.ctx.epoch}.{self.ctx.next_seq()}.{self.random.getrandbits(96):024x}"
+        return f"{self.ctx.epoch}.{self.ctx.next_seq()}.{self.ctx.random.getrandbits(96):024x}"
 
     async def jobs(self, ids: Sequence[str]) -> dict[str, Known]:
         """Job and place of each id that exists, in one hop."""
-        keys = [key for job_id in ids for key in (job_key(job_id), at_key(job_id))]
-        rows = await self.state.storage.get_many(keys)
+        keys = {job_id: (job_key(job_id), at_key(job_id)) for job_id in ids}
+        rows = await self.state.storage.get_many([key for pair in keys.values() for key in pair])
         known: dict[str, Known] = {}
-        for job_id in ids:
-            key = job_key(job_id)
+        for job_id, (key, place) in keys.items():
             if key in rows and (job := self.state.read(JobRow, key, rows[key])) is not None:
-                at = rows.get(at_key(job_id))
-                known[job_id] = Known(job, await self._place(job, at))
+                at = await self._place(job, rows[place]) if place in rows else AtRow(job.scheduled_for)
+                known[job_id] = Known(job, at)
         return known
 
-    async def _place(self, job: JobRow, row: bytes | None) -> AtRow:
-        if row is None:
-            return AtRow(job.scheduled_for)
+    async def _place(self, job: JobRow, row: bytes) -> AtRow:
         at = self.state.read(AtRow, at_key(job.id), row)
         # Its line row still says where the job stands; only the counts are lost.
         return await self.state.find_place(job) if at is None else at

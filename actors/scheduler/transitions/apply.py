@@ -23,7 +23,7 @@ from tocsin.actors.scheduler.model.rows import (
     job_key,
     line_key,
 )
-from tocsin.actors.scheduler.state.line import PriorityBucket
+from tocsin.actors.scheduler.state.job_queues import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.job import (
@@ -45,8 +45,7 @@ def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
     """Write a new job and its place in its queue; return the row. A job may set the cap of its pool."""
     state = turn.state
     job = msgspec.structs.replace(new.job, incarnation=turn.incarnation())
-    state.put_job(job, new.rest_of_args)
-    state.enter_line(job, AtRow(start_at))
+    state.add_job(job, new.rest_of_args, AtRow(start_at))
     if job.pool and job.max_concurrency is not None:
         pool = state.lines.pools.get(job.pool)
         if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
@@ -118,7 +117,7 @@ def _become(turn: Turn, job: JobRow, after: Next) -> None:
     match after:
         case Done(result, no_result):
             state.erase_job(job)
-            state.count(done=1)
+            state.counters.done += 1
             state.occurrences.note(job, "done")
             state.keep_result(job, "done", turn.now, result, no_result)
         case Requeue(at):
@@ -131,7 +130,7 @@ def _become(turn: Turn, job: JobRow, after: Next) -> None:
                 _note_unstarted(turn, job, at, DAMAGED, at.last_error.message if at.last_error else None)
         case Expire(at):
             state.erase_job(job)
-            state.count(expired=1)
+            state.counters.expired += 1
             state.keep_result(job, "expired", turn.now)
             state.occurrences.note(job, "expired")
             _note_unstarted(turn, job, at, "expired")
@@ -148,7 +147,7 @@ def _become(turn: Turn, job: JobRow, after: Next) -> None:
         case Drop(aged):
             state.erase_job(job)
             if aged:
-                state.count(retired=1)
+                state.counters.retired += 1
             else:
                 state.occurrences.note(job, "dropped")
 

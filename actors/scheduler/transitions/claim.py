@@ -10,7 +10,7 @@ import msgspec
 from tocsin.actors.scheduler.model.damage import job_fault
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import PULLED, JobRow, LeaseRow, split_line_tail
-from tocsin.actors.scheduler.state.line import PRIORITY_MS, PriorityBucket
+from tocsin.actors.scheduler.state.job_queues import PRIORITY_MS, PriorityBucket
 from tocsin.actors.scheduler.state.turn import Known, Turn, lease_ms
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting, set_place_aside, start
 from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
@@ -85,9 +85,9 @@ async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
     for head in (head for some in heads for head in some if head.stream.count):
         # The stream stands in line again, with the first row that was not used as its head.
         if head.used < len(head.rows):
-            state.know_head(head.stream, head.rows[head.used][0])
+            state.lines.set_head(head.stream, head.rows[head.used][0])
         else:
-            state.lose_head(head.stream)
+            state.lines.headless[head.stream.prefix] = head.stream
     return claims
 
 

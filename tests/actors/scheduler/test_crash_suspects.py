@@ -26,8 +26,7 @@ from tocsin.actors.scheduler.model.suspects import (
     marked,
     place_in,
 )
-from tocsin.actors.scheduler.state.job_queues import JobQueues
-from tocsin.actors.scheduler.state.line import PriorityBucket
+from tocsin.actors.scheduler.state.job_queues import JobQueues, PriorityBucket
 from tocsin.actors.testing import simulate
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer

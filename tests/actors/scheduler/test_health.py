@@ -169,7 +169,7 @@ async def test_an_alarm_that_fails_is_named_with_its_error(sim: SimulatedHost) -
         async def broken(*_: Any, **__: Any) -> None:
             raise StoreUnavailable("as the test wanted")
 
-        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
+        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.SchedulerActor.alarm", broken)
         await sim.jobs.run_after(5, "work:run")
         await sim.sleep(30)
         (reason,) = await reasons(sim)
