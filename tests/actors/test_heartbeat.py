@@ -132,7 +132,7 @@ async def test_it_is_silent_while_an_alarm_fails(sim: SimulatedHost, switch: Swi
         async def broken(*_: Any, **__: Any) -> None:
             raise RuntimeError("as the test wanted")
 
-        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
+        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.SchedulerActor.alarm", broken)
         await sim.sleep(100)
         assert len(switch.beats) == 1
     await sim.sleep(60)

@@ -194,7 +194,7 @@ async def test_an_alarm_that_backs_off_is_not_muted_by_a_step_back(sim: Simulate
     """It failed once and waits 2 s; then the clock goes back by an hour."""
     await sim.jobs.schedules.put("x", "work:run", every=60)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.run_timers", broken)
+        patch.setattr("tocsin.actors.scheduler.actor.scheduler_actor.SchedulerActor.alarm", broken)
         await sim.sleep(60.5)
         assert sim.host.runtime.alarms.failing
     sim.clock.step(-HOUR)
