@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import current_task
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -10,18 +11,16 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Call, Event
 from tocsin.actors.runtime.ids import ActorId
-from tocsin.actors.runtime.overlay import ActorStorage
-from tocsin.errors import InvalidInputError
+from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
+from tocsin.errors import InvalidInputError, TurnError
 from tocsin.storage.api import UNSET, Unset
 
 A = TypeVar("A")
 E = TypeVar("E", bound=Event[Any])
-Deferred = tuple[Callable[..., Awaitable[None] | None], tuple[Any, ...]]
-RollbackHook = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class Actor:
-    """Subclass me. Public coroutine methods are events, run one at a time, each as one *turn*.
+    """Base class of actors. Public coroutine methods are events, run one at a time, each as one *turn*.
 
     What a turn writes to `self.ctx.storage` becomes durable as a whole, or, if the handler raises, does not
     exist at all; then this object is thrown away as well and made anew. Attributes are a cache, no more.
@@ -54,19 +53,17 @@ class EventActor(Actor, Generic[E]):
     """An actor whose events are the types of `E`, not its methods."""
 
     async def handle(self, event: E) -> object:
-        """Run one event as a turn and return its answer. The match is to be exhaustive."""
+        """Run one event as a turn and return its answer. The match must be exhaustive."""
         raise NotImplementedError
 
 
-def handle(actor: Actor, event: Event[Any]) -> Awaitable[object]:
-    """Begin what the event asks of this actor."""
-    if isinstance(event, Call):
-        if isinstance(actor, EventActor):
-            raise InvalidInputError(f"{actor.ctx.id} has no methods to call: it is told events of its own types")
-        return getattr(actor, event.method)(*event.args)  # type: ignore[no-any-return]
+def call_method(actor: Actor, event: Event[Any]) -> Awaitable[object]:
+    """Begin the method that the event names; refuse events that this actor is not told."""
+    if not isinstance(event, Call):
+        raise InvalidInputError(f"{actor.ctx.id} has methods only: {type(event).__name__} is no event of it")
     if isinstance(actor, EventActor):
-        return actor.handle(event)
-    raise InvalidInputError(f"{actor.ctx.id} has methods only: {type(event).__name__} is no event of it")
+        raise InvalidInputError(f"{actor.ctx.id} has no methods to call: it is told events of its own types")
+    return getattr(actor, event.method)(*event.args)  # type: ignore[no-any-return]
 
 
 class World(Protocol):
@@ -81,17 +78,12 @@ class Turns(Protocol):
 
     id: ActorId
     name: str
-    seq: int
     actor: Actor | None
-    deferred: list[Deferred]
-    rollback_hooks: list[RollbackHook]
+    wake_at: int | None
+    ringing: bool
 
     @property
     def host(self) -> World: ...
-
-    def alarm_now(self) -> int | None: ...
-
-    def change_alarm(self, due_ms: int | None, ring_at_ms: int | None) -> None: ...
 
     async def leave_turn(self) -> None: ...
 
@@ -104,40 +96,33 @@ class ActorContext:
     """An actor's only way to the world."""
 
     def __init__(self, activation: Turns, storage: ActorStorage) -> None:
-        self.id: ActorId = activation.id
+        self.id = activation.id
         self.storage = storage
-        self._activation = activation
-
-    @property
-    def random(self) -> Random:
+        self.random = activation.host.random
         """The host's source of chance; seeded in a simulation."""
-        return self._activation.host.random
-
-    @property
-    def epoch(self) -> int:
+        self.now_ms = activation.host.clock.now_ms
+        """Wall time, ms since the epoch."""
+        self.epoch = storage.epoch
         """Grows with every activation of this actor, and is on disk before the first event runs. At least the seconds
         since 1970: it also grows when the store is restored from a copy, or made anew, if the clock is right."""
-        return self.storage.epoch
-
-    @property
-    def activation(self) -> str:
+        self.activation = activation.name
         """16 letters and digits that name this activation and no other: not one of another actor, host or store, and
         none of this store in a life that a restored copy of it knows nothing of. With `next_seq` a name of anything."""
-        return self._activation.name
-
-    def now_ms(self) -> int:
-        """Wall time, ms since the epoch."""
-        return self._activation.host.clock.now_ms()
+        self._activation = activation
+        self._seq = 0
 
     def next_seq(self) -> int:
-        """1, 2, 3 … within this epoch, whatever becomes of the turn: (epoch, seq) is never given twice in a store, and
-        (activation, seq) never at all."""
-        self._activation.seq += 1
-        return self._activation.seq
+        """Return 1, 2, 3 … within this epoch, whatever becomes of the turn: (epoch, seq) is never given twice in a
+        store, and (activation, seq) never at all."""
+        self._seq += 1
+        return self._seq
 
     def get_alarm(self) -> int | None:
-        """When the alarm will ring, ms; None if it is not set. While it rings it looks gone."""
-        return self._activation.alarm_now()
+        """Return when the alarm will ring, ms; None if it is not set. While it rings it looks gone."""
+        wake_at = self.storage.layer.wake_at
+        if wake_at is not UNSET:
+            return wake_at
+        return None if self._activation.ringing else self._activation.wake_at
 
     def set_alarm(self, due_ms: int | None, *, ring_at_ms: int | Unset | None = UNSET) -> None:
         """Replace the actor's one alarm; None removes it. Durable with the rest of the turn.
@@ -145,10 +130,15 @@ class ActorContext:
         `ring_at_ms` lets this process ring later than what is stored (or not at all): the stored instant then
         only says when another process, or this one after a restart, must look.
         """
-        for name, value in (("due_ms", due_ms), ("ring_at_ms", ring_at_ms)):
-            if value is not None and value is not UNSET and (isinstance(value, bool) or not isinstance(value, int)):
+        ring_at = due_ms if ring_at_ms is UNSET else ring_at_ms
+        for name, value in (("due_ms", due_ms), ("ring_at_ms", ring_at)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise InvalidInputError(f"{name} must be an integer (epoch ms) or None, not {value!r}")
-        self._activation.change_alarm(due_ms, due_ms if ring_at_ms is UNSET else ring_at_ms)
+        layer = self.storage.layer
+        if layer.task is not current_task():
+            raise TurnError("set_alarm outside a turn")
+        layer.wake_at, layer.ring_at = due_ms, ring_at
+        self._activation.ringing = False  # what rings is replaced
 
     @asynccontextmanager
     async def outside(self) -> AsyncIterator[None]:
@@ -166,11 +156,16 @@ class ActorContext:
 
     def after_commit(self, func: Callable[..., Awaitable[None] | None], *args: Any) -> None:
         """Call `func(*args)` outside any turn once this turn's writes are durable; never if they are lost."""
-        self._activation.deferred.append((func, args))
+        self._layer("after_commit").after_commit.append((func, args))
 
     def if_lost(self, func: Callable[..., None], *args: Any) -> None:
         """Call `func(*args)` if this turn fails or its writes are lost."""
-        self._activation.rollback_hooks.append((func, args))
+        self._layer("if_lost").if_lost.append((func, args))
+
+    def _layer(self, name: str) -> Layer:
+        if self.storage.layer is CLOSED:
+            raise TurnError(f"{name}() outside a turn")
+        return self.storage.layer
 
     async def call(self, kind: type[Actor] | str, name: str, method: str, *args: Any) -> Any:
         """Send an event to an actor, from outside a turn (`after_commit`, `outside`). TurnError inside one."""

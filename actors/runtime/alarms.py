@@ -9,8 +9,9 @@ import asyncio
 import heapq
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from tocsin.actors.runtime.clock import Clock
@@ -37,22 +38,22 @@ class Failure:
 
 
 class AlarmHeap:
-    """Rings due actors through `ring`, one ring per actor at a time."""
+    """Rings due actors through `ring`, one ring per actor at a time. What `ring` returns ends when the ring has."""
 
     def __init__(
         self,
         clock: Clock,
         random: Random,
-        ring: Callable[[ActorId], Awaitable[None]],
-        start_soon: Callable[[Awaitable[None]], object],
+        ring: Callable[[ActorId], asyncio.Future[None]],
         backoff_max_ms: Callable[[ActorId], int],
         stepped_back: Callable[[], None] = lambda: None,
     ) -> None:
         self._clock, self._random = clock, random
-        self._ring, self._start_soon, self._backoff_max_ms = ring, start_soon, backoff_max_ms
+        self._ring, self._backoff_max_ms = ring, backoff_max_ms
+        self.failing: dict[ActorId, Failure] = {}
+        """Actors whose alarm fails just now."""
         self._heap: list[tuple[int, ActorId]] = []
         self._due: dict[ActorId, int] = {}  # the truth; heap entries that differ are stale
-        self._failures: dict[ActorId, Failure] = {}
         self._ringing: set[ActorId] = set()
         self._compact_at = 1_000
         self._look_again_ms = int(clock.look_again_s * 1000)
@@ -75,26 +76,17 @@ class AlarmHeap:
 
     def failures(self, actor: ActorId) -> int:
         """How many times in a row this actor's alarm has failed."""
-        failure = self._failures.get(actor)
+        failure = self.failing.get(actor)
         return 0 if failure is None else failure.count
 
-    def failure(self, actor: ActorId) -> Failure | None:
-        """How this actor's alarm fails, if it does just now."""
-        return self._failures.get(actor)
-
     def worked(self, actor: ActorId) -> None:
-        """A turn has left nothing to be done that is due, and that is on disk: whatever failed before is over."""
-        self._failures.pop(actor, None)
-
-    @property
-    def failing(self) -> int:
-        """How many actors have an alarm that fails just now."""
-        return len(self._failures)
+        """Forget that its alarm failed: a turn has left nothing to be done that is due, and that is on disk."""
+        self.failing.pop(actor, None)
 
     @property
     def failing_since(self) -> int | None:
         """Since when the first of them fails, epoch ms."""
-        return min((failure.since for failure in self._failures.values()), default=None)
+        return min((failure.since for failure in self.failing.values()), default=None)
 
     def later_than(self, instant_ms: int) -> list[ActorId]:
         """Actors that ring only after that instant."""
@@ -117,10 +109,9 @@ class AlarmHeap:
         if len(self._heap) > self._compact_at:
             self._compact()
         if self._running and (self._armed_ms is None or due_ms < self._armed_ms):
-            self._arm(due_ms)
+            self._arm(due_ms, self._clock.now_ms())
 
-    def _arm(self, due_ms: int) -> None:
-        now = self._clock.now_ms()
+    def _arm(self, due_ms: int, now: int) -> None:
         # Wall clocks step and machines suspend: look again at least so often, and a step is noticed soon.
         wait_ms = min(max(due_ms - now, 0), self._look_again_ms)
         if self._timer is not None:
@@ -129,11 +120,12 @@ class AlarmHeap:
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._tick)
 
     def _tick(self) -> None:
-        now = self._clock.now_ms()
-        self._watch_clock(now)
-        self._recall_failed(now)
-        rung = 0
-        while self._heap and self._heap[0][0] <= now and rung < RINGS_PER_TICK:
+        now, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        self._watch_clock(now, monotonic)
+        if self.failing:
+            self._recall_failed(now)
+        to_ring: list[tuple[ActorId, int]] = []
+        while self._heap and self._heap[0][0] <= now and len(to_ring) < RINGS_PER_TICK:
             _, actor = heapq.heappop(self._heap)
             due = self._due.get(actor)
             if due is None or actor in self._ringing:
@@ -143,14 +135,15 @@ class AlarmHeap:
                 continue
             del self._due[actor]
             self._ringing.add(actor)
-            self._start_soon(self._attempt(actor, due))
-            rung += 1
-        self._arm(self._heap[0][0] if self._heap else now + self._look_again_ms)
+            to_ring.append((actor, due))
+        self._arm(self._heap[0][0] if self._heap else now + self._look_again_ms, now)
+        for actor, due in to_ring:
+            self._ring(actor).add_done_callback(partial(self._rang, actor, due))
 
-    def _watch_clock(self, now: int) -> None:
-        """Alarms are instants of the wall clock: after a step back they may be a lifetime away."""
-        (wall, monotonic), self._seen = self._seen, (now, self._clock.monotonic())
-        back_ms = wall + (self._seen[1] - monotonic) * 1000 - now
+    def _watch_clock(self, now: int, monotonic: float) -> None:
+        """Notice a step back of the wall clock: alarms are instants of it, and may then be a lifetime away."""
+        (wall, before), self._seen = self._seen, (now, monotonic)
+        back_ms = wall + (monotonic - before) * 1000 - now
         if back_ms > STEP_MS:
             log.warning("the clock was stepped back by %.0f s", back_ms / 1000)
             self._compact()  # those that back off stand in the heap at an instant of the old clock
@@ -167,14 +160,14 @@ class AlarmHeap:
 
     def _recall_failed(self, now: int) -> None:
         """Those whose backoff is over ring, wherever they stand: its end was told in an instant of the wall clock."""
-        for actor in self._failures:
+        for actor in self.failing:
             due = self._due.get(actor)
             if due is not None and due <= now and actor not in self._ringing and not self._muted_ms(actor):
                 heapq.heappush(self._heap, (due, actor))
 
     def _muted_ms(self, actor: ActorId) -> int:
         """How much longer a failing alarm backs off."""
-        failure = self._failures.get(actor)
+        failure = self.failing.get(actor)
         return 0 if failure is None else max(math.ceil((failure.muted_until - self._clock.monotonic()) * 1000), 0)
 
     def _compact(self) -> None:
@@ -185,28 +178,24 @@ class AlarmHeap:
         heapq.heapify(self._heap)
         self._compact_at = 2 * len(self._heap) + 1_000
 
-    async def _attempt(self, actor: ActorId, rang: int) -> None:
-        try:
-            await self._ring(actor)
-            self._failures.pop(actor, None)
-        except Exception as error:
+    def _rang(self, actor: ActorId, due: int, answer: asyncio.Future[None]) -> None:
+        error = answer.exception()
+        if error is None:
+            self.failing.pop(actor, None)
+        elif self._running:
             # At least once: whatever went wrong, the alarm rings again.
-            self._failed(actor, error, rang)
-        finally:
-            self._ringing.discard(actor)
-            due = self._due.get(actor)
-            if due is not None:
-                self._push(actor, due)
+            self._failed(actor, error, due)
+        self._ringing.discard(actor)
+        if (next_due := self._due.get(actor)) is not None:
+            self._push(actor, next_due)
 
-    def _failed(self, actor: ActorId, error: Exception, rang: int) -> None:
+    def _failed(self, actor: ActorId, error: BaseException, rang: int) -> None:
         count = self.failures(actor) + 1
         delay = min(RETRY_BASE_MS << min(count - 1, 20), self._backoff_max_ms(actor))
         delay += self._random.randint(0, delay // 4)
-        since = self._clock.now_ms() if count == 1 else self._failures[actor].since
-        before = self._failures.get(actor)
-        self._failures[actor] = failure = Failure(
-            count, self._clock.monotonic() + delay / 1000, since, _in_words(error)
-        )
+        before = self.failing.get(actor)
+        since = self._clock.now_ms() if before is None else before.since
+        self.failing[actor] = failure = Failure(count, self._clock.monotonic() + delay / 1000, since, _in_words(error))
         self._due.setdefault(actor, rang)  # not now: after a step back that would be an hour from now
         if before is None or before.error != failure.error:
             cause = "" if error.__cause__ is None else f" ({error.__cause__!r:.300})"
@@ -217,6 +206,6 @@ class AlarmHeap:
             log.warning("the alarm of %s failed %d times in a row, for the same reason", actor, count)
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: BaseException) -> str:
     """For people who may not see the log: of errors that are not ours the text may be anything, so only the kind."""
     return str(error) if isinstance(error, TocsinError) else type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -33,6 +34,13 @@ class Ring(Event[None], frozen=True):
 def answer(event: Event[A], value: A) -> A:
     """Return `value`. The type checker verifies that it is what `event` is answered with."""
     return value
+
+
+def fail(reply: asyncio.Future[Any], error: BaseException) -> None:
+    """Tell whoever waits for the answer, unless nobody does any more."""
+    if not reply.done():
+        reply.set_exception(error)
+        reply.exception()  # a caller that went away leaves nobody to hear it
 
 
 def name_of(event: Event[Any]) -> str:

@@ -17,8 +17,7 @@ from tocsin.actors.runtime.activation import Activation
 from tocsin.actors.runtime.actor import Actor, ActorContext
 from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.clock import Clock, SystemClock
-from tocsin.actors.runtime.events import Event, Ring
-from tocsin.actors.runtime.gates import Delivery
+from tocsin.actors.runtime.events import Event, Ring, fail
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import ActorBrokenError, HostClosedError, InvalidInputError, NotFoundError, StoreError
 from tocsin.storage.api import Lost, Owned, StoreProvider
@@ -70,12 +69,11 @@ class Host:
         self.random: Random = random or SystemRandom()
         self.mailbox_limit = mailbox_limit
         self.idle_after_s = idle_after_s
-        self.alarms = AlarmHeap(
-            self.clock, self.random, self._ring, self._start_ring, self._backoff_max_ms, self._clock_stepped_back
-        )
+        self.alarms = AlarmHeap(self.clock, self.random, self._ring, self._backoff_max_ms, self._clock_stepped_back)
         self._kinds = dict(kinds)
         self._activations: dict[ActorId, Activation] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        """What runs here; ended before the store is let go of."""
         self._loops: list[asyncio.Task[None]] = []
         self._open = False
         self._closing = False
@@ -118,7 +116,7 @@ class Host:
             log.warning("the host stops with events still running after %.1f s", drain_s)
         self._open = False
         current = asyncio.current_task()
-        tasks = [task for task in self._tasks if task is not current]
+        tasks = [task for task in self.tasks if task is not current]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -135,7 +133,7 @@ class Host:
             activation.break_(HostClosedError("the host was killed"), fail_line=True)
         self._activations.clear()
         current = asyncio.current_task()
-        while tasks := [task for task in self._tasks if task is not current]:
+        while tasks := [task for task in self.tasks if task is not current]:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -144,7 +142,7 @@ class Host:
         """Until no task but the host's own loops is left."""
         while True:
             current = asyncio.current_task()
-            busy = [task for task in self._tasks if task not in self._loops and task is not current]
+            busy = [task for task in self.tasks if task not in self._loops and task is not current]
             waiting = [each for each in self._activations.values() if not each.settled]
             if not busy and not waiting:
                 return
@@ -154,12 +152,12 @@ class Host:
     def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run beside everything else; a failure is logged, never lost, and takes nobody along."""
         task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
+        self.tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a background task of the host failed", exc_info=error)
 
@@ -189,20 +187,21 @@ class Host:
             raise NotFoundError(f"there is no {actor.kind} named {actor.name!r}")
         reply: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._check_open()
-        self._activation(actor).post(Delivery(event, reply))
+        self._activation(actor).post(event, reply)
         return await reply
 
     def post(self, actor: ActorId, event: Event[A]) -> asyncio.Future[A]:
         """Deliver an event of the system's own: past the mailbox limit, and while the host drains."""
         reply: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self.deliver(actor, Delivery(event, reply), bounded=False)
+        self.deliver(actor, event, reply)
         return reply
 
-    def deliver(self, actor: ActorId, delivery: Delivery, *, bounded: bool) -> None:
-        if not self._open:
-            delivery.fail(HostClosedError("the host is stopped"))
-            return
-        self._activation(actor).post(delivery, bounded=bounded)
+    def deliver(self, actor: ActorId, event: Event[Any], reply: asyncio.Future[Any]) -> None:
+        """Put an event in line whatever the line's length."""
+        if self._open:
+            self._activation(actor).post(event, reply, bounded=False)
+        else:
+            fail(reply, HostClosedError("the host is stopped"))
 
     def _check_not_told_to_stop(self) -> None:
         if self._told_to_stop and not self._open:
@@ -233,11 +232,8 @@ class Host:
 
     # ---- Alarms ----------------------------------------------------------------------------------
 
-    def _start_ring(self, ring: Any) -> None:
-        self.start_soon(ring)
-
-    async def _ring(self, actor: ActorId) -> None:
-        await self.post(actor, Ring())
+    def _ring(self, actor: ActorId) -> asyncio.Future[None]:
+        return self.post(actor, Ring())
 
     def _backoff_max_ms(self, actor: ActorId) -> int:
         kind = self._kinds.get(actor.kind)
@@ -326,8 +322,9 @@ class Host:
 
     async def evict(self, idle_s: float = 0.0) -> int:
         """Drop actors nobody has used for `idle_s` seconds from memory; how many."""
-        horizon = self.clock.monotonic() - idle_s
-        idle = [each for each in self._activations.values() if each.idle and each.last_used <= horizon]
+        now = self.clock.monotonic()
+        since = [(each, each.idle_since(now)) for each in self._activations.values()]
+        idle = [each for each, instant in since if instant is not None and instant <= now - idle_s]
         for activation in idle:
             self.forget(activation)
         for activation in idle:

@@ -1,14 +1,17 @@
-"""What an actor sees of its store: reads through writes that are not durable yet, writes gathered per turn.
+"""What an actor sees of its store: the rows of turns that are not durable yet, in layers, above those of the store.
 
-`put` and `delete` return at once; `seal` turns what a turn wrote into one atomic batch. Until that batch is
-durable its rows are read from here, so a turn always sees every turn before it.
+`put` and `delete` return at once. What a turn writes stands in its own layer; the activation seals the layer as one
+atomic batch. Until that batch is durable its rows are read from here, so a turn sees every turn before it.
 """
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import Future, current_task
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from tocsin.errors import InvalidInputError, TurnError
 from tocsin.storage.api import (
@@ -16,16 +19,48 @@ from tocsin.storage.api import (
     MAX_SCAN_BYTES,
     MAX_SCAN_ROWS,
     MAX_VALUE,
+    UNSET,
     Batch,
     OrderedStore,
     Range,
     Row,
+    Unset,
     after,
 )
 
 RESERVED = b"\x00"
 EPOCH = RESERVED + b"epoch"
 OUTSIDE = "storage used outside a turn: use it in a handler (writes: in the handler's own task), not in `ctx.outside()`"
+NOBODY: Final = object()
+Deferred = tuple[Callable[..., Awaitable[None] | None], tuple[Any, ...]]
+RollbackHook = tuple[Callable[..., None], tuple[Any, ...]]
+
+
+@dataclass(slots=True, eq=False)
+class Layer:
+    """What one turn leaves: rows, its alarm, and who is told of its end. Dropped as a whole if the turn fails.
+
+    Only `task` writes rows to it. No key stands in both `puts` and `deletes`.
+    """
+
+    task: object = NOBODY
+    puts: dict[bytes, bytes] = field(default_factory=dict)
+    deletes: set[bytes] = field(default_factory=set)
+    size: int = 0
+    """About how many bytes were written, never fewer: what was written over counts, too."""
+    wake_at: int | Unset | None = UNSET
+    ring_at: int | Unset | None = UNSET
+    after_commit: list[Deferred] = field(default_factory=list)
+    if_lost: list[RollbackHook] = field(default_factory=list)
+    batch: int = 0
+    """The last batch that was sealed when this turn ended. What the turn says waits until that is durable."""
+    reply: Future[Any] | None = None
+    result: object = None
+    error: BaseException | None = None
+
+
+CLOSED: Final = Layer()
+"""The layer between turns: nobody may write to it."""
 
 
 class ActorStorage:
@@ -33,12 +68,11 @@ class ActorStorage:
 
     def __init__(self) -> None:
         self.epoch = 0
-        self._turn: asyncio.Task[object] | None = None  # the task that has the turn
+        self.layer = CLOSED
+        """What the running turn has left so far."""
+        self.sealed: deque[Layer] = deque()
+        """Turns that ended and are not durable yet, the oldest first."""
         self._store: OrderedStore | None = None
-        self._dirty: dict[bytes, bytes | None] = {}  # this turn
-        self._bytes = 0  # of them; what was written over counts, too
-        self._sealed: dict[bytes, tuple[int, bytes | None]] = {}  # batch number, value; not yet durable
-        self._batches: dict[int, list[bytes]] = {}
 
     async def open(self, store: OrderedStore, least: int = 1) -> None:
         """Claim the next epoch, at least this one, before anything else is read (found by simulation: see
@@ -49,68 +83,34 @@ class ActorStorage:
         await store.commit(Batch({EPOCH: b"%d" % epoch}))
         self.epoch = epoch
 
-    # ---- The turn --------------------------------------------------------------------------------
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether somebody has the turn."""
-        return self._turn is not None
-
-    @property
-    def my_turn(self) -> bool:
-        """Whether the running task has it."""
-        return self._turn is not None and self._turn is asyncio.current_task()
-
-    def begin(self) -> None:
-        self._turn = asyncio.current_task()
-
-    def end(self) -> None:
-        self._turn = None
-
     # ---- Writes ----------------------------------------------------------------------------------
 
-    @property
-    def dirty(self) -> bool:
-        return bool(self._dirty)
-
-    @property
-    def written(self) -> tuple[int, int]:
-        """How many keys this turn has written, and about how many bytes, never fewer."""
-        return len(self._dirty), self._bytes
-
     def put(self, key: bytes, value: bytes) -> None:
-        self._check(key)
+        layer = self.layer
+        if layer.task is not current_task() or type(key) is not bytes or key[:1] == RESERVED:
+            raise self._refusal(key)
         if type(value) is not bytes:
             raise InvalidInputError(f"the value of {key[:64]!r} must be bytes, not {type(value).__name__}")
-        self._dirty[key] = value
-        self._bytes += len(key) + len(value)
+        if layer.deletes:
+            layer.deletes.discard(key)
+        layer.puts[key] = value
+        layer.size += len(key) + len(value)
 
     def delete(self, key: bytes) -> None:
-        self._check(key)
-        self._dirty[key] = None
-        self._bytes += len(key)
+        layer = self.layer
+        if layer.task is not current_task() or type(key) is not bytes or key[:1] == RESERVED:
+            raise self._refusal(key)
+        layer.puts.pop(key, None)
+        layer.deletes.add(key)
+        layer.size += len(key)
 
-    def discard(self) -> None:
-        """Forget what this turn wrote."""
-        self._dirty, self._bytes = {}, 0
-
-    def changes(self) -> tuple[dict[bytes, bytes], set[bytes]]:
-        """What this turn wrote: puts and deletes."""
-        puts = {key: value for key, value in self._dirty.items() if value is not None}
-        return puts, {key for key, value in self._dirty.items() if value is None}
-
-    def seal(self, number: int) -> None:
-        """End of turn: its writes are remembered under the batch's number until `confirm`."""
-        for key, value in self._dirty.items():
-            self._sealed[key] = (number, value)
-        self._batches[number] = list(self._dirty)
-        self._dirty, self._bytes = {}, 0
-
-    def confirm(self, number: int) -> None:
-        """That batch is durable: its rows are read from the store from now on."""
-        for key in self._batches.pop(number, ()):
-            if self._sealed[key][0] == number:
-                del self._sealed[key]
+    def _refusal(self, key: object) -> Exception:
+        """Say why this key may not be written now."""
+        if self.layer.task is not current_task():
+            return TurnError(OUTSIDE)
+        if not isinstance(key, bytes):
+            return InvalidInputError(f"a key must be bytes, not {type(key).__name__}")
+        return TurnError(f"keys starting with {RESERVED!r} are the runtime's: {key[:32]!r}")
 
     # ---- Reads -----------------------------------------------------------------------------------
 
@@ -118,36 +118,43 @@ class ActorStorage:
         return (await self.get_many([key])).get(key)
 
     async def get_many(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """The values of those keys that exist; one hop to the store, none if all are still in memory."""
-        self._check_turn()
+        """Return the values of those keys that exist; one hop to the store, none if all are still in memory."""
+        layers = self._layers()
+        layers.reverse()
         found: dict[bytes, bytes] = {}
         ask: list[bytes] = []
         for key in keys:
-            value = self._dirty.get(key, _ABSENT)
-            if value is _ABSENT:
-                sealed = self._sealed.get(key)
-                if sealed is None:
-                    ask.append(key)
-                    continue
-                value = sealed[1]
-            if isinstance(value, bytes):
-                found[key] = value
+            for layer in layers:
+                if (value := layer.puts.get(key)) is not None:
+                    found[key] = value
+                    break
+                if key in layer.deletes:
+                    break
+            else:
+                ask.append(key)
         for start in range(0, len(ask), MAX_SCAN_ROWS):
             found.update(await self._opened.get(ask[start : start + MAX_SCAN_ROWS]))
         return found
 
+    def _layers(self) -> list[Layer]:
+        """Return those that hold rows, the oldest first."""
+        if self.layer is CLOSED:
+            raise TurnError(OUTSIDE)
+        return [layer for layer in (*self.sealed, self.layer) if layer.puts or layer.deletes]
+
     async def scan(self, start: bytes, end: bytes, *, limit: int = 1000, reverse: bool = False) -> list[Row]:
-        """At most `limit` rows with `start <= key < end`, in key order (from the end if `reverse`)."""
+        """Return at most `limit` rows with `start <= key < end`, in key order (from the end if `reverse`)."""
         return (await self.scan_many([(start, end, limit)], reverse=reverse))[0]
 
     async def scan_prefix(self, prefix: bytes, *, limit: int = 1000) -> list[Row]:
         return await self.scan(prefix, after(prefix), limit=limit)
 
     async def scan_many(self, ranges: Sequence[Range], *, reverse: bool = False) -> list[list[Row]]:
-        """Rows of several ranges, in one hop unless they are very large."""
-        self._check_turn()
-        overlay = {key: value for key, (_, value) in self._sealed.items()}
-        overlay.update(self._dirty)
+        """Return the rows of several ranges, in one hop unless they are very large."""
+        overlay: dict[bytes, bytes | None] = {}
+        for layer in self._layers():
+            overlay.update(layer.puts)
+            overlay.update(dict.fromkeys(layer.deletes))
         if not overlay:
             return await self._fetch(ranges, reverse)
         keys = sorted(overlay)
@@ -185,32 +192,11 @@ class ActorStorage:
             todo = more
         return answer
 
-    # ---- Guards ----------------------------------------------------------------------------------
-
     @property
     def _opened(self) -> OrderedStore:
         if self._store is None:
             raise TurnError("this actor's storage is not open yet")
         return self._store
-
-    def _check(self, key: bytes) -> None:
-        if not self.my_turn:
-            raise TurnError(OUTSIDE)
-        if type(key) is not bytes:
-            raise InvalidInputError(f"a key must be bytes, not {type(key).__name__}")
-        if key[:1] == RESERVED:
-            raise TurnError(f"keys starting with {RESERVED!r} are the runtime's: {key[:32]!r}")
-
-    def _check_turn(self) -> None:
-        if not self.in_turn:
-            raise TurnError(OUTSIDE)
-
-
-class _Absent:
-    pass
-
-
-_ABSENT = _Absent()
 
 
 def _merge(

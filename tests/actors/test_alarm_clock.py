@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from random import Random
 
 import pytest
@@ -24,21 +23,20 @@ class Bell:
         self.rung = 0
         self.fail = 0
         self.then: int | None = None
-        self.tasks: set[asyncio.Future[None]] = set()
-        self.heap = AlarmHeap(self.clock, random, self.ring, self.start, lambda _: 5_000)
+        self.heap = AlarmHeap(self.clock, random, self.ring, lambda _: 5_000)
 
-    def start(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self.tasks.add(task)
-
-    async def ring(self, actor: ActorId) -> None:
+    def ring(self, actor: ActorId) -> asyncio.Future[None]:
         self.rung += 1
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.fail:
             self.fail -= 1
-            raise OSError("as asked")
+            answer.set_exception(OSError("as asked"))
+            return answer
         if self.then is not None:
             self.heap.set(actor, self.then)
             self.then = None
+        answer.set_result(None)
+        return answer
 
 
 @pytest.mark.parametrize("fail", [False, True])

@@ -22,26 +22,27 @@ MUTANTS = (
     Mutant(
         "an answer does not wait for its batch",
         "actors/runtime/activation.py",
-        "self._output.when_durable(number, partial(delivery.answer, result), delivery.fail)",
-        "delivery.answer(result)",
+        "        layer.reply, layer.result = reply, result\n",
+        "        if reply is not None and not reply.done():\n            reply.set_result(result)\n",
     ),
     Mutant(
         "work after a commit does not wait for it",
         "actors/runtime/activation.py",
-        "        self._output.when_durable(number, done, lost)",
-        "        done()",
+        "        self.storage.layer = CLOSED\n        self.storage.sealed.append(layer)\n",
+        "        self.storage.layer = CLOSED\n        for func, args in layer.after_commit:\n            func(*args)\n"
+        "        layer.after_commit = []\n        self.storage.sealed.append(layer)\n",
     ),
     Mutant(
         "two turns at once",
         "actors/runtime/activation.py",
-        "        if self._worker is None:\n            self._worker = self.host.start_soon(self._work())",
-        "        self._worker = self.host.start_soon(self._work())",
+        "        if self._worker is None:\n            self._worker = asyncio",
+        "        if True:\n            self._worker = asyncio",
     ),
     Mutant(
         "sealed batches are not read",
         "actors/runtime/overlay.py",
-        "                sealed = self._sealed.get(key)",
-        "                sealed = None",
+        "for layer in (*self.sealed, self.layer)",
+        "for layer in (self.layer,)",
     ),
     Mutant(
         "a lost commit does not break the activation",
@@ -52,14 +53,15 @@ MUTANTS = (
     Mutant(
         "a failed turn keeps its memory",
         "actors/runtime/activation.py",
-        "        self.storage.discard()\n        self.actor = None",
-        "        self.storage.discard()",
+        "        lost, self.storage.layer = self.storage.layer, CLOSED\n        self.actor = None",
+        "        lost, self.storage.layer = self.storage.layer, CLOSED",
     ),
     Mutant(
         "a failed turn keeps its writes",
         "actors/runtime/activation.py",
-        "        self.storage.discard()\n        self.actor = None",
-        "        self.actor = None",
+        "        lost, self.storage.layer = self.storage.layer, CLOSED\n",
+        "        lost, self.storage.layer = self.storage.layer, CLOSED\n"
+        "        if lost.puts or lost.deletes:\n            self._commit(lost, UNSET)\n",
     ),
     Mutant(
         "a lease shorter than its attempt",
@@ -131,8 +133,8 @@ MUTANTS = (
     Mutant(
         "busy actors are evicted",
         "actors/runtime/activation.py",
-        "            self._worker is None\n            and not self._outside\n            and self._output.quiet\n",
-        "            True\n",
+        "return self.settled and not self._line",
+        "return not self._line",
     ),
     Mutant(
         "accepted work counts as done",

@@ -7,9 +7,10 @@ args, the index of dead letters, timers, history, answers and redrives. Memory: 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
-from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.runtime.overlay import ActorStorage, Layer
 from tocsin.actors.scheduler.integrity.repair_schedules import mend_schedules
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
 from tocsin.actors.scheduler.model.rows import (
@@ -44,7 +45,7 @@ async def mend(store: OrderedStore) -> None:
     """Needs the store's lock, and a scheduler that is not being removed and of a layout that is known."""
     storage = ActorStorage()
     await storage.open(store)
-    storage.begin()
+    layer = storage.layer = Layer(asyncio.current_task())
     await _set_unreadable_aside(storage)
     await _set_doubles_aside(storage)
     state = SchedulerState(storage)
@@ -59,8 +60,7 @@ async def mend(store: OrderedStore) -> None:
         await state.close()
         while state.paths.counting:
             await state.paths.close()
-    storage.end()
-    await _write(store, *storage.changes())
+    await _write(store, layer.puts, layer.deletes)
 
 
 async def _write(store: OrderedStore, puts: dict[bytes, bytes], deletes: set[bytes]) -> None:

@@ -73,7 +73,7 @@ class HostHealth:
         """What is wrong as one scheduler sees it, the whole host included. `suspects`: how many jobs wait that must
         be kept apart; `lost`: how many cannot be read any more."""
         causes = list(self._of_all())
-        if (failed := self._host().alarms.failure(actor)) is not None:
+        if (failed := self._host().alarms.failing.get(actor)) is not None:
             times = "once" if failed.count == 1 else f"{failed.count} times in a row"
             causes.append(Cause(ALARM_FAILING, f"the scheduler's alarm failed {times}: {failed.error}", failed.since))
         if dead >= AMBER_DEAD:
@@ -120,9 +120,8 @@ class HostHealth:
     def _of_alarms(self) -> Iterator[Cause]:
         alarms = self._host().alarms
         if alarms.failing:
-            whose = (
-                "1 scheduler or actor fail" if alarms.failing == 1 else f"{alarms.failing} schedulers or actors fail"
-            )
+            count = len(alarms.failing)
+            whose = "1 scheduler or actor fail" if count == 1 else f"{count} schedulers or actors fail"
             said = f"the alarms of {whose}"
             yield Cause(ALARM_FAILING, said, alarms.failing_since)
 

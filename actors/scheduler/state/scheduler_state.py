@@ -358,7 +358,7 @@ class SchedulerState(Leases):
         if counters != self._sealed_counters:
             storage.put(META_COUNTERS, counters)
             self._sealed_counters = counters
-        if not self._numbered and storage.written[0]:  # the first rows since it was removed
+        if not self._numbered and (storage.layer.puts or storage.layer.deletes):  # the first rows since it was removed
             storage.put(META_LAYOUT, b"%d" % LAYOUT)
             self._numbered = True
         seen = self.occurrences

@@ -44,10 +44,10 @@ class Turn:
     def is_full(self) -> bool:
         """Whether what can wait is to be left to the next turn: a page of jobs may write little, or, with long args and
         chains, more than a commit holds; and a turn that can never be committed is tried for ever."""
-        keys, size = self.state.storage.written
-        paths = self.state.paths
+        layer, paths = self.state.storage.layer, self.state.paths
+        keys = len(layer.puts) + len(layer.deletes)
         keys += len(paths.changes) + min(len(paths.recounted), WRITTEN_AT_ONCE)
-        return keys >= KEYS_PER_TURN or size >= BYTES_PER_TURN
+        return keys >= KEYS_PER_TURN or layer.size >= BYTES_PER_TURN
 
     def incarnation(self) -> str:
         """Unique for ever, over all schedulers, hosts and stores, since receivers know jobs of many by it. Holds no dot

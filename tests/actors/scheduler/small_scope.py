@@ -4,6 +4,7 @@ crash anywhere. States are explored breadth first on the real turns and rows; al
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.actors.scheduler.row_snapshot import Snapshot, snapshot
-from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.runtime.overlay import ActorStorage, Layer
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.actors.scheduler.model.rows import JobRow
@@ -253,13 +254,12 @@ class Explorer:
         store = await provider.open(NAME)
         await storage.open(store)
         context: Any = _Context(storage, state)
-        storage.begin()
+        layer = storage.layer = Layer(asyncio.current_task())
         memory = SchedulerState(storage)
         await load(memory)
         await work(Turn(memory, state.now, context, f"life-{state.life}"))
         await memory.close()
-        puts, deletes = storage.changes()
-        await store.commit(Batch(puts, deletes))
+        await store.commit(Batch(layer.puts, layer.deletes))
         await provider.stop()
         rows = tuple(row for row in disk.maps[NAME].range(b"\x01", b"\xff", 1_000, False) if not _aside(row[0]))
         return replace(state, rows=rows, seq=context.seq, trail=(*state.trail, what))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from random import Random
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.validation import new_job
@@ -50,7 +51,6 @@ class TurnRunner:
         self.random = random
         self._storage = storage
         self._context: Any = Context(storage, random)
-        self._batches = 0
 
     @classmethod
     async def open(cls, provider: MemoryProvider, seed: int = 0) -> TurnRunner:
@@ -67,16 +67,12 @@ class TurnRunner:
         await self.turn(lambda turn: load(turn.state))
 
     async def turn(self, work: Callable[[Turn], Awaitable[T]]) -> T:
-        self._storage.begin()
+        layer = self._storage.layer = Layer(asyncio.current_task())
         result = await work(Turn(self.state, self.now, self._context, "this-process"))
         await self.state.close()
-        self._storage.end()
-        self._batches += 1
-        puts, deletes = self._storage.changes()
-        self._storage.seal(self._batches)
-        self.rows += len(puts) + len(deletes)
-        await self.store.commit(Batch(puts, deletes))
-        self._storage.confirm(self._batches)
+        self._storage.layer = CLOSED
+        self.rows += len(layer.puts) + len(layer.deletes)
+        await self.store.commit(Batch(layer.puts, layer.deletes))
         return result
 
     async def run_due(self, most: int) -> None:
