@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -12,15 +13,22 @@ import msgspec
 from tocsin.dispatch.answer_contents import members, whole
 from tocsin.dispatch.certificates import CaFile, trusting
 from tocsin.dispatch.connection_faults import in_words
+from tocsin.dispatch.job_options import PYTHON_WORDS
 from tocsin.dispatch.names import HttpxConnections
+from tocsin.dispatch.refusals import refusal
 from tocsin.dispatch.secret import check_unquoted
+from tocsin.dispatch.surrogates import UNPAIRED, where
 from tocsin.dispatch.target import check_url
-from tocsin.errors import SettingsError, UnreachableError
+from tocsin.dispatch.words import reworded
+from tocsin.errors import InvalidInputError, SettingsError, UnreachableError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 30.0
 AGAIN: Final = frozenset({429, 502, 503, 504})
 """Answers that may be others in a moment; repeating is safe, the server remembers a completion for ten minutes."""
+
+
+T = TypeVar("T")
 
 
 class ServerClient:
@@ -61,14 +69,51 @@ class ServerClient:
         await self.aclose()
 
     async def _request(self, method: str, instance: str, route: str, **request: Any) -> httpx.Response:
-        """The answer, whatever it says. UnreachableError if there is none."""
+        """Return the answer, whatever it says. UnreachableError if there is none."""
         url = f"{self._base}/i/{quote(instance, safe=':')}/{route}"
         try:
-            return await self._client().request(method, url, **request)
+            return await (self._http or self._client()).request(method, url, **request)
         except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
             raise UnreachableError(f"{self._base} did not answer: {in_words(error, self._base)}") from None
 
+    async def _call(
+        self,
+        method: str,
+        instance: str,
+        route: str,
+        kind: type[T],
+        said: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+        key: str | None = None,
+    ) -> T:
+        """Ask once, and return the answer as a `kind`.
+
+        Raise what a refusal stands for, an UnreachableError for what is no answer, and an InvalidInputError for text
+        that cannot be sent.
+        """
+        headers = {} if key is None else {"idempotency-key": key}
+        try:
+            content = None if said is None else msgspec.json.encode(said)
+        except UnicodeEncodeError:
+            raise InvalidInputError(reworded(f"{where(said)} {UNPAIRED}", PYTHON_WORDS)) from None
+        answer = await self._request(
+            method, instance, route, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
+            content=content,
+        )  # fmt: skip
+        if answer.is_success:
+            try:
+                return msgspec.json.decode(answer.content, type=kind)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise UnreachableError(f"what {self._base} answers cannot be read: {error}") from None
+        failure = refusal(answer.status_code, json_object(answer), self._base)
+        if answer.status_code in AGAIN and (wait := retry_after_s(answer)):
+            failure.details["retry_after_s"] = wait
+        raise failure
+
     def _client(self) -> httpx.AsyncClient:
+        """Return the connections, which are made when the first request needs them."""
         if self._http is None:
             headers = {"content-type": "application/json", "accept": "application/json"}
             if self._token is not None:

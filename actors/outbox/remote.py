@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tocsin.actors.outbox.target import Answers, Refused
-from tocsin.dispatch.receiver.refusals import refusal
+from tocsin.dispatch.refusals import refusal
 from tocsin.dispatch.server_client import ServerClient, json_object
 from tocsin.errors import UnreachableError
 

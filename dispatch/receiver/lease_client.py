@@ -18,7 +18,7 @@ from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.dedup import Dedup, NoDedup, Record
 from tocsin.dispatch.receiver.outcomes import check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, Received
-from tocsin.dispatch.receiver.refusals import refusal
+from tocsin.dispatch.refusals import refusal
 from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode

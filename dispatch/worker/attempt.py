@@ -17,8 +17,7 @@ from tocsin.dispatch.worker import ending as endings
 from tocsin.dispatch.worker.context import Context
 from tocsin.dispatch.worker.ending import HandlerOutcome
 from tocsin.dispatch.worker.handlers import Handlers, Handling
-from tocsin.dispatch.worker.lease import RENEWALS, Lease, Over
-from tocsin.dispatch.worker.settling import SettleClient
+from tocsin.dispatch.worker.lease import RENEWALS, Lease, Over, SettleClient
 from tocsin.dispatch.worker.source import Source
 from tocsin.dispatch.worker.trouble import Pauses, may_pass
 from tocsin.errors import StaleLeaseError
@@ -31,7 +30,7 @@ THREAD_GRACE_S: Final = 0.1
 """The same where a thread is concerned: it may not have begun, or be through."""
 
 HEARD_EVERY_S: Final = 1.0
-"""How often the log hears that a renewal fails: near its end they are tried in ever shorter turns."""
+"""How often a failing renewal is logged: near the end of a lease it is tried again sooner and sooner."""
 
 
 class Why(Enum):
@@ -56,7 +55,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How an attempt ended for the worker. Without a settlement the host has not heard of it, or did not listen."""
+    """How an attempt ended for the worker. Without a settlement the host has not heard of it, or refused it."""
 
     ending: HandlerOutcome | None = None
     settlement: Settlement | None = None
@@ -64,22 +63,24 @@ class Report:
 
 
 class Attempt:
-    """Made when a job was claimed; `run` is its life, in a task of its own, whose cancellation is a shutdown."""
+    """Made when a job was claimed. `run` is its life, in a task of its own, whose cancellation is a shutdown."""
 
     def __init__(self, job: Claimed, asked_at: float, bench: Bench) -> None:
         self.job, self.started_at = job, bench.clock.now_ms()
         self.lease = Lease(job.lease, job.lease_ms, asked_at, bench.clock.monotonic)
         self.timeout_s: float | None = None
         self.args: Any = None
-        self._bench = bench
-        self._handling: Handling | None = None
-        self._began = bench.clock.monotonic()
+        self._bench, self._loop = bench, asyncio.get_running_loop()
+        self._monotonic = bench.clock.monotonic
+        self._began = self._monotonic()
         self._why: Why | None = None
-        self._interrupted = asyncio.Event()
-        self._abandoned = asyncio.Event()
+        self._interrupted: asyncio.Future[None] = self._loop.create_future()
+        self._abandoned: asyncio.Future[None] = self._loop.create_future()
         self._work: asyncio.Task[tuple[Any, BaseException | None]] | None = None
         self._extending = asyncio.Lock()
-        self._settling = SettleClient(bench.source, bench.clock, bench.random, job, self.lease)
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[bool] | None = None
+        self._settling = SettleClient(bench.source, bench.random, job, self.lease)
 
     # ---- Asked by the context --------------------------------------------------------------------
 
@@ -91,13 +92,13 @@ class Attempt:
         return self.lease.over is Over.CANCELLED
 
     def remaining_s(self) -> float | None:
-        return None if self.timeout_s is None else self.timeout_s - (self._bench.clock.monotonic() - self._began)
+        return None if self.timeout_s is None else self.timeout_s - (self._monotonic() - self._began)
 
     async def extend(self, lease_ms: int | None) -> int:
-        """One request; what it answers counts for the handler too."""
+        """Ask the host once. What it answers counts for the handler too."""
         async with self._extending:
             self.lease.check(self.job.id)
-            asked, length = self._bench.clock.monotonic(), lease_ms or self.lease.length_ms
+            asked, length = self._monotonic(), lease_ms or self.lease.length_ms
             try:
                 until = await self._bench.source.extend(self.job.id, self.lease.token, length)
             except StaleLeaseError as error:
@@ -105,55 +106,60 @@ class Attempt:
                 self.lease.check(self.job.id)
                 raise
             self.lease.granted(asked, length)
+            if self._renewal is not None:
+                self._renew_later()
             return until
 
     # ---- The attempt -----------------------------------------------------------------------------
 
     async def run(self) -> Report:
-        """Until nothing of it runs any more. Raises nothing."""
+        """Return when nothing of it runs any more. Raise nothing."""
         if self.lease.left_s < self.lease.length_ms / 1000 / RENEWALS:
-            await self._patiently(asyncio.create_task(self._make_sure()))
-        keeper = asyncio.create_task(self._keep())
+            await self._first_of({asyncio.create_task(self._make_sure())})
+            if not self.lease.held:
+                self._lease_over("it was over before anything began")
+                return Report(lost=True)
+        self._renew_later()
         try:
             report = await self._run()
-            self.lease.end(Over.SETTLED)
+            if self.lease.over is None:
+                self.lease.end(Over.SETTLED)
             await self._left_behind()
             return report
         finally:
-            keeper.cancel()
-            await asyncio.wait([keeper])
+            await self._renew_no_more()
 
     def is_running_in(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether that task is its handler's."""
+        """Return whether that task is its handler's."""
         return task is not None and task is self._work
 
     def interrupt(self, why: Why) -> None:
-        """Cancel the handler, for the first reason that there is; a function in a thread goes on."""
-        if why is Why.SHUTDOWN:
-            self._abandoned.set()
+        """Cancel the handler, for the first reason that there is; a function in a thread runs on."""
+        if why is Why.SHUTDOWN and not self._abandoned.done():
+            self._abandoned.set_result(None)
         if self._why is None:
             self._why = why
-            self._interrupted.set()
+            self._interrupted.set_result(None)
             if self._work is not None:
                 self._work.cancel()
 
     async def _run(self) -> Report:
-        if not self.lease.held:
-            return self._lost()
         if self._why is Why.SHUTDOWN:
             return await self._settled(endings.interrupted())
-        self._handling = self._bench.handlers.find(self.job)
-        if self._handling is None:
+        handling = self._bench.handlers.find(self.job)
+        if handling is None:
             ending = endings.unknown(self.job)
             log.warning("job %s goes back to its queue for %g s: %s", self.job.id, ending.delay_s, ending.error)
             return await self._settled(ending)
-        return await self._ended(self._handling)
+        return await self._ended(handling)
 
     async def _ended(self, handling: Handling) -> Report:
         times = [ms for ms in (handling.timeout_ms, self.job.timeout_ms) if ms is not None]
         self.timeout_s = min(times) / 1000 if times else None
         self._work = work = asyncio.create_task(self._handled(handling))
-        await self._until_done_or_interrupted(work)
+        if not await self._first_of({work, self._interrupted}, self.timeout_s):
+            log.warning("timed_out: job %s: %s is not done after %g s", self.job.id, self._target, self.timeout_s)
+            self.interrupt(Why.TIMED_OUT)
         if self._why is not None and not work.done():
             await self._stopping(work, handling)
         if not work.done():
@@ -162,7 +168,7 @@ class Attempt:
         if error is None and (isinstance(result, Accepted) or result is Accepted):
             return await self._accepted(result if isinstance(result, Accepted) else Accepted())
         if error is None or self._why is None:
-            return await self._settled(endings.done(result) if error is None else self._failed(error))
+            return await self._settled(HandlerOutcome(ok=True, result=result) if error is None else self._failed(error))
         return await self._settled_interrupted(error)
 
     def _failed(self, error: BaseException) -> HandlerOutcome:
@@ -180,10 +186,10 @@ class Attempt:
         return ending
 
     async def _handled(self, handling: Handling) -> tuple[Any, BaseException | None]:
-        """What the handler returned or raised, as values: its end must not be the worker's."""
+        """Return what the handler returned or raised, both as values: its end must not be the worker's."""
         try:
             self.args = self.job.args
-            result = await handling(Context(self), self._bench.threads)
+            result = await handling(self.args, Context(self), self._bench.threads)
             if isinstance(result, Exception):
                 return None, result  # returned where it should have been raised, as in the receiver kit
             return result, None
@@ -192,19 +198,14 @@ class Attempt:
         except BaseException as error:  # SystemExit, GeneratorExit and groups too
             return None, error
 
-    async def _until_done_or_interrupted(self, work: asyncio.Task[Any]) -> None:
-        if not await self._done_or(work, self._interrupted, self.timeout_s):
-            log.warning("timed_out: job %s: %s is not done after %g s", self.job.id, self._target, self.timeout_s)
-            self.interrupt(Why.TIMED_OUT)
-
     async def _stopping(self, work: asyncio.Task[Any], handling: Handling) -> None:
         """Give a cancelled handler the time to clean up. Once the lease is over there is nothing to hurry for."""
         if self._why in (Why.LOST, Why.CANCELLED):
-            await self._done_or(work, self._abandoned, None)
+            await self._first_of({work, self._abandoned})
         await self._first_of({work}, GRACE_S if handling.is_async else THREAD_GRACE_S)
 
     async def _does_not_stop(self, handling: Handling) -> Report:
-        """Its thread, or its coroutine, goes on: what is true of the job is said all the same."""
+        """Settle an attempt whose thread, or coroutine, is still running."""
         goes_on = "; it did not stop and goes on" if handling.is_async else "; its thread cannot be stopped and goes on"
         if self._why is Why.LOST:
             return Report(lost=True)
@@ -216,7 +217,7 @@ class Attempt:
         return await self._settled(endings.interrupted(delay_s=max(self.lease.left_s, 0), goes_on=goes_on))
 
     async def _settled_interrupted(self, error: BaseException) -> Report:
-        """It was interrupted and has raised: that it was cancelled, mostly."""
+        """Settle an attempt that was interrupted and has raised, mostly a CancelledError."""
         if self._why is Why.LOST:
             return Report(lost=True)
         if self._why is Why.CANCELLED:
@@ -229,60 +230,65 @@ class Attempt:
         return await self._settled(endings.interrupted())
 
     async def _left_behind(self) -> None:
-        """What goes on holds its place in the worker; what it comes to is told to the log only."""
+        """Keep its place in the worker for a handler that is still running; its result is only logged."""
         work = self._work
         if work is None or work.done():
             return
-        await self._done_or(work, self._abandoned, None)
+        await self._first_of({work, self._abandoned})
         if work.done():
-            log.warning("job %s: %s ended after its time; that changes nothing", self.job.id, self._target)
+            log.warning("job %s: %s ended after its attempt; its result is ignored", self.job.id, self._target)
         else:
-            log.warning("job %s: %s still goes on, and nobody waits for it", self.job.id, self._target)
+            log.warning(
+                "job %s: %s is still running after its attempt ended; its result is ignored", self.job.id, self._target
+            )
 
     # ---- Settling --------------------------------------------------------------------------------
 
     async def _settled(self, ending: HandlerOutcome) -> Report:
         task = asyncio.create_task(self._settling.settle(ending))
-        await self._patiently(task)
+        await self._first_of({task})
         if task.cancelled():  # the event loop ends: nobody hears of it, and the lease ends by itself
             return Report(ending, lost=True)
         settlement, ending = task.result()
         return Report(ending, settlement, lost=settlement is None)
 
     async def _accepted(self, how: Accepted) -> Report:
-        """Work goes on elsewhere: the lease is held for it, and whoever has it settles."""
+        """Hold the lease for work that continues elsewhere: whoever does it settles the attempt."""
         self.lease.length_ms = how.held_ms
         task = asyncio.create_task(self._renew())
-        await self._patiently(task)
+        await self._first_of({task})
         return Report(lost=task.cancelled() or not task.result())
-
-    def _lost(self) -> Report:
-        self._lease_over("it was over before anything began")
-        return Report(lost=True)
 
     # ---- The lease -------------------------------------------------------------------------------
 
     async def _make_sure(self) -> None:
-        """The claim has waited at the host for longer than most of a lease, so only the host knows when that began."""
-        arrived, length = self._bench.clock.monotonic(), self.lease.length_ms
+        """Renew a lease at once whose claim waited for most of a lease: only the host knows when the lease began."""
+        arrived, length = self._monotonic(), self.lease.length_ms
         self.lease.granted(arrived, length)  # for so long it may be asked, if it is not over before
         if await self._renew():
             return
         self.lease.end(Over.LOST)
 
-    async def _keep(self) -> None:
-        """Renew when a third is gone, until the attempt ends."""
-        while self.lease.over is None:
-            self.lease.changed.clear()
-            try:
-                async with asyncio.timeout(max(self.lease.renew_at - self._bench.clock.monotonic(), 0)):
-                    await self.lease.changed.wait()
-            except TimeoutError:
-                if not await self._renew():
-                    return
+    def _renew_later(self) -> None:
+        """Renew when a third of the lease is gone; each renewal calls this again."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+        self._renewal = self._loop.call_later(max(self.lease.renew_at - self._monotonic(), 0), self._renew_now)
+
+    def _renew_now(self) -> None:
+        if self.lease.over is None and (self._renewing is None or self._renewing.done()):
+            self._renewing = self._loop.create_task(self._renew())
+
+    async def _renew_no_more(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        if self._renewing is not None and not self._renewing.done():
+            self._renewing.cancel()
+            await asyncio.wait([self._renewing])
 
     async def _renew(self) -> bool:
-        """Until it is answered or the lease is over; whether it is held."""
+        """Ask until the host answers or the lease is over. Return whether it is held."""
         pauses, heard_at = Pauses(self._bench.random), float("-inf")
         while True:
             if self.lease.over is not None:
@@ -301,7 +307,7 @@ class Attempt:
             except TimeoutError:
                 continue
             except Exception as error:  # a source may fail in any way, and while the lease lives it may recover
-                if (now := self._bench.clock.monotonic()) >= heard_at + HEARD_EVERY_S:
+                if (now := self._monotonic()) >= heard_at + HEARD_EVERY_S:
                     heard_at = now
                     log.log(
                         logging.INFO if may_pass(error) else logging.ERROR,
@@ -311,7 +317,7 @@ class Attempt:
 
     def _refused(self, error: StaleLeaseError) -> None:
         if self._settling.asked:
-            return  # the host answers the settlement first, and this question after it
+            return  # the host books the settlement first, and refuses this question after it
         if error.details.get("cancelled"):
             if self.lease.end(Over.CANCELLED):
                 log.info("job %s was cancelled while it ran here", self.job.id)
@@ -333,25 +339,13 @@ class Attempt:
     def _target(self) -> str:
         return (self.job.function_path or self.job.workflow or "")[:200]
 
-    async def _done_or(self, work: asyncio.Task[Any], event: asyncio.Event, timeout_s: float | None) -> bool:
-        """Whether one of both came in time."""
-        waiting = asyncio.create_task(event.wait())
-        try:
-            return await self._first_of({work, waiting}, timeout_s)
-        finally:
-            waiting.cancel()
-
-    async def _first_of(self, tasks: set[asyncio.Task[Any]], timeout_s: float | None) -> bool:
-        """Whether one was done in time. To be cancelled means that the process stops."""
-        clock = self._bench.clock.monotonic
-        end = None if timeout_s is None else clock() + timeout_s
+    async def _first_of(self, waiting: set[asyncio.Future[Any]], timeout_s: float | None = None) -> bool:
+        """Return whether one of them was done in time. To be cancelled meanwhile means that the process stops."""
+        end = None if timeout_s is None else self._monotonic() + timeout_s
         while True:
             try:
-                left = None if end is None else max(end - clock(), 0)
-                done, _ = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                left = None if end is None else max(end - self._monotonic(), 0)
+                done, _ = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 return bool(done)
             except asyncio.CancelledError:
                 self.interrupt(Why.SHUTDOWN)
-
-    async def _patiently(self, task: asyncio.Task[Any]) -> None:
-        await self._first_of({task}, None)

@@ -32,10 +32,6 @@ class HandlerOutcome:
     cause: BaseException | None = None
 
 
-def done(result: Any) -> HandlerOutcome:
-    return HandlerOutcome(ok=True, result=result)
-
-
 def failed(error: BaseException) -> HandlerOutcome:
     """What an error of the handler means."""
     if isinstance(error, TerminalError):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tocsin.dispatch.catalog.catalog import Catalog
@@ -49,28 +50,25 @@ class Handling:
     def is_async(self) -> bool:
         return self.registered.is_async
 
-    async def __call__(self, context: Context, threads: ThreadPoolExecutor) -> Any:
-        """What the handler returned, inside its group's wrapper. TerminalError if it declares other args."""
-        args = self._declared(context)
+    async def __call__(self, args: Any, context: Context, threads: ThreadPoolExecutor) -> Any:
+        """Return what the handler returned, inside its group's wrapper. TerminalError if it declares other args."""
+        one = self.registered
+        if one.read is not None:
+            try:
+                args = one.read(args)
+            except InvalidInputError as error:  # another attempt would bring the same args
+                raise TerminalError(f"the handler takes other args: {error.message}") from None
+        arguments = (args, context) if one.takes_job else (args,)
+        if self.group.wrapper is None:
+            return await self._run(arguments, threads)
+        return await self.group.wrapper(partial(self._run, arguments, threads), context)
 
-        async def run() -> Any:
-            arguments = (args, context) if self.registered.takes_job else (args,)
-            if self.is_async:
-                return await self.registered.handler(*arguments)
-            result = await in_thread(threads, self.registered.handler, arguments)
-            # A plain function may have made a coroutine, as `lambda args: send(args)` does.
-            return await result if inspect.isawaitable(result) else result
-
-        return await (run() if self.group.wrapper is None else self.group.wrapper(run, context))
-
-    def _declared(self, context: Context) -> Any:
-        """Another attempt would bring the same args."""
-        if self.registered.read is None:
-            return context.args
-        try:
-            return self.registered.read(context.args)
-        except InvalidInputError as error:
-            raise TerminalError(f"the handler takes other args: {error.message}") from None
+    async def _run(self, arguments: tuple[Any, ...], threads: ThreadPoolExecutor) -> Any:
+        if self.registered.is_async:
+            return await self.registered.handler(*arguments)
+        result = await in_thread(threads, self.registered.handler, arguments)
+        # A plain function may have made a coroutine, as `lambda args: send(args)` does.
+        return await result if inspect.isawaitable(result) else result
 
 
 @dataclass(slots=True, repr=False)

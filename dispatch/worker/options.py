@@ -34,11 +34,6 @@ class Options:
     drain_s: float | None
     name: str | None
 
-    @property
-    def selection(self) -> Any:
-        """For a claim and a snapshot."""
-        return self.queues
-
 
 def checked(
     queues: object, exclude: object, concurrency: object, lease_ms: object, wait: object, drain: object, name: object

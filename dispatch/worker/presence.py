@@ -1,4 +1,4 @@
-"""Telling the host, and whoever listens here, how a worker is; whatever comes of that never disturbs a job."""
+"""Telling the host, and listeners here, how a worker is. A failure of that never disturbs a job."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tocsin.dispatch.worker.trouble import stops
 log = logging.getLogger("tocsin.worker")
 
 EVERY_S: Final = 10.0
-LEAST_S: Final = 0.1
-"""Between two snapshots: of changes that come faster the last one is told."""
+SOON_S: Final = 0.1
+"""From a change to the snapshot that tells of it, and of those that came since."""
 PATIENCE_S: Final = 5.0
 
 Listener = Callable[[WorkerSnapshot], Any]
 
 
 class Presence:
-    """A snapshot at each change and every ten seconds, in a task of its own."""
+    """Tells a snapshot soon after each change (mark it in `changed`) and every ten seconds, in a task of its own."""
 
     def __init__(
         self,
@@ -34,18 +34,15 @@ class Presence:
     ) -> None:
         self._snapshot, self._announce, self._listener_failed = snapshot, announce, listener_failed
         self.listeners = [] if listener is None else [listener]
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()
         self._failing: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._tell_on())
 
-    def changed(self) -> None:
-        self._changed.set()
-
     async def stop(self) -> None:
-        """One last snapshot, then silence."""
+        """Tell one last snapshot, and no more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -54,14 +51,14 @@ class Presence:
 
     async def _tell_on(self) -> None:
         while True:
-            self._changed.clear()
+            self.changed.clear()
             await self._tell()
-            await asyncio.sleep(LEAST_S)
             try:
-                async with asyncio.timeout(EVERY_S - LEAST_S):
-                    await self._changed.wait()
+                async with asyncio.timeout(EVERY_S):
+                    await self.changed.wait()
             except TimeoutError:
                 continue
+            await asyncio.sleep(SOON_S)
 
     async def _tell(self) -> None:
         snapshot = self._snapshot()
@@ -72,7 +69,7 @@ class Presence:
                 self._listener_failed()
 
     async def _try(self, whom: str, tell: Callable[[], Any]) -> bool:
-        """Whether it could be told; the first failure of several in a row is logged."""
+        """Return whether it could be told. Of several failures in a row the first is logged."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 told = tell()

@@ -16,7 +16,6 @@ import msgspec
 from tocsin.dispatch import values
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.durations import Duration, duration_ms
-from tocsin.dispatch.job_options import PYTHON_WORDS
 from tocsin.dispatch.pulled import (
     MAX_RESULT,
     Claimed,
@@ -28,11 +27,9 @@ from tocsin.dispatch.pulled import (
     raw_member,
 )
 from tocsin.dispatch.receiver.lease_client import MAX_ERROR, PATIENCE_S, TIMEOUT_S
-from tocsin.dispatch.receiver.refusals import refusal
-from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, base_url_of, json_object, retry_after_s
-from tocsin.dispatch.surrogates import UNPAIRED, where
+from tocsin.dispatch.refusals import refusal
+from tocsin.dispatch.server_client import DEFAULT_URL, ServerClient, base_url_of
 from tocsin.dispatch.values import LEFT_OUT
-from tocsin.dispatch.words import reworded
 from tocsin.dispatch.worker.ending import described
 from tocsin.dispatch.worker.options import ALL, NAME
 from tocsin.dispatch.worker.specs import Cancelled, Scheduled, body_of
@@ -45,7 +42,6 @@ from tocsin.errors import (
     SettingsError,
     StoreCorrupt,
     TocsinError,
-    UnreachableError,
 )
 
 log = logging.getLogger("tocsin.worker")
@@ -159,7 +155,8 @@ class RemoteScheduler(ServerClient):
             said["exclude"] = list(exclude)
         names = [queue] if isinstance(queue, str) else list(queue)
         route = f"queues/{quote(','.join(map(str, names)), safe='*,:')}/claim"
-        asked = asyncio.ensure_future(self._ask("POST", route, _Jobs, said, timeout_s=wait_ms / 1000 + self._timeout_s))
+        timeout_s = wait_ms / 1000 + self._timeout_s
+        asked = asyncio.create_task(self._call("POST", self.name, route, _Jobs, said, timeout_s=timeout_s))
         try:
             await asyncio.wait([asked])
         except asyncio.CancelledError:
@@ -190,7 +187,7 @@ class RemoteScheduler(ServerClient):
             said["delayMs"] = duration_ms(delay, "delay")
         if result is not None:
             said["result"] = _result(result)
-        return await self._ask("POST", "complete", Settlement, said)
+        return await self._call("POST", self.name, "complete", Settlement, said)
 
     async def complete(self, id: str, lease: str, **how: Any) -> bool:
         """`settle` without what becomes of the job."""
@@ -199,11 +196,11 @@ class RemoteScheduler(ServerClient):
     async def extend(self, id: str, lease: str, lease_ms: int) -> int:
         """Hold the lease until `lease_ms` from now; epoch ms of the server's clock. StaleLeaseError if it is over."""
         said = {"id": id, "lease": lease, "leaseMs": lease_ms}
-        return (await self._ask("POST", "extend", _Held, said)).lease_until
+        return (await self._call("POST", self.name, "extend", _Held, said)).lease_until
 
     async def announce(self, snapshot: WorkerSnapshot) -> None:
         """Say how a worker is."""
-        await self._ask("POST", "workers", dict, snapshot)
+        await self._call("POST", self.name, "workers", dict, snapshot)
 
     # ---- For apps --------------------------------------------------------------------------------
 
@@ -230,7 +227,7 @@ class RemoteScheduler(ServerClient):
 
     async def cancel(self, id: str) -> Cancelled:
         """Remove a live job. Not sent again by itself: a second answer would say that there was none."""
-        return await self._ask("POST", "cancel", Cancelled, {"id": id})
+        return await self._call("POST", self.name, "cancel", Cancelled, {"id": id})
 
     async def get(self, id: str) -> dict[str, Any] | None:
         """The JSON record of `GET /get` (`scheduledFor`, not `scheduled_for`), but `args` as Python values; None if
@@ -295,42 +292,12 @@ class RemoteScheduler(ServerClient):
         end = end if until is None else min(end, until)
         while True:
             try:
-                return await self._ask(method, route, kind, said, **how)
+                return await self._call(method, self.name, route, kind, said, **how)
             except TocsinError as error:
                 wait = max(pauses.next(), error.details.get("retry_after_s", 0))
                 if not may_pass(error) or loop.time() + wait > end:
                     raise
             await asyncio.sleep(wait)
-
-    async def _ask(
-        self,
-        method: str,
-        route: str,
-        kind: type[T],
-        said: Any = None,
-        *,
-        query: Mapping[str, Any] | None = None,
-        timeout_s: float | None = None,
-        key: str | None = None,
-    ) -> T:
-        headers = {} if key is None else {"idempotency-key": key}
-        try:
-            content = None if said is None else msgspec.json.encode(said)
-        except UnicodeEncodeError:
-            raise InvalidInputError(reworded(f"{where(said)} {UNPAIRED}", PYTHON_WORDS)) from None
-        answer = await self._request(
-            method, self.name, route, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
-            content=content,
-        )  # fmt: skip
-        if answer.is_success:
-            try:
-                return msgspec.json.decode(answer.content, type=kind)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise UnreachableError(f"what {self._base} answers cannot be read: {error}") from None
-        failure = refusal(answer.status_code, json_object(answer), self._base)
-        if answer.status_code in AGAIN and (wait := retry_after_s(answer)):
-            failure.details["retry_after_s"] = wait
-        raise failure
 
 
 def _named(job: object, place: str) -> dict[str, Any]:

@@ -68,6 +68,3 @@ class Pauses:
         pause, self._next_s = self._next_s, min(self._next_s * 2, LONGEST_S)
         pause = min(pause * (1 + self._random.random() / 2), LONGEST_S)
         return pause if within is None else min(pause, max(within / 4, LEAST_S))
-
-    def reset(self) -> None:
-        self._next_s = FIRST_S

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import Any, Final, Self
@@ -17,7 +18,7 @@ from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import Claimed, WorkerInfo, WorkerJob, WorkerSnapshot
 from tocsin.dispatch.receiver.handlers import Handler
 from tocsin.dispatch.worker import options
-from tocsin.dispatch.worker.attempt import Attempt, Bench, Why
+from tocsin.dispatch.worker.attempt import Attempt, Bench, Report, Why
 from tocsin.dispatch.worker.ending import described
 from tocsin.dispatch.worker.handlers import Handlers
 from tocsin.dispatch.worker.hooks import Hooks, OnFinalFailure, OnRetry, Tally
@@ -74,7 +75,7 @@ class Worker:
         self._hooks = Hooks(self.tally, on_retry, on_final_failure)
         self.info = self._new_info()
         self._presence = Presence(self.snapshot, self._source.announce, on_heartbeat, self._hooks.failed)
-        self._attempts: dict[Attempt, asyncio.Task[None]] = {}
+        self._attempts: dict[Attempt, asyncio.Task[Report]] = {}
         self._room = asyncio.Event()
         self._started_at = 0
         self._stopping = self._ending = False
@@ -138,7 +139,7 @@ class Worker:
         """Claim nothing more: a claim that waits ends. Jobs that run go on. May be awaited until claiming has ended."""
         if not self._stopping:
             self._stopping = True
-            self._presence.changed()
+            self._presence.changed.set()
             if self._claiming is not None:
                 self._claiming.cancel()
         return _Ended(self._claiming)
@@ -196,7 +197,7 @@ class Worker:
             log.error("this worker stops: it can claim nothing: %s", described(error))
             self.refused = error
         while self._attempts:
-            self._presence.changed()
+            self._presence.changed.set()
             await asyncio.wait(self._attempts.values(), return_when=asyncio.FIRST_COMPLETED)
         await self._hooks.ended()
         threads.shutdown(wait=False)
@@ -205,7 +206,8 @@ class Worker:
     # ---- Claiming --------------------------------------------------------------------------------
 
     async def _claim_on(self, bench: Bench) -> None:
-        pauses, served, failing = Pauses(self._random), False, False
+        pauses: Pauses | None = None
+        served = failing = False
         while True:
             await self._room.wait()
             asked = self._clock.monotonic()
@@ -222,7 +224,7 @@ class Worker:
                     raise
                 if not failing:
                     log.warning("no jobs can be claimed; trying again: %s", described(error))
-                failing = True
+                failing, pauses = True, pauses or Pauses(self._random)
                 await asyncio.sleep(pauses.next())
                 continue
             if failing:
@@ -231,13 +233,14 @@ class Worker:
             for job in jobs:
                 self._begin(job, asked, bench)
             if jobs or self._clock.monotonic() - asked >= SOON_S:
-                pauses.reset()
+                pauses = None
             else:
+                pauses = pauses or Pauses(self._random)
                 await asyncio.sleep(pauses.next())
 
     async def _claim(self) -> list[Claimed]:
         return await self._source.claim(
-            self._options.selection,
+            self._options.queues,
             max=min(self._options.concurrency - len(self._attempts), MAX_CLAIM),
             lease_ms=self._options.lease_ms,
             wait=self._options.wait_ms / 1000,
@@ -248,27 +251,28 @@ class Worker:
     def _begin(self, job: Claimed, asked_at: float, bench: Bench) -> None:
         attempt = Attempt(job, asked_at, bench)
         self.tally.claimed += 1
-        self._attempts[attempt] = asyncio.create_task(self._attempted(attempt))
+        self._attempts[attempt] = task = asyncio.create_task(attempt.run())
+        task.add_done_callback(partial(self._ended, attempt))
         if self._ending:  # what a claim brought in the instant it was cancelled goes back
             attempt.interrupt(Why.SHUTDOWN)
         self._changed()
 
-    async def _attempted(self, attempt: Attempt) -> None:
-        try:
-            report = await attempt.run()
-            self._hooks.heard(attempt.job, report)
-        except Exception as error:  # a fault of ours: the lease ends by itself, and other jobs go on
+    def _ended(self, attempt: Attempt, task: asyncio.Task[Report]) -> None:
+        del self._attempts[attempt]
+        self._changed()
+        if task.cancelled():
+            return
+        if (error := task.exception()) is None:
+            self._hooks.heard(attempt.job, task.result())
+        else:  # a fault of ours: the lease ends by itself, and other jobs go on
             log.error("job %s: its attempt failed here, not in its handler", attempt.job.id, exc_info=error)
-        finally:
-            del self._attempts[attempt]
-            self._changed()
 
     def _changed(self) -> None:
         if len(self._attempts) < self._options.concurrency:
             self._room.set()
         else:
             self._room.clear()
-        self._presence.changed()
+        self._presence.changed.set()
 
     # ---- Presence --------------------------------------------------------------------------------
 
@@ -299,7 +303,7 @@ class Worker:
         info: dict[str, Any] = {name: getattr(self.info, name) for name in ("id", "name", "hostname", "pid")}
         return WorkerSnapshot(
             **info,
-            queues=self._options.selection,
+            queues=self._options.queues,
             exclude=self._options.exclude,
             concurrency=self._options.concurrency,
             status=self.status,
