@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta
 from typing import Final
 
-from tocsin.dispatch.words import in_json
+from tocsin.dispatch.words import SPEAKS_JSON
 from tocsin.errors import InvalidInputError
 
 SMALLEST_MS: Final = 10**11
@@ -20,7 +20,7 @@ _EPOCH: Final = datetime(1970, 1, 1)
 def instant_ms(value: object, name: str) -> int:
     """In epoch milliseconds; fractions round up. InvalidInputError names the argument."""
     if not isinstance(value, datetime):
-        if not in_json() and (isinstance(value, bool) or not isinstance(value, int)):
+        if not SPEAKS_JSON.get() and (isinstance(value, bool) or not isinstance(value, int)):
             hint = "; datetime.fromisoformat(...) reads a text" if isinstance(value, str) else ""
             raise InvalidInputError(
                 f"{name} must be an aware datetime (with a time zone) or epoch milliseconds, not {show(value)}{hint}"

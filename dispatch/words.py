@@ -3,9 +3,8 @@ line `--max-concurrency`, and each reads its own word in an error."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache
 from typing import Final
@@ -28,40 +27,26 @@ _QUOTED: Final = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _SAYING: Final = r"[\[.:]| must | has \d| holds | contains | looks | needs | cannot "
 """What follows the name of a field that is told what it must be."""
 _HUMPS: Final = re.compile(r"_([a-z])")
-_json: ContextVar[bool] = ContextVar("tocsin_words_of_json", default=False)
-
-
-@contextlib.contextmanager
-def of_json() -> Iterator[None]:
-    """For what is called in this block, and in tasks it starts: the caller speaks JSON."""
-    token = _json.set(True)
-    try:
-        yield
-    finally:
-        _json.reset(token)
-
-
-def in_json() -> bool:
-    """Whether the caller speaks JSON."""
-    return _json.get()
+SPEAKS_JSON: Final[ContextVar[bool]] = ContextVar("tocsin_speaks_json", default=False)
+"""Whether the caller speaks JSON. Who serves a request sets it for all that it calls and all tasks begun meanwhile."""
 
 
 def word(name: str) -> str:
-    """What the caller calls the argument that is `name` inside."""
+    """Return what the caller calls the argument that is `name` inside."""
     said = _SAID.get(name)
     if said is None:
         return member(name)
-    return said[_json.get()]
+    return said[SPEAKS_JSON.get()]
 
 
 def member(name: str) -> str:
-    """What the caller calls the member `name` of a struct: its name in Python, its camel case in JSON."""
-    return camel(name) if _json.get() else name
+    """Return what the caller calls the member `name` of a struct: its name in Python, its camel case in JSON."""
+    return camel(name) if SPEAKS_JSON.get() else name
 
 
 @cache
 def camel(name: str) -> str:
-    """The name in JSON: `max_concurrency` is `maxConcurrency`."""
+    """Return the name in JSON: `max_concurrency` is `maxConcurrency`."""
     return _HUMPS.sub(lambda found: found[1].upper(), name)
 
 
@@ -74,8 +59,11 @@ PYTHON: Final[Mapping[str, str]] = {
 
 
 def reworded(message: str, words: Mapping[str, str]) -> str:
-    """A server's message with other words for its fields; what it quotes stays. Names with humps or dots are changed
-    wherever they stand, plain ones only where a message begins with what they must be, or asks to give them."""
+    """Return a server's message with other words for its fields; what it quotes stays.
+
+    Names with humps or dots are changed wherever they stand, plain ones only where a message begins with what they must
+    be, or asks to give them.
+    """
     parts = _QUOTED.split(message)
     for name, instead in words.items():
         plain = name.islower() and name.isalpha()
@@ -87,6 +75,6 @@ def reworded(message: str, words: Mapping[str, str]) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a value is called in a sentence: "an int", "a set"."""
+    """Return what a value is called in a sentence: "an int", "a set"."""
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in tuple('aeiou') else 'a'} {name}"

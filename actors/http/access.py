@@ -46,12 +46,16 @@ schedule's name, or for `schedule` the function path or workflow. Who puts a sch
 
 
 class Gate:
-    """With neither tokens nor a rule, only callers on this machine pass. `tokens` is asked at each request, so one
-    that is taken away opens nothing any more."""
+    """Lets pass who may, with neither tokens nor a rule only callers on this machine. `tokens` that may change are a
+    callable, asked at each request: one that is taken away opens nothing any more."""
 
-    def __init__(self, tokens: Callable[[], Sequence[Token]], authorize: Authorize | None) -> None:
-        self._tokens = tokens
+    def __init__(self, tokens: Sequence[Token] | Callable[[], Sequence[Token]], authorize: Authorize | None) -> None:
+        self._read_tokens = tokens if callable(tokens) else None
+        self._fixed_tokens = () if callable(tokens) else tokens
         self._authorize = authorize
+
+    def _tokens(self) -> Sequence[Token]:
+        return self._fixed_tokens if self._read_tokens is None else self._read_tokens()
 
     def check_local(self, request: Request) -> None:
         """Without tokens, keep out what comes from elsewhere, or only looks local: strangers, what a proxy passes on,

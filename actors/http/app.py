@@ -47,7 +47,7 @@ def build_app(
             f"anyone could use this app: give tokens=[...] (TOCSIN_TOKENS; {SHAPE}) or authorize=..., or say "
             "insecure=True to answer requests to loopback only"
         )
-    gate, crowd = Gate(known, authorize), Crowd(lambda: host.runtime.clock.monotonic())
+    gate, crowd = Gate(known if known.may_change else known(), authorize), Crowd(lambda: host.runtime.clock.monotonic())
     endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host, crowd))]
     by_path: dict[str, list[Operation]] = {}
     for one in OPERATIONS:

@@ -19,7 +19,7 @@ from tocsin.actors.http.request import Call
 from tocsin.actors.http.responses import allowing, answer, unheard
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model.validation import instance_name
-from tocsin.dispatch.words import of_json
+from tocsin.dispatch.words import SPEAKS_JSON
 
 log = logging.getLogger("tocsin.http")
 
@@ -38,8 +38,11 @@ class Endpoint(ABC):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
-            with of_json():
+            token = SPEAKS_JSON.set(True)
+            try:
                 response = await self._answer(request)
+            finally:
+                SPEAKS_JSON.reset(token)
         except ClientDisconnect:
             response = unheard()  # nothing was done
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there

@@ -126,7 +126,7 @@ class SettleClient:
     async def _once(self, ending: HandlerOutcome, timeout_s: float) -> Settlement:
         self.asked = True
         async with asyncio.timeout(timeout_s):
-            return await self._source.settle(
+            settlement = await self._source.settle(
                 self._job.id,
                 self._lease.token,
                 ok=ending.ok,
@@ -136,6 +136,8 @@ class SettleClient:
                 charge=ending.charge,
                 result=ending.result,
             )
+        self._lease.end(Over.SETTLED)
+        return settlement
 
     def _left_s(self, ending: HandlerOutcome, began: float) -> float:
         """Return for how long it may still be said; a failure only until another attempt may run."""

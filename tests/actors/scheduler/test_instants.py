@@ -16,7 +16,7 @@ from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms
 from tocsin.dispatch.instants import LARGEST_MS as OF_DISPATCH
 from tocsin.dispatch.instants import instant_ms
-from tocsin.dispatch.words import of_json
+from tocsin.dispatch.words import SPEAKS_JSON
 from tocsin.dispatch.worker.specs import body_of
 from tocsin.errors import InvalidInputError, TocsinError
 
@@ -207,8 +207,12 @@ def test_a_text_is_told_how_it_becomes_an_instant() -> None:
 
 
 def test_who_speaks_json_is_not_told_of_datetimes() -> None:
-    with of_json(), pytest.raises(InvalidInputError, match=r"^at must be an integer \(epoch milliseconds\), not "):
-        instant_ms("2027-01-01T09:00:00Z", "at")
+    token = SPEAKS_JSON.set(True)
+    try:
+        with pytest.raises(InvalidInputError, match=r"^at must be an integer \(epoch milliseconds\), not "):
+            instant_ms("2027-01-01T09:00:00Z", "at")
+    finally:
+        SPEAKS_JSON.reset(token)
 
 
 @on_simulated_host()
