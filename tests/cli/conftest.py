@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import click.testing
 import pytest
 
 from tocsin.cli import main
+
+from .damaged_stores import fill
 
 Run = Callable[..., click.testing.Result]
 
@@ -87,3 +92,17 @@ def run(monkeypatch: pytest.MonkeyPatch, canned: Canned) -> Run:
         return click.testing.CliRunner().invoke(main, args, **more)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a job of every kind. Never changed: tests take a copy."""
+    path = tmp_path_factory.mktemp("filled") / "jobs.db"
+    asyncio.run(fill(path))
+    return path
+
+
+@pytest.fixture
+def store(filled_store: Path, tmp_path: Path) -> Path:
+    """A copy of the filled store."""
+    return Path(shutil.copy(filled_store, tmp_path / "jobs.db"))

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.in_process_transport import InProcessTransport
 from tocsin import ActorHost, Retry
 from tocsin.actors.runtime.clock import SystemClock
 from tocsin.actors.scheduler.client.scheduler import Scheduler
@@ -31,35 +32,21 @@ class Later(SystemClock):
         return super().now_ms() + self._ahead_ms
 
 
-class Wire:
-    """A transport into a receiver that remembers the args, too."""
+class RecordingTransport(InProcessTransport):
+    """A transport into a receiver that keeps each delivery with its args."""
 
     def __init__(self, clock: SystemClock, statuses: Mapping[str, Answer]) -> None:
         self.receiver = FakeReceiver([SECRET], now_ms=clock.now_ms, answer=self._answer)
+        super().__init__(self.receiver)
         self._statuses = statuses
 
     def _answer(self, one: Delivery) -> Answer:
         return self._statuses.get(one.id, Answer(200, {}, b"ok"))
 
-    async def post(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        connect_timeout: float,
-        timeout: float,
-        max_body: int,
-    ) -> Answer:
-        return await self.receiver(headers, body)
 
-    async def aclose(self) -> None:
-        """Nothing is held."""
-
-
-def open_host(path: Path, wire: Wire, clock: SystemClock) -> ActorHost:
+def open_host(path: Path, transport: RecordingTransport, clock: SystemClock) -> ActorHost:
     return ActorHost.open(
-        f"sqlite:///{path}", origin="https://app.example", secrets=[SECRET], transport=wire, clock=clock
+        f"sqlite:///{path}", origin="https://app.example", secrets=[SECRET], transport=transport, clock=clock
     )
 
 
@@ -71,8 +58,8 @@ async def fill(path: Path) -> None:
         "dead": Answer(410, {}, b"gone"),
         "held": Answer(202, {"tocsin-accepted": "1"}, b""),
     }
-    wire = Wire(clock, answers)
-    async with open_host(path, wire, clock) as host:
+    transport = RecordingTransport(clock, answers)
+    async with open_host(path, transport, clock) as host:
         jobs = host.scheduler()
         await jobs.run_after("1h", "work:run", id="plain")
         await jobs.run_after("1h", "work:run", id="pooled", pool="p", max_concurrency=2)
@@ -117,15 +104,15 @@ async def until(met: Callable[[], Awaitable[bool]]) -> None:
 async def deliver(path: Path, expected: set[str]) -> list[Delivery]:
     """Two hours later a host is opened on it: what arrives until everything expected has."""
     clock = Later(2 * HOUR_MS)
-    wire = Wire(clock, {})
-    async with open_host(path, wire, clock) as host:
+    transport = RecordingTransport(clock, {})
+    async with open_host(path, transport, clock) as host:
 
         async def arrived() -> bool:
-            missing = expected - {one.id for one in wire.receiver.deliveries}
+            missing = expected - {one.id for one in transport.receiver.deliveries}
             return not missing and not (await host.scheduler().status()).in_flight
 
         await until(arrived)
-    return wire.receiver.deliveries
+    return transport.receiver.deliveries
 
 
 class Rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,21 +32,9 @@ from tocsin.actors.scheduler.model.rows import (
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow
 
 from .conftest import Run
-from .damaged_stores import WAITING, Rows, deliver, edited, fill
+from .damaged_stores import WAITING, Rows, deliver, edited
 
 ALL = {*WAITING, "held"}
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("whole") / "jobs.db"
-    asyncio.run(fill(path))
-    return path
-
-
-@pytest.fixture
-def store(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(whole, tmp_path / "jobs.db"))
 
 
 def change(rows: Rows, key: bytes, kind: type[R], **members: object) -> None:

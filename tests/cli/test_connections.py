@@ -18,6 +18,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from tests.waiting import wait_until
 from tocsin.cli import connections
 from tocsin.cli.connections import LEAST, room_for
 
@@ -124,13 +125,6 @@ def receiver() -> Iterator[Receiver]:
         thread.join()
 
 
-def until(met: Any) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not met():
-        assert time.monotonic() < end, f"not within {DEADLINE_S} s"
-        time.sleep(0.02)
-
-
 WITHOUT_UVLOOP: Final = "import sys; sys.modules['uvloop'] = None; "
 
 
@@ -152,11 +146,11 @@ def test_a_flood_is_bounded_and_jobs_are_scheduled_and_called_back_meanwhile(
             f"http://{address[0]}:{address[1]}/schedule/batch", json=jobs, headers=TOKEN, timeout=DEADLINE_S
         )
         assert answer.status_code == 200, answer.text
-        until(lambda: len(receiver.ids) == 100)
+        wait_until(lambda: len(receiver.ids) == 100)
         ready = get(address, "/readyz")
         assert (ready.status_code, ready.json()["reasons"]) == (200, ["CONNECTIONS_FULL"])
         server.line_with("connections are open, the limit: those that have dawdled longest are closed")
-        until(lambda: still_open(sockets) <= room_for(DESCRIPTORS, 256))
+        wait_until(lambda: still_open(sockets) <= room_for(DESCRIPTORS, 256))
         assert server.stop() == 0
         said = "\n".join([*server.lines, *server.rest()])
         assert "Traceback" not in said and "Too many" not in said, said[:5000]
@@ -225,7 +219,7 @@ def test_who_does_not_read_its_answer_is_closed_in_time(tmp_path: Path) -> None:
             one.settimeout(3)
             for _ in range(400):
                 one.sendall(request)
-        until(lambda: not _established(server.process.pid))
+        wait_until(lambda: not _established(server.process.pid))
 
 
 def _established(pid: int) -> int:
@@ -257,7 +251,7 @@ def test_who_waits_for_an_answer_is_not_taken_for_one_that_dawdles(tmp_path: Pat
 
         waiting = threading.Thread(target=claim)
         waiting.start()
-        until(lambda: [one["workersWaiting"] for one in get(address, "/queues").json()["queues"]] == [1])
+        wait_until(lambda: [one["workersWaiting"] for one in get(address, "/queues").json()["queues"]] == [1])
         with crowd(address, FLOOD, b"GET"):
             time.sleep(1)
             answer = httpx.post(
@@ -277,7 +271,7 @@ def test_when_all_are_served_the_next_one_is_told_to_come_again(tmp_path: Path) 
     )
     most = room_for(DESCRIPTORS, 256)
     with flooded(tmp_path) as (server, address), crowd(address, most, poll):
-        until(lambda: get(address, "/readyz").status_code == 503)
+        wait_until(lambda: get(address, "/readyz").status_code == 503)
         answer = get(address, "/status")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert answer.json()["error"]["code"] == "OVERLOADED"

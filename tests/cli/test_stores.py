@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -24,22 +23,10 @@ from tocsin.storage.sqlite.snapshot import SnapshotReader
 from tocsin.storage.urls import back_up
 
 from .conftest import Run
-from .damaged_stores import Rows, Wire, deliver, edited, fill, open_host
+from .damaged_stores import RecordingTransport, Rows, deliver, edited, fill, open_host
 from .processes import tocsin_serve
 
 ROUNDS = 20
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("whole") / "jobs.db"
-    asyncio.run(fill(path))
-    return path
-
-
-@pytest.fixture
-def store(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(whole, tmp_path / "jobs.db"))
 
 
 def files(folder: Path) -> list[str]:
@@ -53,7 +40,7 @@ def busy(path: Path) -> Iterator[None]:
 
     async def main() -> None:
         clock = SystemClock()
-        async with open_host(path, Wire(clock, {}), clock) as host:
+        async with open_host(path, RecordingTransport(clock, {}), clock) as host:
             for _ in range(3):  # so many rows that they are not read in one piece
                 await host.scheduler("a").submit_many([Job(path="w:r", after=3_600.0)] * 1_000)
             ready.set()

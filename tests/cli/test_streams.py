@@ -6,15 +6,15 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from tests.processes.server_process import free_port
+from tests.waiting import wait_until
 
 from .conftest import Canned, Run
 from .processes import COMMAND, DEADLINE_S, environment
@@ -46,25 +46,6 @@ def listed(*paths: str) -> dict[str, Any]:
 # ---- Closed from the start -----------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def until(met: Callable[[], Any]) -> Any:
-    end = time.monotonic() + DEADLINE_S
-    while time.monotonic() < end:
-        try:
-            if found := met():
-                return found
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.05)
-    raise AssertionError(f"not within {DEADLINE_S} s")
-
-
 def closed(*words: str, cwd: Path, **env: str) -> subprocess.Popen[bytes]:
     """A process without standard streams."""
     command = " ".join(shlex.quote(word) for word in (*COMMAND, *words))
@@ -82,9 +63,9 @@ def test_a_server_and_a_worker_without_standard_streams_run_and_stop_with_0(tmp_
     server = closed("serve", "--port", url.rpartition(":")[2], cwd=tmp_path)
     worker: subprocess.Popen[bytes] | None = None
     try:
-        until(lambda: httpx.get(f"{url}/readyz").is_success)
+        wait_until(lambda: httpx.get(f"{url}/readyz").is_success, ignoring=httpx.HTTPError)
         worker = closed("worker", "app:handlers", "--json", cwd=tmp_path, TOCSIN_URL=url)
-        until(lambda: httpx.get(f"{url}/workers").json()["workers"])
+        wait_until(lambda: httpx.get(f"{url}/workers").json()["workers"], ignoring=httpx.HTTPError)
         assert standard(server) == standard(worker) == ["/dev/null"] * 3
         for process in (worker, server):
             process.send_signal(signal.SIGTERM)

@@ -12,6 +12,7 @@ import tracemalloc
 
 import pytest
 
+from tests.dispatch.event_loops import anyio_backend as anyio_backend
 from tests.dispatch.scripted_server import OK, ClientConnection, Script, always_ok, dripping, scripted_server
 from tests.dispatch.test_transport_leaks import descriptors, settled
 from tests.dispatch.test_transports import post, trusting
@@ -22,11 +23,6 @@ pytestmark = pytest.mark.anyio
 
 SHORT_S = 0.25
 CHUNKS = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": request.param}
 
 
 # ---- Out of turn ---------------------------------------------------------------------------------

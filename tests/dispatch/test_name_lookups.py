@@ -15,6 +15,7 @@ from typing import Any
 import httpcore
 import pytest
 
+from tests.dispatch.event_loops import anyio_backend as anyio_backend
 from tests.dispatch.name_lookups import full_executor, wait_for_lookups
 from tests.dispatch.scripted_server import always_ok, answering, scripted_server, unresponsive_port
 from tests.dispatch.test_transports import post
@@ -26,11 +27,6 @@ from tocsin.dispatch.server_client import ServerClient
 from tocsin.dispatch.transport import NeverConnected, Transport
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    return "asyncio", {"use_uvloop": request.param}
 
 
 async def test_a_callback_reaches_an_origin_by_name(transport: Transport) -> None:

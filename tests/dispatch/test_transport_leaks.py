@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from tests.dispatch.event_loops import anyio_backend as anyio_backend
 from tests.dispatch.scripted_server import (
     OK,
     ClientConnection,
@@ -26,12 +27,6 @@ pytestmark = pytest.mark.anyio
 
 CANCELLED = 1_000
 AT_ONCE = 50
-
-
-@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    """Both loops: `tocsin serve` runs on uvloop where it is installed."""
-    return "asyncio", {"use_uvloop": request.param}
 
 
 def descriptors() -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.http_client import HttpClient, open_http_client
+from tests.http.http_client import HttpClient, open_host, open_http_client
+from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import operations_queues
 
 
@@ -29,4 +30,10 @@ async def http_client_per_store(request: pytest.FixtureRequest, tmp_path: Path) 
     """On each engine in turn."""
     url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
     async with open_http_client(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[ActorHost]:
+    async with open_host() as (opened, _):
         yield opened

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.http.http_client import HttpClient, client_of, open_host, refused
+from tests.http.http_client import HttpClient, client_of, refused
 from tests.http.route_requests import ABSENT, ANSWERED, BY_LEASE, JOB, LIMITED, REQUESTS, SCOPES, TOKENS, ask
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import parse_token
@@ -17,12 +17,6 @@ from tocsin.actors.http.operations import OPERATIONS
 from tocsin.errors import SettingsError
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def host() -> AsyncIterator[ActorHost]:
-    async with open_host() as (opened, _):
-        yield opened
 
 
 def test_every_operation_is_asked_for_here() -> None:

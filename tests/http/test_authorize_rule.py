@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.http.http_client import DUE, client_of, open_host, refused
+from tests.http.http_client import DUE, client_of, refused
 from tests.http.route_requests import ANSWERED, JOB, REQUESTS, TOKENS, ask
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller
@@ -16,12 +15,6 @@ from tocsin.actors.http.examples import EXAMPLES
 from tocsin.errors import UnauthenticatedError
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def host() -> AsyncIterator[ActorHost]:
-    async with open_host() as (opened, _):
-        yield opened
 
 
 class Rule:

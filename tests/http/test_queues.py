@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.http.http_client import DUE, HttpClient, client_of, open_host, open_http_client, refused
+from tests.http.http_client import DUE, HttpClient, client_of, open_http_client, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller
 from tocsin.actors.http.openapi import document
@@ -241,12 +240,6 @@ async def test_who_waits_for_a_result_may_hang_up_too(http_client: HttpClient) -
 
 
 # ---- Who may -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def host() -> AsyncIterator[ActorHost]:
-    async with open_host() as (opened, _):
-        yield opened
 
 
 async def test_the_rule_is_asked_for_every_target_of_a_chain(host: ActorHost) -> None:

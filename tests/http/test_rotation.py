@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.http.http_client import DUE, ORIGIN, client_of, open_host, refused
+from tests.http.http_client import DUE, ORIGIN, client_of, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import Caller, build_app
 from tocsin.actors.scheduler.model.records import Initiator
@@ -19,12 +18,6 @@ pytestmark = pytest.mark.anyio
 
 OLD, NEW = b"the old signing secret of a test", b"the new signing secret of a test"
 JOB = {"functionPath": "p", "scheduledFor": DUE}
-
-
-@pytest.fixture
-async def host() -> AsyncIterator[ActorHost]:
-    async with open_host() as (opened, _):
-        yield opened
 
 
 def bearer(secret: str) -> dict[str, str]:

@@ -4,14 +4,14 @@ route is asked for here on the day it is written; and the table in docs/access.m
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import pytest
 
-from tests.http.http_client import client_of, open_host, refused
+from tests.http.http_client import client_of, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http.deeds import DEEDS
 from tocsin.actors.http.openapi import PLACES
@@ -33,12 +33,6 @@ def named(operation: Operation) -> str:
 
 
 GUARDED = [one for one in OPERATIONS if (one.method, one.path) not in BY_LEASE]
-
-
-@pytest.fixture
-async def host() -> AsyncIterator[ActorHost]:
-    async with open_host() as (opened, _):
-        yield opened
 
 
 async def ask(client: httpx.AsyncClient, operation: Operation, place: str, token: str | None) -> httpx.Response:

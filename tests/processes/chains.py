@@ -10,11 +10,10 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,10 +22,10 @@ from typing import Any
 
 import click
 
-from tests.cli.processes import COMMAND, Server, environment, tocsin_serve
+from tests.cli.processes import COMMAND, environment
 from tests.processes.chained import LOG, PATH
-from tests.processes.rounds import TOKEN, free_port
-from tests.processes.test_workers import ROOT, ask
+from tests.processes.server_process import ROOT, TOKEN, ask, free_port, receiver_process, server_process
+from tests.waiting import wait_until
 
 LINKS = 4
 STORE = "chains.db"
@@ -60,16 +59,6 @@ class Chains:
     # ---- Processes -------------------------------------------------------------------------------
 
     @contextmanager
-    def receiving(self) -> Iterator[str]:
-        command = [sys.executable, "-m", "tests.processes.chained", str(self.folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-            assert process.stdout is not None
-            try:
-                yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-            finally:
-                process.kill()
-
-    @contextmanager
     def working(self) -> Iterator[None]:
         """Its log goes to a file: nobody reads a pipe here, and a full one would stop it."""
         words = ["worker", "tests.processes.chained:handlers", "--concurrency", "16", "--lease", LEASE]
@@ -82,26 +71,14 @@ class Chains:
             process.kill()
             process.wait()
 
-    @contextmanager
-    def hosting(self, origin: str) -> Iterator[Server]:
-        settings = {
-            "TOCSIN_STORE": f"sqlite:///{STORE}",
-            "TOCSIN_ORIGIN_URL": origin,
-            "TOCSIN_SECRETS": "whsec_" + "a2V5" * 8,
-            "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
-        }
-        with tocsin_serve("--port", str(self.port), cwd=self.folder, **settings) as server:
-            server.url()
-            yield server
-
     # ---- The run ---------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Until nothing is left to do."""
         with ExitStack() as stack:
-            origin = stack.enter_context(self.receiving())
+            origin = stack.enter_context(receiver_process("tests.processes.chained", str(self.folder)))
             life = stack.enter_context(ExitStack())
-            host = life.enter_context(self.hosting(origin))
+            host = life.enter_context(server_process(self.folder, self.port, STORE, origin))
             stack.enter_context(self.working())
             stack.enter_context(self.working())
             self.set_pool(paused=True)  # until all chains are there
@@ -114,14 +91,14 @@ class Chains:
                 self.wait_for_lines(2 * enough)
                 if not self.mid_callback:
                     self.set_pool(paused=True)
-                    until(lambda: ask(self.url, f"/pool?name={POOL}")["inFlight"] == 0, 30)
+                    wait_until(lambda: ask(self.url, f"/pool?name={POOL}")["inFlight"] == 0, 30)
                 host.process.kill()
                 host.process.wait()
                 life.close()
                 self.in_flight += self.leases()
-                host = life.enter_context(self.hosting(origin))
+                host = life.enter_context(server_process(self.folder, self.port, STORE, origin))
                 self.set_pool(paused=False)
-            until(self.drained, 120)
+            wait_until(self.drained, 120)
             assert host.stop() == 0
 
     def chain(self, number: int) -> dict[str, Any]:
@@ -139,7 +116,7 @@ class Chains:
         ask(self.url, "/pool", {"name": POOL, "maxConcurrency": 32, "paused": paused}, "PUT")
 
     def wait_for_lines(self, count: float) -> None:
-        until(lambda: self.log.read_bytes().count(b"\n") >= count, 60)
+        wait_until(lambda: self.log.read_bytes().count(b"\n") >= count, 60)
 
     def leases(self) -> int:
         """Attempts that were alive when the host died, read without it."""
@@ -182,14 +159,6 @@ class Chains:
             f"{self.count} chains of {LINKS} complete, {len(every)} jobs ({by['receiver']} called back, {by['worker']} "
             f"pulled), {self.kills} kills with {self.in_flight} attempts in flight, {again} repeated, 0 lost"
         )
-
-
-def until(is_so: Callable[[], bool], seconds: float) -> None:
-    """Polled: it is another process. Fails at the deadline."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"it was not so within {seconds:g} s"
-        time.sleep(0.01)
 
 
 @click.command()

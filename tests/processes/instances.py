@@ -9,14 +9,10 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -25,13 +21,11 @@ from typing import Any, Final
 
 import click
 
-from tests.cli.processes import Server, tocsin, tocsin_serve
-from tests.processes.rounds import free_port
+from tests.cli.processes import tocsin
+from tests.processes.server_process import SECRET, ask, free_port, receiver_process, server_process
 from tocsin.actors.scheduler.model.rows import HistRow, decode
 
 INSTANCES: Final = ("alpha", "beta", "gamma")
-SECRET: Final = "whsec_" + "a2V5" * 8
-TOKEN: Final = "a-token-for-this-test"
 STORE: Final = "jobs.db"
 BESIDE: Final = ("", "-wal", "-shm", ".lock")
 TIMEOUT_MS: Final = 1_000
@@ -57,7 +51,7 @@ class Store:
 
 
 @dataclass
-class Rounds:
+class Lives:
     """The two processes, and what must come of it."""
 
     folder: Path
@@ -77,48 +71,14 @@ class Rounds:
         self.remembered = self.folder / "receiver"
         self.remembered.mkdir()
 
-    # ---- Processes -------------------------------------------------------------------------------
-
-    @contextmanager
-    def receiving(self) -> Iterator[str]:
-        command = [sys.executable, "-m", "tests.processes.remembering", str(self.remembered), SECRET]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            try:
-                yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-            finally:
-                process.kill()
-
-    @contextmanager
-    def hosting(self, origin: str) -> Iterator[Server]:
-        settings = {
-            "TOCSIN_STORE": f"sqlite:///{STORE}",
-            "TOCSIN_ORIGIN_URL": origin,
-            "TOCSIN_SECRETS": SECRET,
-            "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
-        }
-        with tocsin_serve("--port", str(self.port), cwd=self.folder, **settings) as server:
-            server.url()
-            yield server
-
-    def ask(self, path: str, body: object = None, method: str | None = None) -> Any:
-        request = urllib.request.Request(
-            self.url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
-            method=method,
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
-
     # ---- The rounds ------------------------------------------------------------------------------
 
     def run(self, rounds: int) -> None:
         ways = cycle(ENDS)
         with ExitStack() as stack:
-            origin = stack.enter_context(self.receiving())
+            origin = stack.enter_context(receiver_process("tests.processes.remembering", str(self.remembered), SECRET))
             life = stack.enter_context(ExitStack())
-            host = life.enter_context(self.hosting(origin))
+            host = life.enter_context(server_process(self.folder, self.port, STORE, origin))
             backup = self.back_up()
             for _ in range(rounds):
                 self.schedule()
@@ -132,7 +92,7 @@ class Rounds:
                 life.close()
                 self.look()
                 self.lose(next(ways), *backup)
-                host = life.enter_context(self.hosting(origin))
+                host = life.enter_context(server_process(self.folder, self.port, STORE, origin))
             self.schedule()
             self.wait_until_idle(150)
             assert host.stop() == 0
@@ -151,12 +111,12 @@ class Rounds:
                     "id": job_id, "functionPath": "mail:welcome", "args": {"n": n}, "timeoutMs": TIMEOUT_MS,
                     "scheduledFor": now + self.random.randrange(0, 900),
                 })  # fmt: skip
-            results = self.ask(f"/i/{instance}/schedule/batch", {"jobs": jobs})["results"]
+            results = ask(self.url, f"/i/{instance}/schedule/batch", {"jobs": jobs})["results"]
             assert all("id" in one for one in results), results
             self.store.asked.update({(instance, job["id"]): job["args"]["n"] for job in jobs})
             self.numbers += JOBS
             report = {"everyMs": 1_000, "functionPath": "report", "overlap": "allow", "timeoutMs": TIMEOUT_MS}
-            self.ask(f"/i/{instance}/schedules/report", report, "PUT")
+            ask(self.url, f"/i/{instance}/schedules/report", report, "PUT")
         self.store.ids += JOBS
 
     def back_up(self) -> tuple[Path, Store]:
@@ -181,10 +141,10 @@ class Rounds:
     def wait_until_idle(self, seconds: float) -> None:
         """Schedules stop; what is left ends, when the leases of the killed do at the latest."""
         for instance in INSTANCES:
-            self.ask(f"/i/{instance}/schedules/report/pause", {}, "POST")
+            ask(self.url, f"/i/{instance}/schedules/report/pause", {}, "POST")
         deadline = time.monotonic() + seconds
         while True:
-            said = [self.ask(f"/i/{instance}/status") for instance in INSTANCES]
+            said = [ask(self.url, f"/i/{instance}/status") for instance in INSTANCES]
             if all(one["backlog"] == one["inFlight"] == 0 for one in said):
                 assert all(one["dead"] == 0 for one in said), said
                 return
@@ -227,8 +187,8 @@ class Rounds:
         )
 
 
-def run(rounds: int, seed: int, folder: Path) -> Rounds:
-    made = Rounds(folder, seed)
+def run(rounds: int, seed: int, folder: Path) -> Lives:
+    made = Lives(folder, seed)
     made.run(rounds)
     return made
 

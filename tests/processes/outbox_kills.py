@@ -27,6 +27,7 @@ import click
 from tests.cli.processes import environment, tocsin_serve
 from tests.postgres import postgres_server
 from tests.processes.draining import HOLD_S
+from tests.waiting import wait_until
 from tocsin import ActorHost, Outbox
 from tocsin.actors.outbox.entry import OutboxEntry
 
@@ -129,14 +130,6 @@ def write(write_one: Write, committed: set[int], rows: int, **options: Any) -> N
         committed.add(n)
 
 
-def until(done: Callable[[], bool]) -> None:
-    """Polled: it happens in other processes."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def kill_drains(database: str, folder: Path, *, kills: int, rows: int) -> tuple[Counter[int], set[int]]:
     """Of drains that bring rows to one server: how many jobs came for each number, and the numbers committed."""
     random, committed = Random(20261129), set[int]()
@@ -151,7 +144,7 @@ def kill_drains(database: str, folder: Path, *, kills: int, rows: int) -> tuple[
             write(write_one, committed, rows)
             time.sleep(random.uniform(0.0, 0.03))
             process.kill()
-        until(lambda: receiver.came.keys() >= committed)
+        wait_until(lambda: receiver.came.keys() >= committed)
         time.sleep(2 * HOLD_S)  # what was held when one died comes again, and changes nothing
         return Counter({n: len(came) for n, came in receiver.came.items()}), committed
 
@@ -168,7 +161,7 @@ def kill_hosts(database: str, folder: Path, *, kills: int, rows: int) -> tuple[C
                 time.sleep(random.uniform(0.0, 0.06))
     with draining(database, f"store:{store}") as process, closing(sqlite3.connect(database)) as db:
         started(process)
-        until(lambda: db.execute("SELECT count(*) FROM tocsin_outbox").fetchone() == (0,))
+        wait_until(lambda: db.execute("SELECT count(*) FROM tocsin_outbox").fetchone() == (0,))
         process.terminate()
         process.wait()
 

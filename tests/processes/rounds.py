@@ -7,15 +7,12 @@ over its cap, nothing left in the store.
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -24,9 +21,9 @@ from typing import Any
 
 import click
 
-from tests.cli.processes import Server, tocsin_serve
+from tests.cli.processes import Server
+from tests.processes.server_process import ask, free_port, python_module, server_process
 
-TOKEN = "a-token-for-this-test"
 STORE = "rounds.db"
 JOBS_PER_ROUND = 60
 CAPS = {"a": 1, "b": 3}
@@ -34,13 +31,6 @@ TIMEOUT_MS = 1_000
 LEASE_MARGIN_S = 15.0
 TOLD_WITHIN_S = 5.0
 """A receiver has given up telling the host by then."""
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        port: int = made.getsockname()[1]
-    return port
 
 
 @dataclass
@@ -62,44 +52,14 @@ class Rounds:
     # ---- Processes -------------------------------------------------------------------------------
 
     @contextmanager
-    def host(self) -> Iterator[Server]:
-        settings = {
-            "TOCSIN_STORE": f"sqlite:///{STORE}",
-            "TOCSIN_ORIGIN_URL": f"http://127.0.0.1:{self.receiver_port}",
-            "TOCSIN_SECRETS": "whsec_" + "a2V5" * 8,
-            "TOCSIN_TOKENS": f"test:admin:{TOKEN}",
-        }
-        with tocsin_serve("--port", str(self.host_port), cwd=self.folder, **settings) as server:
-            server.url()
-            yield server
-
-    @contextmanager
     def receiver(self) -> Iterator[subprocess.Popen[str]]:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.processes.mixed_receiver",
-            str(self.receiver_port),
-            str(self.log),
-            self.url,
-        ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            try:
-                yield process
-            finally:
-                process.kill()
+        words = str(self.receiver_port), str(self.log), self.url
+        with python_module("tests.processes.mixed_receiver", *words) as (process, line):
+            assert line == "ready"
+            yield process
 
-    def ask(self, path: str, body: object = None, method: str | None = None) -> Any:
-        request = urllib.request.Request(
-            self.url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
-            method=method,
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+    def host(self) -> AbstractContextManager[Server]:
+        return server_process(self.folder, self.host_port, STORE, f"http://127.0.0.1:{self.receiver_port}")
 
     # ---- The rounds ------------------------------------------------------------------------------
 
@@ -110,7 +70,7 @@ class Rounds:
             receiver = receiver_life.enter_context(self.receiver())
             host = host_life.enter_context(self.host())
             for name, cap in CAPS.items():
-                self.ask("/pool", {"name": name, "maxConcurrency": cap}, "PUT")
+                ask(self.url, "/pool", {"name": name, "maxConcurrency": cap}, "PUT")
             for number in range(rounds):
                 self.schedule(number)
                 time.sleep(self.random.uniform(0.05, 1.2))  # a random moment is what is wanted here
@@ -143,13 +103,13 @@ class Rounds:
             }
             for n in range(first, first + JOBS_PER_ROUND)
         ]
-        results = self.ask("/schedule/batch", {"jobs": jobs})["results"]
+        results = ask(self.url, "/schedule/batch", {"jobs": jobs})["results"]
         self.accepted.update(n for n, one in enumerate(results, first) if "id" in one)
 
     def wait_until_idle(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while True:
-            status = self.ask("/status")
+            status = ask(self.url, "/status")
             if status["backlog"] == status["inFlight"] == 0:
                 assert status["dead"] == 0, status
                 return

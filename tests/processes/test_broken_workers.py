@@ -14,7 +14,9 @@ from typing import Any
 
 from tests.cli.processes import COMMAND, environment
 from tests.processes.breaking import LOG
-from tests.processes.test_workers import PATIENCE_S, ROOT, TOKEN, ask, served, until
+from tests.processes.server_process import ROOT, TOKEN, ask
+from tests.processes.test_workers import PATIENCE_S, served
+from tests.waiting import wait_until
 
 LOSSES = 5
 
@@ -53,16 +55,16 @@ def test_a_job_that_kills_its_worker_is_dead_in_the_end_and_others_run_in_betwee
     """Scenario X01. Each worker that died is replaced at once, as whoever watches over processes would do."""
     with served(tmp_path) as url, ExitStack() as stack:
         workers = [stack.enter_context(working(url, tmp_path)) for _ in range(2)]
-        until(lambda: len(ask(url, "/workers")["workers"]) == 2)
+        wait_until(lambda: len(ask(url, "/workers")["workers"]) == 2)
         submit(url, "exits", id="poison")
         others = []
         for _ in range(LOSSES):
-            dead = until(lambda: next((one for one in workers if one.poll() is not None), None))
+            dead = wait_until(lambda: next((one for one in workers if one.poll() is not None), None))
             workers.remove(dead)
             workers.append(stack.enter_context(working(url, tmp_path)))
             others.append(submit(url, "plain"))
-            until(lambda: others[-1] in ended(tmp_path))
-        until(lambda: ask(url, "/status")["dead"] == 1)
+            wait_until(lambda: others[-1] in ended(tmp_path))
+        wait_until(lambda: ask(url, "/status")["dead"] == 1)
         [letter] = ask(url, "/dead")["records"]
         history = ask(url, "/history?id=poison")["attempts"]
         assert all(one.poll() is None for one in workers)
@@ -79,13 +81,13 @@ def test_while_a_worker_is_frozen_past_its_lease_its_pool_never_runs_more_than_i
     """Scenario L04: counted by what handlers did, each for as long as its lease said that it may."""
     with served(tmp_path) as url, working(url, tmp_path) as a, working(url, tmp_path) as b:
         ask(url, "/pool", {"name": "one", "maxConcurrency": 1}, "PUT")
-        until(lambda: len(ask(url, "/workers")["workers"]) == 2)
+        wait_until(lambda: len(ask(url, "/workers")["workers"]) == 2)
         ids = [submit(url, "freezes" if n == 3 else "plain", pool="one") for n in range(12)]
-        until(lambda: set(ids) <= ended(tmp_path))
+        wait_until(lambda: set(ids) <= ended(tmp_path))
         [frozen] = {one["pid"] for one in runs(tmp_path) if one["path"] == "freezes" and one["attempt"] == 1}
         late = a if a.pid == frozen else b
         late.send_signal(signal.SIGCONT)
-        until(lambda: sum(one["what"] == "ended" and one["path"] == "freezes" for one in runs(tmp_path)) == 2)
+        wait_until(lambda: sum(one["what"] == "ended" and one["path"] == "freezes" for one in runs(tmp_path)) == 2)
         late.send_signal(signal.SIGTERM)
         _, said = late.communicate(timeout=PATIENCE_S)
         history = ask(url, f"/history?id={ids[3]}")["attempts"]

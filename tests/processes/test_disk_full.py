@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tests.cli.processes import tocsin_serve
-from tests.processes.test_sigkill import STORE, TOKEN, Receiver, assert_nothing_left, receiving
+from tests.processes.server_process import TOKEN
+from tests.processes.test_sigkill import STORE, Receiver, assert_nothing_left, receiving
 from tests.storage.disks import SmallDisk, small_disk
 
 JOBS = 2_000
@@ -57,8 +58,8 @@ def batch_of(first: int) -> dict[str, Any]:
     return {"jobs": jobs}
 
 
-def until(url: str, what: str, found: Any) -> Any:
-    """Polled: it is another process. Fails at the deadline."""
+def wait_for_answer(url: str, what: str, found: Any) -> Any:
+    """Poll a URL until its answer is as wanted."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         status, answer = ask(url)
@@ -92,10 +93,10 @@ def fill_and_free(folder: Path, disk: SmallDisk) -> None:
             assert len(accepted) == JOBS
 
             receiver.wait_for(JOBS, DEADLINE_S)
-            until(f"{url}/status", "idle", lambda status, answer: answer.get("backlog") == answer.get("inFlight") == 0)
+            wait_for_answer(f"{url}/status", "idle", lambda status, one: one.get("backlog") == one.get("inFlight") == 0)
             assert receiver.stats()["count"] == JOBS, "each once: no host was lost"
-            until(f"{url}/readyz", "ready", lambda status, answer: status == 200)
-            until(f"{url}/status", "green", lambda status, answer: answer["health"] == "green" and not answer["dead"])
+            wait_for_answer(f"{url}/readyz", "ready", lambda status, one: status == 200)
+            wait_for_answer(f"{url}/status", "green", lambda status, one: one["health"] == "green" and not one["dead"])
             assert (disk.folder / f"{STORE}.reserve").exists(), "the reserve is made anew"
             assert server.stop() == 0
 
@@ -136,7 +137,7 @@ def says_that_it_is_full(url: str) -> None:
 
 def starts_nothing(url: str, receiver: Receiver) -> None:
     """What was in flight is settled; what is due waits, and says why."""
-    until(f"{url}/status", "settled", lambda status, answer: answer["inFlight"] == 0)
+    wait_for_answer(f"{url}/status", "settled", lambda status, one: one["inFlight"] == 0)
     before = receiver.stats()["count"]
     time.sleep(0.7)  # those due in the meantime would go now
     assert receiver.stats()["count"] == before

@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 from tests.cli.processes import DEADLINE_S, Server, environment
-from tests.processes.rounds import free_port
+from tests.processes.server_process import ROOT, free_port
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
-ROOT = Path(__file__).parents[2]
 WORKERS = 4
 SAID = "serves nothing until then, and takes over when the other one ends"
 

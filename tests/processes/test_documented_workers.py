@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import Server, environment
-from tests.processes.rounds import free_port
+from tests.processes.server_process import free_port
 from tests.processes.test_disk_workers import SAID, ask
 from tocsin.cli.keys import new_secret
 

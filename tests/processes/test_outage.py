@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 from tests.cli.processes import tocsin_serve
-from tests.processes.rounds import free_port
-from tests.processes.test_sigkill import TOKEN, post, receiving
+from tests.processes.server_process import TOKEN, ask, free_port
+from tests.processes.test_sigkill import receiving
 
 JOBS = 300
 AWAY_S = 20.0
-
-
-def status_of(url: str) -> Any:
-    request = urllib.request.Request(f"{url}/status", headers={"authorization": f"Bearer {TOKEN}"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
 
 
 def test_jobs_due_while_the_origin_is_away_arrive_when_it_is_back(tmp_path: Path) -> None:
@@ -34,14 +25,14 @@ def test_jobs_due_while_the_origin_is_away_arrive_when_it_is_back(tmp_path: Path
         url = server.url()
         due = time.time_ns() // 1_000_000
         jobs = [{"functionPath": "a:b", "scheduledFor": due + n * 50} for n in range(JOBS)]
-        post(f"{url}/schedule/batch", {"jobs": jobs})
+        ask(url, "/schedule/batch", {"jobs": jobs})
         time.sleep(AWAY_S)  # the outage itself: this is the time that passes
-        away = status_of(url)
+        away = ask(url, "/status")
         with receiving(port) as receiver:
             stats = receiver.wait_for(JOBS, 30)
             time.sleep(0.5)  # what would come twice comes now
             stats = receiver.stats()
-        after = status_of(url)
+        after = ask(url, "/status")
 
         assert (away["health"], away["dead"]) == ("red", 0)
         assert away["backlog"] + away["inFlight"] == JOBS

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ import httpx
 import pytest
 
 from tests.cli.processes import tocsin_serve
+from tests.processes.server_process import receiver_process
 from tocsin.cli.keys import new_secret
 
 pytestmark = pytest.mark.anyio
@@ -28,19 +25,6 @@ SPREAD_MS = 3_500
 """Jobs that wait from the start are due all through the rotation."""
 TRAFFIC_S = 0.4
 PATIENCE_S = 20.0
-
-
-@contextmanager
-def receiving(folder: Path) -> Iterator[str]:
-    """The origin of a receiver that knows the secrets in `receiver-secrets`, and logs into `log`."""
-    files = str(folder / "receiver-secrets"), str(folder / "log")
-    command = [sys.executable, "-m", "tests.processes.verifying_receiver", *files]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
 
 
 def put(path: Path, *lines: str) -> None:
@@ -95,7 +79,10 @@ async def test_secrets_and_tokens_rotate_under_load_without_one_failure(tmp_path
     put(theirs, old)
     put(tokens, f"app:schedule+read:{old_token}")
     files = {"TOCSIN_SECRETS_FILE": str(ours), "TOCSIN_TOKENS_FILE": str(tokens)}
-    with receiving(tmp_path) as origin, tocsin_serve(cwd=tmp_path, TOCSIN_ORIGIN_URL=origin, **files) as server:
+    with (
+        receiver_process("tests.processes.verifying_receiver", str(theirs), str(tmp_path / "log")) as origin,
+        tocsin_serve(cwd=tmp_path, TOCSIN_ORIGIN_URL=origin, **files) as server,
+    ):
         async with httpx.AsyncClient(base_url=server.url(), trust_env=False, timeout=PATIENCE_S) as client:
             load = Load(client, old_token)
             await load.post([{"functionPath": "p", "delayMs": n * SPREAD_MS // QUEUED} for n in range(QUEUED)])

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
 from tests.cli.processes import tocsin_serve
+from tests.processes.server_process import TOKEN, ask, receiver_process
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
@@ -25,15 +23,14 @@ KILLS = 3
 LANES = 64
 TIMEOUT_MS = 1_000
 LEASE_S = 1 + 15
-TOKEN = "a-token-for-this-test"
 STORE = "jobs.db"
 
 
 class Receiver:
     """The bare receiver of the benchmarks, in its own process."""
 
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, url: str) -> None:
+        self.url = url
 
     def stats(self) -> dict[str, float]:
         with urllib.request.urlopen(f"{self.url}/stats", timeout=10) as answer:
@@ -51,23 +48,8 @@ class Receiver:
 
 @contextmanager
 def receiving(port: int = 0) -> Iterator[Receiver]:
-    command = [sys.executable, "-m", "bench.receiver", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield Receiver(int(process.stdout.readline()))
-        finally:
-            process.kill()
-
-
-def post(url: str, body: object) -> Any:
-    request = urllib.request.Request(
-        url,
-        data=json.dumps(body).encode(),
-        headers={"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+    with receiver_process("bench.receiver", str(port)) as url:
+        yield Receiver(url)
 
 
 def schedule(url: str, due: int) -> int:
@@ -78,7 +60,7 @@ def schedule(url: str, due: int) -> int:
             {"functionPath": "kill:run", "args": {"n": n}, "scheduledFor": due, "timeoutMs": TIMEOUT_MS}
             for n in range(start, start + 1000)
         ]
-        accepted += sum("id" in result for result in post(f"{url}/schedule/batch", {"jobs": jobs})["results"])
+        accepted += sum("id" in result for result in ask(url, "/schedule/batch", {"jobs": jobs})["results"])
     return accepted
 
 

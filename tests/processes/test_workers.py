@@ -7,18 +7,16 @@ import os
 import signal
 import subprocess
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.cli.processes import COMMAND, environment, tocsin_serve
+from tests.processes.server_process import ROOT, TOKEN, ask
+from tests.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 90.0
 """Of what is polled: where there is nothing to wait for it costs nothing, and machines may be busy."""
-TOKEN = "a-token-for-this-test"
 
 
 @contextmanager
@@ -43,26 +41,6 @@ def working(url: str, *words: str, cwd: Path) -> Iterator[subprocess.Popen[str]]
         process.communicate()
 
 
-def ask(url: str, route: str, body: Any = None, method: str | None = None) -> Any:
-    request = urllib.request.Request(
-        f"{url}{route}",
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"content-type": "application/json", "authorization": f"Bearer {TOKEN}"},
-        method=method,
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
-
-
-def until(is_so: Callable[[], Any]) -> Any:
-    """Polled: it is another process. Fails at the deadline."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := is_so()):
-        assert time.monotonic() < deadline, "it never was so"
-        time.sleep(0.02)
-    return found
-
-
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     with tocsin_serve("--store", "memory:", cwd=folder, TOCSIN_TOKENS=f"test:admin:{TOKEN}") as server:
@@ -74,10 +52,10 @@ def test_sigterm_drains_and_a_second_one_gives_back_what_runs(tmp_path: Path) ->
     with served(tmp_path) as url, working(url, cwd=tmp_path) as first:
         for n in (1, 2, 3):
             ask(url, "/schedule", {"functionPath": "sleep", "args": {"n": n, "s": 0.7}, "delayMs": 0, "queue": "q"})
-        until(lambda: all((tmp_path / f"began-{n}").exists() for n in (1, 2, 3)))
+        wait_until(lambda: all((tmp_path / f"began-{n}").exists() for n in (1, 2, 3)))
         began = time.monotonic()
         first.send_signal(signal.SIGTERM)
-        until(lambda: {"stopping", "stopped"} & {one["status"] for one in ask(url, "/workers")["workers"]})
+        wait_until(lambda: {"stopping", "stopped"} & {one["status"] for one in ask(url, "/workers")["workers"]})
         ask(
             url,
             "/schedule",
@@ -92,9 +70,9 @@ def test_sigterm_drains_and_a_second_one_gives_back_what_runs(tmp_path: Path) ->
         assert ask(url, "/status")["backlog"] == 1
 
         with working(url, cwd=tmp_path) as second:
-            until((tmp_path / "began-4").exists)
+            wait_until((tmp_path / "began-4").exists)
             second.send_signal(signal.SIGTERM)
-            until(lambda: "stopping" in [one["status"] for one in ask(url, "/workers")["workers"]])
+            wait_until(lambda: "stopping" in [one["status"] for one in ask(url, "/workers")["workers"]])
             second.send_signal(signal.SIGTERM)
             _, said = second.communicate(timeout=PATIENCE_S)
         assert second.returncode == 130, said
@@ -112,7 +90,7 @@ def test_a_worker_frozen_past_its_lease_says_nothing_that_counts(tmp_path: Path)
         working(url, "--lease", "1s", cwd=tmp_path) as a,
         working(url, "--lease", "1s", cwd=tmp_path) as b,
     ):
-        until(lambda: len(ask(url, "/workers")["workers"]) == 2)
+        wait_until(lambda: len(ask(url, "/workers")["workers"]) == 2)
         job = {
             "functionPath": "thread",
             "args": {"until": "go"},
@@ -122,7 +100,9 @@ def test_a_worker_frozen_past_its_lease_says_nothing_that_counts(tmp_path: Path)
             "id": "frozen",
         }
         ask(url, "/schedule", {**job, "keepResultMs": 60_000})
-        holder = int(until(lambda: (tmp_path / "attempt-1").exists() and (tmp_path / "attempt-1").read_text()))
+        holder = int(
+            wait_until(lambda: (tmp_path / "attempt-1").read_text() if (tmp_path / "attempt-1").exists() else None)
+        )
         frozen, other = (a, b) if a.pid == holder else (b, a)
         frozen.send_signal(signal.SIGSTOP)
         try:
@@ -132,9 +112,9 @@ def test_a_worker_frozen_past_its_lease_says_nothing_that_counts(tmp_path: Path)
                 pools.append(ask(url, "/pool?name=p")["inFlight"])
                 return (tmp_path / "attempt-2").exists()
 
-            until(ran_elsewhere)
+            wait_until(ran_elsewhere)
             (tmp_path / "go").touch()
-            result = until(lambda: ask(url, "/result?id=frozen").get("result"))
+            result = wait_until(lambda: ask(url, "/result?id=frozen").get("result"))
         finally:
             frozen.send_signal(signal.SIGCONT)
         assert result == f"by {other.pid}"

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.storage.disks import SmallDisk
-from tests.storage.host_on_file import Wire, hosting
+from tests.storage.host_on_file import GatedTransport, hosting
 from tocsin.actors.runtime import alarms
 from tocsin.actors.scheduler.actor import end_of_turn
 from tocsin.actors.scheduler.inflight import lanes
@@ -98,10 +98,10 @@ async def run_with(disk: SmallDisk, left_bytes: int, *, reserve: bool) -> int:
 async def host_with(disk: SmallDisk, filled_at: int) -> bool:
     """A host with jobs that fire; the disk is full, and the reserve gone, before its n-th transaction, and is freed a
     little later. Whether it came to that. AssertionError if a promise was broken."""
-    path, wire = disk.folder / "store.db", Wire()
+    path, transport = disk.folder / "store.db", GatedTransport()
     filled = asyncio.Event()
     loop = asyncio.get_running_loop()
-    async with hosting(path, wire) as (host, provider):
+    async with hosting(path, transport) as (host, provider):
         apply, transactions = provider._file.apply, count()
 
         def fill_then_apply(group: Sequence[ActorWrites]) -> None:
@@ -126,10 +126,10 @@ async def host_with(disk: SmallDisk, filled_at: int) -> bool:
         provider._file.apply = apply  # type: ignore[method-assign]
         await recovered(provider)
         assert await host.scheduler("after").run_after(0, "work:run", id="after") == "after"
-        await wire.until(lambda arrived: {*accepted, "after"} <= set(arrived))
+        await transport.until(lambda arrived: {*accepted, "after"} <= set(arrived))
         assert set(full) <= {507}
-        assert set(wire.arrived) == {*accepted, "after"}, "what was refused never comes"
-    async with hosting(path, wire) as (host, provider):
+        assert set(transport.arrived) == {*accepted, "after"}, "what was refused never comes"
+    async with hosting(path, transport) as (host, provider):
         for name in ("s0", "s1", "after"):
             status = await host.scheduler(name).status()
             assert (status.backlog, status.in_flight, status.dead) == (0, 0, 0)

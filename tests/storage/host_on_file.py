@@ -8,38 +8,28 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.in_process_transport import InProcessTransport
 from tocsin.actors.actor_host import ActorHost
 from tocsin.dispatch.transport import Answer
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
 
-class Wire:
-    """Answers 200 while it is `open`, and remembers the ids of what arrived."""
+class GatedTransport(InProcessTransport):
+    """Remembers the ids of what arrived; answers 200 while it is `open`."""
 
     def __init__(self) -> None:
+        super().__init__(self._arrive)
         self.arrived: list[str] = []
         self.open = asyncio.Event()
         self.open.set()
         self._more = asyncio.Condition()
 
-    async def post(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        connect_timeout: float,
-        timeout: float,
-        max_body: int,
-    ) -> Answer:
+    async def _arrive(self, headers: Mapping[str, str], body: bytes) -> Answer:
         self.arrived.append(json.loads(body)["id"])
         async with self._more:
             self._more.notify_all()
         await self.open.wait()
         return Answer(200, {}, b"")
-
-    async def aclose(self) -> None:
-        pass
 
     async def until(self, enough: Callable[[list[str]], bool], seconds: float = 10.0) -> None:
         async with asyncio.timeout(seconds), self._more:
@@ -47,9 +37,9 @@ class Wire:
 
 
 @asynccontextmanager
-async def hosting(path: Path, wire: Wire) -> AsyncIterator[tuple[ActorHost, SQLiteProvider]]:
+async def hosting(path: Path, transport: GatedTransport) -> AsyncIterator[tuple[ActorHost, SQLiteProvider]]:
     provider = SQLiteProvider(path)
-    host = ActorHost.open(provider, origin="http://127.0.0.1:9", insecure=True, transport=wire, drain_s=1.0)
+    host = ActorHost.open(provider, origin="http://127.0.0.1:9", insecure=True, transport=transport, drain_s=1.0)
     async with host:
         yield host, provider
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.storage.host_on_file import Wire, hosting
+from tests.storage.host_on_file import GatedTransport, hosting
 from tocsin.actors.actor_host import ActorHost
 
 CANCELS = 1_000
@@ -57,11 +57,11 @@ def threads() -> set[threading.Thread]:
 async def test_a_thousand_calls_cancelled_anywhere_leave_nothing_behind(tmp_path: Path) -> None:
     random, before = Random(20261129), threads()
     gc.collect()
-    async with hosting(tmp_path / "warm.db", Wire()) as (host, _):
+    async with hosting(tmp_path / "warm.db", GatedTransport()) as (host, _):
         await use(host, random, 1)
     base = files()
     cancelled = slowest = 0.0
-    async with hosting(tmp_path / "store.db", Wire()) as (host, provider):
+    async with hosting(tmp_path / "store.db", GatedTransport()) as (host, provider):
         for n in range(CANCELS):
             call = asyncio.create_task(use(host, random, n))
             for _ in range(random.randrange(1, 14)):

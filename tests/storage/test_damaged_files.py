@@ -16,8 +16,9 @@ import httpx
 import pytest
 
 from tests.cli.processes import tocsin
-from tests.storage.host_on_file import Wire, hosting
+from tests.storage.host_on_file import GatedTransport, hosting
 from tests.storage.test_sqlite_crash import committing, killed
+from tests.storage.wal_files import copied_over, moved_over
 from tocsin.actors.actor_host import ActorHost
 from tocsin.errors import RolledBack, StoreCorrupt, StoreError
 from tocsin.storage.api import Batch
@@ -53,13 +54,16 @@ async def readiness(host: ActorHost) -> tuple[int, str]:
 @pytest.mark.parametrize("table", ["kv", "sqlite_autoindex_actor_1"])
 async def test_a_damaged_page_stops_the_dispatching_of_this_store_and_of_no_other(table: str, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    wire, other_wire = Wire(), Wire()
-    async with hosting(path, wire) as (host, _):
+    transport, other_transport = GatedTransport(), GatedTransport()
+    async with hosting(path, transport) as (host, _):
         for name in ("hurt", "fine"):
             await host.scheduler(name).run_after("1h", "work:run", id="later")
     flip(path, table)
     before = path.read_bytes()
-    async with hosting(path, wire) as (host, provider), hosting(tmp_path / "other.db", other_wire) as (other, healthy):
+    async with (
+        hosting(path, transport) as (host, provider),
+        hosting(tmp_path / "other.db", other_transport) as (other, healthy),
+    ):
         with pytest.raises(StoreError):
             await host.scheduler("hurt").run_after(0, "work:run")
         assert isinstance(provider.trouble, StoreCorrupt)
@@ -68,9 +72,9 @@ async def test_a_damaged_page_stops_the_dispatching_of_this_store_and_of_no_othe
         status, body = await readiness(host)
         assert (status, "damaged" in body) == (503, True)
         await other.scheduler().run_after(0, "work:run", id="x")
-        await other_wire.until(lambda arrived: arrived == ["x"])
+        await other_transport.until(lambda arrived: arrived == ["x"])
         assert healthy.trouble is None
-        assert wire.arrived == []
+        assert transport.arrived == []
 
     assert path.stat().st_size == len(before), "it is not made anew"
     assert page_is_still_hurt(path, table)
@@ -86,8 +90,8 @@ def page_is_still_hurt(path: Path, table: str) -> bool:
 
 async def test_a_damaged_store_still_says_how_it_is_and_why_jobs_wait(tmp_path: Path) -> None:
     """As far as its pages can be read; here another actor's cannot."""
-    path, wire = tmp_path / "store.db", Wire()
-    async with hosting(path, wire) as (host, provider):
+    path, transport = tmp_path / "store.db", GatedTransport()
+    async with hosting(path, transport) as (host, provider):
         await host.scheduler("a").run_after(timedelta(milliseconds=200), "work:run", id="due")
         provider._met(StoreCorrupt("the store is damaged: stop, keep the file, restore a backup"))
         await asyncio.sleep(0.4)  # past its due instant: nothing may come
@@ -95,19 +99,19 @@ async def test_a_damaged_store_still_says_how_it_is_and_why_jobs_wait(tmp_path: 
         status = await host.scheduler("a").status()
 
     assert reason.code == "STORE_CORRUPT"
-    assert (status.health, status.in_flight, wire.arrived) == ("red", 0, [])
+    assert (status.health, status.in_flight, transport.arrived) == ("red", 0, [])
     assert status.trouble is not None and "damaged" in status.trouble
 
 
 async def test_a_row_that_cannot_be_read_is_set_aside_in_the_file_and_stops_nobody(tmp_path: Path) -> None:
-    path, wire = tmp_path / "store.db", Wire()
-    async with hosting(path, wire) as (host, _):
+    path, transport = tmp_path / "store.db", GatedTransport()
+    async with hosting(path, transport) as (host, _):
         for n in range(4):
             await host.scheduler().run_after(timedelta(milliseconds=300), "work:run", id=f"job-{n}")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE kv SET value = ? WHERE key = ?", (b"\xc1 no record", b"job/job-2"))
-    async with hosting(path, wire) as (host, provider):
-        await wire.until(lambda arrived: len(arrived) == 3)
+    async with hosting(path, transport) as (host, provider):
+        await transport.until(lambda arrived: len(arrived) == 3)
         assert provider.trouble is None, "one row is no trouble of the store"
         status = await host.scheduler().status()
         assert [(one.code, one.message[:5]) for one in status.reasons] == [("DAMAGED_ROWS", "1 job")]
@@ -115,7 +119,7 @@ async def test_a_row_that_cannot_be_read_is_set_aside_in_the_file_and_stops_nobo
     with closing(sqlite3.connect(path)) as connection:
         kept = connection.execute("SELECT value FROM kv WHERE key >= ? AND key < ?", (b"bad/", b"bad0")).fetchall()
 
-    assert sorted(wire.arrived) == ["job-0", "job-1", "job-3"]
+    assert sorted(transport.arrived) == ["job-0", "job-1", "job-3"]
     assert any(b"no record" in value for (value,) in kept), "kept for people to look at"
     checked = tocsin("check", "--store", f"sqlite:///{path}", cwd=tmp_path)
     assert (checked.returncode, "job job-2 was set aside" in checked.stdout) == (1, True)
@@ -313,14 +317,6 @@ async def test_transactions_missing_behind_a_crash_are_noticed(hurt: Callable[[P
     await provider.start()
     assert await provider.exists("a")
     await provider.stop()
-
-
-def moved_over(path: Path, backup: Path) -> None:
-    os.replace(backup, path)
-
-
-def copied_over(path: Path, backup: Path) -> None:
-    shutil.copyfile(backup, path)
 
 
 @pytest.mark.parametrize("restored", [moved_over, copied_over])

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.disks import ext4_disk
-from tests.storage.host_on_file import Wire, hosting, trouble_over
+from tests.storage.host_on_file import GatedTransport, hosting, trouble_over
 from tests.storage.test_replaced_files import put, value_in
 from tocsin.errors import StoreUnavailable
 from tocsin.storage.sqlite import provider as sqlite
@@ -71,8 +71,8 @@ def immutable(*files: Path) -> Iterator[None]:
 @pytest.mark.anyio
 async def test_files_that_become_read_only_under_a_host_stop_it_until_they_are_not(tmp_path: Path) -> None:
     with ext4_disk(tmp_path / "small") as disk:
-        path, wire = disk.folder / "store.db", Wire()
-        async with hosting(path, wire) as (host, provider):
+        path, transport = disk.folder / "store.db", GatedTransport()
+        async with hosting(path, transport) as (host, provider):
             await host.scheduler().run_after(timedelta(milliseconds=150), "work:run", id="before")
             with immutable(path, path.with_name("store.db-wal")):
                 with pytest.raises(StoreUnavailable, match="the disk of the store failed") as caught:
@@ -81,12 +81,12 @@ async def test_files_that_become_read_only_under_a_host_stop_it_until_they_are_n
                 await asyncio.sleep(0.3)  # past the instant at which the first one is due
                 assert isinstance(provider.trouble, StoreUnavailable)
                 status = await host.scheduler().status()
-                assert (status.health, status.backlog, wire.arrived) == ("red", 1, [])
+                assert (status.health, status.backlog, transport.arrived) == ("red", 1, [])
             await trouble_over(provider)
             await host.scheduler().run_after(0, "work:run", id="after")
-            await wire.until(lambda arrived: {"before", "after"} <= set(arrived))
+            await transport.until(lambda arrived: {"before", "after"} <= set(arrived))
 
-        assert sorted(wire.arrived) == ["after", "before"]
+        assert sorted(transport.arrived) == ["after", "before"]
 
 
 @pytest.mark.anyio

@@ -16,19 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.host_on_file import Wire, hosting, trouble_over
+from tests.storage.host_on_file import GatedTransport, hosting, trouble_over
+from tests.storage.wal_files import copied_over, moved_over
+from tests.storage.wal_files import looks_often as looks_often
 from tocsin.errors import Fenced, RolledBack, StoreError, StoreLocked, StoreUnavailable
 from tocsin.storage.api import Batch
-from tocsin.storage.sqlite import upkeep as sqlite_upkeep
 from tocsin.storage.sqlite.lock import LockFile
 from tocsin.storage.sqlite.provider import SQLiteProvider
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_upkeep, "LOOK_S", 0.01)
 
 
 async def put(provider: SQLiteProvider, value: bytes) -> None:
@@ -67,15 +63,6 @@ async def with_a_backup(path: Path) -> tuple[SQLiteProvider, Path]:
     await provider.start()
     await put(provider, b"later")
     return provider, backup
-
-
-def moved_over(path: Path, backup: Path) -> None:
-    os.replace(backup, path)
-
-
-def copied_over(path: Path, backup: Path) -> None:
-    """The same file with other pages: no inode tells of it."""
-    shutil.copyfile(backup, path)
 
 
 @pytest.mark.parametrize("restored", [moved_over, copied_over])
@@ -135,20 +122,20 @@ async def test_nothing_is_read_from_a_file_that_is_no_longer_the_store(tmp_path:
 
 
 async def test_a_file_that_is_moved_away_and_back_goes_on(tmp_path: Path) -> None:
-    path, wire = tmp_path / "store.db", Wire()
-    async with hosting(path, wire) as (host, provider):
+    path, transport = tmp_path / "store.db", GatedTransport()
+    async with hosting(path, transport) as (host, provider):
         await host.scheduler().run_after(timedelta(milliseconds=100), "work:run", id="before")
         os.rename(path, tmp_path / "away.db")
         with pytest.raises(RolledBack, match="put that file back"):
             await host.scheduler().run_after(0, "work:run", id="meanwhile")
         await asyncio.sleep(0.2)  # past the instant at which the first one is due
-        assert wire.arrived == []
+        assert transport.arrived == []
         os.rename(tmp_path / "away.db", path)
         await trouble_over(provider)
         assert await host.scheduler().run_after(0, "work:run", id="after") == "after"
-        await wire.until(lambda arrived: {"before", "after"} <= set(arrived))
+        await transport.until(lambda arrived: {"before", "after"} <= set(arrived))
 
-    assert sorted(wire.arrived) == ["after", "before"]
+    assert sorted(transport.arrived) == ["after", "before"]
 
 
 class MovedIn:

@@ -4,7 +4,6 @@ documented and other programs that copy, vacuum or checkpoint raise no alarm."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sqlite3
@@ -17,7 +16,7 @@ import pytest
 
 from tests.cli.processes import tocsin, tocsin_serve
 from tests.storage.test_sqlite_crash import committing, killed
-from tests.storage.wal_files import put, started, wal
+from tests.storage.wal_files import copied_over, moved_over, put, started, wal
 from tocsin.errors import RolledBack, StoreCorrupt
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite.backup import back_up
@@ -48,15 +47,6 @@ def by_vacuum_into(path: Path, copy: Path) -> None:
 
 
 COPIES: list[Copy] = [by_tocsin, by_the_backup_api, by_vacuum_into]
-
-
-def copied_over(path: Path, copy: Path) -> None:
-    """As `cp` does: the file keeps its inode."""
-    shutil.copyfile(copy, path)
-
-
-def moved_over(path: Path, copy: Path) -> None:
-    os.replace(copy, path)
 
 
 def restored(path: Path, copy: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.file_modes import rights_in
 from tocsin.errors import RolledBack, StoreCorrupt, StoreError, StoreSchema, StoreUnavailable
 from tocsin.storage.api import Batch
 from tocsin.storage.sqlite import reader as sqlite_reader
@@ -46,10 +47,6 @@ def usual_umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
-
-
-def rights_in(folder: Path) -> dict[str, int]:
-    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
 
 
 async def write_and_stop(path: Path, values: int = 0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -61,3 +62,13 @@ def wal(path: Path) -> Path:
 
 def emptied(path: Path) -> None:
     os.truncate(wal(path), 0)
+
+
+def moved_over(path: Path, backup: Path) -> None:
+    """Replace a file by moving another over it."""
+    os.replace(backup, path)
+
+
+def copied_over(path: Path, backup: Path) -> None:
+    """Replace a file's content as `cp` does: its inode stays."""
+    shutil.copyfile(backup, path)

@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.actors.scheduler.simulated_host import OK, SECRET
+from tests.in_process_transport import InProcessTransport
 from tests.postgres import Postgres
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.outbox.databases import AsyncpgDatabase, Database, SQLAlchemyDatabase, SQLiteDatabase
@@ -26,7 +27,6 @@ from tocsin.actors.outbox.entry import Outbox, OutboxEntry
 from tocsin.actors.outbox.statements import Statement
 from tocsin.actors.runtime.clock import SystemClock
 from tocsin.dispatch.testing import FakeReceiver
-from tocsin.dispatch.transport import Answer
 from tocsin.errors import SettingsError
 
 pytestmark = pytest.mark.anyio
@@ -97,23 +97,10 @@ async def placed(kind: str, request: pytest.FixtureRequest, folder: Path) -> Asy
             yield Place(lambda: SQLAlchemyDatabase(async_engine), write_async)
 
 
-class Direct:
-    """A `Transport` to a receiver in this process."""
-
-    def __init__(self, receiver: FakeReceiver) -> None:
-        self._receiver = receiver
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, **bounds: Any) -> Answer:
-        return await self._receiver(headers, body)
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
-
-
 @asynccontextmanager
 async def hosted() -> AsyncIterator[tuple[ActorHost, FakeReceiver]]:
     receiver = FakeReceiver([SECRET], now_ms=SystemClock().now_ms, answer=lambda one: OK)
-    transport = Direct(receiver)
+    transport = InProcessTransport(receiver)
     async with ActorHost.open("memory:", origin="https://x.example", secrets=[SECRET], transport=transport) as host:
         yield host, receiver
 

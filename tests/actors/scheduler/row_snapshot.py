@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from tocsin.actors.scheduler.model.row_kinds import read_row
-from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, JobRow, LeaseRow
+from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, JobRow, LeaseRow, Row, decode, encode
 from tocsin.storage.api import StoreView
 
 
@@ -40,3 +43,8 @@ async def snapshot(view: StoreView) -> Snapshot:
             pool, queue, priority, due, job_id = shape.names
             taken.waiting[job_id] = (pool, queue, 9 - int(priority), int(due))
     return taken
+
+
+def edited(kind: type[Row], **changes: object) -> Callable[[bytes], bytes]:
+    """Return a function that changes members of an encoded row."""
+    return lambda value: encode(msgspec.structs.replace(decode(kind, b"", value), **changes))

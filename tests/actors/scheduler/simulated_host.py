@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random
 from typing import Any
 
+from tests.in_process_transport import InProcessTransport
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.actors.testing import Process, VirtualClock, simulate
+from tocsin.dispatch.pulled import Claimed
 from tocsin.dispatch.testing import Delivery, FakeReceiver
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
@@ -54,7 +56,7 @@ class SimulatedHost:
             MortalProvider(self.disk, self.process),
             origin="https://origin.example",
             secrets=[SECRET],
-            transport=Wire(self),
+            transport=SimulatedTransport(self),
             clock=self.clock,
             random=self.random,
             **options,
@@ -97,6 +99,16 @@ class SimulatedHost:
         return [at for at, arrived in self.arrivals if arrived == job_id]
 
 
+async def after(seconds: float, answer: Answer = OK) -> Answer:
+    await asyncio.sleep(seconds)
+    return answer
+
+
+async def hang() -> Answer:
+    await asyncio.get_running_loop().create_future()
+    return OK
+
+
 class MortalProvider(MemoryProvider):
     """Falls silent when its process dies."""
 
@@ -110,34 +122,24 @@ class MortalProvider(MemoryProvider):
         await super().hop()
 
 
-class Wire:
-    """A `Transport` without latency."""
+class SimulatedTransport(InProcessTransport):
+    """A transport to the receiver of a simulated host, which may refuse connections or be too slow."""
 
     def __init__(self, sim: SimulatedHost) -> None:
+        super().__init__(sim.receiver)
         self._sim = sim
 
-    async def post(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        *,
-        connect_timeout: float,
-        timeout: float,
-        max_body: int,
-    ) -> Answer:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, **bounds: Any) -> Answer:
         if self._sim.down:
             self._sim.refused += 1
             raise NeverConnected("refused")
         self._sim.arrivals.append((self._sim.now - 1_800_000_000_000, headers["webhook-id"].partition(":")[0]))
+        timeout: float = bounds["timeout"]
         try:
             async with asyncio.timeout(timeout):
-                return await self._sim.receiver(headers, body)
+                return await super().post(url, headers, body)
         except TimeoutError:
             raise DeadlinePassed(f"after {timeout:g} s") from None
-
-    async def aclose(self) -> None:
-        """Nothing is held."""
 
 
 def on_simulated_host(
@@ -160,3 +162,11 @@ def on_simulated_host(
         return run
 
     return decorate
+
+
+def ids(claimed: list[Claimed]) -> list[str]:
+    return [one.id for one in claimed]
+
+
+async def why_codes(sim: SimulatedHost, job_id: str) -> list[str]:
+    return [one.code for one in await sim.jobs.why(job_id)]

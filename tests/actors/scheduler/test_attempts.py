@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, hang, on_simulated_host
 from tocsin.actors.scheduler.model.rows import AtRow, JobRow
 from tocsin.actors.scheduler.transitions.job import is_expired
 from tocsin.dispatch.retry import Retry
@@ -17,11 +15,6 @@ def answer_in_turn(sim: SimulatedHost, *answers: Answer) -> None:
     """The n-th delivery gets the n-th answer, later ones the last."""
     left = list(answers)
     sim.reply = lambda delivery: left.pop(0) if len(left) > 1 else left[0]
-
-
-async def hang() -> Answer:
-    await asyncio.get_running_loop().create_future()
-    return OK
 
 
 @on_simulated_host()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from tests.actors.scheduler.row_snapshot import edited
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin import Job
 from tocsin.actors.scheduler.client.scheduler import Scheduler
@@ -16,10 +17,8 @@ from tocsin.actors.scheduler.model.rows import (
     HistRow,
     JobRow,
     ResultRow,
-    Row,
     args_key,
     decode,
-    encode,
     hist_day,
     job_key,
     result_key,
@@ -51,10 +50,6 @@ def without_a_whole_chain(row: bytes) -> bytes:
 
 def with_args(args: bytes) -> Callable[[bytes], bytes]:
     return edited(JobRow, args=args)
-
-
-def edited(kind: type[Row], **changes: object) -> Callable[[bytes], bytes]:
-    return lambda value: encode(msgspec.structs.replace(decode(kind, b"", value), **changes))
 
 
 async def is_damaged(jobs: Scheduler, id: str) -> bool:

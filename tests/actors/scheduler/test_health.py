@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.actors.scheduler.captured_logs import captured_logs
-from tests.actors.scheduler.simulated_host import OK, SECRET, SimulatedHost, Wire, on_simulated_host
+from tests.actors.scheduler.simulated_host import OK, SECRET, SimulatedHost, SimulatedTransport, on_simulated_host
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.model.health import LEVELS
@@ -85,7 +85,7 @@ def test_a_host_whose_origin_is_gone_says_so() -> None:
         sim = SimulatedHost(random)
         origins = ["https://app.example", None]
         host = ActorHost.open(
-            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=Wire(sim), clock=sim.clock,
+            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=SimulatedTransport(sim), clock=sim.clock,
             random=random,
         )  # fmt: skip
         async with host as sim.host:
@@ -105,7 +105,7 @@ def test_a_password_of_an_origin_stands_in_no_reason_and_no_log() -> None:
         sim = SimulatedHost(random)
         origins = ["https://app.example", "https://user:hidden@app.example"]
         host = ActorHost.open(
-            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=Wire(sim), clock=sim.clock,
+            "memory:", origin=lambda: origins[0], secrets=[SECRET], transport=SimulatedTransport(sim), clock=sim.clock,
             random=random,
         )  # fmt: skip
         async with host as sim.host:

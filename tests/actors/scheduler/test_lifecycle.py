@@ -10,19 +10,13 @@ from decimal import Decimal
 import msgspec
 import pytest
 
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import decode
 from tocsin.errors import DuplicateScheduleIdError, InvalidInputError, PayloadTooLargeError, StoreFull, TocsinError
-
-
-async def after(seconds: float, answer: Answer = OK) -> Answer:
-    await asyncio.sleep(seconds)
-    return answer
-
 
 # ---- Ids -----------------------------------------------------------------------------------------
 

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host, why_codes
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError
 
 GONE = Answer(410, {}, b"")
-
-
-async def after(seconds: float, answer: Answer = OK) -> Answer:
-    await asyncio.sleep(seconds)
-    return answer
-
-
-async def codes(sim: SimulatedHost, job_id: str) -> list[str]:
-    return [one.code for one in await sim.jobs.why(job_id)]
 
 
 # ---- The circuit ---------------------------------------------------------------------------------
@@ -54,7 +43,7 @@ async def test_an_open_circuit_rewrites_no_waiting_job(sim: SimulatedHost) -> No
     sim.down = True
     await sim.jobs.submit_many([Job(path="work:run", after=0) for _ in range(500)])
     await sim.sleep(30)
-    assert "CIRCUIT_OPEN" in await codes(sim, (await sim.jobs.list(limit=1000)).records[-1].id)
+    assert "CIRCUIT_OPEN" in await why_codes(sim, (await sim.jobs.list(limit=1000)).records[-1].id)
     before = sim.host.runtime.provider.stats()
     await sim.sleep(300)
     after_it = sim.host.runtime.provider.stats()
@@ -75,16 +64,16 @@ async def test_why_says_every_reason(sim: SimulatedHost) -> None:
     await sim.jobs.run_after(0, "work:run", id="holder", pool="p")
     await sim.jobs.run_after("10s", "work:run", id="waiter", pool="p")
     await sim.sleep(1)
-    assert await codes(sim, "holder") == ["RUNNING"]
-    assert await codes(sim, "waiter") == ["NOT_DUE", "POOL_FULL", "LANES_FULL"]
+    assert await why_codes(sim, "holder") == ["RUNNING"]
+    assert await why_codes(sim, "waiter") == ["NOT_DUE", "POOL_FULL", "LANES_FULL"]
     full = (await sim.jobs.why("waiter"))[1]
     assert (full.pool, full.holders) == ("p", ["holder"])
     await sim.jobs.set_pool("p", paused=True)
     await sim.sleep(20)
-    assert await codes(sim, "waiter") == ["POOL_PAUSED", "LANES_FULL"]
+    assert await why_codes(sim, "waiter") == ["POOL_PAUSED", "LANES_FULL"]
     await sim.jobs.set_pool("p", max_concurrency=0, paused=False)
     assert (await sim.jobs.why("waiter"))[0].message == "pool p is closed: its cap is 0"
-    assert await codes(sim, "nobody") == ["NOT_FOUND"]
+    assert await why_codes(sim, "nobody") == ["NOT_FOUND"]
     await sim.jobs.cancel("waiter")
     await sim.sleep(60)
 

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.testing import VirtualClock
 from tocsin.dispatch.retry import Retry
@@ -19,11 +19,6 @@ from tocsin.dispatch.transport import Answer
 from tocsin.errors import StaleLeaseError, StoreUnavailable
 
 ACCEPTED = Answer(202, {"tocsin-accepted": "1"}, b"")
-
-
-async def after(seconds: float, answer: Answer = OK) -> Answer:
-    await asyncio.sleep(seconds)
-    return answer
 
 
 @on_simulated_host(lanes=1)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, hang, on_simulated_host
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.transitions.states import OPERATIONS as TABLE
@@ -25,11 +24,6 @@ CELLS = {
 
 
 # ---- A job in each state -------------------------------------------------------------------------
-
-
-async def hang() -> Answer:
-    await asyncio.get_running_loop().create_future()
-    return OK
 
 
 async def bring_about(sim: SimulatedHost, state: str) -> None:

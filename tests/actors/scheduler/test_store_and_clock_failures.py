@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+from tests.actors.scheduler.simulated_host import SimulatedHost, after, on_simulated_host
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.dispatch.transport import Answer
 from tocsin.errors import InvalidInputError, StoreUnavailable
 from tocsin.storage.api import Event
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryProvider
-
-
-async def after(seconds: float, answer: Answer = OK) -> Answer:
-    await asyncio.sleep(seconds)
-    return answer
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.file_modes import rights_in
 from tocsin import MemoryDedup, SQLiteDedup
 from tocsin.dispatch.receiver.dedup import AnswerKeeping, Claim, Found
 from tocsin.errors import SettingsError, StoreClosed, StoreUnavailable
@@ -158,10 +159,6 @@ class BothStores(RuleBasedStateMachine):
 
 TestBothStores = BothStores.TestCase
 TestBothStores.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
-
-
-def rights_in(folder: Path) -> dict[str, int]:
-    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
 
 
 def claim_of(n: int, until_ms: int = 1_000) -> Claim:

@@ -226,3 +226,7 @@ def on_fake_queue_with_threads(test: Callable[[WorkerFixture], Coroutine[Any, An
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
+
+
+async def sleeps(args: Any) -> None:
+    await asyncio.sleep(args)

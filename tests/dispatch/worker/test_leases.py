@@ -10,13 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.worker.fake_queue import WorkerFixture, on_fake_queue, on_fake_queue_with_threads
+from tests.dispatch.worker.fake_queue import WorkerFixture, on_fake_queue, on_fake_queue_with_threads, sleeps
 from tocsin import Accepted, Context, LeaseLostError
 from tocsin.errors import HostClosedError, InvalidInputError, StoreUnavailable, UnreachableError
-
-
-async def sleeps(args: Any) -> None:
-    await asyncio.sleep(args)
 
 
 @on_fake_queue

@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.dispatch.worker.fake_queue import FakeQueue, WorkerFixture, on_fake_queue
+from tests.dispatch.worker.fake_queue import FakeQueue, WorkerFixture, on_fake_queue, sleeps
 from tocsin import ActorHost, Worker, WorkerSnapshot
 from tocsin.actors.testing import VirtualClock
 from tocsin.errors import NotYetError, SettingsError, UnauthenticatedError, UnreachableError
-
-
-async def sleeps(args: Any) -> None:
-    await asyncio.sleep(args)
-
 
 # ---- Claiming ------------------------------------------------------------------------------------
 

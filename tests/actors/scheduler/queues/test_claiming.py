@@ -6,18 +6,14 @@ import asyncio
 
 import pytest
 
-from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
-from tocsin.dispatch.pulled import Claimed, WorkerInfo
+from tests.actors.scheduler.simulated_host import SimulatedHost, ids, on_simulated_host
+from tocsin.dispatch.pulled import WorkerInfo
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import HostClosedError, InvalidInputError, StaleLeaseError
 
 
 def worker(name: str) -> WorkerInfo:
     return WorkerInfo(id=name)
-
-
-def ids(claimed: list[Claimed]) -> list[str]:
-    return [one.id for one in claimed]
 
 
 # ---- What is given -------------------------------------------------------------------------------

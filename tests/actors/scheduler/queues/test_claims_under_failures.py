@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
+from tests.actors.scheduler.simulated_host import SimulatedHost, ids, on_simulated_host
 from tocsin.actors.scheduler.actor import pull
 from tocsin.actors.scheduler.client.chain_requests import Job
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim
 from tocsin.actors.scheduler.state.job_queues import ReadyHeap
-from tocsin.dispatch.pulled import Claimed
 from tocsin.errors import NotFoundError, StoreUnavailable
 from tocsin.storage.combiner import ActorWrites
-
-
-def ids(claimed: list[Claimed]) -> list[str]:
-    return [one.id for one in claimed]
 
 
 class Commits:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host, why_codes
 from tocsin.dispatch.pulled import WorkerInfo
 from tocsin.dispatch.transport import Answer
-
-
-async def codes(sim: SimulatedHost, job: str) -> list[str]:
-    return [one.code for one in await sim.jobs.why(job)]
 
 
 @on_simulated_host()
 async def test_a_due_job_that_nobody_waits_for_says_so(sim: SimulatedHost) -> None:
     await sim.jobs.run_after(10, "work:run", id="x", queue="q")
-    assert await codes(sim, "x") == ["NOT_DUE"]  # whoever waits now may be gone by then
+    assert await why_codes(sim, "x") == ["NOT_DUE"]  # whoever waits now may be gone by then
     await sim.sleep(11)
     waiting = asyncio.create_task(sim.jobs.claim("another", wait=100))
     await sim.sleep(1)
@@ -43,7 +39,7 @@ async def test_what_holds_up_a_job_although_workers_wait_is_told_without_them(si
     waiting = asyncio.create_task(sim.jobs.claim("q", wait=100))
     await sim.sleep(1)
 
-    assert await codes(sim, "x") == ["POOL_PAUSED"]
+    assert await why_codes(sim, "x") == ["POOL_PAUSED"]
     await sim.jobs.set_pool("p", paused=False)
     assert [one.id for one in await waiting] == ["x"]
 
@@ -75,6 +71,6 @@ async def test_lanes_and_the_circuit_hold_up_callbacks_only(sim: SimulatedHost) 
     await sim.jobs.run_after(0, "work:run", id="pulled", queue="q")
     await sim.sleep(1)
 
-    assert "LANES_FULL" in await codes(sim, "next")
-    assert await codes(sim, "pulled") == ["NO_WORKER"]
+    assert "LANES_FULL" in await why_codes(sim, "next")
+    assert await why_codes(sim, "pulled") == ["NO_WORKER"]
     never.set_result(Answer(200, {}, b""))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, accounted, occurrences, slots_of
+from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, accounted, all_occurrences, occurrences, slots_of
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.cron.rule import Rule
 from tocsin.actors.scheduler.model.schedule_records import Occurrence
@@ -271,17 +271,6 @@ async def down_by_the_minute(sim: SimulatedHost, days: int, misfire: str, **opti
     await sim.open(occurrences_kept=20_000)
     await sim.sleep(40)
     return await all_occurrences(sim)
-
-
-async def all_occurrences(sim: SimulatedHost) -> list[Occurrence]:
-    found: list[Occurrence] = []
-    cursor: str | None = None
-    while True:
-        page = await sim.jobs.schedules.occurrences("x", limit=1000, cursor=cursor)
-        found += page.occurrences
-        if not page.truncated:
-            return found[::-1]
-        cursor = page.cursor
 
 
 @on_simulated_host(occurrences_kept=20_000)

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, START, accounted, occurrences, slots_of
+from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, START, accounted, cursor_of, occurrences, slots_of
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
-from tocsin.actors.scheduler.model.rows import decode
-from tocsin.actors.scheduler.model.schedule_rows import CursorRow, cursor_key, slot_key
-
-
-def cursor_of(sim: SimulatedHost, name: str) -> CursorRow:
-    value = sim.disk.maps["scheduler/t"].get(cursor_key(name))
-    assert value is not None
-    return decode(CursorRow, b"", value)
+from tocsin.actors.scheduler.model.schedule_rows import slot_key
 
 
 @on_simulated_host()

@@ -7,10 +7,8 @@ import logging
 
 import pytest
 
-from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, START, accounted, occurrences, slots_of
+from tests.actors.scheduler.recurring.slots import DAY, HOUR, MINUTE, START, accounted, cursor_of, occurrences, slots_of
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
-from tocsin.actors.scheduler.model.rows import decode
-from tocsin.actors.scheduler.model.schedule_rows import CursorRow, cursor_key
 from tocsin.dispatch.testing import Delivery
 
 CENTURY = 72 * 366 * DAY
@@ -227,12 +225,6 @@ async def test_a_backlog_goes_on_though_the_clock_steps_back(sim: SimulatedHost)
 
     assert START < before < START + 1_000_000, "the story is not told"
     assert cursor_of(sim, "x").last >= START + 1_800_000
-
-
-def cursor_of(sim: SimulatedHost, name: str) -> CursorRow:
-    value = sim.disk.maps["scheduler/t"].get(cursor_key(name))
-    assert value is not None
-    return decode(CursorRow, b"", value)
 
 
 def test_a_step_back_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

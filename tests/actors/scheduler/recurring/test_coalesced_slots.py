@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, START, after, occurrences, slots_of
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
-from tocsin.actors.scheduler.model.rows import decode
+from tests.actors.scheduler.recurring.slots import (
+    HOUR,
+    MINUTE,
+    START,
+    all_occurrences,
+    cursor_of,
+    occurrences,
+    slots_of,
+)
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.model.schedule_records import Occurrence
-from tocsin.actors.scheduler.model.schedule_rows import CursorRow, cursor_key, slot_key
+from tocsin.actors.scheduler.model.schedule_rows import slot_key
 from tocsin.dispatch.transport import Answer
 
 Ends = list[tuple[int, int, str, str | None]]
@@ -48,12 +55,6 @@ def unaccounted(found: list[Occurrence], start: int, every: int, now: int) -> li
     due = range(start + every, now + 1, every)
     wrong += [f"{slot - START} ended {ended.get(slot, 0)} times" for slot in due if ended.get(slot, 0) != 1]
     return wrong
-
-
-def cursor_of(sim: SimulatedHost, name: str) -> CursorRow:
-    value = sim.disk.maps["scheduler/t"].get(cursor_key(name))
-    assert value is not None
-    return decode(CursorRow, b"", value)
 
 
 async def one_lives_and_five_hours_pass(sim: SimulatedHost, **options: Any) -> None:
@@ -347,14 +348,3 @@ def test_whatever_happens_each_slot_ends_once_and_coalesced_ones_have_a_run(seed
         assert unaccounted(await all_occurrences(sim), start, every * 1000, cursor.last) == []
 
     run()
-
-
-async def all_occurrences(sim: SimulatedHost) -> list[Occurrence]:
-    found: list[Occurrence] = []
-    cursor: str | None = None
-    while True:
-        page = await sim.jobs.schedules.occurrences("x", limit=1000, cursor=cursor)
-        found += page.occurrences
-        if not page.truncated:
-            return found[::-1]
-        cursor = page.cursor

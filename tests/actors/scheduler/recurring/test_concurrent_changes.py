@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.actors.scheduler.recurring.slots import DAY, MINUTE, START, after, occurrences, slots_of
-from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
+from tests.actors.scheduler.recurring.slots import DAY, MINUTE, START, occurrences, slots_of
+from tests.actors.scheduler.simulated_host import SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.inflight.ticking import Ticks
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, cursor_key
 from tocsin.actors.scheduler.queries import schedules as reading

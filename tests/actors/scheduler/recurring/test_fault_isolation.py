@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.actors.scheduler.recurring.slots import accounted, after, occurrences, slots_of
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
-from tocsin.actors.scheduler.model.rows import Row, decode, encode, job_key
+from tests.actors.scheduler.recurring.slots import accounted, occurrences, slots_of
+from tests.actors.scheduler.row_snapshot import edited
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
+from tocsin.actors.scheduler.model.rows import decode, encode, job_key
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, cursor_key, definition_key
 from tocsin.actors.scheduler.schedules import fire, series
 from tocsin.actors.scheduler.schedules import process_due as look
@@ -31,10 +32,6 @@ async def rewrite(sim: SimulatedHost, key: bytes, change: Callable[[bytes], byte
     assert value is not None
     sim.disk.maps[ROWS].apply({key: change(value)})
     await sim.open()
-
-
-def edited(kind: type[Row], **changes: object) -> Callable[[bytes], bytes]:
-    return lambda value: encode(msgspec.structs.replace(decode(kind, b"", value), **changes))
 
 
 # ---- One bad schedule ----------------------------------------------------------------------------

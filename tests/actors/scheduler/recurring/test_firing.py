@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, after, occurrences, slots_of
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, occurrences, slots_of
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.model.schedule_records import Occurrence
 from tocsin.dispatch.transport import Answer
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, START, after, occurrences, slots_of
-from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
+from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, START, occurrences, slots_of
+from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.dispatch.transport import Answer
