@@ -8,8 +8,8 @@ QUEUES = (
     Mutant(
         "queues: jobs are given before their leases are durable",
         "actors/scheduler/actor/end_of_turn.py",
-        "        self._pulls.sealed(given)\n",
-        "        self._pulls.deliver(given, turn.began)\n        given.clear()\n",
+        "            self._pulls.mark_claimed(given)\n",
+        "            self._pulls.deliver(given, turn.began)\n            given.clear()\n",
     ),
     Mutant(
         "queues: what a worker that went away was given stays leased",
@@ -58,21 +58,21 @@ QUEUES = (
     Mutant(
         "queues: a job that must run alone goes to a worker that has others",
         "actors/scheduler/actor/pull.py",
-        "        fits = has_nothing if level == ALONE else partial",
-        "        fits = partial",
+        "        if level == ALONE:\n            return self._has_nothing\n",
+        "",
         seeds=200,
     ),
     Mutant(
         "queues: a worker with a job that must run alone gets others",
         "actors/scheduler/actor/pull.py",
-        "not (claim.worker and (claim.worker in state.alone or claim.worker in alone))",
+        "not (claim.worker and (claim.worker in alone or claim.worker in self._alone))",
         "True",
         seeds=200,
     ),
     Mutant(
         "queues: a worker gets as many suspects as there are",
         "actors/scheduler/actor/pull.py",
-        "(not claim.worker or share <= WORKER_SHARE)",
+        "(not worker or share <= WORKER_SHARE)",
         "True",
     ),
     Mutant(

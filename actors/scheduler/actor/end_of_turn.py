@@ -49,9 +49,9 @@ class EndOfTurn:
             self._register(turn, given)
             more_to_pull = await self._serve(turn, given, full, in_order=True)
         outlook = state.lines.outlook(turn.now)
-        if outlook.ready or outlook.suspects or self._lanes.places:
+        if fires := bool(outlook.ready or outlook.suspects or self._lanes.places):
             await self._fire(turn, outlook, full)
-        if self._pulls.waiting:  # pools may have slots that callbacks have left
+        if self._pulls.waiting and (fires or more_to_pull or not waits):  # pools may have slots that callbacks have left
             if not waits:
                 self._register(turn, given)
             more_to_pull = await self._serve(turn, given, full, in_order=False)
@@ -87,7 +87,8 @@ class EndOfTurn:
         if full:
             return False
         more = await pull(turn, self._pulls, given, in_order=in_order)
-        self._pulls.sealed(given)
+        if given:
+            self._pulls.mark_claimed(given)
         return more
 
     # ---- Callbacks -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ gets nothing more meanwhile.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim, WaitingClaims
@@ -20,6 +20,8 @@ from tocsin.actors.scheduler.transitions.claim import Ask, Claim, claim_asked
 from tocsin.actors.scheduler.transitions.job import unsent
 
 Given = list[tuple[PullClaim, list[Claim]]]
+Ready = tuple[str, str, int]
+"""A line with a job that may start, its queue and the level of its jobs."""
 ROUNDS = 4
 JOBS_PER_TURN = 512
 BYTES_PER_TURN = 4 * 1024 * 1024
@@ -27,122 +29,151 @@ BYTES_PER_TURN = 4 * 1024 * 1024
 
 
 async def pull(turn: Turn, pulls: WaitingClaims, given: Given, *, in_order: bool = False) -> bool:
-    """Give waiting claims what is due, noting in `given` who gets what; claims that get nothing keep their places.
-    True if there may be more to give: a turn gives only so much.
+    """Give due jobs to waiting claims, noting in `given` which claim gets which; claims that get nothing keep their
+    places. True if there may be more to give: a turn gives only so much.
 
     Where callbacks and pulled jobs want the slots of one pool, the first in start order goes first: with `in_order` the
     callbacks that stand in front are still to be claimed.
     """
     jobs, size = 0, 0
     for _ in range(ROUNDS):
+        if not pulls.waiting:
+            return False
         if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN or turn.is_full:
             break
-        shares = _share_out(turn, pulls, JOBS_PER_TURN - jobs)
+        shares = _Round(turn, pulls).share_out(JOBS_PER_TURN - jobs)
         asks = _asks(turn, shares, in_order)
         got: dict[PullClaim, list[Claim]] = {claim: [] for claims in shares.values() for claim in claims}
         for claim in got:
-            pulls.served(claim)
+            if not claim.reserved:
+                pulls.reserve(claim)
         given.extend(got.items())
         if asks:
             for claims, found in zip(asks.values(), await claim_asked(turn, list(asks)), strict=True):
                 for claim, job in zip(claims, found, strict=False):
                     got[claim].append(job)
                     jobs, size = jobs + 1, size + len(job.args)
-        given[:] = [one for one in given if one[1]]
-        pulls.back([claim for claim, found in got.items() if not found])
+        if unserved := [claim for claim, found in got.items() if not found]:
+            given[:] = [one for one in given if one[1]]
+            pulls.requeue(unserved)
         if not asks:
             return False
     return True
 
 
-def _share_out(turn: Turn, pulls: WaitingClaims, most: int) -> dict[str, list[PullClaim]]:
-    """Which claims may take a job of which queue, one after the other, each queue in its turn."""
-    if not pulls.waiting:
-        return {}
-    state = turn.state
-    ready, again = _ready_queues(turn, pulls), deque[str]()
-    later, put_off = deque[str](), set[str]()  # others come first
-    served: list[str] = []
-    shares: dict[str, list[PullClaim]] = {}
-    busy: Counter[str] = Counter()  # workers that get something now
-    alone: set[str] = set()  # and those that get one which runs alone
-    suspects: Counter[str] = Counter()  # and how much of its share of suspects each gets
+class _Round:
+    """Shares out due jobs among claims, one after the other, each queue in its turn."""
 
-    def may_have(claim: PullClaim) -> bool:
-        return claim.wanted > 0 and not (claim.worker and (claim.worker in state.alone or claim.worker in alone))
+    def __init__(self, turn: Turn, pulls: WaitingClaims) -> None:
+        self._turn, self._state, self._pulls = turn, turn.state, pulls
+        self._busy: Counter[str] = Counter()  # workers that get something now
+        self._alone: set[str] = set()  # workers that get a job which runs alone
+        self._suspects: Counter[str] = Counter()  # how much of its share of suspects each worker gets
 
-    def takes(claim: PullClaim) -> bool:
-        return may_have(claim) and not (pulls.kept_free and claim.worker == pulls.kept_free[1])
+    def share_out(self, most: int) -> dict[str, list[PullClaim]]:
+        """Choose for up to `most` jobs, by queue, the claims that may take them."""
+        pulls, in_queue = self._pulls, self._state.lines.in_queue
+        if self._state.alone or pulls.alone_since is not None:
+            pulls.note_alone(bool(self._state.alone))
+        if pulls.kept_free is not None:
+            pulls.check_kept_free(partial(self._state.lines.pulled.any_ready, self._turn.now))
+        ready, again = _ready_queues(self._turn, pulls), deque[Ready]()
+        later, put_off = deque[Ready](), set[str]()  # others come first
+        served: list[str] = []
+        shares: dict[str, list[PullClaim]] = {}
+        while len(served) < most and pulls.waiting:
+            one = next(ready, None) or (again.popleft() if again else later.popleft() if later else None)
+            if one is None:
+                break
+            line, queue, level = one
+            if level == ALONE and line not in put_off and pulls.rests:
+                put_off.add(line)
+                later.append(one)
+                continue
+            if len(shares.get(line, ())) >= in_queue[line]:
+                continue
+            claim = pulls.select(queue, self._fits(level))
+            if claim is None:
+                if level == ALONE:
+                    pulls.keep_free(queue, self._held)
+                continue
+            shares.setdefault(line, []).append(claim)
+            self._take(claim, queue, level)
+            served.append(line)
+            again.append(one)
+        for line in served:
+            self._state.lines.pulled.had_turn(line)
+        return shares
 
-    def has_share(level: int, claim: PullClaim) -> bool:
-        share = state.suspects_of[claim.worker] + suspects[claim.worker] + share_of_level(level)
-        return takes(claim) and (not claim.worker or share <= WORKER_SHARE)
-
-    def held(claim: PullClaim) -> int | None:
-        return state.pulled_by[claim.worker] + busy[claim.worker] if claim.worker and may_have(claim) else None
-
-    def has_nothing(claim: PullClaim) -> bool:
-        return may_have(claim) and not held(claim) and claim.wanted == claim.most
-
-    pulls.note_alone(bool(state.alone))
-    pulls.check_kept_free(partial(state.lines.pulled.any_ready, turn.now))
-
-    total = 0
-    while total < most and pulls.waiting:
-        queue = next(ready, None) or (again.popleft() if again else later.popleft() if later else None)
-        if queue is None:
-            break
-        level = level_in(queue)
-        if level == ALONE and pulls.rests and queue not in put_off:
-            put_off.add(queue)
-            later.append(queue)
-            continue
-        share = shares.get(queue, [])
-        if len(share) >= state.lines.in_queue[queue]:
-            continue
-        fits = has_nothing if level == ALONE else partial(has_share, level) if level else takes
-        claim = pulls.first(plain(queue), fits)
-        if claim is None:
-            if level == ALONE:
-                pulls.keep_free(plain(queue), held)
-            continue
-        shares.setdefault(queue, []).append(claim)
-        total += 1
-        busy[claim.worker] += 1
-        suspects[claim.worker] += share_of_level(level)
+    def _take(self, claim: PullClaim, queue: str, level: int) -> None:
+        self._busy[claim.worker] += 1
+        claim.wanted -= 1
+        if level:
+            self._suspects[claim.worker] += share_of_level(level)
         if level == ALONE:
             claim.wanted = 0
-            if pulls.kept_free and pulls.kept_free[0] == plain(queue):
-                pulls.kept_free = None  # another round sees whether there are more
-            alone.update([claim.worker] if claim.worker else [])
-        else:
-            claim.wanted -= 1
+            if self._pulls.kept_free and self._pulls.kept_free[0] == queue:
+                self._pulls.kept_free = None  # another round sees whether there are more
+            self._alone.update([claim.worker] if claim.worker else [])
         if not claim.wanted:
-            pulls.served(claim)
-        served.append(queue)
-        again.append(queue)
-    for queue in served:
-        state.lines.pulled.had_turn(queue)
-    return shares
+            self._pulls.reserve(claim)
+
+    # ---- Which claims may have a job -------------------------------------------------------------
+
+    def _fits(self, level: int) -> Callable[[PullClaim], bool] | None:
+        """The rule for jobs of this level; None: any claim in line may have one, as nearly always."""
+        if level == ALONE:
+            return self._has_nothing
+        if level:
+            return partial(self._has_share, level)
+        return self._takes if self._state.alone or self._alone or self._pulls.kept_free else None
+
+    def _may_have(self, claim: PullClaim) -> bool:
+        alone = self._state.alone
+        return not (claim.worker and (claim.worker in alone or claim.worker in self._alone))
+
+    def _takes(self, claim: PullClaim) -> bool:
+        kept_free = self._pulls.kept_free
+        return self._may_have(claim) and not (kept_free and claim.worker == kept_free[1])
+
+    def _has_share(self, level: int, claim: PullClaim) -> bool:
+        worker = claim.worker
+        share = self._state.suspects_of[worker] + self._suspects[worker] + share_of_level(level)
+        return self._takes(claim) and (not worker or share <= WORKER_SHARE)
+
+    def _held(self, claim: PullClaim) -> int | None:
+        """How many jobs a worker has that may have one more; None: it may not, or has no name."""
+        worker = claim.worker
+        return self._state.pulled_by[worker] + self._busy[worker] if worker and self._may_have(claim) else None
+
+    def _has_nothing(self, claim: PullClaim) -> bool:
+        return self._may_have(claim) and not self._held(claim) and claim.wanted == claim.most
 
 
-def _ready_queues(turn: Turn, pulls: WaitingClaims) -> Iterator[str]:
-    """Those with a due job that may start and that somebody waits for, the one whose turn it is first. Of thousands of
-    queues only those are looked at that may be needed."""
+def _ready_queues(turn: Turn, pulls: WaitingClaims) -> Iterator[Ready]:
+    """Find lines with a due job that may start and that a claim waits for, the one whose turn it is first. Of thousands
+    of queues only those are looked at that may be needed."""
     heads, seen = turn.state.lines.pulled, set[str]()
-    for queue in heads.ready_queues(turn.now):
-        if not pulls.any_for_all:
-            break
-        if pulls.waiting_for(plain(queue)):
-            seen.add(queue)
-            yield queue
-    levels = (*LEVELS, 0)
-    lines = (marked(name, level) for name in pulls.named for level in levels)
-    named = [line for line in lines if line not in seen]
-    yield from heads.ready_of(turn.now, named)
+    if pulls.of_all:
+        for line in heads.ready_queues(turn.now):
+            queue = plain(line)
+            if pulls.waiting_for(queue):
+                seen.add(line)
+                yield line, queue, level_in(line)
+            if not pulls.of_all:
+                break
+    named = {
+        line: (line, queue, level)
+        for queue in pulls.of_queue
+        for level in (*LEVELS, 0)
+        if (line := marked(queue, level)) not in seen
+    }
+    for line in heads.ready_of(turn.now, list(named)):
+        yield named[line]
 
 
 def any_to_give(turn: Turn, pulls: WaitingClaims) -> bool:
+    """Whether a claim waits for a job that may start."""
     return pulls.waiting and next(_ready_queues(turn, pulls), None) is not None
 
 
@@ -159,7 +190,7 @@ def _asks(turn: Turn, shares: dict[str, list[PullClaim]], in_order: bool) -> dic
 
 
 async def give_back(turn: Turn, tokens: Sequence[str]) -> Sequence[str]:
-    """The worker went away before it had these jobs: back in line, uncharged. Those that are left for another turn."""
+    """Requeue jobs whose worker went away before it had them, uncharged; return those left for another turn."""
     held = [token for token in tokens if token in turn.state.leases]
     known = await turn.jobs(sorted({turn.state.leases[token][0] for token in held}))
     for n, token in enumerate(held):

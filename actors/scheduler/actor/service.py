@@ -81,7 +81,7 @@ class SchedulerService:
         # Those that something needs, not one per name ever used.
         self._inflight: WeakValueDictionary[str, Inflight] = WeakValueDictionary()
         self.renderers = Renderers()
-        self.workers = WorkerRegistry(monotonic)
+        self.workers = WorkerRegistry(clock)
         self._host: Host | None = None
         self.health = HostHealth(
             lambda: self.host,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tocsin.actors.scheduler.client.handle import Handle
-from tocsin.actors.scheduler.inflight import worker_registry
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.records import WorkerPage
 from tocsin.dispatch.pulled import WorkerSnapshot
@@ -17,7 +16,7 @@ class Workers(Handle):
 
         Its `heartbeat_at` becomes the instant at which it was heard here. InvalidInputError names what cannot be so.
         """
-        self._service.workers.note(self.name, worker_registry.checked(snapshot), self._now())
+        self._service.workers.note(self.name, snapshot)
 
     async def workers(self, *, cursor: str | None = None, limit: int = 100) -> WorkerPage:
         """A page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""

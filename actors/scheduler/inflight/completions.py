@@ -1,4 +1,4 @@
-"""Completions on their way to their scheduler. Those that come while it is at work are booked in one turn.
+"""Completions on their way to their scheduler: all that come while it is at work are settled in one turn.
 
 A turn reads what it needs in one hop and writes one batch, so sixty workers that settle at the same time cost little
 more than one.
@@ -10,22 +10,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from tocsin.actors.scheduler.transitions.events import Complete
 from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import HostClosedError, NotFoundError, StaleLeaseError, StoreUnavailable
 
 MOST: Final = 256
 MOST_BYTES: Final = 1024 * 1024
-"""Of results, in one turn."""
+"""How many completions one turn is told, and how many bytes of results."""
 
 Answer = Settlement | StaleLeaseError
 Waiting = tuple[Completion, asyncio.Future[Answer]]
 
 
 class Batch:
-    """What one turn is told; others may join until it begins."""
+    """The completions that one turn is told. Others may join until it begins."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -34,40 +35,45 @@ class Batch:
         self._begun = False
 
     def has_room(self, said: Completion) -> bool:
+        """Whether this one may still join."""
         size = self._bytes + len(said.result or b"")
         return not self._begun and len(self.waiting) < MOST and (size <= MOST_BYTES or not self.waiting)
 
     def join(self, one: Waiting) -> None:
+        """Add one."""
         self.waiting.append(one)
         self._bytes += len(one[0].result or b"")
 
     def begin(self) -> Sequence[Completion]:
-        """In the turn: all of them."""
+        """Return all of them to their turn, and let no others join."""
         self._begun = True
         return [said for said, _ in self.waiting]
 
 
-class Completions:
-    """Of one scheduler on this host. `deliver` has the batch of a number settled in a turn: it answers the first of the
-    batch, or all."""
+class Owner(Protocol):
+    """What completions are a part of. They hold it, so that it lives until all of them are answered."""
 
-    def __init__(
-        self,
-        deliver: Callable[[int], Awaitable[Sequence[Answer]]],
-        start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-    ) -> None:
-        self._deliver, self._start_soon = deliver, start_soon
+    def complete(self, event: Complete) -> Awaitable[Sequence[Answer]]:
+        """Have a batch settled; NotFoundError if nobody has scheduled anything yet."""
+        ...
+
+
+class Completions:
+    """The completions of one scheduler on this host. Its turn answers the first of a batch, or all."""
+
+    def __init__(self, owner: Owner, start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._owner, self._start_soon = owner, start_soon
         self._last: Batch | None = None
         self._numbers = count(1)
-        self._on_their_way: dict[int, Batch] = {}
+        self._batches: dict[int, Batch] = {}
 
     def begin(self, number: int) -> Sequence[Completion]:
-        """In the turn: what the batch of this number tells; nothing if nobody waits for its answer any more."""
-        batch = self._on_their_way.get(number)
+        """Return the batch of this number to its turn; nothing if nobody waits for its answer any more."""
+        batch = self._batches.get(number)
         return () if batch is None else batch.begin()
 
     async def say(self, said: Completion) -> Answer:
-        """The answer, once that is on disk. A caller that is cancelled does not cancel the turn."""
+        """Settle a job; the answer comes once that is on disk. A caller that is cancelled does not cancel the turn."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._join((said, answer))
         return await answer
@@ -79,19 +85,19 @@ class Completions:
         self._last.join(one)
 
     def _tell(self, batch: Batch) -> None:
-        self._on_their_way[batch.number] = batch
+        self._batches[batch.number] = batch
         self._start_soon(self._told(batch)).add_done_callback(partial(self._ended, batch))
 
     def _ended(self, batch: Batch, task: asyncio.Task[None]) -> None:
-        """A host that goes down without waiting leaves nobody without an answer."""
-        del self._on_their_way[batch.number]
+        """Answer all who wait, also when the host goes down without waiting for the turn."""
+        del self._batches[batch.number]
         if task.cancelled():
             self._failed(batch, HostClosedError("the host was stopped before this was answered: say it again"))
 
     async def _told(self, batch: Batch) -> None:
         try:
-            answers = await self._deliver(batch.number)
-        except Exception as error:  # whatever it is, it is the answer to those who wait
+            answers = await self._owner.complete(Complete(batch.number))
+        except Exception as error:  # whatever it is, those who wait get it as their answer
             self._failed(batch, error)
             return
         for (_, future), answer in zip(batch.waiting, answers, strict=False):

@@ -29,11 +29,12 @@ class Inflight:
 
     def __init__(self, name: str, host: Host, permits: Permits, limit: int, sender: Sender) -> None:
         self._name, self._host, self._actor, self._sender = name, host, actor_of(name), sender
+        self.complete: Callable[[Complete], Awaitable[Sequence[Answer]]] = partial(host.call, self._actor, create=False)
         self.post: Callable[[Event[None]], asyncio.Future[None]] = partial(host.post, self._actor)
         self.lanes = Lanes(self, name, limit, permits, sender.send, host.start_soon, host.clock.monotonic)
         check = self._may_be_given if sender.asks_first else None
-        self.waiting_claims = WaitingClaims(name, self._call, host.start_soon, check, host.clock)
-        self.completions = Completions(self._complete, host.start_soon)
+        self.waiting_claims = WaitingClaims(name, self._start_call, host.start_soon, check, host.clock)
+        self.completions = Completions(self, host.start_soon)
         self.result_waiters = ResultWaiters()
 
     def stop_waiting(self) -> None:
@@ -48,8 +49,5 @@ class Inflight:
             self.lanes.end(AttemptResult(claim.job, claim.token, refusal))
         return refusal is None
 
-    def _call(self, event: Event[A]) -> asyncio.Future[A]:
+    def _start_call(self, event: Event[A]) -> asyncio.Future[A]:
         return self._host.start_soon(self._host.call(self._actor, event, create=False))
-
-    def _complete(self, batch: int) -> Awaitable[Sequence[Answer]]:
-        return self._host.call(self._actor, Complete(batch), create=False)

@@ -23,11 +23,12 @@ from tocsin.errors import HostClosedError, NotFoundError
 log = logging.getLogger("tocsin.scheduler")
 
 A = TypeVar("A")
-POKE_AGAIN_S: Final = 0.25
+K = TypeVar("K")
+RETRY_S: Final = 0.25
 
 
-class Post(Protocol):
-    """Sends an event to the scheduler, unless nobody has scheduled anything yet."""
+class Call(Protocol):
+    """Sends an event to the scheduler; NotFoundError if nobody has scheduled anything yet."""
 
     def __call__(self, event: Event[A]) -> asyncio.Future[A]: ...
 
@@ -49,21 +50,22 @@ class PullClaim:
         self.worker = worker
         self.answer: asyncio.Future[list[Claim]] = asyncio.get_running_loop().create_future()
         self.wanted = most
-        """How many more it may be given in the turn that looks."""
+        """How many more jobs it may be given in the current turn."""
         self.place = 0
-        """Who came first has the smaller one."""
-        self.on_its_way = False
-        """Jobs are leased to it, and what says so is not on disk yet; or they are being checked."""
+        """Earlier claims have smaller ones."""
+        self.reserved = False
+        """Whether it is to get jobs whose leases are not on disk yet, or that are being checked."""
         self.late = False
-        """Its time was over meanwhile: if that comes to nothing, it waits no more."""
+        """Its time ended while it was reserved: if those jobs are lost it gets none, and is not requeued."""
 
     def takes(self, queue: str) -> bool:
+        """Whether it waits for jobs of this queue."""
         return queue not in self.exclude if self.queues is None else queue in self.queues
 
 
 Line = OrderedDict[PullClaim, None]
 Given = Sequence[tuple[PullClaim, list[Claim]]]
-"""Who gets what."""
+"""Which claim gets which jobs."""
 
 
 class WaitingClaims:
@@ -72,7 +74,7 @@ class WaitingClaims:
     def __init__(
         self,
         instance: str,
-        post: Post,
+        call: Call,
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         check: Check | None,
         clock: Clock,
@@ -80,41 +82,45 @@ class WaitingClaims:
         self.instance = instance
         self.stopping = False
         self.waiting = False
-        """Whether any claim waits."""
-        self._post, self._start_soon, self._check, self._clock = post, start_soon, check, clock
-        self._of_queue: dict[str, Line] = {}
-        self._of_all: dict[frozenset[str], Line] = {}  # by what they leave out
-        self._places = count(1)
-        self._on_their_way: set[PullClaim] = set()
-        self._undelivered: set[str] = set()  # leases of jobs that no worker has yet
-        self._poking = False
-        self._held_since: float | None = None
-        self._alone_since: float | None = None
-        self._rests_until = 0.0
+        """Whether any claim stands in line."""
+        self.of_queue: dict[str, Line] = {}
+        """Claims for queues that they name."""
+        self.of_all: dict[frozenset[str], Line] = {}
+        """Claims for all queues but those that the key names."""
         self.kept_free: tuple[str, str] | None = None
-        """Of which queue a job must run alone, and which worker is given nothing else until it can have it: those that
-        are busy are never without a job by themselves."""
+        """A queue with a job that must run alone, and the worker that is given nothing else until it has that job:
+        a busy worker is never without a job by itself."""
+        self.alone_since: float | None = None
+        """Since when a job has run alone on some worker."""
+        self._call, self._start_soon, self._check, self._clock = call, start_soon, check, clock
+        self._places = count(1)
+        self._reserved: set[PullClaim] = set()
+        self._undelivered: set[str] = set()  # leases of jobs that no worker has yet
+        self._turn_requested = False
+        self._kept_since: float | None = None
+        self._rests_until = 0.0
 
     # ---- For those who claim ---------------------------------------------------------------------
 
     def enter(self, claim: PullClaim) -> None:
-        """Stand in line. HostClosedError while the host stops."""
+        """Put a new claim in line. HostClosedError while the host stops."""
         if self.stopping:
             raise HostClosedError("the host is stopping: claim from another one, or again when it is back")
         claim.place = next(self._places)
         self._stand(claim)
 
     def withdraw(self, claim: PullClaim) -> None:
-        """Its call has failed: what it was given goes back."""
+        """Remove a claim whose caller has gone; jobs that it was given are requeued."""
         self.leave(claim)
         if claim.answer.done() and not claim.answer.cancelled():
             self.give_back([job.token for job in claim.answer.result()])
 
     async def wait(self, claim: PullClaim, seconds: float) -> list[Claim]:
-        """What it is given, or nothing after so long. Cancelled, it gives back what it was given."""
+        """Wait for the jobs that the claim is given, at most so long: then there are none. A caller that is cancelled
+        gives back what it was given."""
         try:
             await asyncio.wait([claim.answer], timeout=seconds)
-            if not claim.answer.done() and not claim.on_its_way:
+            if not claim.answer.done() and not claim.reserved:
                 self.leave(claim)
                 return []
             claim.late = True
@@ -124,119 +130,104 @@ class WaitingClaims:
             raise
 
     def leave(self, claim: PullClaim) -> None:
-        """It waits no more. What is on its way to it goes back."""
-        for line in self._lines_of(claim):
-            line.pop(claim, None)
-        self._forget_empty(claim)
-        if not claim.answer.done() and claim.on_its_way:
+        """Remove the claim from every line; jobs already assigned to it are requeued."""
+        self._take_out(claim)
+        if not claim.answer.done() and claim.reserved:
             claim.answer.cancel()
 
     # ---- For the scheduler's turns ---------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        return bool(self._of_queue or self._of_all or self._on_their_way)
+        """Whether this scheduler is needed for a claim."""
+        return self.waiting or bool(self._reserved)
 
     def waiting_for(self, queue: str) -> int:
-        """How many claims wait for jobs of this queue."""
-        of_all = sum(len(line) for exclude, line in self._of_all.items() if queue not in exclude)
-        return len(self._of_queue.get(queue, ())) + of_all
+        """Count the claims that wait for jobs of this queue."""
+        return sum(len(line) for line in self._lines_for(queue))
 
-    @property
-    def named(self) -> Sequence[str]:
-        """The queues that claims wait for by name."""
-        return list(self._of_queue)
-
-    @property
-    def any_for_all(self) -> bool:
-        """Whether some wait for jobs of any queue, but for those they leave out."""
-        return bool(self._of_all)
-
-    def first(self, queue: str, fits: Callable[[PullClaim], bool]) -> PullClaim | None:
-        """The first in line for this queue of those that fit."""
-        found = (next((claim for claim in line if fits(claim)), None) for line in self._lines_for(queue))
-        return min((claim for claim in found if claim is not None), key=lambda claim: claim.place, default=None)
+    def select(self, queue: str, fits: Callable[[PullClaim], bool] | None) -> PullClaim | None:
+        """Return the first claim in line for this queue that fits; None as `fits`: any does."""
+        found = (next((one for one in line if fits is None or fits(one)), None) for line in self._lines_for(queue))
+        return min((one for one in found if one is not None), key=lambda one: one.place, default=None)
 
     def keep_free(self, queue: str, busy: Callable[[PullClaim], int | None]) -> None:
-        """The worker, of those that wait for this queue, that will be free first: it has the fewest jobs. `busy` says
-        how many; None: it cannot be that one. A worker that is kept free already stays so while it waits."""
+        """Give nothing more to the worker, of those that wait for this queue, that will be free first: it has the
+        fewest jobs. `busy` returns how many, or None for a worker that cannot be chosen. A worker that is kept free
+        already stays so while it waits."""
         if self.kept_free is not None or self.rests:
             return
         waiting = [(n, claim) for line in self._lines_for(queue) for claim in line if (n := busy(claim)) is not None]
         if waiting:
-            self._held_since = self._clock.monotonic()
+            self._kept_since = self._clock.monotonic()
             self.kept_free = queue, min(waiting, key=lambda one: (one[0], one[1].place))[1].worker
 
     @property
     def rests(self) -> bool:
-        """Others come first just now."""
+        """Whether other jobs come first, since one has just run alone."""
         return self._clock.monotonic() < self._rests_until
 
     def note_alone(self, runs: bool) -> None:
-        """Whether a job runs alone on some worker. When that has ended nobody is kept free for as long as it took, with
-        the time before it: others have their turns."""
+        """Note whether a job runs alone on some worker. After it has ended nobody is kept free for as long as it took,
+        with the time before it: others have their turns."""
         now = self._clock.monotonic()
-        if runs and self._alone_since is None:
-            self._alone_since = now if self._held_since is None else self._held_since
-        elif not runs and self._alone_since is not None:
-            self._rests_until = now + (now - self._alone_since)
-            self._alone_since = self._held_since = None
+        if runs and self.alone_since is None:
+            self.alone_since = now if self._kept_since is None else self._kept_since
+        elif not runs and self.alone_since is not None:
+            self._rests_until = now + (now - self.alone_since)
+            self.alone_since = self._kept_since = None
 
     def check_kept_free(self, is_ready: Callable[[str], bool]) -> None:
-        """Nobody is kept free for a job that is gone, or a worker that asks no more."""
+        """Keep nobody free for a job that is gone, or a worker that no longer waits."""
         if self.kept_free is not None:
             queue, worker = self.kept_free
-            if not is_ready(marked(queue, ALONE)) or self.first(queue, lambda claim: claim.worker == worker) is None:
-                self.kept_free = self._held_since = None
+            if not is_ready(marked(queue, ALONE)) or self.select(queue, lambda claim: claim.worker == worker) is None:
+                self.kept_free = self._kept_since = None
 
-    def served(self, claim: PullClaim) -> None:
-        """It gets something in this turn: it stands in no line meanwhile."""
-        for line in self._lines_of(claim):
-            line.pop(claim, None)
-        self._forget_empty(claim)
-        claim.on_its_way = True
-        self._on_their_way.add(claim)
+    def reserve(self, claim: PullClaim) -> None:
+        """Take a claim that gets jobs in this turn out of its lines until it has them."""
+        self._take_out(claim)
+        claim.reserved = True
+        self._reserved.add(claim)
 
-    def back(self, claims: Sequence[PullClaim]) -> None:
-        """They got nothing after all, or what they got was lost: back to their places."""
+    def requeue(self, claims: Sequence[PullClaim]) -> None:
+        """Put claims that got nothing after all, or lost what they got, back in their places in line."""
         for claim in sorted(claims, key=lambda one: one.place, reverse=True):
-            self._on_their_way.discard(claim)
-            claim.on_its_way = False
+            self._reserved.discard(claim)
+            claim.reserved = False
             claim.wanted = claim.most
             if (claim.late or self.stopping) and not claim.answer.done():
                 claim.answer.set_result([])
             elif not claim.answer.done():
                 self._stand(claim, first=True)
 
-    def sealed(self, given: Given) -> None:
-        """They are leased to those claims, and no worker has them yet."""
+    def mark_claimed(self, given: Given) -> None:
+        """Note that these jobs are leased to their claims, and that no worker has them yet."""
         self._undelivered.update(job.token for _, jobs in given for job in jobs)
 
     def undelivered(self, token: str) -> bool:
-        """Whether no worker can have lost this job: none has it."""
+        """Whether no worker can have lost this job, because none has it."""
         return token in self._undelivered
 
     def lost(self, given: Given) -> None:
-        """The turn or its batch failed: nothing was leased to them. Or it may not be theirs."""
+        """Requeue the claims of a turn that failed, or whose batch did: nothing was leased to them."""
         self._undelivered.difference_update(job.token for _, jobs in given for job in jobs)
-        self.back([claim for claim, _ in given])
-        self.poke()
+        self.requeue([claim for claim, _ in given])
+        self.request_turn()
 
     def deliver(self, given: Given, leased: float) -> None:
-        """The leases, made at `leased`, are durable: the workers may have them."""
-        if not given:
-            return
+        """Hand jobs to their claims: the leases, made at `leased`, are durable."""
         if self._check is None:
             for claim, jobs in given:
                 self._answer(claim, jobs, jobs, leased)
-        else:
+        elif given:
             self._start_soon(self._deliver_checked(given, leased)).add_done_callback(partial(self._checks_ended, given))
 
     async def _deliver_checked(self, given: Given, leased: float) -> None:
         await asyncio.gather(*(self._checked(claim, jobs, leased) for claim, jobs in given))
 
     def _checks_ended(self, given: Given, task: asyncio.Task[None]) -> None:
-        """A host that goes down without waiting leaves no claim without an answer."""
+        """Answer all claims, also when the host goes down without waiting for their checks."""
         if task.cancelled():
             self.lost(given)
 
@@ -252,25 +243,24 @@ class WaitingClaims:
             self.lost([(claim, jobs)])
         else:
             self._undelivered.difference_update(job.token for job in jobs)
-            self._on_their_way.discard(claim)
-            claim.on_its_way = False
+            self._reserved.discard(claim)
+            claim.reserved = False
             if not claim.answer.done():
                 claim.answer.set_result(allowed)
         if unwanted:
             self.give_back([job.token for job in allowed])
 
     def _is_over(self, claim: PullClaim, jobs: Sequence[Claim], leased: float) -> bool:
-        """The store, or the app's rule, took longer than the lease; or the clock has jumped."""
+        """Whether the leases have ended: the store, or the app's rule, took too long; or the clock has jumped."""
         passed_ms = (self._clock.monotonic() - leased) * 1000
         now = self._clock.now_ms()
         return passed_ms >= claim.lease_ms or any(job.lease.until <= now for job in jobs)
 
     def give_back(self, tokens: Sequence[str]) -> None:
-        """The worker went away before it had these jobs: back in line, uncharged, also if a lease ends before that is
-        done."""
+        """Requeue jobs whose worker went away before it had them; uncharged, also if a lease ends before it is done."""
         if tokens:
             self._undelivered.update(tokens)
-            self._post(GiveBack(tokens)).add_done_callback(partial(self._given_back, tokens))
+            self._call(GiveBack(tokens)).add_done_callback(partial(self._given_back, tokens))
 
     def _given_back(self, tokens: Sequence[str], done: asyncio.Future[Sequence[str]]) -> None:
         error = None if done.cancelled() else done.exception()
@@ -279,29 +269,29 @@ class WaitingClaims:
             log.warning("jobs of %s whose worker went away stay leased until their leases end", self.instance)
         elif error is None:
             self._undelivered.difference_update(tokens)
-            self.give_back(done.result())  # what was too much for one turn
+            self.give_back(done.result())  # those that were too many for one turn
         else:
-            asyncio.get_running_loop().call_later(POKE_AGAIN_S, self.give_back, tokens)
+            asyncio.get_running_loop().call_later(RETRY_S, self.give_back, tokens)
 
     # ---- Waking and stopping ---------------------------------------------------------------------
 
-    def poke(self) -> None:
-        """Let the scheduler look again."""
-        if not self._poking and self.waiting and not self.stopping:
-            self._poking = True
-            self._post(ClaimMore()).add_done_callback(self._poked)
+    def request_turn(self) -> None:
+        """Send the scheduler an event, at whose end it serves the claims that wait."""
+        if not self._turn_requested and self.waiting and not self.stopping:
+            self._turn_requested = True
+            self._call(ClaimMore()).add_done_callback(self._turn_ended)
 
-    def _poked(self, done: asyncio.Future[None]) -> None:
-        self._poking = False
+    def _turn_ended(self, done: asyncio.Future[None]) -> None:
+        self._turn_requested = False
         error = None if done.cancelled() else done.exception()
-        # Without an instance there is nothing to look at; its first job wakes who waits.
+        # Without an instance there are no jobs; the first one wakes the claims that wait.
         if error is not None and not isinstance(error, (HostClosedError, NotFoundError)):
-            asyncio.get_running_loop().call_later(POKE_AGAIN_S, self.poke)
+            asyncio.get_running_loop().call_later(RETRY_S, self.request_turn)
 
     def stop(self) -> None:
-        """Everybody who waits gets nothing; nobody waits from now on."""
+        """Answer all claims that wait with no jobs, and take no new ones."""
         self.stopping = True
-        lines = [*self._of_queue.values(), *self._of_all.values()]
+        lines = [*self.of_queue.values(), *self.of_all.values()]
         for claim in dict.fromkeys(claim for line in lines for claim in line):
             self.leave(claim)
             if not claim.answer.done():
@@ -320,20 +310,28 @@ class WaitingClaims:
                         line.move_to_end(one)
 
     def _lines_for(self, queue: str) -> list[Line]:
-        lines = [line for exclude, line in self._of_all.items() if queue not in exclude]
-        return [*lines, self._of_queue[queue]] if queue in self._of_queue else lines
+        """The lines from which this queue is served."""
+        lines = [line for exclude, line in self.of_all.items() if queue not in exclude]
+        return [*lines, self.of_queue[queue]] if queue in self.of_queue else lines
 
     def _lines_of(self, claim: PullClaim) -> list[Line]:
+        """The lines in which this claim stands."""
         if claim.queues is None:
-            return [self._of_all.setdefault(claim.exclude, OrderedDict())]
-        return [self._of_queue.setdefault(queue, OrderedDict()) for queue in claim.queues]
+            return [self.of_all.setdefault(claim.exclude, OrderedDict())]
+        return [self.of_queue.setdefault(queue, OrderedDict()) for queue in claim.queues]
 
-    def _forget_empty(self, claim: PullClaim) -> None:
+    def _take_out(self, claim: PullClaim) -> None:
+        """Take the claim out of every line, and forget lines that are empty then."""
         if claim.queues is None:
-            if not self._of_all.get(claim.exclude, True):
-                del self._of_all[claim.exclude]
+            _take_from(self.of_all, claim.exclude, claim)
         else:
             for queue in claim.queues:
-                if not self._of_queue.get(queue, True):
-                    del self._of_queue[queue]
-        self.waiting = bool(self._of_queue or self._of_all)
+                _take_from(self.of_queue, queue, claim)
+        self.waiting = bool(self.of_queue or self.of_all)
+
+
+def _take_from(lines: dict[K, Line], name: K, claim: PullClaim) -> None:
+    if (line := lines.get(name)) is not None:
+        line.pop(claim, None)
+        if not line:
+            del lines[name]

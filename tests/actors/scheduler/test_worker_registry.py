@@ -9,6 +9,7 @@ import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.inflight.worker_registry import WorkerRegistry
+from tocsin.actors.testing import VirtualClock
 from tocsin.dispatch.pulled import WorkerJob, WorkerSnapshot
 from tocsin.errors import InvalidInputError
 
@@ -66,11 +67,11 @@ async def test_pages_of_workers_are_by_id(sim: SimulatedHost) -> None:
 
 
 def test_of_too_many_workers_those_silent_for_the_longest_time_are_forgotten() -> None:
-    presence = WorkerRegistry(lambda: 0.0, limit=2)
+    registry = WorkerRegistry(VirtualClock(), limit=2)
     for id in ("a", "b", "a", "c"):
-        presence.note("t", changed(id=id), 1)
+        registry.note("t", changed(id=id))
 
-    assert [one.id for one in presence.page("t", "", 10).workers] == ["a", "c"]
+    assert [one.id for one in registry.page("t", "", 10).workers] == ["a", "c"]
 
 
 JOB = WorkerJob(id="j", attempt=1, started_at=7)

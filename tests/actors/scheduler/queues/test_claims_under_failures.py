@@ -207,11 +207,11 @@ async def test_a_claim_that_got_nothing_after_all_stands_behind_those_that_came_
     first, second, third = (PullClaim(["q"], frozenset(), 1, 1_000, "") for _ in range(3))
     for claim in (first, second, third):
         pulls.enter(claim)
-    pulls.served(second)
-    pulls.back([second])
+    pulls.reserve(second)
+    pulls.requeue([second])
 
     order: list[PullClaim] = []
-    while (found := pulls.first("q", lambda one: True)) is not None:
+    while (found := pulls.select("q", None)) is not None:
         order.append(found)
         pulls.leave(found)
     assert order == [first, second, third]

@@ -10,6 +10,7 @@ import pytest
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin import Job
 from tocsin.actors.scheduler.inflight.completions import MOST_BYTES, Answer, Completions
+from tocsin.actors.scheduler.transitions.events import Complete
 from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import ActorBrokenError, HostClosedError, StaleLeaseError, StoreUnavailable
@@ -85,11 +86,11 @@ class Turns:
         self.told: list[list[str]] = []
         self.at_most, self.bad, self.error = at_most, bad, error
         self.free, self.begun = asyncio.Event(), asyncio.Event()
-        self.completions = Completions(self.deliver, lambda work: asyncio.get_running_loop().create_task(work))
+        self.completions = Completions(self, lambda work: asyncio.get_running_loop().create_task(work))
 
-    async def deliver(self, batch: int) -> Sequence[Answer]:
+    async def complete(self, event: Complete) -> Sequence[Answer]:
         await self.free.wait()
-        ids = [one.id for one in self.completions.begin(batch)]
+        ids = [one.id for one in self.completions.begin(event.batch)]
         self.told.append(ids)
         self.begun.set()
         await asyncio.sleep(0.01)
