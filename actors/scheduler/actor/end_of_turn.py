@@ -51,7 +51,8 @@ class EndOfTurn:
         outlook = state.lines.outlook(turn.now)
         if fires := bool(outlook.ready or outlook.suspects or self._lanes.places):
             await self._fire(turn, outlook, full)
-        if self._pulls.waiting and (fires or more_to_pull or not waits):  # pools may have slots that callbacks have left
+        if self._pulls.waiting and (fires or more_to_pull or not waits):
+            # Pools may have slots that callbacks have left.
             if not waits:
                 self._register(turn, given)
             more_to_pull = await self._serve(turn, given, full, in_order=False)
