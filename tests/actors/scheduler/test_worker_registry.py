@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
+from tocsin.actors.runtime.clock import SystemClock
 from tocsin.actors.scheduler.inflight.worker_registry import WorkerRegistry
-from tocsin.actors.testing import VirtualClock
 from tocsin.dispatch.pulled import WorkerJob, WorkerSnapshot
 from tocsin.errors import InvalidInputError
 
@@ -67,7 +67,7 @@ async def test_pages_of_workers_are_by_id(sim: SimulatedHost) -> None:
 
 
 def test_of_too_many_workers_those_silent_for_the_longest_time_are_forgotten() -> None:
-    registry = WorkerRegistry(VirtualClock(), limit=2)
+    registry = WorkerRegistry(SystemClock(), limit=2)
     for id in ("a", "b", "a", "c"):
         registry.note("t", changed(id=id))
 
