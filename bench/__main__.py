@@ -12,6 +12,7 @@ from bench.pool import measure as measure_pool
 from bench.queues import measure as measure_queues
 from bench.queues_peers import measure as measure_peers
 from bench.schedules import measure as measure_schedules
+from tocsin.dispatch.transports import NAMES
 
 
 @click.group()
@@ -23,7 +24,7 @@ def main() -> None:
 @click.option("--jobs", default=5_000, show_default=True, help="Jobs per measurement.")
 @click.option("--pending", default="0,100000", show_default=True, help="Pending jobs there are already; a run each.")
 @click.option("--loop", "loops", default="asyncio", show_default=True, help="asyncio, uvloop or both, by comma.")
-@click.option("--transport", type=click.Choice(["aiohttp", "httpx"]), help="The best installed if not given.")
+@click.option("--transport", type=click.Choice(NAMES), help="The built-in one if not given.")
 @click.option("--folder", help="Where the store lies: a folder on the disk to measure.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON at the end.")
 def lease(jobs: int, pending: str, loops: str, transport: str | None, folder: str | None, as_json: bool) -> None:

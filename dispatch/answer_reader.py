@@ -21,9 +21,14 @@ LINE_LIMIT: Final = 8 * 1024
 """Bytes of a line before a chunk."""
 
 STATUS_LINE: Final = re.compile(rb"HTTP/([0-9])\.([0-9]) ([1-9][0-9]{2})(?: .*)?", re.DOTALL)
+PLAIN_HEAD: Final = re.compile(
+    rb"HTTP/1\.1 ([2-9][0-9]{2})(?: [^\r\n]*)?\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\x00]*\r\n)*+)\r\n"
+)
+"""Status line and headers in which nothing is unusual."""
 HEAD_END: Final = re.compile(rb"\n\r?\n")
 PLAIN_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 CHUNK: Final = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+BLANKS: Final = " \t\x0b\x0c"
 NEW_LINES: Final = (bytearray(b"\r"), bytearray(b"\n"))
 EMPTY_LINES: Final = re.compile(rb"[\r\n]*")
 KEPT: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
@@ -61,10 +66,12 @@ class AnswerReader:
         connection may be used again. What it would make of the answer itself differs from engine to engine."""
         return KEPT if self.reusable else LAST
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """More bytes. After the end they are dropped, and the connection is not reusable."""
         if self.ended:
             self.reusable = False
+            return
+        if not self._data and self._step == self._head and self._plain(data):
             return
         self._data += data
         if self._read():
@@ -100,6 +107,32 @@ class AnswerReader:
         except Fault as fault:
             self.fault = str(fault)
         return self.ended
+
+    def _plain(self, data: bytes | memoryview) -> bool:
+        """Whether `data` is a whole answer in the usual form, which is then read in one go; others go step by step.
+
+        The same tests hold both ways to the same result.
+        """
+        found = PLAIN_HEAD.match(data, 0, HEAD_LIMIT)
+        if found is None:
+            return False
+        try:
+            lines = found[2].decode().split("\r\n")
+        except UnicodeDecodeError:
+            return False
+        headers: dict[str, str] = {}
+        for line in lines[:-1]:
+            name, _, value = line.partition(":")
+            name, value = name.lower(), value.strip(BLANKS)
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        length, start, status = headers.get("content-length", ""), found.end(), int(found[1])
+        if not (length.isascii() and length.isdigit()) or "transfer-encoding" in headers or status in BODILESS:
+            return False
+        if len(length) > 9 or int(length) != len(data) - start or int(length) > self._max_body:
+            return False
+        self.reusable = keeps_open(headers, new=True)
+        self.answer = Answer(status, headers, bytes(data[start:]))
+        return True
 
     # ---- Steps: each says whether the next one can be taken with what is there --------------------
 

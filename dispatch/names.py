@@ -11,16 +11,18 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import httpcore
 import httpx
 
 AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 """As `socket.getaddrinfo` gives it."""
+A = TypeVar("A")
+C = TypeVar("C")
 Question: TypeAlias = tuple[str, int, int]
 Waiting: TypeAlias = tuple[asyncio.AbstractEventLoop, asyncio.Future[list[AddressInfo]]]
 
@@ -136,8 +138,7 @@ class Connecting(httpcore.AnyIOBackend):
 
         try:
             async with asyncio.timeout(timeout):
-                addresses = await _addresses(host, port)
-                return await (to(addresses[0]) if len(addresses) == 1 else _first(addresses, to))
+                return await first_connected(await _addresses(host, port), to, _close)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout("no connection in time") from error
 
@@ -160,9 +161,23 @@ def address_of(info: AddressInfo) -> str:
     return f"{address[0]}%{address[3]}" if info[0] == socket.AF_INET6 and address[3] else str(address[0])
 
 
-async def _first(addresses: list[str], to: Callable[[str], Any]) -> httpcore.AsyncNetworkStream:
-    left, trying = deque(addresses), set[asyncio.Task[httpcore.AsyncNetworkStream]]()
+async def first_connected(
+    addresses: Sequence[A], to: Callable[[A], Coroutine[Any, Any, C]], discard: Callable[[C], None]
+) -> C:
+    """Return the connection to the first address that answers, each tried a quarter of a second after the one before.
+
+    `to` connects to one address; `discard` closes a connection that was made after another. Raises what the first
+    address that failed raised.
+    """
+    if len(addresses) == 1:
+        return await to(addresses[0])
+    left, trying = deque(addresses), set[asyncio.Task[C]]()
     failure: BaseException | None = None
+
+    def unused(task: asyncio.Task[C]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            discard(task.result())
+
     try:
         while left or trying:
             if left:
@@ -176,22 +191,20 @@ async def _first(addresses: list[str], to: Callable[[str], Any]) -> httpcore.Asy
                     trying |= done - {task}
                     return task.result()
                 failure = failure or error
-        raise failure or httpcore.ConnectError("the name has no address")
+        raise failure or OSError("the name has no address")
     finally:
         for task in trying:
             task.cancel()
-            task.add_done_callback(_unused)
+            task.add_done_callback(unused)
 
 
 _closing: Final = set[asyncio.Task[None]]()
 
 
-def _unused(task: asyncio.Task[httpcore.AsyncNetworkStream]) -> None:
-    """It connected all the same, after another had."""
-    if not task.cancelled() and task.exception() is None:
-        closing = asyncio.ensure_future(task.result().aclose())
-        _closing.add(closing)
-        closing.add_done_callback(_closing.discard)
+def _close(stream: httpcore.AsyncNetworkStream) -> None:
+    closing = asyncio.ensure_future(stream.aclose())
+    _closing.add(closing)
+    closing.add_done_callback(_closing.discard)
 
 
 class HttpxConnections(httpx.AsyncHTTPTransport):

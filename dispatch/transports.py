@@ -1,4 +1,4 @@
-"""Which transport to use: aiohttp where it is installed, else httpx, or the one asked for by name."""
+"""Which transport to use: our own, or the one asked for by name."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import Final
 from tocsin.dispatch.transport import Transport
 from tocsin.errors import SettingsError
 
-NAMES: Final = ("aiohttp", "httpx")
+NAMES: Final = ("builtin", "aiohttp", "httpx")
 
 
 def default_transport(name: str | None = None, *, ssl_context: ssl.SSLContext | None = None) -> Transport:
-    """SettingsError for a name that is unknown or not installed. Without a context the system's authorities count."""
-    if name is None:
-        name = "httpx" if find_spec("aiohttp") is None else "aiohttp"
+    """Return the transport of that name; without one, our own.
+
+    SettingsError for a name that is unknown or not installed. Without a context the system's authorities count.
+    """
+    if name is None or name == "builtin":
+        from tocsin.dispatch.builtin_transport import BuiltinTransport
+
+        return BuiltinTransport(ssl_context=ssl_context)
     if name == "httpx":
         from tocsin.dispatch.httpx_transport import HttpxTransport
 

@@ -23,6 +23,7 @@ from tests.dispatch.scripted_server import (
     trusting_tls,
 )
 from tocsin.dispatch.aiohttp_transport import AiohttpTransport, _Connector
+from tocsin.dispatch.builtin_transport import BuiltinTransport
 from tocsin.dispatch.callback import Verdict
 from tocsin.dispatch.httpx_transport import HttpxTransport
 from tocsin.dispatch.outcome import classify, from_error
@@ -153,8 +154,7 @@ async def test_a_large_body_is_sent_whole(transport: Transport) -> None:
 
 
 def trusting(name: str) -> Transport:
-    context = trusting_tls()
-    return AiohttpTransport(ssl_context=context) if name == "aiohttp" else HttpxTransport(ssl_context=context)
+    return default_transport(name, ssl_context=trusting_tls())
 
 
 async def test_https(name: str) -> None:
@@ -300,12 +300,12 @@ async def test_a_call_in_flight_ends_and_closes_its_connection_though_its_transp
         await server.empty()
 
 
-def test_the_fast_one_is_chosen_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(default_transport(), AiohttpTransport)
+def test_our_own_is_chosen_unless_another_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(default_transport(), BuiltinTransport)
+    assert isinstance(default_transport("builtin"), BuiltinTransport)
     assert isinstance(default_transport("aiohttp"), AiohttpTransport)
     assert isinstance(default_transport("httpx"), HttpxTransport)
     monkeypatch.setattr("tocsin.dispatch.transports.find_spec", lambda name: None)
-    assert isinstance(default_transport(), HttpxTransport)
     with pytest.raises(SettingsError, match="needs aiohttp"):
         default_transport("aiohttp")
 
@@ -328,5 +328,5 @@ async def test_an_aiohttp_without_our_hook_makes_callbacks_wait_and_fails_none(m
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(SettingsError, match="one of aiohttp, httpx, not 'curl'"):
+    with pytest.raises(SettingsError, match="one of builtin, aiohttp, httpx, not 'curl'"):
         default_transport("curl")
