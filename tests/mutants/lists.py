@@ -57,8 +57,8 @@ LISTS = (
     Mutant(
         "schedules: a slot on time overtakes those that are late",
         "actors/scheduler/schedules/fire.py",
-        "    one.move(starts_from=max(at, after) if after > due else None)\n",
-        "    one.move(starts_from=None)\n",
+        "    return at, max(at, after) if after > due else None\n",
+        "    return at, None\n",
         tests=(R + "test_slot_order.py::test_slots_that_come_while_a_catch_up_is_spread_wait_for_it",),
     ),
     Mutant(

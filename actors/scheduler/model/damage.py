@@ -46,7 +46,7 @@ def args_fault(job: JobRow, whole: bytes) -> str | None:
     """Why the args of a job cannot be sent; `whole` is everything that is stored as its args."""
     if (fault := pieces_fault(job.args_rows, whole)) is not None:
         return fault
-    fault = json_fault(parts_of(job, whole).args)
+    fault = json_fault(whole if job.args_size is None else whole[: job.args_size])
     return None if fault is None else f"its args are no JSON any more: {fault}"
 
 

@@ -6,6 +6,7 @@ Keys are bytes and sort as bytes; values are msgpack arrays that start with a ve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -269,7 +270,7 @@ META_ZONES: Final = b"meta/zones"
 """The version of the time zones that next slots were computed with."""
 INSTANCE: Final = b"instance"
 
-_encode = msgspec.msgpack.Encoder().encode
+encode: Final[Callable[[msgspec.Struct], bytes]] = msgspec.msgpack.Encoder().encode
 _decoders: dict[type[msgspec.Struct], msgspec.msgpack.Decoder[msgspec.Struct]] = {}
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -281,10 +282,6 @@ class BadRow(Exception):
     def __init__(self, key: bytes, reason: str) -> None:
         super().__init__(f"{key!r}: {reason}")
         self.key = key
-
-
-def encode(row: msgspec.Struct) -> bytes:
-    return _encode(row)
 
 
 def decode(kind: type[R], key: bytes, value: bytes) -> R:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.scheduler.model.crockford import crockford
+from tocsin.actors.scheduler.model.crockford import mint_id as mint_id
 from tocsin.actors.scheduler.model.followers import Follower, check_then, with_blob
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, LARGEST_MS, JobRow
@@ -74,6 +74,7 @@ def delayed(now: int, delay_ms: int, name: str) -> int:
 
 
 # ---- Names and numbers ---------------------------------------------------------------------------
+# `field` is the name of the argument inside; a refusal says the caller's word for it.
 
 
 def instance_name(value: object) -> str:
@@ -92,22 +93,17 @@ def schedule_id(value: object) -> str:
     return value
 
 
-def mint_id(now: int, bits: int) -> str:
-    """Time-ordered: 48 bits of milliseconds, then 80 of `bits`, so that jobs made together lie together."""
-    return crockford((now << 80) | bits, 128)
-
-
 def plain_name(value: object, field: str) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise InvalidInputError(f"{field} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {_show(value)}")
     return value
 
 
 def integer(value: object, field: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInputError(f"{field} must be an integer, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be an integer, not {_show(value)}")
     if not least <= value <= most:
-        raise InvalidInputError(f"{field} must be {least}..{most}, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be {least}..{most}, not {_show(value)}")
     return value
 
 
@@ -123,23 +119,23 @@ def queues_of(value: object, field: str) -> tuple[str, ...]:
 
 def labels_of(value: object, field: str = "labels") -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InvalidInputError(f"{field} must be a list of texts, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be a list of texts, not {_show(value)}")
     if len(value) > MAX_LABELS:
-        raise InvalidInputError(f"{field}: {len(value)} given, at most {MAX_LABELS} allowed")
+        raise InvalidInputError(f"{word(field)}: {len(value)} given, at most {MAX_LABELS} allowed")
     return tuple(dict.fromkeys(plain_name(label, f"{field}[{n}]") for n, label in enumerate(value)))
 
 
 def target(value: object, field: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInputError(f"{field} must be a text that is not empty, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be a text that is not empty, not {_show(value)}")
     if len(value) > MAX_TARGET:
-        raise InvalidInputError(f"{field} has {len(value)} characters, at most {MAX_TARGET} are allowed")
+        raise InvalidInputError(f"{word(field)} has {len(value)} characters, at most {MAX_TARGET} are allowed")
     return whole_text(value, field)
 
 
 def whole_text(value: str, field: str) -> str:
-    if not is_whole(value):
-        raise InvalidInputError(f"{field} {UNPAIRED}: {_show(value)}")
+    if not (value.isascii() or is_whole(value)):
+        raise InvalidInputError(f"{word(field)} {UNPAIRED}: {_show(value)}")
     return value
 
 
@@ -148,7 +144,10 @@ def whole_text(value: str, field: str) -> str:
 
 def encode_args(value: object, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
     """JSON text, with tags for what JSON has not; anything else is refused with its path (`args.items[3].when`)."""
-    return _sized(values.encode(value, name), max_bytes, name)
+    raw = values.encode(value, name)
+    if len(raw) > max_bytes:
+        raise _too_large(raw, max_bytes, name)
+    return raw
 
 
 @contextmanager
@@ -167,7 +166,8 @@ def raw(text: bytes) -> msgspec.Raw:
 
 def raw_args(raw: bytes, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
     """JSON text as it came over HTTP: kept byte for byte, checked for size, depth and that it can be read."""
-    _sized(raw, max_bytes, name)
+    if len(raw) > max_bytes:
+        raise _too_large(raw, max_bytes, name)
     if (depth := _depth(raw)) > MAX_DEPTH:
         raise InvalidInputError(f"{name} is nested deeper than {MAX_DEPTH} levels: {depth}")
     values.decode(raw, name)
@@ -188,10 +188,8 @@ def _depth(raw: bytes) -> int:
     return deepest
 
 
-def _sized(raw: bytes, max_bytes: int, name: str) -> bytes:
-    if len(raw) > max_bytes:
-        raise PayloadTooLargeError(f"{name}: {len(raw)} bytes of JSON, the limit is {max_bytes}", limit=max_bytes)
-    return raw
+def _too_large(raw: bytes, max_bytes: int, name: str) -> PayloadTooLargeError:
+    return PayloadTooLargeError(f"{name}: {len(raw)} bytes of JSON, the limit is {max_bytes}", limit=max_bytes)
 
 
 # ---- A whole job ---------------------------------------------------------------------------------
@@ -224,7 +222,7 @@ def new_job(
         scheduled_for=scheduled_for,
         enqueued_at=enqueued_at,
         args=args if fits else b"",
-        function_path=None if function_path is None else target(function_path, word("function_path")),
+        function_path=None if function_path is None else target(function_path, "function_path"),
         workflow=None if workflow is None else target(workflow, "workflow"),
         **checked_options(given),
         older_retry=isinstance(given.get("retry"), OlderRetry),
@@ -254,9 +252,7 @@ def follower(
         function_path=function_path, workflow=workflow, args=b"", scheduled_for=0, enqueued_at=0, minted=minted,
         options=given,
     )  # fmt: skip
-    return Follower(
-        msgspec.structs.replace(new.job, args=args), integer(delay_ms, word("after_ms"), *DELAY_MS), followers
-    )
+    return Follower(msgspec.structs.replace(new.job, args=args), integer(delay_ms, "after_ms", *DELAY_MS), followers)
 
 
 def keep_result_ms(value: object) -> int:
@@ -275,7 +271,7 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
     there; what no check is for is passed over."""
     if "max_concurrency" in given and "pool" not in given:
         raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
-    return {name: check(given[name], word(name)) for name, check in _CHECKS.items() if name in given}
+    return {name: check(given[name], name) for name, check in _CHECKS.items() if name in given}
 
 
 def _between(limits: tuple[int, int]) -> Callable[[object, str], int]:
@@ -284,7 +280,7 @@ def _between(limits: tuple[int, int]) -> Callable[[object, str], int]:
 
 def _retry(value: object, field: str) -> Retry:
     if not isinstance(value, Retry):
-        raise InvalidInputError(f"{field} must be a Retry, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be a Retry, not {_show(value)}")
     return value
 
 
@@ -295,7 +291,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any, str], object]]] = {
     "max_concurrency": _between(MAX_CONCURRENCY),
     "retry": _retry,
     "timeout_ms": _between(TIMEOUT_MS),
-    "expires_at": instant_ms,
+    "expires_at": lambda value, field: instant_ms(value, word(field)),
     "shard_key": target,
     "labels": labels_of,
     "keep_result_ms": _between(KEEP_RESULT_MS),

@@ -30,18 +30,14 @@ class Allowance:
         self._turn = turn
         self._began = turn.ctx.now_ms()
 
-    def begin(self) -> None:
-        """The store was waited for: that is nobody's computing."""
-        self._began = self._turn.ctx.now_ms()
-
     async def give_way(self) -> None:
-        """Nobody else gets this turn, but others on the loop want to live."""
+        """Let others on the loop run: nobody else gets this turn, and what they compute is not counted."""
         if not self.in_time:
             await asyncio.sleep(0)
-            self.begin()
+            self._began = self._turn.ctx.now_ms()
 
     def share(self, most: int) -> Share:
-        """Of one of the schedules, which may decide so many slots."""
+        """Give one of the schedules its part; it may decide so many slots."""
         return Share(self, self._each, most)
 
     @property
@@ -56,10 +52,6 @@ class Allowance:
     def take(self, rows: int, size: int = 0) -> None:
         self.rows -= rows
         self.size -= size
-
-    def fires(self, rows: int, size: int) -> int:
-        """How many more jobs may be made, of so many rows and bytes each."""
-        return max(min(self.rows // rows, self.size // max(size, 1)), 1)
 
 
 @dataclass(slots=True)

@@ -20,27 +20,27 @@ STATES: dict[str, str] = {
 
 
 async def settle_ends(turn: Turn) -> None:
-    """What the turn has noted of occurrences (`Occurrences.note`); last, since any event may end one."""
-    while ends := turn.state.occurrences.take_ended():
+    """Apply what the turn has noted of occurrences (`Occurrences.note`); last, since any event may end one."""
+    seen = turn.state.occurrences
+    while seen.ended:
+        ends, seen.ended = seen.ended, []
         found = await load(turn, list({ref.name for ref, _, _ in ends}))
-        await _states(turn, ends, found)
+        if told := [one for one in ends if one[2] in STATES]:
+            await _write_states(turn, told, found)
         for ref, _, how in ends:
             one = found.get(ref.name)
             if one is not None and one.definition.uid == ref.uid:
                 one.move(live=max(one.cursor.live + LIVE_BY[how], 0))
-        await _held_back(turn, [one for one in found.values() if one.cursor.queued is not None and not one.cursor.live])
+        if free := [one for one in found.values() if one.cursor.queued is not None and not one.cursor.live]:
+            await _held_back(turn, free)
         for one in found.values():
             one.save(turn)
 
 
-async def _states(turn: Turn, ends: Sequence[End], found: Mapping[str, Schedule]) -> None:
-    """Slots whose rows were trimmed meanwhile are left alone."""
-    changed = [
-        (ref.name, slot_key(ref.name, ref.slot, ref.request), job_id, STATES[how])
-        for ref, job_id, how in ends
-        if how in STATES
-    ]
-    rows = await turn.state.storage.get_many([key for _, key, _, _ in changed]) if changed else {}
+async def _write_states(turn: Turn, ends: Sequence[End], found: Mapping[str, Schedule]) -> None:
+    """Write how occurrences ended into the rows of their slots; those that were trimmed meanwhile are left alone."""
+    changed = [(ref.name, slot_key(ref.name, ref.slot, ref.request), job_id, STATES[how]) for ref, job_id, how in ends]
+    rows = await turn.state.storage.get_many([key for _, key, _, _ in changed])
     for name, key, job_id, state in changed:
         row = read_slot(turn, found.get(name), key, rows)
         if row is not None and row.job_id == job_id:
@@ -49,7 +49,8 @@ async def _states(turn: Turn, ends: Sequence[End], found: Mapping[str, Schedule]
 
 
 async def _held_back(turn: Turn, schedules: Sequence[Schedule]) -> None:
-    """None lives any more: the slot that waited for that starts, with the next look; or passes, while it is paused."""
+    """Start the slot that waited until no occurrence lives, with the next look; or let it pass, while its schedule is
+    paused."""
     paused = [one for one in schedules if one.cursor.paused]
     for one in schedules:
         if not one.cursor.paused:
@@ -59,7 +60,7 @@ async def _held_back(turn: Turn, schedules: Sequence[Schedule]) -> None:
 
 
 async def drop_held(turn: Turn, schedules: Sequence[Schedule], reason: str) -> None:
-    """Slots that were held back pass, with those they were to stand for."""
+    """Let slots that were held back pass, with those they were to stand for."""
     keys = {one.name: slot_key(one.name, one.cursor.queued) for one in schedules if one.cursor.queued is not None}
     rows = await turn.state.storage.get_many(keys.values()) if keys else {}
     for one in schedules:

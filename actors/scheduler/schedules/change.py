@@ -146,7 +146,7 @@ def _edit(
         old.move(orphaned=False)  # its owner names it
     if same and paused == old.cursor.paused and old.cursor.error is None:
         return old
-    old.definition = definition
+    old.define(definition)
     old.move(revision=old.cursor.revision + 1)
     if not same:
         for n in range(len(new.rest_of_args), before.args_rows):

@@ -9,9 +9,11 @@ from typing import Final
 
 import msgspec
 
+from tocsin.actors.scheduler.model.crockford import mint_id
 from tocsin.actors.scheduler.model.followers import Follower, with_blob, with_ids
 from tocsin.actors.scheduler.model.rows import JobRow, ScheduleRef, job_key
 from tocsin.actors.scheduler.model.schedule_rows import (
+    CursorRow,
     DefinitionRow,
     Piece,
     SlotRow,
@@ -19,7 +21,6 @@ from tocsin.actors.scheduler.model.schedule_rows import (
     occurrence_id,
     slot_key,
 )
-from tocsin.actors.scheduler.model.validation import mint_id
 from tocsin.actors.scheduler.schedules.schedule import Schedule, args_of
 from tocsin.actors.scheduler.schedules.slots import Fire, Run
 from tocsin.actors.scheduler.state.spread import not_before
@@ -81,7 +82,7 @@ def fire_slot(turn: Turn, one: Schedule, fire: Fire, known: Known, *, again: boo
         return
     row = SlotRow("fired", turn.now, fire.slot + one.jitter, first_slot=fire.first_slot, coalesced=fire.coalesced)
     job_id = occurrence_id(one.name, fire.slot)
-    if one.is_over(fire.slot, turn.now):
+    if one.definition.expires_after_ms is not None and one.is_over(fire.slot, turn.now):
         _pass(turn, one, fire, "expired", None, again=again)
     elif not one.may_start:
         if _waits(one, fire):
@@ -93,7 +94,8 @@ def fire_slot(turn: Turn, one: Schedule, fire: Fire, known: Known, *, again: boo
     elif over_quota(turn) is not None:
         _pass(turn, one, fire, "skipped", "quota", again=again)
     else:
-        record_pieces(turn, one, fire.pieces, "coalesced")
+        if fire.pieces:
+            record_pieces(turn, one, fire.pieces, "coalesced")
         start(turn, one, job_id, fire.slot, row, known, late=fire.late, again=again)
 
 
@@ -166,10 +168,13 @@ def start(
     turn: Turn, one: Schedule, job_id: str, slot: int, row: SlotRow, known: Known, *, late: bool, again: bool = False
 ) -> None:
     """The job: a frozen copy of the definition."""
-    definition = one.definition
+    definition, cursor = one.definition, one.cursor
     expires_at = None if definition.expires_after_ms is None else row.due + definition.expires_after_ms
-    one.record(turn, slot, msgspec.structs.replace(row, job_id=job_id), again=again)
-    one.move(live=one.cursor.live + 1)
+    at, starts_from = row.due, cursor.starts_from
+    if row.request is None and (late or starts_from is not None):
+        at, starts_from = _start_at(turn, row.due, expires_at, cursor, late=late)
+    row = msgspec.structs.replace(row, job_id=job_id)
+    one.record(turn, slot, row, again=again, live=cursor.live + 1, starts_from=starts_from)
     known.taken.add(job_id)
     job = JobRow(
         id=job_id,
@@ -184,23 +189,21 @@ def start(
     more = known.args.get(one.name, [])
     # What is left of them, where a piece is missing, must not be taken for all of them: the job dies of its damage.
     args = definition.args + b"".join(more if len(more) == definition.args_rows else [])
-    new = with_blob(job, args, _followers(turn, definition))
-    accept(turn, new, _start_at(turn, one, job, late=late) if row.request is None else row.due)
+    accept(turn, with_blob(job, args, _followers(turn, definition) if definition.then else ()), at)
 
 
 def _followers(turn: Turn, definition: DefinitionRow) -> tuple[Follower, ...]:
-    """What follows this occurrence, under ids of its own."""
+    """Give what follows this occurrence ids of its own."""
     mint = (mint_id(turn.now, turn.random.getrandbits(80)) for _ in repeat(None))
     return with_ids(definition.then, mint)
 
 
-def _start_at(turn: Turn, one: Schedule, job: JobRow, *, late: bool) -> int:
-    """No sooner than an earlier slot of it, which may have been spread: ids decide where both start at one instant."""
-    due, now = job.scheduled_for, turn.now
-    earlier = not_before(now, one.cursor.starts_from)
+def _start_at(turn: Turn, due: int, expires_at: int | None, cursor: CursorRow, *, late: bool) -> tuple[int, int | None]:
+    """Return when a slot starts, no sooner than an earlier slot of its schedule, which may have been spread: ids decide
+    where both start at one instant. And from when on later slots may start, if that is not their own due instant."""
+    earlier = not_before(turn.now, cursor.starts_from)
     at = after = max(due, earlier)
     if late:
-        begins, after = turn.state.occurrences.spread.place(now, earlier, job.expires_at)
-        at = max(at, begins) if begins > now else at
-    one.move(starts_from=max(at, after) if after > due else None)
-    return at
+        begins, after = turn.state.occurrences.spread.place(turn.now, earlier, expires_at)
+        at = max(at, begins) if begins > turn.now else at
+    return at, max(at, after) if after > due else None

@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.model.schedule_rows import TIMER, slot_key
 from tocsin.actors.scheduler.schedules import series, slots
 from tocsin.actors.scheduler.schedules.allowance import Allowance, Share
 from tocsin.actors.scheduler.schedules.fire import Known, fire_slot, know, record_pieces, record_run
-from tocsin.actors.scheduler.schedules.schedule import Schedule, load, read_slot, trim, used_slots
+from tocsin.actors.scheduler.schedules.schedule import TRIMMED_BY, Schedule, load, read_slot, trim, used_slots
 from tocsin.actors.scheduler.schedules.slots import Fire, Owed
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.errors import TocsinError
@@ -33,17 +33,8 @@ class Looked:
     one: Schedule
     held: Fire | None
     owed: Owed | None
-
-    @property
-    def slots(self) -> list[int]:
-        fires = self.owed.fires if self.owed is not None else []
-        return [fire.slot for fire in (*([self.held] if self.held else []), *fires)]
-
-    @property
-    def known(self) -> list[int]:
-        """Slots whose rows have to be read: one that goes on to be held back, too."""
-        waits = self.one.cursor.queued
-        return self.slots if waits is None else [waits, *self.slots]
+    slots: list[int]
+    """Those that may become jobs."""
 
 
 class SlotFailed(TocsinError):
@@ -59,7 +50,8 @@ class SlotFailed(TocsinError):
 
 
 async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
-    """Timers of schedules have come; each row goes when its schedule was looked at. Those left are still due."""
+    """Look at schedules whose timers have come. Each row goes when its schedule was looked at; those left are still
+    due."""
     soon = [one for one in due if one[0] < SOON][:BACKLOGS]
     now = [*soon[:1], *[one for one in due if one[0] >= SOON][: AT_ONCE - len(soon)], *soon[1:]]
     found = await load(turn, [name for _, name in now])
@@ -78,21 +70,21 @@ async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
 
 
 async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
-    """Decide what has come, and save; of how many, from the first on."""
+    """Decide what has come, and save; return of how many schedules, from the first on."""
+    waiting = [one for one in schedules if one.cursor.queued is not None]
+    held = await _held(turn, waiting) if waiting else {}
+    ahead = [one for one in schedules if one.cursor.used_to is not None]
+    used = await used_slots(turn, ahead) if ahead else {}
     allowance = Allowance(turn, for_schedules=len(schedules))
-    held = await _held(turn, schedules)
-    used = await used_slots(turn, schedules)
-    allowance.begin()
     looked: list[Looked] = []
     for one in schedules:
         if looked and allowance.spent:
             break
-        rows = one.rows
-        share = allowance.share(allowance.fires(rows, one.size))
-        seen = Looked(one, held.get(one.name), _see(turn, one, used.get(one.name, frozenset()), share))
-        allowance.take(2 + rows * len(seen.slots), one.size * len(seen.slots))
+        most = max(min(allowance.rows // one.rows, allowance.size // one.size), 1)
+        seen = _see(turn, one, held.get(one.name), used.get(one.name, frozenset()), allowance.share(most))
+        allowance.take(2 + one.rows * len(seen.slots), one.size * len(seen.slots))
         looked.append(seen)
-    known = await know(turn, [(seen.one, seen.known, ()) for seen in looked])
+    known = await know(turn, [(seen.one, _to_read(seen), ()) for seen in looked])
     for seen in looked:
         try:
             _apply(turn, seen, known)
@@ -100,13 +92,14 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
             # Whatever it is, the turn cannot be kept; who reads of it learns which schedule it was.
             raise SlotFailed(seen, error) from error
     for seen in looked:
-        await trim(turn, seen.one, allowance)
+        if seen.one.cursor.kept >= turn.state.kept_slots + TRIMMED_BY:
+            await trim(turn, seen.one, allowance)
         seen.one.save(turn)
     return len(looked)
 
 
 async def _held(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, Fire]:
-    """By name: the slot that an overlap held back, where nothing is live any more, or its own time is over."""
+    """Return by name the slot that an overlap held back, where nothing is live any more, or its own time is over."""
     free = [
         (one, one.cursor.queued)
         for one in schedules
@@ -128,23 +121,32 @@ async def _held(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, Fire]:
     return found
 
 
-def _see(turn: Turn, one: Schedule, used: Collection[int], share: Share) -> Owed | None:
+def _see(turn: Turn, one: Schedule, held: Fire | None, used: Collection[int], share: Share) -> Looked:
+    """Compute what a schedule owes; one that is paused, or cannot be computed, owes nothing."""
+    owed: Owed | None = None
     if one.cursor.paused:
         one.move(rings_at=None)
-        return None
-    try:
-        found = series.unused(series.next_of(one.definition), used)
-        owed = slots.owed(one.definition, one.cursor, found, turn.now - one.jitter, share)
-    except Exception as error:
-        # A zone that is gone, a row edited by hand, a fault of the search: whatever it is, it is this schedule's.
-        stop(turn, one, error)
-        return None
-    return owed
+    else:
+        try:
+            found = series.next_of(one.definition)
+            found = series.unused(found, used) if used else found
+            owed = slots.owed(one.definition, one.cursor, found, turn.now - one.jitter, share)
+        except Exception as error:
+            # A zone that is gone, a row edited by hand, a fault of the search: whatever it is, it is this schedule's.
+            stop(turn, one, error)
+    fires = [*([held] if held else []), *(owed.fires if owed is not None else [])]
+    return Looked(one, held, owed, [fire.slot for fire in fires])
+
+
+def _to_read(seen: Looked) -> list[int]:
+    """Slots whose rows have to be read: one that goes on to be held back, too."""
+    waits = seen.one.cursor.queued
+    return seen.slots if waits is None else [waits, *seen.slots]
 
 
 def stop(turn: Turn, one: Schedule, error: Exception) -> None:
-    """It stops and says why, until it is put or resumed, or its rule means something again: that is tried every day,
-    and at a start with other time zones."""
+    """Stop a schedule, which says why, until it is put or resumed, or its rule means something again: that is tried
+    every day, and at a start with other time zones."""
     why = error.message if isinstance(error, TocsinError) else f"its rule cannot be computed: {error!r:.200}"
     log.error("schedule %s stops: %s", one.name, why, exc_info=None if isinstance(error, TocsinError) else error)
     one.move(error=why, next_slot=None, rings_at=None if one.cursor.paused else turn.now + DAY_MS)

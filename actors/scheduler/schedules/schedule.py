@@ -41,32 +41,28 @@ class Schedule:
     """Its definition, and its cursor as it is now; `save` writes the cursor and its timer."""
 
     def __init__(self, name: str, definition: DefinitionRow, cursor: CursorRow, *, new: bool = False) -> None:
-        self.name, self.definition, self.cursor = name, definition, begun_anew(cursor)
+        self.name = name
+        self.cursor = cursor if cursor.missed_from is None else begun_anew(cursor)
         self._stored: CursorRow = cursor
         self._new = new
+        self.define(definition)
+
+    def define(self, definition: DefinitionRow) -> None:
+        """Give the schedule this definition, and what follows from it."""
+        self.definition = definition
+        self.jitter = jitter_of(self.name, definition.jitter_ms) if definition.jitter_ms else 0
+        self.size = len(definition.args) + definition.args_rows * INLINE_ARGS + 2 * len(definition.then) + 1_000
+        """About how many bytes a job of it takes, and about how many ..."""
+        followers = with_ids(definition.then, repeat("")) if definition.then else ()
+        self.rows = ROWS_PER_FIRE + len(definition.labels) + (len(set(targets(followers))) if followers else 0)
+        """... rows: what is to follow it counts by its path."""
 
     def move(self, **changes: object) -> None:
+        """Change members of the cursor."""
         self.cursor = msgspec.structs.replace(self.cursor, **changes)
 
-    @property
-    def jitter(self) -> int:
-        return jitter_of(self.name, self.definition.jitter_ms)
-
-    @property
-    def size(self) -> int:
-        """About how many bytes a job of it takes."""
-        definition = self.definition
-        return len(definition.args) + definition.args_rows * INLINE_ARGS + 2 * len(definition.then) + 1_000
-
-    @property
-    def rows(self) -> int:
-        """About how many rows a job of it takes: what is to follow it counts by its path."""
-        return (
-            ROWS_PER_FIRE + len(self.definition.labels) + len(set(targets(with_ids(self.definition.then, repeat("")))))
-        )
-
     def expires_at(self, slot: int) -> int | None:
-        """Until when a slot is worth a job."""
+        """Return until when a slot is worth a job; None: for ever."""
         after_ms = self.definition.expires_after_ms
         return None if after_ms is None else slot + self.jitter + after_ms
 
@@ -76,12 +72,12 @@ class Schedule:
 
     @property
     def may_start(self) -> bool:
-        """Whether no live occurrence is in the way of another one. An edit may allow what held a slot back."""
+        """Tell whether no live occurrence is in the way of another one. An edit may allow what held a slot back."""
         return not self.cursor.live or self.definition.overlap == "allow"
 
     def arm(self, *, more: bool = False) -> None:
-        """When it rings: with its next slot, or when one that is held back is over; soon, if there is `more` to look
-        at, or a slot waits for nobody."""
+        """Set when it rings: with its next slot, or when one that is held back is over; soon, if there is `more` to
+        look at, or a slot waits for nobody."""
         next_slot, rang_at = self.cursor.next_slot, self._stored.rings_at
         at = None if self.cursor.error is None else self.cursor.rings_at
         if next_slot is not None:
@@ -92,13 +88,17 @@ class Schedule:
             at = rang_at + 1 if rang_at is not None and rang_at < SOON else 1
         self.move(rings_at=None if self.cursor.paused else at)
 
-    def record(self, turn: Turn, slot: int, row: SlotRow, *, again: bool = False) -> None:
-        """What became of a slot; `again` for one that has a row already."""
-        turn.state.storage.put(slot_key(self.name, slot, row.request), encode(row))
+    def record(self, turn: Turn, slot: int, row: SlotRow, *, again: bool = False, **changes: object) -> None:
+        """Write what became of a slot, and change the cursor with it; `again` for a slot that has a row already."""
         if not again:
-            self.move(kept=self.cursor.kept + 1, run=self.cursor.run if row.request is not None else None)
+            kept = {"kept": self.cursor.kept + 1, "run": self.cursor.run if row.request is not None else None}
+            changes = kept | changes
+        if changes:
+            self.cursor = msgspec.structs.replace(self.cursor, **changes)
+        turn.state.storage.put(slot_key(self.name, slot, row.request), encode(row))
 
     def save(self, turn: Turn) -> None:
+        """Write the cursor and its timer, if they have changed."""
         old, new = self._stored, self.cursor
         if new.rings_at != old.rings_at:
             if old.rings_at is not None:
@@ -112,20 +112,21 @@ class Schedule:
 
 
 async def load(turn: Turn, names: Sequence[str]) -> dict[str, Schedule]:
-    """Those that are there and not deleted, in one hop."""
-    keys = [key for name in names for key in (definition_key(name), cursor_key(name))]
-    rows = await turn.state.storage.get_many(keys) if keys else {}
+    """Read those that are there and not deleted, in one hop."""
+    keys = {name: (definition_key(name), cursor_key(name)) for name in names}
+    rows = await turn.state.storage.get_many([key for pair in keys.values() for key in pair]) if keys else {}
     found: dict[str, Schedule] = {}
-    for name in names:
-        definition = read(turn, DefinitionRow, definition_key(name), rows)
-        if definition is not None and _is_whole(turn, definition, definition_key(name), rows):
-            cursor = read(turn, CursorRow, cursor_key(name), rows)
-            found[name] = await _lost(turn, name, definition) if cursor is None else Schedule(name, definition, cursor)
+    for name, (key, place) in keys.items():
+        definition = turn.state.read(DefinitionRow, key, rows[key]) if key in rows else None
+        if definition is None or (definition.then and not _is_whole(turn, definition, key, rows)):
+            continue
+        cursor = turn.state.read(CursorRow, place, rows[place]) if place in rows else None
+        found[name] = await _lost(turn, name, definition) if cursor is None else Schedule(name, definition, cursor)
     return found
 
 
 def _is_whole(turn: Turn, definition: DefinitionRow, key: bytes, rows: Mapping[bytes, bytes]) -> bool:
-    """What is to follow its occurrences is a row in its row."""
+    """Check what is to follow its occurrences: a row in its row."""
     try:
         with_ids(definition.then, repeat(""))
     except BadRow as error:
@@ -146,11 +147,12 @@ async def _lost(turn: Turn, name: str, definition: DefinitionRow) -> Schedule:
 
 
 def read(turn: Turn, kind: type[R], key: bytes, rows: Mapping[bytes, bytes]) -> R | None:
+    """Read one of these rows; None if it is not there, or cannot be read and was moved aside."""
     return turn.state.read(kind, key, rows[key]) if key in rows else None
 
 
 def read_slot(turn: Turn, one: Schedule | None, key: bytes, rows: Mapping[bytes, bytes]) -> SlotRow | None:
-    """None also if it cannot be read: then it was moved aside, and is one fewer."""
+    """Read the row of a slot; None also if it cannot be read: then it was moved aside, and is one fewer."""
     row = read(turn, SlotRow, key, rows)
     if row is None and key in rows and one is not None:
         one.move(kept=one.cursor.kept - 1)
@@ -158,7 +160,7 @@ def read_slot(turn: Turn, one: Schedule | None, key: bytes, rows: Mapping[bytes,
 
 
 async def used_slots(turn: Turn, schedules: Sequence[Schedule]) -> Used:
-    """There are some where the clock was ahead."""
+    """Find slots to come that have their rows already: there are some where the clock was ahead."""
     found: dict[str, Collection[int]] = {}
     for one in schedules:
         to = one.cursor.used_to
@@ -171,7 +173,7 @@ async def used_slots(turn: Turn, schedules: Sequence[Schedule]) -> Used:
 
 
 async def args_of(turn: Turn, schedules: Sequence[Schedule]) -> dict[str, list[bytes]]:
-    """What of their args goes on beyond the definition's row."""
+    """Read what of their args goes on beyond the definition's row."""
     keys = {one.name: [definition_args_key(one.name, n) for n in range(one.definition.args_rows)] for one in schedules}
     rows = await turn.state.storage.get_many([key for some in keys.values() for key in some])
     return {name: [rows[key] for key in some if key in rows] for name, some in keys.items()}

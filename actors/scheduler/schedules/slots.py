@@ -171,7 +171,8 @@ def _one(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, pace: 
         older = ((first, found.slots[-2], len(found.slots) - 1),)
     late_before = now - row.grace_ms
     fire = Fire(newest, newest < late_before, catch_up=first < late_before, joins=cursor.last == cursor.queued)
-    fire.stand_for(older)
+    if older:
+        fire.stand_for(older)
     return Owed(_moved(cursor, newest, coming), fires=[fire])
 
 

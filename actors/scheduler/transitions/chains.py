@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tocsin.actors.scheduler.model.crockford import mint_id
 from tocsin.actors.scheduler.model.followers import Follower, followers_of, with_blob
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import LARGEST_MS, BadRow, JobRow, job_key
-from tocsin.actors.scheduler.model.validation import mint_id
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.apply import accept
 
