@@ -18,14 +18,14 @@ JOBS = (
     Mutant(
         "turn: none is ever full",
         "actors/scheduler/state/turn.py",
-        "return keys >= KEYS_PER_TURN or size >= BYTES_PER_TURN",
+        "return keys >= KEYS_PER_TURN or layer.size >= BYTES_PER_TURN",
         "return False",
         tests=(Q + "test_many_paths.py::test_all_expire_at_one_instant",),
     ),
     Mutant(
         "turn: one is full by its keys alone, however large its rows",
         "actors/scheduler/state/turn.py",
-        " >= KEYS_PER_TURN or size >= BYTES_PER_TURN",
+        " >= KEYS_PER_TURN or layer.size >= BYTES_PER_TURN",
         " >= KEYS_PER_TURN",
         tests=(Q + "test_results.py::test_large_results_that_come_together_are_kept_in_several_turns",),
     ),
