@@ -105,11 +105,16 @@ def replaced(path: Path) -> None:
     os.replace(path.with_name("other"), wal(path))
 
 
+def copied(path: Path) -> None:
+    shutil.copy(wal(path), path.with_name("other"))
+    os.replace(path.with_name("other"), wal(path))
+
+
 def cut(path: Path) -> None:
     os.truncate(wal(path), wal(path).stat().st_size // 2)
 
 
-NAMELESS, SPOILT = (removed, moved, replaced), (emptied, cut)
+NAMELESS, SPOILT = (removed, moved, replaced, copied), (emptied, cut)
 
 
 @pytest.mark.parametrize("happens", NAMELESS + SPOILT)
@@ -223,5 +228,7 @@ async def test_a_wal_that_is_cut_in_the_middle_of_a_transaction_makes_it_an_erro
     with pytest.raises(RolledBack, match=r"store\.db-wal was overwritten"):
         await store.commit(Batch(puts={b"2": VALUE}))
     assert wal(path).stat().st_size > 32, "it has grown again, and is as long as it was"
+    with pytest.raises(RolledBack, match=r"store\.db-wal was overwritten"):
+        await store.get([b"1"])
     with pytest.raises(RolledBack, match="lacks the last"):
         await provider.stop()
