@@ -188,6 +188,7 @@ async def get_answers_the_keys_that_exist(place: Place) -> None:
         assert await store.get(wanted) == {b"k1": b"value-01", b"k9": b"value-09"}
         assert await provider.view("a").get(wanted) == {b"k1": b"value-01", b"k9": b"value-09"}
         assert await store.get([]) == {}
+        assert keys(sorted((await store.get([b"k%d" % n for n in range(1_000)])).items())) == keys(await rows(store))
 
 
 @check

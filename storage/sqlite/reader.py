@@ -20,7 +20,12 @@ T = TypeVar("T")
 
 _SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
 _SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
-
+KEYS_AT_ONCE = 64
+_GET = tuple(
+    f"SELECT key, value FROM kv WHERE actor = ? AND key IN ({', '.join('?' * keys)})"
+    for keys in range(KEYS_AT_ONCE + 1)
+)
+"""By the number of keys."""
 
 STEPS_BETWEEN_LOOKS = 10_000
 """Of SQLite's virtual machine, about a millisecond: so often a read looks whether somebody still waits for it."""
@@ -72,7 +77,11 @@ class Reader:
         return self._db
 
     @contextmanager
-    def _snapshot(self) -> Iterator[None]:
+    def _snapshot(self, *, several: bool) -> Iterator[None]:
+        """Let several statements see the same state; one alone is a snapshot by itself."""
+        if not several:
+            yield
+            return
         try:
             self._db.execute("BEGIN")  # may be broken off when it is done already
             yield
@@ -102,11 +111,10 @@ class Reader:
         if actor is None or not keys:
             return {}
         found: dict[bytes, bytes] = {}
-        with self._snapshot():
-            for key in keys:
-                row = self._db.execute("SELECT value FROM kv WHERE actor = ? AND key = ?", (actor, key)).fetchone()
-                if row is not None:
-                    found[key] = row[0]
+        with self._snapshot(several=len(keys) > KEYS_AT_ONCE):
+            for at in range(0, len(keys), KEYS_AT_ONCE):
+                part = keys[at : at + KEYS_AT_ONCE]
+                found.update(self._db.execute(_GET[len(part)], (actor, *part)))
         return found
 
     def scan_many(self, name: str, ranges: Sequence[Range], max_bytes: int, reverse: bool) -> list[list[Row]]:
@@ -116,7 +124,7 @@ class Reader:
             return answer
         sql = _SCAN_DOWN if reverse else _SCAN_UP
         size = 0
-        with self._snapshot():
+        with self._snapshot(several=len(ranges) > 1):
             for (start, end, limit), rows in zip(ranges, answer, strict=True):
                 for row in self._db.execute(sql, (actor, start, end, limit)):
                     rows.append(row)

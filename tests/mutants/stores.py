@@ -35,7 +35,7 @@ STORES = (
         "storage/sqlite/start_checks.py",
         "    if known := lock.last_commit():\n",
         "    if known := 0:\n",
-        tests=(S + "test_wal.py::test_a_store_without_tables_that_lost_its_wal_is_no_new_store",),
+        tests=(S + "test_wal.py::test_a_new_store_that_lost_its_wal_behind_a_crash_is_no_new_store",),
     ),
     Mutant(
         "store: one of a newer layout is opened",

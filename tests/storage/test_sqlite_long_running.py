@@ -43,7 +43,7 @@ async def a_long_scan(provider: SQLiteProvider) -> AsyncIterator[asyncio.Task[No
     reader = provider._views.reader
 
     def scan() -> None:
-        with reader._snapshot():
+        with reader._snapshot(several=True):
             reader._db.execute("SELECT count(*) FROM kv").fetchone()
             reading.set()
             assert go_on.wait(20)

@@ -149,17 +149,20 @@ async def test_a_commit_that_certainly_left_nothing_is_told_at_once(
         assert await rows(provider) == []
 
 
+@pytest.mark.parametrize("code", [None, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_READONLY])
 async def test_a_writer_that_is_cancelled_still_tells_what_became_of_its_transaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
     async with failing(tmp_path, monkeypatch) as (provider, connection):
         store = await provider.open("a")
         writing, go_on = threading.Event(), threading.Event()
 
         def hold(sql: str) -> None:
-            if sql == "COMMIT":
+            if sql == "COMMIT" and not writing.is_set():
                 writing.set()
                 go_on.wait(10)
+                if code is not None:
+                    raise fault(code)
 
         connection.before = hold
         commit = store.commit(Batch({b"k": b"1"}))
@@ -168,6 +171,7 @@ async def test_a_writer_that_is_cancelled_still_tells_what_became_of_its_transac
             assert provider.combiner._task is not None and provider.combiner._task.cancel()
             await asyncio.sleep(0)
         go_on.set()
-        await commit
+        await asyncio.wait([commit])
 
-        assert await rows(provider) == [(b"k", b"1")]
+        assert type(commit.exception()) is (type(None) if code is None else StoreUnavailable)
+        assert await rows(provider) == ([(b"k", b"1")] if code is None else [])
