@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+_Outcome = tuple[Any, BaseException | None]
 
 
 def submitted(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> Future[T]:
-    """As `threads.submit`, but after its RuntimeError the function never runs: a pool keeps what it has no thread for,
-    and would run it as soon as it has one, when nobody waits for it any more."""
+    """Do as `threads.submit`, but never run a function after a RuntimeError for it.
+
+    A pool keeps what it has no thread for, and would run it as soon as it has one, when nobody waits for it any more.
+    """
     answer: Future[T] = Future()
 
     def run() -> None:
@@ -33,3 +38,29 @@ def submitted(threads: ThreadPoolExecutor, function: Callable[..., T], *argument
             raise
         # Another thread of the pool has come to it already.
     return answer
+
+
+async def outcome_in_thread(threads: ThreadPoolExecutor, function: Callable[..., Any], *arguments: object) -> _Outcome:
+    """Call `function` on a thread, in a copy of this context, and return what it returned or raised.
+
+    Once begun it is waited for, also when this task is cancelled: nothing can stop a thread. Cancelled before that, and
+    after a RuntimeError because there is no thread, it never runs.
+    """
+    context = copy_context()
+    begun: Future[_Outcome] = submitted(threads, context.run, _outcome, function, arguments)
+    waiting = asyncio.wrap_future(begun)
+    while not waiting.done():
+        try:
+            await asyncio.wait([waiting])
+        except asyncio.CancelledError:
+            if begun.cancel():
+                raise
+    return waiting.result()
+
+
+def _outcome(function: Callable[..., Any], arguments: tuple[object, ...]) -> _Outcome:
+    """Return an error as a value: a future takes not every one, and SystemExit would end the process."""
+    try:
+        return function(*arguments), None
+    except BaseException as error:  # whatever it is, it belongs to the one who waits
+        return None, error

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +12,7 @@ from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.catalog.handlers import reader_of
 from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
 from tocsin.dispatch.receiver.received import Received
-from tocsin.dispatch.threads import submitted
+from tocsin.dispatch.threads import outcome_in_thread
 from tocsin.errors import InvalidInputError, SettingsError
 
 Handler = Callable[..., Any]
@@ -71,7 +69,10 @@ class Handlers:
         arguments = (args, job) if found.takes_job else (args,)
         if found.is_async:
             return await found.handler(*arguments)
-        result, error = await self._in_thread(found.handler, arguments, job)
+        try:
+            result, error = await outcome_in_thread(self._threads, _in_time, found.handler, arguments, job)
+        except RuntimeError as refused:
+            raise RetryLater(1, f"no thread can be had for it: {refused}") from refused
         if error is not None:
             raise error
         # A plain function may have made a coroutine, as `lambda args: send(args)` does.
@@ -94,33 +95,13 @@ class Handlers:
         """No function begins any more; those at work end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _in_thread(self, handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ended:
-        try:
-            begun: Future[_Ended] = submitted(self._threads, copy_context().run, _ended, handler, arguments, job)
-        except RuntimeError as error:
-            return None, RetryLater(1, f"no thread can be had for it: {error}")
-        waiting = asyncio.wrap_future(begun)
-        while not waiting.done():
-            try:
-                await asyncio.wait([waiting])
-            except asyncio.CancelledError:
-                if begun.cancel():
-                    raise
-        return waiting.result()
 
-
-_Ended = tuple[Any, BaseException | None]
-
-
-def _ended(handler: Handler, arguments: tuple[Any, ...], job: Received) -> _Ended:
-    """The error is a value here: a future takes not every one, and SystemExit would end the server."""
+def _in_time(handler: Handler, arguments: tuple[Any, ...], job: Received) -> Any:
+    """Call a handler that has a thread now, unless the scheduler waits for its job no longer."""
     left = job.remaining_s()
     if left is not None and left <= 0:
-        return None, RetryLater(1, "no thread was free before the deadline")
-    try:
-        return handler(*arguments), None
-    except BaseException as error:  # whatever it is, it belongs to the one who waits
-        return None, error
+        raise RetryLater(1, "no thread was free before the deadline")
+    return handler(*arguments)
 
 
 def _declared(read: Callable[[Any], Any], job: Received) -> Any:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,7 +14,7 @@ from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import Claimed
 from tocsin.dispatch.receiver.handlers import FUNCTION, WORKFLOW, Handler, Registered, registered
 from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
-from tocsin.dispatch.threads import submitted
+from tocsin.dispatch.threads import outcome_in_thread
 from tocsin.errors import InvalidInputError, SettingsError
 
 if TYPE_CHECKING:
@@ -186,27 +184,11 @@ def _is_async(wrapper: object) -> bool:
 
 
 async def in_thread(threads: ThreadPoolExecutor, handler: Handler, arguments: tuple[Any, ...]) -> Any:
-    """Its result. Once begun it is waited for, also when this task is cancelled: nothing can stop a thread."""
+    """Return what the handler returns on a thread; see `outcome_in_thread`."""
     try:
-        begun = submitted(threads, copy_context().run, _ended, handler, arguments)
+        result, error = await outcome_in_thread(threads, handler, *arguments)
     except RuntimeError as refused:
         raise RetryLater(1, f"no thread can be had for it: {refused}") from refused
-    waiting = asyncio.wrap_future(begun)
-    while not waiting.done():
-        try:
-            await asyncio.wait([waiting])
-        except asyncio.CancelledError:
-            if begun.cancel():
-                raise
-    result, error = waiting.result()
     if error is not None:
         raise error
     return result
-
-
-def _ended(handler: Handler, arguments: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
-    """The error is a value here: a future takes not every one, and SystemExit would end the worker."""
-    try:
-        return handler(*arguments), None
-    except BaseException as error:  # whatever it is, it belongs to the one who waits
-        return None, error

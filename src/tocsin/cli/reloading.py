@@ -1,16 +1,18 @@
 """Secrets and tokens of a running server, read again at SIGHUP and when a file that holds them has changed.
-They are swapped at once or not at all; one line on stderr says which, with counts only."""
+
+They are swapped at once or not at all; one line on stderr says which, with counts only.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from tocsin.actors.runtime.clock import Clock
+from tocsin.cli.signals import at_signals
 from tocsin.cli.words import say
 from tocsin.errors import SettingsError
 from tocsin.settings import HIDDEN, NAMES, Settings, renewed, stamp
@@ -21,7 +23,7 @@ several steps must not have half of it believed."""
 
 
 class Reload:
-    """The settings in force. `read` reads them anew and may raise SettingsError."""
+    """Holds the settings in force. `read` reads them anew and may raise SettingsError."""
 
     def __init__(self, settings: Settings, read: Callable[[], Settings]) -> None:
         self.settings = settings
@@ -73,9 +75,9 @@ class Reload:
             later = f"; {', '.join(waiting)} changed too: that needs a restart" if waiting else ""
             _tell(f"read again: {_counts(settings)}{', as before' if same else ' from now on'}{later}")
 
-    @contextlib.contextmanager
-    def at_hangup(self, *, otherwise: Callable[[], None]) -> Iterator[None]:
-        """SIGHUP reads again. When it says that the terminal of this process was closed, `otherwise` is called."""
+    @contextlib.asynccontextmanager
+    async def at_hangup(self, *, otherwise: Callable[[], None]) -> AsyncIterator[None]:
+        """Read again at SIGHUP. Call `otherwise` when it means that the terminal of this process was closed."""
         if not hasattr(signal, "SIGHUP"):  # Windows
             yield
             return
@@ -87,17 +89,12 @@ class Reload:
             else:
                 self.ask()
 
-        loop, earlier = asyncio.get_running_loop(), signal.getsignal(signal.SIGHUP)
-        loop.add_signal_handler(signal.SIGHUP, hung_up)
-        try:
+        async with at_signals(hung_up, signal.SIGHUP):
             yield
-        finally:
-            loop.remove_signal_handler(signal.SIGHUP)
-            signal.signal(signal.SIGHUP, earlier)
 
 
 def _has_terminal() -> bool:
-    """Whether this process has a controlling terminal: a server in a window that is closed shall end with it."""
+    """Return whether this process has a controlling terminal: a server in a closed window shall end with it."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

@@ -1,5 +1,7 @@
 """A host and its HTTP face in one process, from settings to a drained stop.
-What can be refused is refused before anything runs: the address, then the store."""
+
+What can be refused is refused before anything runs: the address, then the store.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,21 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable
+
+import anyio
 
 from tocsin.actors.actor_host import ActorHost
 from tocsin.cli.connections import OTHERS, descriptors_allowed, room_for
 from tocsin.cli.failure import Interrupted
 from tocsin.cli.http_server import Server, bind, loop_factory, url_of
 from tocsin.cli.reloading import Reload
+from tocsin.cli.signals import STOP_SIGNALS, at_signals
 from tocsin.cli.words import say
 from tocsin.settings import Settings
 
 log = logging.getLogger("tocsin.http")
-
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(settings: Settings, read: Callable[[], Settings], *, access_log: bool = False) -> None:
@@ -35,25 +36,29 @@ def run(settings: Settings, read: Callable[[], Settings], *, access_log: bool = 
 
 
 async def serve_until_stopped(reload: Reload, listener: socket.socket, *, access_log: bool) -> None:
-    """Open the store, answer requests until told to stop, then drain. The order of the blocks is the order
-    of the stop: first no new requests, then no new callbacks, then the store."""
+    """Open the store, answer requests until told to stop, then drain.
+
+    The order of the blocks is the order of the stop: first no new requests, then no new callbacks, then the store.
+    """
     settings = reload.settings
-    with _stopped_by_signals() as stop, reload.at_hangup(otherwise=stop.ask):
-        async with _open_host(settings, reload) as host:
-            app = host.asgi(tokens=reload.tokens, insecure=not settings.tokens)
-            server = Server(app, access_log=access_log, most=_most_connections(settings))
-            if stop.attach(server, host):
-                announced = asyncio.create_task(_announce(server, settings, listener))
-                watched = asyncio.create_task(reload.watch(host.runtime.clock))
-                try:
-                    await server.serve(sockets=[listener])
-                finally:
-                    announced.cancel()
-                    watched.cancel()
+    stop = _Stop()
+    async with (
+        at_signals(stop.ask, *STOP_SIGNALS),
+        reload.at_hangup(otherwise=stop.ask),
+        _open_host(settings, reload) as host,
+    ):
+        app = host.asgi(tokens=reload.tokens, insecure=not settings.tokens)
+        server = Server(app, access_log=access_log, most=_most_connections(settings))
+        if stop.attach(server, host):
+            async with anyio.create_task_group() as beside:
+                beside.start_soon(_announce, server, settings, listener)
+                beside.start_soon(reload.watch, host.runtime.clock)
+                await server.serve(sockets=[listener])
+                beside.cancel_scope.cancel()
 
 
 def _most_connections(settings: Settings) -> int:
-    """Beside callbacks."""
+    """Return how many connections of callers fit beside the callbacks."""
     allowed, callbacks = descriptors_allowed(), settings.max_in_flight
     most = room_for(allowed, callbacks)
     if (needed := most + callbacks + OTHERS) > allowed:
@@ -81,10 +86,10 @@ def _open_host(settings: Settings, reload: Reload) -> ActorHost:
 
 
 class _Stop:
-    """What a signal does: the first ends the server, a second one the process.
+    """Stops a server by signals: the first ends the server, a second one the process.
 
-    Ending the process is safe: nothing was said that is not on disk, and what was under way is claimed again
-    when its lease ends.
+    Ending the process is safe: all that was answered is on disk, and jobs under way are claimed again when their leases
+    end.
     """
 
     def __init__(self) -> None:
@@ -93,7 +98,7 @@ class _Stop:
         self._host: ActorHost | None = None
 
     def attach(self, server: Server, host: ActorHost) -> bool:
-        """From now on a stop is the server's; False if it was asked for before."""
+        """Let the next signal stop this server. Return False if one has come before."""
         self._server, self._host = server, host
         return not self._asked
 
@@ -108,24 +113,6 @@ class _Stop:
             self._host.stop_waiting()  # the server lets requests end, and a claim may wait for minutes
         with contextlib.suppress(OSError):  # the terminal may be gone
             say("tocsin: stopping; callbacks under way may finish (again: stop at once)")
-
-
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[_Stop]:
-    loop, stop = asyncio.get_running_loop(), _Stop()
-    earlier = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    for number in STOP_SIGNALS:
-        try:
-            loop.add_signal_handler(number, stop.ask)
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.ask))
-    try:
-        yield stop
-    finally:
-        for number, handler in earlier.items():
-            with contextlib.suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
-            signal.signal(number, handler)
 
 
 async def _announce(server: Server, settings: Settings, listener: socket.socket) -> None:
