@@ -1,5 +1,5 @@
 """`authorize_fire`: the embedding app's own rule, asked once for each attempt after its claim is on disk and before
-anything is sent. What it allowed when a job was scheduled may be over when the job fires."""
+anything is sent. What was allowed when a job was scheduled may be forbidden when the job fires."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tocsin.dispatch.callback import Outcome, Verdict
 log = logging.getLogger("tocsin.scheduler")
 
 AuthorizeFire = Callable[[Firing], bool | Awaitable[bool]]
-"""`authorize_fire(job) -> bool`, sync or async. True: it is sent. False: it is parked as dead, reason `blocked`."""
+"""`authorize_fire(job) -> bool`, sync or async. True: send it; False: park it as dead, reason `blocked`."""
 SHARE: Final = 2
-"""The rule may take one part in so many of the callback's deadline; the rest is left to the callback."""
+"""The rule may take this fraction (one half) of the callback's deadline; the rest is left to the callback."""
 
 
 class Guard:
-    """Asks the rule about one attempt after another. `monotonic` is in seconds."""
+    """Asks the rule about attempts. `monotonic` is in seconds."""
 
     def __init__(self, rule: AuthorizeFire, monotonic: Callable[[], float], now_ms: Callable[[], int]) -> None:
         self._rule, self._monotonic = rule, monotonic
@@ -37,16 +37,17 @@ class Guard:
 
     @property
     def broken(self) -> Broken | None:
-        """Set once it could not say five times in a row, until it says something."""
+        """The fault of the rule, once it has failed five times in a row and until it answers."""
         if self._failures < OPENS_AFTER:
             return None
         return Broken(AUTHORIZE_FIRE_FAILING, self._message, self._since)
 
     async def ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
-        """How many milliseconds of the deadline it took to allow the attempt; or how the attempt ends, unsent.
+        """Return how many milliseconds of the deadline the rule took to allow the attempt; or how the attempt ends,
+        unsent. Never raises.
 
-        A rule that raises, takes too long or says neither True nor False is nobody's fault: the job waits, uncharged.
-        Never raises. A stop that cancels the question ends it the same way, since nothing was sent.
+        If the rule raises, takes too long or returns neither True nor False, the job waits, uncharged. So it does if a
+        stop cancels the question, since nothing was sent.
         """
         answer = await self._ask(claim, instance, now_ms, timeout_ms)
         if not isinstance(answer, Outcome) or answer.verdict is not Verdict.UNREACHABLE:
@@ -98,9 +99,9 @@ _Said = tuple[Any, BaseException | None]
 
 
 async def _said(answer: Awaitable[bool]) -> _Said:
-    """In a task of its own: what it makes of being cancelled, a "no" or nothing at all, is no answer.
+    """Await the rule in a task of its own, so that what it does when it is cancelled is not taken for an answer.
 
-    Its error is a value: a bug in the app's rule must neither send nor lose a job, and a SystemExit would end the loop.
+    An error is returned: a bug in the app's rule must neither send nor lose a job, and a SystemExit would end the loop.
     """
     try:
         return await answer, None
@@ -111,6 +112,7 @@ async def _said(answer: Awaitable[bool]) -> _Said:
 
 
 def unsaid(why: str) -> Outcome:
+    """Make the outcome of an attempt that was not sent because the rule did not answer."""
     return Outcome(Verdict.UNREACHABLE, f"not sent: authorize_fire {why}", code=AUTHORIZE_FIRE_FAILING)
 
 
@@ -118,6 +120,6 @@ CANCELLED: Final = unsaid("was cancelled, as when the host stops")
 
 
 def firing_of(claim: Claim, instance: str, now_ms: int) -> Firing:
-    """The record of a claimed job, as `get` would show it at this instant."""
+    """Make the record of a claimed job, as `get` would show it at this instant."""
     record = Found(claim.job, leases=[(claim.token, claim.lease)], args=claim.args).record(now_ms)
     return Firing(**{name: getattr(record, name) for name in Record.__struct_fields__}, instance=instance)

@@ -1,7 +1,7 @@
-"""What a host notices of callbacks that fail: a line in the log for each path, and health once none succeeds any more.
+"""What a host reports of callbacks that fail: a line in the log for each path, and its health once none succeeds.
 
-Jobs that are tried again are no news, and a receiver that refuses or hangs looks like them. So who is called by whom in
-vain is said at once, and then at most once a minute.
+A job that is tried again is logged nowhere else, and a receiver that refuses or hangs looks like such jobs. So the path
+and the error are logged at the first failure, and then at most once a minute.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from tocsin.dispatch.callback import Outcome, Verdict
 log = logging.getLogger("tocsin.callbacks")
 
 ALL_OF: Final = 20
-"""Health is amber once so many callbacks in a row failed."""
+"""Health is amber once this many callbacks in a row failed."""
 WINDOW_S: Final = 60.0
 LINES: Final = 10
-"""In one window so many paths are logged, each once; the others are counted."""
+"""In one window this many paths are logged, each once; the others are counted."""
 PATHS: Final = 1_000
-"""Of so many paths it is remembered when they were logged; the longest unheard of are forgotten."""
+"""For this many paths the host remembers when they were logged; those logged the longest time ago are forgotten."""
 SUCCEEDED: Final = frozenset({Verdict.DONE, Verdict.ACCEPTED})
 FAILED: Final = frozenset({Verdict.FAILED, Verdict.UNKNOWN, Verdict.DEAD})
-"""The others say nothing of the receiver's health: it was not called, or it asked to be called later."""
+"""Other verdicts say nothing of the receiver's health: it was not called, or it asked to be called later."""
 
 
 @dataclass(slots=True)
 class _Path:
     said_at: float
     failures: int = 0
-    """Since the last line."""
+    """How many since the last line in the log."""
 
 
 class CallbackFailures:
-    """Of one host. `monotonic` is in seconds."""
+    """The failures of one host. `monotonic` is in seconds."""
 
     def __init__(self, monotonic: Callable[[], float], now_ms: Callable[[], int]) -> None:
         self._monotonic, self._now_ms = monotonic, now_ms
@@ -49,14 +49,14 @@ class CallbackFailures:
 
     @property
     def broken(self) -> Cause | None:
-        """Set once the last `ALL_OF` callbacks failed or had no answer in time, until one succeeds."""
+        """The cause of amber health, once the last `ALL_OF` callbacks failed, until one succeeds."""
         if self.in_a_row < ALL_OF:
             return None
         said = f"the last {self.in_a_row:,} callbacks failed or had no answer in time; the last one: {self._last}"
         return Cause(CALLBACKS_FAILING, said, self._since)
 
     def note(self, job: str, path: str, outcome: Outcome) -> None:
-        """How an attempt of `job` (instance/id) ended."""
+        """Note how an attempt of `job` (instance/id) ended."""
         if outcome.verdict in SUCCEEDED:
             self.in_a_row = 0
         elif outcome.verdict in FAILED:

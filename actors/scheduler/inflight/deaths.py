@@ -1,4 +1,4 @@
-"""What is done when a job dies, once that is on disk: a line in the log, and the app's own hook. No turn waits."""
+"""What a host does when a job has died, on disk: a line in the log, and the app's own hook. No turn waits for it."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class DeadJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 OnDead = Callable[[DeadJob], Awaitable[None] | None]
 """`on_dead(job)`, sync or async: called once for each job that this host makes dead, after that is on disk."""
 PATIENCE_S: Final = 30.0
-"""So long an async hook may take for one job; then it is cancelled, and counts as failed."""
+"""How long an async hook may take for one job; then it is cancelled, and counts as failed."""
 LOGGED: Final = 10
 WINDOW_S: Final = 10.0
-"""Of one instance so many deaths are logged singly in so many seconds; the others are counted."""
+"""How many deaths of one instance are logged singly in one window; the others are counted."""
 
 
 class Deaths:
-    """Of one host."""
+    """The deaths that one host logs and tells the hook of."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class Deaths:
         self._unlogged: dict[str, Counter[str]] = {}
         self._windows: set[asyncio.Task[None]] = set()
         self.failures = 0
-        """How many calls of the hook have failed, since ever."""
+        """How many calls of the hook have failed in this process."""
         self.broken: Cause | None = None
         """Set while the last call of the hook failed."""
 
     def note(self, dead: Sequence[DeadJob]) -> None:
-        """These are dead, on disk. Returns at once."""
+        """Log these deaths, which are on disk, and let the hook be told. Returns at once."""
         for one in dead:
             self._log(one)
         if self._hook is not None:
@@ -88,7 +88,7 @@ class Deaths:
                 self._telling = self._start_soon(self._tell(self._hook))
 
     async def drain(self, seconds: float) -> None:
-        """Let the hook hear of all, for at most so long; what is left is said in the log."""
+        """Wait until the hook was told of all, for at most so long; log how many are left."""
         try:
             async with asyncio.timeout(seconds):
                 while self._telling is not None and not self._telling.done():
@@ -113,7 +113,7 @@ class Deaths:
                     async with asyncio.timeout(PATIENCE_S):
                         await waiting
             except (Exception, SystemExit, asyncio.CancelledError) as error:
-                # The app's own code: whatever it throws is reported, and the others are told all the same.
+                # The app's own code: whatever it raises is reported, and the hook is told of the others.
                 task = asyncio.current_task()
                 if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                     raise
@@ -162,7 +162,7 @@ class Deaths:
 
 
 def dead_jobs(instance: str, parked: Sequence[tuple[JobRow, DeadRow]]) -> Sequence[DeadJob]:
-    """As the log and the hook are told of them."""
+    """Make what the log and the hook are told of jobs that died."""
     return [_dead_job(instance, job, dead) for job, dead in parked]
 
 

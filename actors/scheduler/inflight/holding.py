@@ -1,8 +1,8 @@
-"""When a host is held for a job that must have it for itself: a bounded share of its time.
+"""The time for which a host is held for a job that must run alone: a bounded share.
 
-New attempts are held back until those under way have ended, and while the job runs. Then others go on for at least as
-long. Where those under way do not end in time others go on as well, and the next hold is twice as patient: the host is
-not held for ever, and the job has its turn one day.
+New attempts are held back until those under way have ended, and while the job runs. Then other jobs run for at least as
+long. If those under way do not end in time the hold is given up as well, and the next one lasts twice as long: the host
+is not held for ever, and the job has its turn one day.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 
 PATIENCE_S: Final = 10.0
 PATIENCE_MAX_S: Final = 3_600.0
-"""As long as the longest callback."""
+"""The longest deadline of a callback."""
 
 
 class Hold:
-    """Of one host; instants are monotonic."""
+    """The hold of one host; instants are monotonic, in seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self.since: float | None = None
-        """Since when others are held back; None: they are not. Whether they still are says `on`."""
+        """When others began to be held back; None: they are not. Whether that is over by now is seen by `on`."""
         self.running = False
         """Whether the job has the host."""
         self._rests_until = 0.0
@@ -29,27 +29,28 @@ class Hold:
 
     @property
     def on(self) -> bool:
-        """Whether nobody else may start now."""
+        """Whether other jobs are held back now."""
         self._look()
         return self.since is not None
 
     @property
     def rests(self) -> bool:
-        """Others go on: no hold may begin."""
+        """Whether other jobs have their turn after a hold, so that no new one may begin."""
         self._look()
         return self.since is None and self._monotonic() < self._rests_until
 
     def begin(self) -> None:
+        """Hold others back, until the job runs or patience ends."""
         if self.since is None:
             self.since = self._monotonic()
 
     def run(self) -> None:
-        """Nothing else is under way: the job starts."""
+        """Note that the job starts: nothing else is under way."""
         self.begin()
         self.running = True
 
     def end(self) -> None:
-        """The job has ended, or nobody needs the host any more: others have it for as long as it was held."""
+        """Let others run, for at least as long as the host was held: the job has ended, or nobody needs a hold."""
         if self.since is not None:
             now = self._monotonic()
             self._rests_until = now + (now - self.since)
@@ -58,7 +59,7 @@ class Hold:
         self.since, self.running = None, False
 
     def wait_s(self) -> float | None:
-        """Seconds until something changes by itself; None: nothing does."""
+        """Return the seconds until the hold, or the rest after it, ends by itself; None: neither does."""
         self._look()
         now = self._monotonic()
         if self.since is None:

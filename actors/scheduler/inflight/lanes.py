@@ -1,7 +1,7 @@
 """Lanes: the callbacks in flight. They belong to the host and outlive any activation of their scheduler.
 
-A token is *live* from the seal of its claim until that batch failed or its settlement is durable; a live
-attempt is renewed here and never claimed again here, whatever the clock does.
+A token is *live* from its claim until the batch of that claim has failed, or the settlement is durable. The lease of a
+live attempt is renewed, and its job is not claimed again on this host, whatever the clock does.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tocsin.errors import HostClosedError
 log = logging.getLogger("tocsin.scheduler")
 
 Send = Callable[[Claim, str], Awaitable[Outcome]]
-"""Sends one attempt of a job of the named instance; how it ended."""
+"""Sends one attempt of a job of the named instance, and returns how it ended."""
 LANES_FULL = "LANES_FULL"
 SETTLE_AT_ONCE = 256
 SETTLE_RETRY_S = (0.05, 5.0)
 WAKE_RETRY_S = 1.0
 LAUNCH_WITHIN_S = 10.0
-"""A claim durable only later than this is not sent: its deadline could outlast its lease. Below the margin of
-15 s that every lease has over its deadline."""
+"""A claim that is durable only later than this is not sent: its deadline could outlast its lease, which is 15 s longer.
+"""
 NOT_SENT = Outcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
 
 
@@ -90,7 +90,7 @@ class Lanes:
         self.live: set[str] = set()
         """Tokens of attempts that are on their way on this host, or whose settlement is not durable yet."""
         self._owner, self._permits, self._send, self._start_soon = owner, permits, send, start_soon
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[str, asyncio.Task[None]] = {}  # by token
         self._finished: deque[AttemptResult] = deque()
         self._settling = False
         self._settle_failures = 0
@@ -149,7 +149,7 @@ class Lanes:
             self._permits.leave(self, level)
 
     def lost(self, claims: Sequence[Claim]) -> None:
-        """Forget claims whose batch failed: nothing was sent, nothing is held."""
+        """Forget claims whose turn or batch failed: nothing was sent, and their permits are free."""
         self.live.difference_update(claim.token for claim in claims)
         self.in_flight -= len(claims)
         for claim in claims:
@@ -158,27 +158,27 @@ class Lanes:
             self._all_settled.set()
 
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
-        """The claims, made at `claimed`, are durable: send them."""
+        """Send these claims, made at `claimed`, which are durable."""
         for claim in claims:
-            task = self._start_soon(self._attempt(claim, claimed))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._running[claim.token] = self._start_soon(self._attempt(claim, claimed))
 
     def take_finished(self) -> list[AttemptResult]:
+        """Hand as many attempts that have ended to a turn as one can settle."""
         count = min(len(self._finished), SETTLE_AT_ONCE)
         return [self._finished.popleft() for _ in range(count)]
 
     def not_settled(self, finished: Sequence[AttemptResult]) -> None:
-        """Their turn failed or its batch was lost: they are tried again while their tokens are live."""
+        """Keep attempts whose turn or batch failed: they are settled in another one, and live until then."""
         self._finished.extendleft(reversed(finished))
 
     def settled(self, finished: Sequence[AttemptResult]) -> None:
+        """Forget attempts whose settlement is durable."""
         self.live.difference_update(end.token for end in finished)
         if not self.live:
             self._all_settled.set()
 
     async def wait_settled(self) -> None:
-        """Until no attempt is live: all have ended, and their ends are on disk."""
+        """Wait until no attempt is live: all have ended, and how they ended is on disk."""
         while self.live:
             self._all_settled.clear()
             await self._all_settled.wait()
@@ -195,6 +195,7 @@ class Lanes:
         except Exception as error:
             log.exception("an attempt of %s/%s failed inside tocsin", self.instance, claim.job.id)
             outcome = Outcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
+        del self._running[claim.token]
         self.in_flight -= 1
         self._finished.append(AttemptResult(claim.job, claim.token, outcome))
         self._settle_soon()
@@ -204,7 +205,7 @@ class Lanes:
             self._permits.ended(outcome, claim.level)
 
     def end(self, finished: AttemptResult) -> None:
-        """An attempt that had no lane has ended: a worker was to get it, and may not."""
+        """Settle an attempt that had no lane: a worker was to get it, and may not."""
         self.live.add(finished.token)
         self._finished.append(finished)
         self._settle_soon()
@@ -221,7 +222,7 @@ class Lanes:
             self._settle_again()
             return
         if isinstance(error, HostClosedError):
-            return  # nobody can book it any more: its lease ends, and the next host takes it up
+            return  # nobody can settle it any more: its lease ends, and the next host claims the job again
         self._settle_failures += 1
         least, most = SETTLE_RETRY_S
         delay = min(least * 2 ** min(self._settle_failures, 20), most)
@@ -233,7 +234,7 @@ class Lanes:
         self._settle_soon()
 
     def wake(self) -> None:
-        """A permit is free and it is this scheduler's turn."""
+        """Claim again: a permit is free and it is this scheduler's turn."""
         if not self._waking:
             self._waking = True
             self._owner.post(ClaimMore()).add_done_callback(self._woken)
@@ -241,7 +242,7 @@ class Lanes:
     def _woken(self, done: asyncio.Future[None]) -> None:
         self._waking = False
         if not done.cancelled() and (error := done.exception()) is not None:
-            self.leave(0, *LEVELS)  # others must not wait for it
+            self.leave(0, *LEVELS)  # or others would wait behind a scheduler that does not take its turn
             if isinstance(error, HostClosedError):
                 return
             asyncio.get_running_loop().call_later(WAKE_RETRY_S, self.wake)
@@ -254,8 +255,5 @@ class Lanes:
         self.leave(0, *LEVELS)
 
     def running(self) -> list[asyncio.Task[None]]:
-        return list(self._tasks)
-
-    @property
-    def unsettled(self) -> int:
-        return len(self.live)
+        """List the tasks of attempts that are under way."""
+        return list(self._running.values())

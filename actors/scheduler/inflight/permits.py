@@ -17,7 +17,7 @@ from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME
 from tocsin.dispatch.callback import Outcome, Verdict
 
 PART_OF_SUSPECTS: Final = 8
-"""One part in so many, of the permits for suspects, and of those for suspects of the second level."""
+"""Suspects have this part of the permits, and those of the second level this part of it again."""
 CIRCUIT_OPEN: Final = "CIRCUIT_OPEN"
 HOST_HELD: Final = "HOST_HELD"
 HOST_FULL: Final = "HOST_FULL"
@@ -30,7 +30,9 @@ class Taker(Protocol):
     places: int
     """In how many lines it stands. `Permits` counts, so that nobody asks for one that stands in none."""
 
-    def wake(self) -> None: ...
+    def wake(self) -> None:
+        """Ask again: it is the taker's turn."""
+        ...
 
 
 Line = OrderedDict[Taker, int]
@@ -190,6 +192,9 @@ class Permits:
     def _wake_first(self) -> None:
         """Wake whoever is first of each kind and may start now."""
         if not (self._plain or self._apart or self._alone):
+            if self._timer is not None:
+                self._timer.cancel()  # a timer of one event loop must not stand in the way of one in the next
+                self._timer = None
             return
         waits, held = self._probe_in_s(), self._is_held()
         may_hold = self._alone and not self.hold.rests and not self.hold.running and not waits

@@ -1,4 +1,4 @@
-"""Who waits for the end of a job. Part of the host: the turn that ends a job tells them once that is on disk."""
+"""Callers that wait for the end of a job. The turn that ends it tells them once that is on disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class ResultWaiters:
-    """Of one scheduler on this host."""
+    """The waiters of one scheduler on this host."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[asyncio.Event, None]] = {}
@@ -16,7 +16,7 @@ class ResultWaiters:
 
     @contextmanager
     def watch(self, job_id: str) -> Iterator[asyncio.Event]:
-        """Set when the job has ended."""
+        """Give an event that is set when the job has ended."""
         event = asyncio.Event()
         self._waiting.setdefault(job_id, {})[event] = None
         try:
@@ -28,15 +28,16 @@ class ResultWaiters:
                 del self._waiting[job_id]
 
     def tell(self, ended: Sequence[str]) -> None:
+        """Wake those who wait for one of these jobs."""
         for job_id in ended:
             for event in self._waiting.get(job_id, ()):
                 event.set()
 
     def tell_all(self) -> None:
-        """Whoever waits is to look again: jobs were removed, not ended."""
+        """Wake all, so that each reads its job again: jobs were removed, not ended."""
         self.tell(list(self._waiting))
 
     def stop(self) -> None:
-        """The host stops: nobody waits for what nobody tells."""
+        """Wake all, and let nobody wait any more: the host stops."""
         self.stopping = True
         self.tell_all()

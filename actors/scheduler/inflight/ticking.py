@@ -1,4 +1,4 @@
-"""The app's hook after passes over schedules: told what is covered, apart from everything else, until it has heard."""
+"""The app's `on_tick` hook, called after passes over schedules and repeated until it succeeds. No turn waits for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RETRY_S: Final = 1.0
 
 
 class Ticks:
-    """One call at a time per instance. One that fails is repeated after a second, with what was covered meanwhile."""
+    """Calls the hook, once at a time per instance. A call that fails is repeated after a second, with what was covered
+    meanwhile."""
 
     def __init__(
         self,
@@ -34,20 +35,22 @@ class Ticks:
         self._stopped = False
 
     def start(self) -> None:
+        """Accept notes, also after a stop: a host may be opened again."""
         self._stopped = False
 
     def stop(self) -> None:
+        """Cancel calls that are under way, and make no more."""
         self._stopped = True
         for task in self._tasks.values():
             task.cancel()
 
     def note(self, instance: str, covered_until: int, late_ms: int) -> None:
-        """A pass is durable. Returns at once."""
+        """Let the hook be told of a pass that is durable. Returns at once."""
         if self._stopped:
             return
         self._untold[instance] = (covered_until, max(late_ms, self._untold.get(instance, (0, 0))[1]))
         running = self._tasks.get(instance)
-        if running is None or running.done():  # one that has just ended is still there
+        if running is None or running.done():  # a task that has just ended is forgotten a little later
             self._tasks[instance] = self._start_soon(self._tell(instance))
             self._tasks[instance].add_done_callback(lambda task: self._forget(instance, task))
 
@@ -60,7 +63,7 @@ class Ticks:
             try:
                 await self._call(instance, *told)
             except Exception:
-                # The app's own code: whatever it throws is reported, and changes nothing here.
+                # The app's own code: whatever it raises is reported, and changes nothing here.
                 log.exception("on_tick of %s failed, again in %.0f s", instance, RETRY_S)
                 await self._sleep(RETRY_S)
             else:
@@ -75,11 +78,11 @@ class Ticks:
 
 
 def takes_instance(hook: object) -> bool:
-    """Whether it has a parameter of that name. SettingsError if it is no function."""
+    """Whether the hook has a parameter `instance`. SettingsError if it is no function."""
     if not callable(hook):
         raise SettingsError(f"on_tick must be a function, not {type(hook).__name__}")
     try:
         parameters = inspect.signature(hook).parameters.values()
-    except ValueError:  # some that are written in C do not say
+    except ValueError:  # some functions written in C have no signature
         return False
     return any(each.name == "instance" or each.kind is each.VAR_KEYWORD for each in parameters)
