@@ -168,7 +168,7 @@ MUTANTS = (
         "actors/scheduler/actor/expiry.py",
         "        if undelivered(token):\n",
         '        if lease.kind == "accepted" and job:\n            turn.state.drop_lease(token)\n'
-        "            turn.state.erase_job(job)\n            continue\n        if undelivered(token):\n",
+        "            turn.state.erase_job(job, None)\n            continue\n        if undelivered(token):\n",
     ),
     Mutant(
         "a paused pool starts jobs",
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "a job that expired in line leaves its row",
         "actors/scheduler/transitions/apply.py",
-        "            state.erase_job(job)\n            state.counters.expired += 1\n",
+        '            state.erase_job(job, "expired")\n            state.counters.expired += 1\n',
         "            state.counters.expired += 1\n",
     ),
     Mutant(

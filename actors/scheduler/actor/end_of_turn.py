@@ -65,14 +65,14 @@ class EndOfTurn:
         if state.deaths:
             deaths, state.deaths = state.deaths, []
             turn.ctx.after_commit(self._died, dead_jobs(turn.ctx.id.name, deaths))
-        self._set_alarm(turn, full, more_to_pull)
+        self._set_alarm(turn, state.lines.outlook(turn.now), full, more_to_pull)
 
     async def run_first(self, turn: Turn) -> None:
         """End the activation: start nothing, but let the alarm ring for what the next turn might start."""
         await settle_ends(turn)
         more_to_pull = any_to_give(turn, self._pulls)
         await turn.state.close()  # the event that follows may find that it has nothing to do
-        self._set_alarm(turn, self._full(), more_to_pull)
+        self._set_alarm(turn, turn.state.lines.outlook(turn.now), self._full(), more_to_pull)
 
     # ---- Claims that wait ------------------------------------------------------------------------
 
@@ -140,10 +140,9 @@ class EndOfTurn:
 
     # ---- The alarm -------------------------------------------------------------------------------
 
-    def _set_alarm(self, turn: Turn, full: bool, more_to_pull: bool) -> None:
+    def _set_alarm(self, turn: Turn, outlook: Outlook, full: bool, more_to_pull: bool) -> None:
         """Stored: everything that may have to happen. In memory: without what other events will wake."""
         state, now, lanes = turn.state, turn.now, self._lanes
-        outlook = state.lines.outlook(now)
         end = state.first_end() if state.leases else None
         end_at = end[0] if end else None
         # A live attempt's lease is renewed a little before it ends.
@@ -154,10 +153,10 @@ class EndOfTurn:
         pulled = None
         if self._pulls.waiting:
             pulled = again if full else state.lines.pulled.next_due(now)
-        more = (
-            more_to_pull or state.paths.counting or state.labels.next_to_fill is not None or self._could_start(outlook)
-        )
-        overdue = OVERDUE if outlook.ready or outlook.suspects else None
+        due = outlook.ready or bool(outlook.suspects)
+        more = more_to_pull or state.paths.counting or state.labels.next_to_fill is not None
+        more = more or (due and self._could_start(outlook))
+        overdue = OVERDUE if due else None
         stored = _earliest(overdue, outlook.next_due, state.next_timer, end_at)
         ring_at = _earliest(again if more else None, outlook.next_due, pulled, timer, renew_at)
         turn.ctx.set_alarm(stored, ring_at_ms=ring_at)

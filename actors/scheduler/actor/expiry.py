@@ -92,16 +92,24 @@ async def return_unsent(turn: Turn, live: Live) -> None:
 
 async def run_timers(turn: Turn, *, full: bool = False) -> None:
     """Let a page of due timers ring; without those that make new work while the store is full."""
-    rows = await _due_timers(turn, full)
+    state = turn.state
+    if full:
+        rows = await _due_while_full(turn)
+    else:
+        rows, first = await _due_and_next(turn)
+        state.note_next_timer(first)  # timers that are put from here on may be earlier
     by_kind: dict[str, list[tuple[int, str]]] = {}
+    kept: list[bytes] = []
     for key, _ in rows:
         try:
             ms, kind, name = split_timer_key(key)
         except ValueError:
-            turn.state.set_aside(key, b"", "its key has another shape")
+            state.set_aside(key, b"", "its key has another shape")
             continue
-        if kind not in RINGS:
-            turn.state.storage.delete(key)
+        if kind in RINGS:
+            kept.append(key)
+        else:
+            state.storage.delete(key)
         by_kind.setdefault(kind, []).append((ms, name))
     for kind, due in by_kind.items():
         if (ring := TIMERS.get(kind)) is not None:
@@ -110,17 +118,25 @@ async def run_timers(turn: Turn, *, full: bool = False) -> None:
     for kind, due in by_kind.items():
         if (ring := RINGS.get(kind)) is not None:
             await ring(turn, due)
-    tick = turn.state.occurrences.tick
+    tick = state.occurrences.tick
     tick.rest = tick.rest or full or len(rows) >= TIMERS_PER_TURN
-    await turn.state.look_at_timers()
+    # Some may be left that are due: behind a full page, or where their schedules were too much for one turn.
+    if full or len(rows) >= SOON_PER_TURN or await state.storage.get_many(kept):
+        await state.look_at_timers()
 
 
-async def _due_timers(turn: Turn, full: bool) -> list[Row]:
+async def _due_and_next(turn: Turn) -> tuple[list[Row], list[Row]]:
+    """A page of timers that are due, and the first that is not."""
+    start, soon, now = b"timer/", timer_key(SOON, "", "")[:-2], b"timer/%015d/" % (turn.now + 1)
+    later, sooner, next_one = await turn.state.storage.scan_many(
+        [(soon, now, TIMERS_PER_TURN), (start, soon, SOON_PER_TURN), (now, after(b"timer/"), 1)]
+    )
+    return later + sooner, next_one
+
+
+async def _due_while_full(turn: Turn) -> list[Row]:
+    """A page of due timers that make no new work."""
     start, end = b"timer/", b"timer/%015d/" % (turn.now + 1)
-    if not full:
-        soon = timer_key(SOON, "", "")[:-2]
-        several = await turn.state.storage.scan_many([(soon, end, TIMERS_PER_TURN), (start, soon, SOON_PER_TURN)])
-        return several[0] + several[1]
     found: list[Row] = []
     for _ in range(PAGES_WHILE_FULL):
         rows = await turn.state.storage.scan(start, end, limit=TIMERS_PER_TURN)

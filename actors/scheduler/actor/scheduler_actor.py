@@ -6,6 +6,7 @@ The work of each event is in the module named after it; memory is rebuilt from r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final, get_args
 
 from tocsin.actors.runtime.actor import ActorContext, EventActor
 from tocsin.actors.runtime.clock import Clock
@@ -48,6 +49,8 @@ Ticked = Callable[[int, int], None]
 """A pass over schedules is durable: all their slots up to this instant are decided; and how late, in ms."""
 
 
+REFUSED_WHILE_REMOVED: Final = (events.Submit, events.SubmitOnce, *get_args(ScheduleChange))
+"""Events that are refused while the instance is being removed."""
 SchedulerEvent = events.ErasePage | events.CountPaths | events.OrdinaryEvent | ScheduleChange
 
 
@@ -104,69 +107,57 @@ class SchedulerActor(EventActor[SchedulerEvent]):
     # ---- Events ----------------------------------------------------------------------------------
 
     async def handle(self, event: SchedulerEvent) -> object:
+        """Carry out one event, then what follows every turn."""
+        if isinstance(event, events.ErasePage):
+            return answer(event, await self._erase_page())
+        if self._state.instance.erasing and isinstance(event, REFUSED_WHILE_REMOVED):
+            raise ConflictError(f"instance {self.ctx.id.name!r} is being removed: try again when that is done")
+        turn = self._turn()
+        answered: object = None
         match event:
-            case events.ErasePage():
-                return answer(event, await self._erase_page())
-            case events.CountPaths():
-                await self._end.run(self._turn())
-                return answer(event, self._state.paths.counting)
-            case _:
-                turn = self._turn()
-                answered = await self._carry_out(turn, event)
-                await self._end.run(turn)
-                return answered
-
-    async def _carry_out(self, turn: Turn, event: events.OrdinaryEvent | ScheduleChange) -> object:
-        match event:
-            case events.ClaimMore():
+            case events.ClaimMore() | events.CountPaths():
                 pass  # the end of the turn looks
             case events.SettleFinished():
                 await self._settle(turn)
             case events.Submit(jobs):
-                self._check_not_erasing()
-                return answer(event, await submit(turn, jobs))
+                answered = answer(event, await submit(turn, jobs))
             case events.SubmitOnce(jobs, key, body, renderer):
-                self._check_not_erasing()
-                return answer(event, await submit_once(turn, jobs, Once(key, body, self._renderers.take(renderer))))
+                answered = answer(event, await submit_once(turn, jobs, Once(key, body, self._renderers.take(renderer))))
             case events.Complete(batch):
                 await self._end_leases(turn)  # one that is over settles nothing, also if no alarm has come yet
-                return answer(event, await complete(turn, self._inflight.completions.begin(batch)))
+                answered = answer(event, await complete(turn, self._inflight.completions.begin(batch)))
             case events.Extend():
                 await self._end_leases(turn)
-                return answer(event, await _extend(turn, event))
+                answered = answer(event, await _extend(turn, event))
             case events.GiveBack(leases):
-                return answer(event, await give_back(turn, leases))
+                answered = answer(event, await give_back(turn, leases))
             case events.Cancel(job_id):
-                return answer(event, await cancel(turn, job_id))
+                answered = answer(event, await cancel(turn, job_id))
             case events.CancelMany(page):
-                return answer(event, await cancel_many(turn, page))
+                answered = answer(event, await cancel_many(turn, page))
             case events.Reschedule(job_id, due):
-                return answer(event, await reschedule(turn, job_id, due))
+                answered = answer(event, await reschedule(turn, job_id, due))
             case events.RetryDead(job_id):
                 due_of_old = await retry_dead(turn, job_id)
                 retried = DeadRetried(False) if due_of_old is None else DeadRetried(True, job_id, due_of_old)
-                return answer(event, retried)
+                answered = answer(event, retried)
             case events.CancelDead(job_id):
-                return answer(event, await cancel_dead(turn, job_id))
+                answered = answer(event, await cancel_dead(turn, job_id))
             case events.StartRedrive(redrive_id, row, known):
-                return answer(event, await redrive.start(turn, redrive_id, row, known))
+                answered = answer(event, await redrive.start(turn, redrive_id, row, known))
             case events.StopRedrive(redrive_id):
-                return answer(event, await redrive.stop(turn, redrive_id))
+                answered = answer(event, await redrive.stop(turn, redrive_id))
             case events.SetPool(name, cap, paused):
-                return answer(event, await set_pool(turn, name, cap, paused))
+                answered = answer(event, await set_pool(turn, name, cap, paused))
             case events.DeletePool(name):
-                return answer(event, await _delete_pool(turn, name))
+                answered = answer(event, await _delete_pool(turn, name))
             case events.SetInstance(paused, timeout_ms):
                 instance = await set_instance(turn, paused, timeout_ms)
-                return answer(event, (instance.paused, instance.timeout_ms))
+                answered = answer(event, (instance.paused, instance.timeout_ms))
             case _:
-                self._check_not_erasing()
-                return await change_schedules(turn, event)
-        return None
-
-    def _check_not_erasing(self) -> None:
-        if self._state.instance.erasing:
-            raise ConflictError(f"instance {self.ctx.id.name!r} is being removed: try again when that is done")
+                answered = await change_schedules(turn, event)
+        await self._end.run(turn)
+        return answer(event, self._state.paths.counting) if isinstance(event, events.CountPaths) else answered
 
     async def _erase_page(self) -> Erased:
         """Part of a removal: begins it, or goes on with one that a crash interrupted."""

@@ -82,7 +82,8 @@ class SchedulerService:
         self._inflight: WeakValueDictionary[str, Inflight] = WeakValueDictionary()
         self.renderers = Renderers()
         self.workers = WorkerRegistry(clock)
-        self._host: Host | None = None
+        self.host: Host
+        self.random: Random
         self.health = HostHealth(
             lambda: self.host,
             circuit,
@@ -107,16 +108,8 @@ class SchedulerService:
             self._ticks.start()
 
     def bind(self, host: Host) -> None:
-        self._host = host
-
-    @property
-    def host(self) -> Host:
-        assert self._host is not None, "the service is bound by its host's maker"
-        return self._host
-
-    @property
-    def random(self) -> Random:
-        return self.host.random
+        """Say which host serves these schedulers. To be called once, before the host starts."""
+        self.host, self.random = host, host.random
 
     def _start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.host.start_soon(work)

@@ -60,7 +60,7 @@ from tocsin.actors.scheduler.state.leases import Leases
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
 from tocsin.errors import StoreCorrupt, StoreSchema
-from tocsin.storage.api import after
+from tocsin.storage.api import Row, after
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -204,7 +204,11 @@ class SchedulerState(Leases):
             self.storage.put(at_key(job.id), encode(at))
 
     async def look_at_timers(self) -> None:
-        first = await self.storage.scan(b"timer/", after(b"timer/"), limit=1)
+        """Look up when the next timer rings."""
+        self.note_next_timer(await self.storage.scan(b"timer/", after(b"timer/"), limit=1))
+
+    def note_next_timer(self, first: Sequence[Row]) -> None:
+        """The first timer row, if there is any, says when the next one rings."""
         self.next_timer = int(first[0][0][6:21]) if first and first[0][0][6:21].isdigit() else None
 
     # ---- Jobs and lines --------------------------------------------------------------------------
@@ -226,9 +230,12 @@ class SchedulerState(Leases):
         for target in job.chained:
             changes[target] += by
 
-    def erase_job(self, job: JobRow) -> None:
-        """The job and what hangs on it, but for its line, lease or dead row."""
+    def erase_job(self, job: JobRow, how: str | None) -> None:
+        """Erase the job and what hangs on it, but for its line, lease or dead row. `how` it ended is for its schedule;
+        None if the schedule was told before."""
         self._count_paths(job, -1)
+        if job.schedule is not None and how is not None:
+            self.occurrences.ended.append((job.schedule, job.id, how))
         self.storage.delete(job_key(job.id))
         if job.labels:
             self.labels.erase(job)
@@ -349,15 +356,18 @@ class SchedulerState(Leases):
             for stream, rows in zip(streams, await storage.scan_many(ranges), strict=True):
                 if stream.count and rows:
                     lines.set_head(stream, split_line_tail(rows[0][0])[0])
-        for (pool, queue), row in lines.sealed() if lines.touched else ():
-            if row is None:
-                storage.delete(lines_key(pool, queue))
-            else:
-                storage.put(lines_key(pool, queue), encode(row))
+        summaries: dict[bytes, bytes | None] = {}
+        if lines.touched:
+            for name, row in lines.sealed():
+                summaries[lines_key(*name)] = None if row is None else encode(row)
         counters = encode(self.counters)
         if counters != self._sealed_counters:
-            storage.put(META_COUNTERS, counters)
-            self._sealed_counters = counters
+            summaries[META_COUNTERS] = self._sealed_counters = counters
+        for key, value in summaries.items():
+            if value is None:
+                storage.delete(key)
+            else:
+                storage.put(key, value)
         if not self._numbered and (storage.layer.puts or storage.layer.deletes):  # the first rows since it was removed
             storage.put(META_LAYOUT, b"%d" % LAYOUT)
             self._numbered = True

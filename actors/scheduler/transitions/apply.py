@@ -116,10 +116,9 @@ def _become(turn: Turn, job: JobRow, after: Next) -> None:
     state = turn.state
     match after:
         case Done(result, no_result):
-            state.erase_job(job)
-            state.counters.done += 1
-            state.occurrences.note(job, "done")
             state.keep_result(job, "done", turn.now, result, no_result)
+            state.erase_job(job, "done")
+            state.counters.done += 1
         case Requeue(at):
             state.enter_line(job, at)
         case Park(reason, at, response):
@@ -129,27 +128,22 @@ def _become(turn: Turn, job: JobRow, after: Next) -> None:
             if reason == DAMAGED:
                 _note_unstarted(turn, job, at, DAMAGED, at.last_error.message if at.last_error else None)
         case Expire(at):
-            state.erase_job(job)
-            state.counters.expired += 1
             state.keep_result(job, "expired", turn.now)
-            state.occurrences.note(job, "expired")
+            state.erase_job(job, "expired")
+            state.counters.expired += 1
             _note_unstarted(turn, job, at, "expired")
         case Cancel(at_or_none):
-            state.erase_job(job)
             state.keep_result(job, "cancelled", turn.now)
-            state.occurrences.note(job, "cancelled")
+            state.erase_job(job, "cancelled")
             if at_or_none is not None:
                 _note_unstarted(turn, job, at_or_none, "cancelled")
         case Replace():
-            state.erase_job(job)
+            state.erase_job(job, "cancelled")
             state.note_end(job)  # a caller that waits for this id waits for another job now
-            state.occurrences.note(job, "cancelled")
         case Drop(aged):
-            state.erase_job(job)
+            state.erase_job(job, None if aged else "dropped")
             if aged:
                 state.counters.retired += 1
-            else:
-                state.occurrences.note(job, "dropped")
 
 
 def _note_attempt(turn: Turn, job: JobRow, at: AtRow, started: int, due: int, token: str, end: End) -> None:

@@ -158,8 +158,8 @@ def _start(
     if (fault := job_fault(job, whole)) is not None:
         apply_to_waiting(turn, job, at, damaged(at, fault, turn.now))
         return None
-    token = turn.token()
     holder, length_ms = (turn.owner, lease_ms(turn, job)) if ask.holders is None else ask.holders[n]
+    token = turn.token()
     lease = LeaseRow(
         until=turn.now + length_ms,
         length_ms=length_ms,
