@@ -60,7 +60,7 @@ class Runtime(World, Protocol):
 
     def deliver(self, actor: ActorId, event: Event[Any], reply: Reply) -> None: ...
 
-    async def call(self, actor: ActorId, event: Event[A]) -> A: ...
+    def call(self, actor: ActorId, event: Event[A]) -> Awaitable[A]: ...
 
 
 class Activation:
@@ -129,6 +129,9 @@ class Activation:
             handed_over = await self._work_line()
         except Exception:
             log.exception("%s: its worker failed", self.id)
+        except GeneratorExit:
+            handed_over = True  # its loop is gone, and whoever waited on it
+            raise
         finally:
             if not handed_over and self._worker is me:
                 # Its end must leave nobody waiting, whatever ended it.
@@ -215,7 +218,12 @@ class Activation:
         if layer.puts or layer.deletes or wake_at is not UNSET:
             self._commit(layer, wake_at)
         if layer.ring_at is not UNSET:
-            self._ring_at(layer, layer.ring_at)
+            alarms, self._rings_at = self.host.alarms, layer.ring_at
+            if alarms.due.get(self.id) != layer.ring_at:
+                alarms.set(self.id, layer.ring_at)
+            if self.id in alarms.failing and (layer.ring_at is None or layer.ring_at > self.host.clock.now_ms()):
+                # Nothing is due any more: this turn, whichever it was, has done what the failing alarm could not.
+                layer.after_commit.append((alarms.worked, (self.id,)))
         layer.batch = self._sealed
         self.storage.layer = CLOSED
         self.storage.sealed.append(layer)
@@ -232,14 +240,6 @@ class Activation:
             self.wake_at = wake_at
         assert self._store is not None
         self._store.commit(batch).add_done_callback(partial(self._committed, self._sealed))
-
-    def _ring_at(self, layer: Layer, ring_at: int | None) -> None:
-        """Ring here then. A turn that leaves nothing to be done now has done what a failing alarm could not, whichever
-        turn it was."""
-        alarms, self._rings_at = self.host.alarms, ring_at
-        if self.id in alarms.failing and (ring_at is None or ring_at > self.host.clock.now_ms()):
-            layer.after_commit.append((alarms.worked, (self.id,)))
-        alarms.set(self.id, ring_at)
 
     def _committed(self, batch: int, done: asyncio.Future[None]) -> None:
         if done.cancelled():

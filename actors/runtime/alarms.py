@@ -50,10 +50,11 @@ class AlarmHeap:
     ) -> None:
         self._clock, self._random = clock, random
         self._ring, self._backoff_max_ms = ring, backoff_max_ms
+        self.due: dict[ActorId, int] = {}
+        """When each actor rings. Entries of the heap that differ are stale."""
         self.failing: dict[ActorId, Failure] = {}
         """Actors whose alarm fails just now."""
         self._heap: list[tuple[int, ActorId]] = []
-        self._due: dict[ActorId, int] = {}  # the truth; heap entries that differ are stale
         self._ringing: set[ActorId] = set()
         self._compact_at = 1_000
         self._look_again_ms = int(clock.look_again_s * 1000)
@@ -90,16 +91,14 @@ class AlarmHeap:
 
     def later_than(self, instant_ms: int) -> list[ActorId]:
         """Actors that ring only after that instant."""
-        return [actor for actor, due in self._due.items() if due > instant_ms]
+        return [actor for actor, due in self.due.items() if due > instant_ms]
 
     def set(self, actor: ActorId, due_ms: int | None) -> None:
         """Ring then, instead of whenever was set before; None: not at all."""
         if due_ms is None:
-            self._due.pop(actor, None)
+            self.due.pop(actor, None)
             return
-        if self._due.get(actor) == due_ms:
-            return
-        self._due[actor] = due_ms
+        self.due[actor] = due_ms
         if actor not in self._ringing:
             self._push(actor, due_ms)
 
@@ -127,13 +126,13 @@ class AlarmHeap:
         to_ring: list[tuple[ActorId, int]] = []
         while self._heap and self._heap[0][0] <= now and len(to_ring) < RINGS_PER_TICK:
             _, actor = heapq.heappop(self._heap)
-            due = self._due.get(actor)
+            due = self.due.get(actor)
             if due is None or actor in self._ringing:
                 continue
             if due > now or self._muted_ms(actor):
                 self._requeue(actor, due)
                 continue
-            del self._due[actor]
+            del self.due[actor]
             self._ringing.add(actor)
             to_ring.append((actor, due))
         self._arm(self._heap[0][0] if self._heap else now + self._look_again_ms, now)
@@ -161,7 +160,7 @@ class AlarmHeap:
     def _recall_failed(self, now: int) -> None:
         """Those whose backoff is over ring, wherever they stand: its end was told in an instant of the wall clock."""
         for actor in self.failing:
-            due = self._due.get(actor)
+            due = self.due.get(actor)
             if due is not None and due <= now and actor not in self._ringing and not self._muted_ms(actor):
                 heapq.heappush(self._heap, (due, actor))
 
@@ -172,9 +171,7 @@ class AlarmHeap:
 
     def _compact(self) -> None:
         """Alarms that were moved or removed leave stale entries behind; drop them before they outgrow the rest."""
-        self._heap = [
-            (self._place(actor, due), actor) for actor, due in self._due.items() if actor not in self._ringing
-        ]
+        self._heap = [(self._place(actor, due), actor) for actor, due in self.due.items() if actor not in self._ringing]
         heapq.heapify(self._heap)
         self._compact_at = 2 * len(self._heap) + 1_000
 
@@ -186,7 +183,7 @@ class AlarmHeap:
             # At least once: whatever went wrong, the alarm rings again.
             self._failed(actor, error, due)
         self._ringing.discard(actor)
-        if (next_due := self._due.get(actor)) is not None:
+        if (next_due := self.due.get(actor)) is not None:
             self._push(actor, next_due)
 
     def _failed(self, actor: ActorId, error: BaseException, rang: int) -> None:
@@ -196,7 +193,7 @@ class AlarmHeap:
         before = self.failing.get(actor)
         since = self._clock.now_ms() if before is None else before.since
         self.failing[actor] = failure = Failure(count, self._clock.monotonic() + delay / 1000, since, _in_words(error))
-        self._due.setdefault(actor, rang)  # not now: after a step back that would be an hour from now
+        self.due.setdefault(actor, rang)  # not now: after a step back that would be an hour from now
         if before is None or before.error != failure.error:
             cause = "" if error.__cause__ is None else f" ({error.__cause__!r:.300})"
             log.warning(

@@ -19,7 +19,7 @@ from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.runtime.events import Event, Ring, fail
 from tocsin.actors.runtime.ids import ActorId
-from tocsin.errors import ActorBrokenError, HostClosedError, InvalidInputError, NotFoundError, StoreError
+from tocsin.errors import ActorBrokenError, HostClosedError, InvalidInputError, NotFoundError, StoreError, TocsinError
 from tocsin.storage.api import Lost, Owned, StoreProvider
 
 log = logging.getLogger("tocsin.actors")
@@ -177,18 +177,42 @@ class Host:
 
     # ---- Events ----------------------------------------------------------------------------------
 
-    async def call(self, actor: ActorId, event: Event[A], *, create: bool = True) -> A:
-        """Deliver one event and return its answer. A caller that is cancelled does not cancel the turn.
+    def call(self, actor: ActorId, event: Event[A], *, create: bool = True) -> asyncio.Future[A]:
+        """Deliver one event. The future ends with its answer, or with why there is none, and is never cancelled by the
+        host; a caller that cancels it does not cancel the turn.
 
         `create=False`: NotFoundError instead of bringing an actor into being that was never written.
         """
-        self._check_not_told_to_stop()
-        if not create and actor not in self._activations and not await self.provider.exists(str(actor)):
-            raise NotFoundError(f"there is no {actor.kind} named {actor.name!r}")
         reply: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self._check_open()
-        self._activation(actor).post(event, reply)
-        return await reply
+        if create or actor in self._activations:
+            self._request(actor, event, reply)
+        else:
+            self.start_soon(self._request_existing(actor, event, reply))
+        return reply
+
+    def _request(self, actor: ActorId, event: Event[Any], reply: asyncio.Future[Any]) -> None:
+        try:
+            if not self._open and self._told_to_stop:
+                raise HostClosedError("this process was told to stop while another one had the store", toldToStop=True)
+            if not self._open or self._closing:
+                raise HostClosedError("the host is not open, or is stopping")
+            self._activation(actor).post(event, reply)
+        except TocsinError as refusal:
+            fail(reply, refusal)
+
+    async def _request_existing(self, actor: ActorId, event: Event[Any], reply: asyncio.Future[Any]) -> None:
+        try:
+            exists = not self._open or await self.provider.exists(str(actor))
+        except Exception as error:
+            fail(reply, error)
+        except asyncio.CancelledError:
+            fail(reply, HostClosedError("the host was stopped before this event"))
+            raise
+        else:
+            if not exists:
+                fail(reply, NotFoundError(f"there is no {actor.kind} named {actor.name!r}"))
+            elif not reply.done():
+                self._request(actor, event, reply)
 
     def post(self, actor: ActorId, event: Event[A]) -> asyncio.Future[A]:
         """Deliver an event of the system's own: past the mailbox limit, and while the host drains."""
@@ -202,14 +226,6 @@ class Host:
             self._activation(actor).post(event, reply, bounded=False)
         else:
             fail(reply, HostClosedError("the host is stopped"))
-
-    def _check_not_told_to_stop(self) -> None:
-        if self._told_to_stop and not self._open:
-            raise HostClosedError("this process was told to stop while another one had the store", toldToStop=True)
-
-    def _check_open(self) -> None:
-        if not self._open or self._closing:
-            raise HostClosedError("the host is not open, or is stopping")
 
     def _activation(self, actor: ActorId) -> Activation:
         activation = self._activations.get(actor)

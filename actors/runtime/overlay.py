@@ -117,9 +117,14 @@ class ActorStorage:
     async def get(self, key: bytes) -> bytes | None:
         return (await self.get_many([key])).get(key)
 
-    async def get_many(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    def get_many(self, keys: Iterable[bytes]) -> Awaitable[dict[bytes, bytes]]:
         """Return the values of those keys that exist; one hop to the store, none if all are still in memory."""
-        layers = self._layers()
+        ask, layers = list(keys), self._layers()
+        if not layers and 1 <= len(ask) <= MAX_SCAN_ROWS:
+            return self._opened.get(ask)
+        return self._get_through(layers, ask)
+
+    async def _get_through(self, layers: list[Layer], keys: list[bytes]) -> dict[bytes, bytes]:
         layers.reverse()
         found: dict[bytes, bytes] = {}
         ask: list[bytes] = []

@@ -50,4 +50,4 @@ class Inflight:
         return refusal is None
 
     def _start_call(self, event: Event[A]) -> asyncio.Future[A]:
-        return self._host.start_soon(self._host.call(self._actor, event, create=False))
+        return self._host.call(self._actor, event, create=False)

@@ -41,9 +41,9 @@ async def test_it_is_one_turn_and_so_one_commit(sim: SimulatedHost) -> None:
     turns: list[type] = []
     call = sim.host.runtime.call
 
-    async def noted(actor: ActorId, event: Event[Any], **options: Any) -> Any:
+    def noted(actor: ActorId, event: Event[Any], **options: Any) -> Any:
         turns.append(type(event))
-        return await call(actor, event, **options)
+        return call(actor, event, **options)
 
     sim.host.runtime.call = noted  # type: ignore[method-assign]
     async with sim.jobs.deferred() as later:

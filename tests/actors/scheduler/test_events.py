@@ -140,4 +140,5 @@ async def test_the_function_that_writes_an_answer_goes_with_a_call_that_fails(si
     await sim.host.stop()
     with pytest.raises(HostClosedError):
         await sim.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b"")))
+    await sim.sleep(0.001)
     assert sim.host._service.renderers._waiting == {}
