@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache, partial
 from importlib.metadata import version
 from random import Random, SystemRandom
 from types import TracebackType
@@ -18,6 +19,7 @@ from tocsin.actors.runtime.events import Call
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.service import SchedulerService
+from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire
 from tocsin.actors.scheduler.inflight.deaths import OnDead
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Actor)
 LEAST_DRAIN_S = 1.0
+PORTS_KEPT = 1024
+"""Names come from requests too, so not all that were ever used."""
 Secrets = Sequence[str | bytes]
 """Each `whsec_` and base64, or at least 24 raw bytes; all sign, the first one first."""
 
@@ -76,7 +80,7 @@ class ActorHost:
         provider: StoreProvider,
         dispatcher: Dispatcher,
         *,
-        has_origin: Callable[[], bool],
+        has_origin: Callable[[], bool] | None,
         actors: Iterable[type[Actor]] = (),
         clock: Clock | None = None,
         random: Random | None = None,
@@ -127,6 +131,8 @@ class ActorHost:
             provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s
         )
         self._service.bind(self.runtime)
+        self.ports = lru_cache(PORTS_KEPT)(partial(SchedulerPort, self._service))
+        """By name, each scheduler as HTTP reaches it. Users have `scheduler`."""
         self._heartbeat: Heartbeat | None = None
         if heartbeat_url is not None:
             transport = heartbeat_transport or default_transport()
@@ -195,7 +201,7 @@ class ActorHost:
         return cls(
             provider,
             dispatcher,
-            has_origin=lambda: _has_origin(read_origin),
+            has_origin=None if isinstance(origin, str) else lambda: _has_origin(read_origin),
             clock=clock,
             random=random,
             **options,
@@ -312,7 +318,7 @@ class ActorHost:
 
     def scheduler(self, name: str = "default") -> Scheduler:
         """A handle; costs nothing until used."""
-        return Scheduler(self._service, name)
+        return Scheduler(self.ports(instance_name(name)))
 
     def health(self) -> Sequence[HealthReason]:
         """What is wrong with the whole host, the worst first; nothing if it is well. What is wrong with one scheduler

@@ -1,7 +1,7 @@
 """The options of a job: what callers may give, and what handlers and records show of them.
 
 A new option is one member here, and one in each of: the rows (`JobRow`, `DefinitionRow`), the checks (`validation`),
-the requests (`http/wire_jobs`), the signatures of `run_at` and `put`, and the command line (`cli/job_options`).
+the requests (`http/wire_jobs`), and the command line (`cli/job_options`).
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def build_app(
     by_path: dict[str, list[Operation]] = {}
     for one in OPERATIONS:
         by_path.setdefault(one.path, []).append(one)
-    endpoints += [(path, OperationEndpoint(ones, gate, host.scheduler, crowd)) for path, ones in by_path.items()]
+    endpoints += [(path, OperationEndpoint(ones, gate, host.ports, crowd)) for path, ones in by_path.items()]
     app = Starlette(
         routes=[
             Route("/instances", Instances(gate, host), methods=None),

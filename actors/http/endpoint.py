@@ -17,7 +17,7 @@ from tocsin.actors.http.errors import MethodNotAllowedError, refusal
 from tocsin.actors.http.operations import Operation
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.responses import allowing, answer, unheard
-from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.dispatch.words import SPEAKS_JSON
 
@@ -71,12 +71,12 @@ class OperationEndpoint(Endpoint):
     """The operations of one path, by method, on the instance in the path, behind the gate."""
 
     def __init__(
-        self, operations: Sequence[Operation], gate: Gate, scheduler: Callable[[str], Scheduler], crowd: Crowd
+        self, operations: Sequence[Operation], gate: Gate, ports: Callable[[str], SchedulerPort], crowd: Crowd
     ) -> None:
         super().__init__([one.method for one in operations], gate)
         self._crowd = crowd
         self._operations = {one.method: one for one in operations}
-        self._scheduler = scheduler
+        self._ports = ports
 
     async def answer(self, request: Request) -> Response:
         operation = self._operations["GET" if request.method == "HEAD" else request.method]
@@ -88,7 +88,7 @@ class OperationEndpoint(Endpoint):
             self._gate.check_token(token, operation.scopes, operation.action, instance)
         stranger = token is None and self._gate.is_stranger(request)
         call = Call(
-            request, self._scheduler(instance), self._gate, self._crowd, caller, operation.action, stranger=stranger
+            request, self._ports(instance), self._gate, self._crowd, caller, operation.action, stranger=stranger
         )
         if operation.method == "GET":  # reads only: what a caller has left is read no further
             return answer(await call.while_connected(operation.run(call)))

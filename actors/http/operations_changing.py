@@ -20,15 +20,15 @@ from tocsin.errors import NotFoundError
 
 
 async def cancel(call: Call) -> Cancelled:
-    return await call.scheduler.cancel(await _admitted_id(call))
+    return await call.port.changes.cancel(await _admitted_id(call))
 
 
 async def dead_retry(call: Call) -> DeadRetried:
-    return await call.scheduler.dead_retry(await _admitted_id(call))
+    return await call.port.changes.dead_retry(await _admitted_id(call))
 
 
 async def dead_cancel(call: Call) -> DeadCancelled:
-    return DeadCancelled(await call.scheduler.dead_cancel(await _admitted_id(call)))
+    return DeadCancelled(await call.port.changes.dead_cancel(await _admitted_id(call)))
 
 
 async def _admitted_id(call: Call) -> str:
@@ -40,7 +40,7 @@ async def _admitted_id(call: Call) -> str:
 async def cancel_all(call: Call) -> Matched:
     request = await call.body(CancelAllRequest, SMALL_BODY)
     await call.admit(None)
-    return await call.scheduler.cancel_all(
+    return await call.port.changes.cancel_all(
         pool=request.pool,
         label=request.label,
         path=request.function_path,
@@ -53,17 +53,19 @@ async def reschedule(call: Call) -> Rescheduled:
     request = await call.body(RescheduleRequest, SMALL_BODY)
     id = request.required_id()
     await call.admit(id)
-    return await call.scheduler.rescheduled(id, whole(request.scheduled_for), whole(request.delay_ms))
+    checks = call.port.checks
+    due = checks.wire_due(whole(request.scheduled_for), whole(request.delay_ms), checks.now_ms())
+    return await call.port.changes.reschedule(id, due)
 
 
 async def dead_retry_all(call: Call) -> Redrive:
     request = await call.body(RetryAllRequest, SMALL_BODY)
     await call.admit(None)
-    return await call.scheduler.dead_retry_all(
+    return await call.port.changes.dead_retry_all(
         pool=request.pool,
         reason=request.reason,
         path=request.function_path,
-        since=whole(request.since),  # type: ignore[arg-type]  # the handle checks every value
+        since=whole(request.since),
         all=bool(request.all),
         rate_per_second=10 if request.rate_per_second is None else whole(request.rate_per_second),  # type: ignore[arg-type]
         dry_run=bool(request.dry_run),
@@ -73,7 +75,7 @@ async def dead_retry_all(call: Call) -> Redrive:
 async def get_redrive(call: Call) -> Redrive:
     call.query()
     await call.admit(call.path("redriveId"))
-    redrive = await call.scheduler.redrive(call.path("redriveId"))
+    redrive = await call.port.reads.redrive(call.path("redriveId"))
     if redrive is None:
         raise NotFoundError(f"there is no redrive {call.path('redriveId')!r}: its id came from POST /dead/retry-all")
     return redrive
@@ -82,7 +84,7 @@ async def get_redrive(call: Call) -> Redrive:
 async def stop_redrive(call: Call) -> RedriveStopped:
     call.query()
     await call.admit(call.path("redriveId"))
-    return RedriveStopped(await call.scheduler.redrive_stop(call.path("redriveId")))
+    return RedriveStopped(await call.port.changes.redrive_stop(call.path("redriveId")))
 
 
 # ---- By lease: whoever holds one needs no token ---------------------------------------------------
@@ -102,7 +104,7 @@ async def complete(call: Call) -> Settlement:
         result=result,
         in_json=True,
     )
-    return await call.scheduler.completed(
+    return await call.port.changes.complete(
         request.required_id(),
         request.required_lease(),
         ok=ok,
@@ -116,5 +118,5 @@ async def complete(call: Call) -> Settlement:
 
 async def extend(call: Call) -> Extended:
     request = await call.body(ExtendRequest, SMALL_BODY)
-    until = await call.scheduler.extend(request.required_id(), request.required_lease(), request.required_lease_ms())
+    until = await call.port.changes.extend(request.required_id(), request.required_lease(), request.required_lease_ms())
     return Extended(until)

@@ -14,13 +14,13 @@ from tocsin.errors import InvalidInputError
 async def get_pool(call: Call) -> Pool:
     name = call.query(*names(ONE_POOL)).required("name")
     await call.admit(name)
-    return await call.scheduler.pool(name)
+    return await call.port.reads.pool(name)
 
 
 async def put_pool(call: Call) -> Pool:
     request = await call.body(PoolRequest, SMALL_BODY)
     await call.admit(request.name if isinstance(request.name, str) else None)
-    return await call.scheduler.set_pool(
+    return await call.port.changes.set_pool(
         request.name,  # type: ignore[arg-type]  # the handle checks every value
         max_concurrency=whole(request.max_concurrency),  # type: ignore[arg-type]
         paused=request.paused,  # type: ignore[arg-type]
@@ -30,13 +30,13 @@ async def put_pool(call: Call) -> Pool:
 async def delete_pool(call: Call) -> PoolDeleted:
     name = call.query(*names(ONE_POOL)).required("name")
     await call.admit(name)
-    return PoolDeleted(await call.scheduler.delete_pool(name))
+    return PoolDeleted(await call.port.changes.delete_pool(name))
 
 
 async def put_instance(call: Call) -> InstanceState:
     request = await call.body(InstanceRequest, SMALL_BODY)
     await call.admit(None)
-    return await call.scheduler.set_instance(
+    return await call.port.changes.set_instance(
         paused=request.paused,  # type: ignore[arg-type]  # the handle checks every value
         timeout_ms=whole(request.timeout_ms),  # type: ignore[arg-type]
     )
@@ -44,9 +44,7 @@ async def put_instance(call: Call) -> InstanceState:
 
 async def remove(call: Call) -> Removed:
     confirmed = call.query(*names(CONFIRMED)).text("confirm")
-    if confirmed != call.scheduler.name:
-        raise InvalidInputError(
-            f"this removes everything of the instance: repeat its name, ?confirm={call.scheduler.name}"
-        )
+    if confirmed != call.port.name:
+        raise InvalidInputError(f"this removes everything of the instance: repeat its name, ?confirm={call.port.name}")
     await call.admit(None)
-    return await call.scheduler.remove()
+    return await call.port.changes.remove()

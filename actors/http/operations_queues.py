@@ -25,27 +25,27 @@ async def claim(call: Call) -> ClaimedJobs:
     for one in dict.fromkeys(queue.split(SEVERAL)):
         await call.admit(one)
     wait_ms: Any = int(CLAIM_WAIT_S * 1000) if request.wait_ms is None else whole(request.wait_ms)
-    claimed = call.scheduler.claim(
+    claimed = call.port.queues.claim(
         queue if queue == EVERY_QUEUE else queue.split(SEVERAL),
         max=1 if request.max is None else whole(request.max),  # type: ignore[arg-type]  # the handle checks every value
         lease_ms=CLAIM_LEASE_MS if request.lease_ms is None else whole(request.lease_ms),  # type: ignore[arg-type]
-        wait=integer(wait_ms, "waitMs", *CLAIM_WAIT_MS) / 1000,
+        wait_ms=wait_ms,
         worker=None if request.worker is None else request.worker.info(),
         exclude=request.exclude or (),  # type: ignore[arg-type]
     )
-    return ClaimedJobs(await call.while_connected(claimed, call.scheduler.unsent))
+    return ClaimedJobs(await call.while_connected(claimed, call.port.queues.unsent))
 
 
 async def queues(call: Call) -> QueueList:
     call.query()
     await call.admit(None)
-    return QueueList(await call.scheduler.queues())
+    return QueueList(await call.port.queues.queues())
 
 
 async def pending(call: Call) -> Pending:
     prefix = call.query(*names(PREFIXED)).text("prefix") or ""
     await call.admit(prefix or None)
-    return await call.scheduler.pending(prefix)
+    return await call.port.queues.pending(prefix)
 
 
 async def result(call: Call) -> Outcome:
@@ -53,4 +53,4 @@ async def result(call: Call) -> Outcome:
     id = query.required("id")
     wait_ms = integer(query.whole_or("waitMs", 0), "waitMs", *CLAIM_WAIT_MS)
     await call.admit(id)
-    return await call.scheduler.outcome(id, wait_ms / 1000)
+    return await call.port.queues.outcome(id, wait_ms / 1000)

@@ -17,26 +17,26 @@ DEFAULT_LIMIT: Final = 100
 async def why(call: Call) -> Reasons:
     id = call.query(*names(ONE_JOB)).required("id")
     await call.admit(id)
-    return Reasons(id, await call.scheduler.why(id))
+    return Reasons(id, await call.port.reads.why(id))
 
 
 async def history(call: Call) -> History:
     id = call.query(*names(ONE_JOB)).required("id")
     await call.admit(id)
-    return History(id, await call.scheduler.history(id))
+    return History(id, await call.port.reads.history(id))
 
 
 async def get(call: Call) -> Found:
     id = call.query(*names(ONE_JOB)).required("id")
     await call.admit(id)
-    record = await call.scheduler.get(id)
-    return Found(None if record is None else record_of(record, call.scheduler.name))
+    record = await call.port.reads.get(id)
+    return Found(None if record is None else record_of(record, call.port.name))
 
 
 async def list_jobs(call: Call) -> JobPage:
     query = call.query(*names(LISTED))
     await call.admit(None)
-    page = await call.scheduler.list(
+    page = await call.port.reads.list(
         cursor=query.text("cursor") or None,
         limit=query.whole_or("limit", DEFAULT_LIMIT),
         order=_default(query.text("order"), "due"),
@@ -45,13 +45,13 @@ async def list_jobs(call: Call) -> JobPage:
         state=query.text("state"),
         label=query.text("label"),
     )
-    return page_of(page, call.scheduler.name)
+    return page_of(page, call.port.name)
 
 
 async def list_dead(call: Call) -> JobPage:
     query = call.query(*names(DEAD_LISTED))
     await call.admit(None)
-    page = await call.scheduler.dead(
+    page = await call.port.reads.dead(
         cursor=query.text("cursor") or None,
         limit=query.whole_or("limit", DEFAULT_LIMIT),
         pool=query.text("pool"),
@@ -59,20 +59,20 @@ async def list_dead(call: Call) -> JobPage:
         reason=query.text("reason"),
         since=query.whole("since"),
     )
-    return page_of(page, call.scheduler.name)
+    return page_of(page, call.port.name)
 
 
 async def status(call: Call) -> Status:
     call.query()
     await call.admit(None)
-    return await call.scheduler.status()
+    return await call.port.reads.status()
 
 
 async def catalog(call: Call) -> CatalogListed:
     """The same for every instance."""
     call.query()
     await call.admit(None)
-    given = call.scheduler.catalog
+    given = call.port.reads.catalog
     if given is None:
         return CatalogListed(False, ())
     listed = listing(given)

@@ -10,7 +10,7 @@ from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import ScheduleDeleted
 from tocsin.actors.http.wire import whole
 from tocsin.actors.http.wire_recurring import DefinitionRequest, RevisionRequest, TriggerRequest
-from tocsin.actors.scheduler.client.schedules import PREVIEW
+from tocsin.actors.scheduler.client.schedules_port import PREVIEW
 from tocsin.actors.scheduler.model.schedule_records import (
     CronPreview,
     OccurrencePage,
@@ -29,22 +29,23 @@ async def put(call: Call) -> SchedulePut:
     name = await _admitted_name(call)
     for target in request.targets():
         await call.admit(target, action="schedule")
-    then = followers(call.scheduler, request.then)
+    then = followers(call.port.jobs, request.then)
     with reading_args():
-        new = call.scheduler.schedules.new_schedule(
+        new = call.port.schedules.new_schedule(
             name,
             raw_args=bytes(request.args),
             given={**request.options(), "then": then},
             paused=request.paused,
             revision=whole(request.revision),
+            initiator=call.initiator,
         )
-    return await call.scheduler.schedules.put_checked(new)
+    return await call.port.schedules.put(new)
 
 
 async def get(call: Call) -> ScheduleRecord:
     call.query()
     name = await _admitted_name(call)
-    record = await call.scheduler.schedules.get(name)
+    record = await call.port.schedules.get(name)
     if record is None:
         raise NotFoundError(f"there is no schedule {name!r}")
     return record
@@ -53,7 +54,7 @@ async def get(call: Call) -> ScheduleRecord:
 async def list_schedules(call: Call) -> SchedulePage:
     query = call.query(*names(PAGED))
     await call.admit(None)
-    return await call.scheduler.schedules.list(
+    return await call.port.schedules.list(
         cursor=query.text("cursor") or None, limit=query.whole_or("limit", DEFAULT_LIMIT)
     )
 
@@ -62,7 +63,7 @@ async def occurrences(call: Call) -> OccurrencePage:
     """Also of a deleted one, as long as they are kept."""
     query = call.query(*names(PAGED))
     name = await _admitted_name(call)
-    schedules = call.scheduler.schedules
+    schedules = call.port.schedules
     page = await schedules.occurrences(
         name, cursor=query.text("cursor") or None, limit=query.whole_or("limit", DEFAULT_LIMIT)
     )
@@ -74,26 +75,26 @@ async def occurrences(call: Call) -> OccurrencePage:
 async def pause(call: Call) -> ScheduleRecord:
     request = await call.body(RevisionRequest, SMALL_BODY, optional=True)
     name = await _admitted_name(call)
-    return await call.scheduler.schedules.pause(name, revision=whole(request.revision))  # type: ignore[arg-type]  # the handle checks every value
+    return await call.port.schedules.pause(name, revision=whole(request.revision))  # type: ignore[arg-type]  # the handle checks every value
 
 
 async def resume(call: Call) -> ScheduleRecord:
     request = await call.body(RevisionRequest, SMALL_BODY, optional=True)
     name = await _admitted_name(call)
-    return await call.scheduler.schedules.resume(name, revision=whole(request.revision))  # type: ignore[arg-type]
+    return await call.port.schedules.resume(name, revision=whole(request.revision))  # type: ignore[arg-type]
 
 
 async def trigger(call: Call) -> TriggeredRun:
     request = await call.body(TriggerRequest, SMALL_BODY, optional=True)
     name = await _admitted_name(call)
-    return await call.scheduler.schedules.trigger(name, request.request_key)  # type: ignore[arg-type]
+    return await call.port.schedules.trigger(name, request.request_key)  # type: ignore[arg-type]
 
 
 async def delete(call: Call) -> ScheduleDeleted:
     query = call.query(*names(DELETED))
     revision, cancel_pending = query.whole("revision"), query.flag("cancelPending")
     name = await _admitted_name(call)
-    deleted = await call.scheduler.schedules.delete(name, revision=revision, cancel_pending=cancel_pending)
+    deleted = await call.port.schedules.delete(name, revision=revision, cancel_pending=cancel_pending)
     return ScheduleDeleted(deleted)
 
 
@@ -107,7 +108,7 @@ async def preview(call: Call) -> CronPreview:
     query = call.query(*names(PREVIEWED))
     start, timezone = query.whole("from"), query.text("timezone")
     await call.admit(None)
-    return await call.scheduler.schedules.preview(
+    return await call.port.schedules.preview(
         query.required("expr"),
         timezone="UTC" if timezone is None else timezone,
         start=None if start is None else epoch_ms(start, "from"),

@@ -49,8 +49,8 @@ async def schedule(call: Call) -> Scheduled | Written:
             return first
         raise
     if once is None:
-        return await call.scheduler.submit(job)
-    return _given(await call.scheduler.submit_once([job], once))
+        return await call.port.jobs.submit(job)
+    return _given(await call.port.jobs.submit_once([job], once))
 
 
 def _one_answer(answers: Sequence[Answer]) -> Kept | TocsinError:
@@ -64,11 +64,11 @@ def _one_answer(answers: Sequence[Answer]) -> Kept | TocsinError:
 
 async def _first_answer(call: Call, once: Once | None) -> Written | None:
     """What this request was answered before, if it was: what is refused now may have passed an earlier catalog."""
-    if once is None or not await call.scheduler.answered(once):
+    if once is None or not await call.port.jobs.answered(once):
         return None
     none = TocsinError("no answer is kept any more")
     try:
-        kept = await call.scheduler.submit_once([], replace(once, render=lambda _: none))
+        kept = await call.port.jobs.submit_once([], replace(once, render=lambda _: none))
     except TocsinError as error:
         if error is none:
             return None
@@ -97,9 +97,9 @@ async def schedule_batch(call: Call) -> BatchResults | Written:
     if not good and (first := await _first_answer(call, once)) is not None:
         return first
     if once is None or not good:  # where all is refused nothing happens, so nothing is kept
-        return _results(await call.scheduler.submit_checked(checked), ())
+        return _results(await call.port.jobs.submit_checked(checked), ())
     _check_faults([envelope(one) for one in checked if isinstance(one, TocsinError)])
-    return _given(await call.scheduler.submit_once(good, once))
+    return _given(await call.port.jobs.submit_once(good, once))
 
 
 def _check_faults(faults: Sequence[object]) -> None:
@@ -133,7 +133,7 @@ class _BatchCheck:
             await asyncio.sleep(0)
         try:
             request = parse(raw, ScheduleRequest, "the job")
-            request.check_instance(self._call.scheduler.name)
+            request.check_instance(self._call.port.name)
             for target in request.targets():
                 if (refused := await self._ruling(target)) is not None:
                     return refused
@@ -153,13 +153,14 @@ class _BatchCheck:
 
 
 def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
-    options = {**request.options(), "then": followers(call.scheduler, request.then)}
+    options = {**request.options(), "then": followers(call.port.jobs, request.then)}
     with reading_args():
-        return call.scheduler.new_job(
+        return call.port.jobs.new_job(
             function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
             workflow=request.workflow,  # type: ignore[arg-type]
             raw_args=bytes(request.args),
             scheduled_for=whole(request.scheduled_for),  # type: ignore[arg-type]
             delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]
             options=options,
+            initiator=call.initiator,
         )

@@ -14,13 +14,11 @@ from tocsin.actors.scheduler.model.records import WorkerPage
 async def announce(call: Call) -> Heard:
     snapshot = (await call.body(SnapshotRequest, SMALL_BODY)).snapshot()
     await call.admit(snapshot.id if isinstance(snapshot.id, str) else None)
-    await call.scheduler.announce(snapshot)
+    call.port.queues.announce(snapshot)
     return Heard()
 
 
 async def workers(call: Call) -> WorkerPage:
     query = call.query(*names(PAGED))
     await call.admit(None)
-    return await call.scheduler.workers(
-        cursor=query.text("cursor") or None, limit=query.whole_or("limit", DEFAULT_LIMIT)
-    )
+    return call.port.queues.workers(cursor=query.text("cursor") or None, limit=query.whole_or("limit", DEFAULT_LIMIT))

@@ -54,7 +54,7 @@ class Readiness(Endpoint):
             raise type(trouble)(trouble.message, **trouble.details)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await self._host.scheduler(DEFAULT_INSTANCE).get(PROBED_ID)
+                await self._host.ports(DEFAULT_INSTANCE).reads.get(PROBED_ID)
         except TimeoutError:
             raise StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s") from None
         return answer(Ready(True, (*(one.code for one in self._host.health()), *self._crowd.reasons())))

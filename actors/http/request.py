@@ -16,7 +16,7 @@ from tocsin.actors.http.access import Caller, Gate
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
-from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.transitions.idempotency import Kept, Once
 from tocsin.actors.scheduler.transitions.submit import Answer
 from tocsin.errors import InvalidInputError, TocsinError
@@ -31,18 +31,19 @@ class Call:
     """A request whose token has passed. Before an operation does anything it must `admit` what it touches."""
 
     def __init__(
-        self, request: Request, scheduler: Scheduler, gate: Gate, crowd: Crowd, caller: Caller, action: str, *,
+        self, request: Request, port: SchedulerPort, gate: Gate, crowd: Crowd, caller: Caller, action: str, *,
         stranger: bool,
     ) -> None:  # fmt: skip
         # Only what schedules asks an app's user for its text: that may be slow, or fail.
-        self.scheduler = scheduler.for_initiator(caller.identity) if action in SCHEDULING else scheduler
+        self.initiator = caller.identity if action in SCHEDULING else ("", "")
+        self.port = port
         self._request, self._gate, self._caller, self._action = request, gate, caller, action
         self._crowd, self._stranger = crowd, stranger
         self._raw = b""
 
     async def admit(self, resource: str | None, *, action: str | None = None) -> None:
         """ForbiddenError if the embedding app's rule says no; `action` if it is not that of the route."""
-        await self._gate.ask(self._caller, action or self._action, self.scheduler.name, resource)
+        await self._gate.ask(self._caller, action or self._action, self.port.name, resource)
 
     def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
         """What makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
@@ -89,7 +90,7 @@ class Call:
         Query(self._request, ())
         self._raw = await body.read_json(self._request, limit, self._crowd, stranger=self._stranger, optional=optional)
         parsed = body.parse_text(self._raw, kind)
-        parsed.check_instance(self.scheduler.name)
+        parsed.check_instance(self.port.name)
         return parsed
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tocsin.actors.runtime.host import Host
-from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
 from tocsin.actors.scheduler.queries.instances import Shown
 
@@ -16,6 +16,7 @@ class ServedHost(Protocol):
 
     runtime: Host
 
-    def scheduler(self, name: str) -> Scheduler: ...
+    @property
+    def ports(self) -> Callable[[str], SchedulerPort]: ...
     def health(self) -> Sequence[HealthReason]: ...
     async def instances(self, *, cursor: str | None, limit: int, shown: Shown | None) -> InstancePage: ...

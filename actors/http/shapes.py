@@ -11,7 +11,7 @@ import msgspec
 from tocsin.actors.cron.expression import MAX_LENGTH
 from tocsin.actors.cron.preview import MAX_COUNT
 from tocsin.actors.scheduler.client.changes import ERROR_MAX
-from tocsin.actors.scheduler.client.schedules import PREVIEW, REQUEST_KEY_MAX
+from tocsin.actors.scheduler.client.schedules_port import PREVIEW, REQUEST_KEY_MAX
 from tocsin.actors.scheduler.model import validation as limits
 from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
 from tocsin.actors.scheduler.model.rows import LARGEST_MS

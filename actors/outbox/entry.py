@@ -13,7 +13,7 @@ from tocsin.actors.outbox import statements
 from tocsin.actors.outbox.job_text import JobWriter
 from tocsin.actors.outbox.statements import Dialect, Statement
 from tocsin.actors.runtime.clock import Clock, SystemClock
-from tocsin.actors.scheduler.client.deferred import JobOptions
+from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.dispatch.durations import Duration
@@ -81,7 +81,7 @@ class Outbox:
     ) -> None:
         self.instance, self.table = arguments.instance_name(instance), statements.table_name(table)
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
-        self._writer = JobWriter(self.instance, CatalogCheck(catalog, self._clock.monotonic), self._random)
+        self._writer = JobWriter(CatalogCheck(catalog, self._clock.monotonic), self._random, self._clock.now_ms)
         self._minting, self._last = threading.Lock(), 0
 
     def schema(self, dialect: Dialect, *, announce: bool = False) -> list[str]:

@@ -5,7 +5,7 @@ So a row holds what any version, and any language, can write and read; `initiato
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -15,12 +15,11 @@ from tocsin.actors.http.body import parse, reading_args
 from tocsin.actors.http.chain_requests import followers
 from tocsin.actors.http.wire import Scalar, whole
 from tocsin.actors.http.wire_jobs import ScheduleRequest
-from tocsin.actors.scheduler.client.chain_requests import Following, Job
-from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.job_checks import Job, JobChecks
+from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.new_job import NewJob
-from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch.worker.specs import body_of
 
 
@@ -33,11 +32,12 @@ class RowJob(ScheduleRequest, frozen=True, kw_only=True):
 # ---- Writing -------------------------------------------------------------------------------------
 
 
-class JobWriter(Following):
+class JobWriter:
     """Checks jobs as a scheduler does, without one: of it only what it holds, and its settings, come later."""
 
-    def __init__(self, instance: str, catalog: CatalogCheck, random: Random) -> None:
-        self.name, self._catalog, self._random = arguments.instance_name(instance), catalog, random
+    def __init__(self, catalog: CatalogCheck, random: Random, now_ms: Callable[[], int]) -> None:
+        # Another process may know the origin, and the ids of what follows are made when the job comes to its scheduler.
+        self._checks = JobChecks(catalog, random, now_ms)
 
     def write(
         self,
@@ -52,9 +52,9 @@ class JobWriter(Following):
         """The job's id and its text. InvalidInputError, and its kin, for what no scheduler would take."""
         checked = arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-            minted=minted, options=self._wire_options(options),
+            minted=minted, options=self._checks.options(options),
         )  # fmt: skip
-        self._check_catalog(checked.job, args)
+        self._checks.catalog.check(checked.job, args)
         members: dict[str, Any] = {"args": msgspec.Raw(args), "id": checked.job.id}
         if not checked.chosen:
             members["onConflict"] = "keep"  # nobody else has such an id: who has it is this job, submitted before
@@ -64,19 +64,6 @@ class JobWriter(Following):
             members["initiator"] = initiator
         return checked.job.id, msgspec.json.encode(members).decode()
 
-    def _check_catalog(self, job: JobRow, args: bytes) -> None:
-        self._catalog.check(job, args)
-
-    def _mint(self, now: int) -> str:
-        """For a check only: the ids of what follows are made when the job comes to its scheduler."""
-        return arguments.mint_id(now, self._random.getrandbits(80))
-
-    def _now(self) -> int:
-        return 0
-
-    def _check_origin(self, options: Mapping[str, Any]) -> None:
-        """Another process may know it."""
-
 
 # ---- Reading -------------------------------------------------------------------------------------
 
@@ -85,13 +72,13 @@ def read(text: str) -> RowJob:
     return parse(text.encode(), RowJob, "the job")
 
 
-def new_job(scheduler: Scheduler, text: str) -> NewJob:
+def new_job(port: SchedulerPort, text: str) -> NewJob:
     """The text of a row as a job to submit. InvalidInputError, and its kin, if this scheduler refuses it."""
     job = read(text)
-    job.check_instance(scheduler.name)
-    options = {**job.options(), "then": followers(scheduler, job.then)}
+    job.check_instance(port.name)
+    options = {**job.options(), "then": followers(port.jobs, job.then)}
     with reading_args():
-        return scheduler.new_job(
+        return port.jobs.new_job(
             function_path=job.function_path,  # type: ignore[arg-type]  # the handle checks every value
             workflow=job.workflow,  # type: ignore[arg-type]
             raw_args=bytes(job.args),

@@ -15,7 +15,7 @@ from typing import Final, Protocol, runtime_checkable
 import msgspec
 
 from tocsin.actors.outbox.job_text import new_job
-from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.scheduler import Scheduler, port_of
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, damaged_answer
 from tocsin.actors.scheduler.transitions.submit import Answer
@@ -75,7 +75,7 @@ class SchedulerTarget:
     """A `Scheduler` handle as a target."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self.name, self._scheduler = scheduler.name, scheduler
+        self.name, self._port = scheduler.name, port_of(scheduler)
 
     async def submit_batch(self, jobs: Sequence[tuple[str, str]], key: str) -> Answers:
         answers: dict[str, Refused | None] = {}
@@ -87,14 +87,14 @@ class SchedulerTarget:
                 size = 0
                 await asyncio.sleep(0)
             try:
-                good.append((row, new_job(self._scheduler, text)))
+                good.append((row, new_job(self._port, text)))
             except TocsinError as error:
                 answers[row] = Refused.by(error)
             except Exception as error:  # a fault of ours in reading one of them must not keep the others back
                 answers[row] = Refused(TocsinError.code, f"it cannot be read: {type(error).__name__}", True)
         if good:
             once = Once(_digest(f"outbox {key}"), _digest(key), _Writer([row for row, _ in good]))
-            _, kept = await self._scheduler.submit_once([job for _, job in good], once)
+            _, kept = await self._port.jobs.submit_once([job for _, job in good], once)
             # By row: at the first time more of them, or fewer, may have passed the checks.
             try:
                 answers.update(_answers.decode(zlib.decompress(kept)))
@@ -103,10 +103,10 @@ class SchedulerTarget:
         return answers
 
     async def knows(self, job_id: str, since: int | None) -> bool:
-        record = await self._scheduler.get(job_id)
+        record = await self._port.reads.get(job_id)
         if record is not None and (since is None or record.enqueued_at >= since):
             return True
-        attempts = await self._scheduler.history(job_id)  # after the look at the job: it may end in between
+        attempts = await self._port.reads.history(job_id)  # after the look at the job: it may end in between
         return any(since is None or attempt.ended >= since for attempt in attempts)
 
 

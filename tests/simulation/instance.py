@@ -13,7 +13,7 @@ from tests.simulation.promises import Promises, Wish
 from tests.simulation.pullers import QUEUES, Puller, Watch
 from tests.simulation.schedules import Watched
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import JobRow

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import ActorError, ConflictError, NotFoundError, StoreError

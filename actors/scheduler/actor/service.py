@@ -51,7 +51,7 @@ class SchedulerService:
         dispatcher: Dispatcher,
         clock: Clock,
         *,
-        has_origin: Callable[[], bool],
+        has_origin: Callable[[], bool] | None,
         lanes: int = 64,
         max_in_flight: int = 256,
         dead_retention_s: float | None = 30 * 86_400,
@@ -64,6 +64,7 @@ class SchedulerService:
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
     ) -> None:
         self.has_origin = has_origin
+        """None: callbacks always have somewhere to go."""
         self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
         self.clock = clock
         monotonic, now_ms = clock.monotonic, clock.now_ms

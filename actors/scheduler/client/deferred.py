@@ -7,22 +7,15 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.state.path_counts import paths_of
-from tocsin.dispatch.job_options import OneJobOptions
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.errors import InvalidInputError, NotAllAcceptedError, PayloadTooLargeError, TocsinError
 
 Submit = Callable[[Sequence[NewJob | TocsinError]], Awaitable[Sequence[Scheduled | TocsinError]]]
-
-
-class JobOptions(OneJobOptions, total=False):
-    """What may be given with a job; as for `Scheduler.run_at`."""
-
-    then: Sequence[Job] | None
 
 
 class Deferred:

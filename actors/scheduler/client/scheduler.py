@@ -1,38 +1,399 @@
-"""`Scheduler`: what users hold. Checks arguments, sends events to the actor, reads committed state."""
+"""`Scheduler`: what users hold. Says each operation as Python does, and asks the port for it."""
 
 from __future__ import annotations
 
-from tocsin.actors.scheduler.client.chain_requests import Job
-from tocsin.actors.scheduler.client.changes import Changing
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Unpack
+
 from tocsin.actors.scheduler.client.deferred import Deferred
-from tocsin.actors.scheduler.client.jobs import Scheduling
-from tocsin.actors.scheduler.client.queues import Queues
-from tocsin.actors.scheduler.client.reads import Operating, Reading
+from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
+from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
 from tocsin.actors.scheduler.client.schedules import Schedules
-from tocsin.actors.scheduler.client.workers import Workers
+from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.records import (
+    Attempt,
+    Cancelled,
+    DeadRetried,
+    InstanceState,
+    Matched,
+    Page,
+    Pending,
+    Pool,
+    Queue,
+    Reason,
+    Record,
+    Redrive,
+    Removed,
+    Rescheduled,
+    Scheduled,
+    Status,
+    WorkerPage,
+)
+from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
+from tocsin.dispatch.values import LEFT_OUT
+from tocsin.errors import InvalidInputError, JobFailedError, NotYetError, TocsinError
 
 __all__ = ["Job", "Scheduler"]
 
 
-class Scheduler(Scheduling, Changing, Queues, Workers, Reading, Operating):
+class Scheduler:
     """A handle on one instance; costs nothing until used, and reading never creates the instance.
 
     Errors of every method: InvalidInputError (and its kin) for a bad argument, before anything is changed;
     OverloadedError, HostClosedError, StoreError when the host or its store cannot serve the call.
     """
 
+    def __init__(self, port: SchedulerPort) -> None:
+        """Handles come from `ActorHost.scheduler`."""
+        self._port, self._checks, self._now_ms = port, port.checks, port.checks.now_ms
+        self.name = port.name
+
     @property
     def schedules(self) -> Schedules:
         """Recurring definitions, whose occurrences become jobs of this instance."""
-        return Schedules(self._service, self.name, self._initiator)
+        return Schedules(self._port)
+
+    # ---- Making jobs -----------------------------------------------------------------------------
+
+    async def run_at(
+        self,
+        at: datetime | int,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> str:
+        """Call `path` back at an instant (aware datetime or epoch ms; a past one is due at once). The id.
+
+        The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most; left
+        out it is `{}`, and None is null. A chosen `id` that is taken raises DuplicateScheduleIdError, unless
+        `on_conflict` (default "error") is "keep" (the job there stays) or "replace" (a waiting one is swapped).
+        `pool`, with `max_concurrency`, `priority`, `retry`, `labels`, `shard_key` and `expires_at` say when it may
+        start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h. `initiator` names who wants
+        it, for `authorize_fire` and the record; the receiver does not see it. With a `queue` nobody is called back: a
+        worker pulls it. `then`: jobs that start when this one is done, in the same commit; nested ones make a chain.
+        `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        """
+        due = arguments.instant_ms(at, "at")
+        return await self._submit(path, workflow, args, due, self._now_ms(), options)
+
+    async def run_after(
+        self,
+        delay: timedelta | float | str,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> str:
+        """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
+        delay_ms, now = arguments.duration_ms(delay, "delay"), self._now_ms()
+        return await self._submit(path, workflow, args, arguments.delayed(now, delay_ms, "delay"), now, options)
+
+    async def _submit(
+        self, path: str | None, workflow: str | None, args: Any, due: int, now: int, options: JobOptions
+    ) -> str:
+        raw_args = arguments.encode_args(args)
+        job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
+        return (await self._port.jobs.submit(job)).id
+
+    async def submit_many(self, jobs: Sequence[Job]) -> list[Scheduled | TocsinError]:
+        """Up to 1,000 jobs in one atomic commit. One answer each, in order: accepted, or why not."""
+        given: object = jobs
+        if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+            raise InvalidInputError(f"jobs must be a list of Job, not {type(jobs).__name__}")
+        if len(jobs) > arguments.MAX_BATCH:
+            raise InvalidInputError(f"jobs: {len(jobs)} given, at most {arguments.MAX_BATCH} in one call")
+        checked: list[NewJob | TocsinError] = []
+        for n, job in enumerate(jobs):
+            try:
+                with arguments.naming(f"jobs[{n}]"):
+                    checked.append(self._checks.job(job))
+            except TocsinError as error:
+                checked.append(error)
+        return await self._port.jobs.submit_checked(checked)
 
     def deferred(self) -> Deferred:
         """Jobs that are submitted together at the end of a block, and not at all if it fails; their ids at once.
 
         `async with jobs.deferred() as later: job_id = later.run_after("5m", ...)`. See `Deferred`.
         """
-        return Deferred(self._checked, self.submit_checked)
+        return Deferred(self._checks.job, self._port.jobs.submit_checked)
 
-    def for_initiator(self, identity: tuple[str, str]) -> Scheduler:
-        """The same instance, for jobs that this caller (token, user) wants; for the HTTP face."""
-        return Scheduler(self._service, self.name, identity)
+    # ---- Changing jobs ---------------------------------------------------------------------------
+
+    async def cancel(self, id: str) -> Cancelled:
+        """Remove a pending, waiting or running job. Its id is free at once; a running attempt is not stopped,
+        but whatever it answers changes nothing. A dead job is not cancelled by this: see `dead_cancel`."""
+        return await self._port.changes.cancel(id)
+
+    async def cancel_all(
+        self,
+        *,
+        pool: str | None = None,
+        label: str | None = None,
+        path: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> Matched:
+        """Cancel every job there is now that fits all filters (`all=True`: every job), a page at a time."""
+        return await self._port.changes.cancel_all(pool=pool, label=label, path=path, all=all, dry_run=dry_run)
+
+    async def reschedule(
+        self,
+        id: str,
+        *,
+        at: datetime | int | None = None,
+        after: timedelta | float | str | None = None,
+    ) -> Rescheduled:
+        """Move a pending or waiting job to an instant, or to a delay from now. A running one is not moved."""
+        return await self._port.changes.reschedule(id, self._checks.due(at, after, self._now_ms()))
+
+    async def complete(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool = True,
+        error: str | None = None,
+        retryable: bool = True,
+        delay: timedelta | float | str | None = None,
+        charge: bool = True,
+        result: Any = None,
+    ) -> bool:
+        """Settle an attempt that was claimed from a queue, or whose callback was answered `tocsin-accepted: 1`.
+
+        `ok=False` climbs the retry ladder (or waits `delay`); with `retryable=False` the job is dead; with
+        `charge=False` it is no failure, until the job is a day past due: these and `error` go with `ok=False` only.
+        The same lease again within ten minutes answers as at first; a lease that is not alive raises StaleLeaseError.
+        `result` is JSON of at most 64 KiB, for what follows in a chain and for `result`; up to 2 KiB are kept in the
+        history.
+        """
+        settled = await self.settle(
+            id, lease, ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result
+        )
+        return settled.settled
+
+    async def settle(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool = True,
+        error: str | None = None,
+        retryable: bool = True,
+        delay: timedelta | float | str | None = None,
+        charge: bool = True,
+        result: Any = None,
+    ) -> Settlement:
+        """`complete`, and what becomes of the job: done, retrying and when, dead and why, or cancelled meanwhile."""
+        check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result)
+        delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
+        kept = None if result is None else arguments.encode_args(result, MAX_RESULT, "result")
+        return await self._port.changes.complete(
+            id, lease, ok=ok, error=error, retryable=retryable, delay_ms=delay_ms, charge=charge, result=kept
+        )
+
+    async def extend(self, id: str, lease: str, lease_ms: int) -> int:
+        """Hold the attempt until `lease_ms` (1 s to 1 h) from now; that instant, epoch ms.
+
+        StaleLeaseError if the lease is not alive, also when the job was cancelled: then stop working on it.
+        """
+        return await self._port.changes.extend(id, lease, lease_ms)
+
+    # ---- Dead letters ----------------------------------------------------------------------------
+
+    async def dead(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        pool: str | None = None,
+        label: str | None = None,
+        reason: str | None = None,
+        since: datetime | int | None = None,
+    ) -> Page:
+        """A page of dead jobs, the newest parked last; `since` leaves out those parked before."""
+        return await self._port.reads.dead(
+            cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since
+        )
+
+    async def dead_retry(self, id: str) -> DeadRetried:
+        """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
+        return await self._port.changes.dead_retry(id)
+
+    async def dead_cancel(self, id: str) -> bool:
+        """Remove a dead job for good; False if there is none of that id."""
+        return await self._port.changes.dead_cancel(id)
+
+    async def dead_retry_all(
+        self,
+        *,
+        pool: str | None = None,
+        reason: str | None = None,
+        path: str | None = None,
+        since: datetime | int | None = None,
+        all: bool = False,
+        rate_per_second: int = 10,
+        dry_run: bool = False,
+    ) -> Redrive:
+        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
+
+        Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
+        them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
+        """
+        return await self._port.changes.dead_retry_all(
+            pool=pool, reason=reason, path=path, since=since, all=all, rate_per_second=rate_per_second, dry_run=dry_run
+        )
+
+    async def redrive(self, redrive_id: str) -> Redrive | None:
+        """How far a `dead_retry_all` has come; None if there is none of that id."""
+        return await self._port.reads.redrive(redrive_id)
+
+    async def redrive_stop(self, redrive_id: str) -> bool:
+        """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
+        return await self._port.changes.redrive_stop(redrive_id)
+
+    # ---- Pulling work ----------------------------------------------------------------------------
+
+    async def claim(
+        self,
+        queue: str | Sequence[str] = EVERY_QUEUE,
+        *,
+        max: int = 1,
+        lease_ms: int = CLAIM_LEASE_MS,
+        wait: timedelta | float | str = CLAIM_WAIT_S,
+        worker: WorkerInfo | None = None,
+        exclude: Sequence[str] = (),
+    ) -> list[Claimed]:
+        """Up to `max` (1 to 100) due jobs of a queue, of several, or of all (`*`) but `exclude`, each leased for
+        `lease_ms` (1 s to 1 h).
+
+        Waits until there is one, at most `wait` (0 to 5 min): then the list is empty. Queues have turns; in each, jobs
+        come by (due - priority * 30 s, id). Settle each (`complete`), or `extend` its lease, before that ends: then
+        the job goes to another worker. Cancelled, the call gives back what it was about to get.
+        """
+        wait_ms = arguments.duration_ms(wait, "wait")
+        return await self._port.queues.claim(
+            queue, max=max, lease_ms=lease_ms, wait_ms=wait_ms, worker=worker, exclude=exclude
+        )
+
+    async def queues(self) -> Sequence[Queue]:
+        """The queues that hold jobs, waiting or leased, by name; and how many claims wait for each on this host."""
+        return await self._port.queues.queues()
+
+    async def pending(self, prefix: str = "") -> Pending:
+        """Whether any live job's function path or workflow starts with `prefix`: pending, waiting, running, or to
+        follow one of those. Dead ones do not count. An empty prefix asks for any job at all."""
+        return await self._port.queues.pending(prefix)
+
+    async def result(self, id: str, timeout: timedelta | float | str | None = None) -> Any:
+        """What a job that asked for it (`keep_result`) came to; waits until it has ended, without polling.
+
+        JobFailedError if it is dead, was cancelled or expired (`state` says which); NotYetError if it has not ended
+        within `timeout` (None: as long as it takes); NotFoundError if nothing is known of it: its result was not asked
+        for, or is not kept any more.
+        """
+        seconds = None if timeout is None else arguments.duration_ms(timeout, "timeout") / 1000
+        outcome = await self._port.queues.outcome(id, seconds)
+        if outcome.state == "done":
+            return outcome.result
+        if outcome.state in ("dead", "cancelled", "expired"):
+            said = f": {outcome.error}" if outcome.error else ""
+            raise JobFailedError(f"job {id!r} is {outcome.state}{said}", id=id, state=outcome.state)
+        raise NotYetError(f"job {id!r} is {outcome.state}: it has not ended in time", id=id, state=outcome.state)
+
+    async def announce(self, snapshot: WorkerSnapshot) -> None:
+        """A worker of this instance says how it is; every 10 s, or it counts as lost after 30 s.
+
+        Its `heartbeat_at` becomes the instant at which it was heard here. InvalidInputError names what cannot be so.
+        """
+        self._port.queues.announce(snapshot)
+
+    async def workers(self, *, cursor: str | None = None, limit: int = 100) -> WorkerPage:
+        """A page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
+        return self._port.queues.workers(cursor=cursor, limit=limit)
+
+    # ---- Reading ---------------------------------------------------------------------------------
+
+    async def get(self, id: str) -> Record | None:
+        """The job, dead ones included; None if there is none of that id."""
+        return await self._port.reads.get(id)
+
+    async def list(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        order: str = "due",
+        pool: str | None = None,
+        state: str | None = None,
+        label: str | None = None,
+        queue: str | None = None,
+    ) -> Page:
+        """A page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
+        return await self._port.reads.list(
+            cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue
+        )
+
+    async def list_all(self, *, order: str = "id", **filters: Any) -> AsyncIterator[Record]:
+        """Every live job, page by page."""
+        cursor: str | None = None
+        while True:
+            page = await self.list(cursor=cursor, limit=1000, order=order, **filters)
+            for record in page.records:
+                yield record
+            if not page.truncated:
+                return
+            cursor = page.cursor
+
+    async def status(self) -> Status:
+        """Counts of this instance, exact but for `due`."""
+        return await self._port.reads.status()
+
+    async def why(self, id: str) -> Sequence[Reason]:
+        """Every reason the job is not running now; empty only if it may start at this instant."""
+        return await self._port.reads.why(id)
+
+    async def history(self, id: str) -> Sequence[Attempt]:
+        """How its attempts ended, the oldest first; kept for some days after the job is gone."""
+        return await self._port.reads.history(id)
+
+    # ---- Operating -------------------------------------------------------------------------------
+
+    async def pool(self, name: str) -> Pool:
+        """A pool and its holders. One that nobody has set or used has the default cap, 1."""
+        return await self._port.reads.pool(name)
+
+    async def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> Pool:
+        """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish.
+
+        `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
+        """
+        return await self._port.changes.set_pool(name, max_concurrency=max_concurrency, paused=paused)
+
+    async def delete_pool(self, name: str) -> bool:
+        """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""
+        return await self._port.changes.delete_pool(name)
+
+    async def pause(self, paused: bool = True) -> None:
+        """Stop all firing of this instance, or start it again."""
+        await self.set_instance(paused=paused)
+
+    async def set_instance(self, *, paused: bool | None = None, timeout_ms: int | None = None) -> InstanceState:
+        """Stop or start all firing of this instance, or set the deadline of callbacks whose jobs have none of their own
+        (1 s to 1 h; 0: the host's again). It counts for every attempt that starts from now on."""
+        return await self._port.changes.set_instance(paused=paused, timeout_ms=timeout_ms)
+
+    async def remove(self) -> Removed:
+        """Remove everything of this instance. Goes on after a crash, once begun; accepts nothing meanwhile."""
+        return await self._port.changes.remove()
+
+
+def port_of(scheduler: Scheduler) -> SchedulerPort:
+    """Return what a user's handle stands on; for rooms that are handed one."""
+    return scheduler._port

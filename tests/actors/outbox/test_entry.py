@@ -19,8 +19,7 @@ from tocsin.actors.outbox.entry import Outbox, OutboxEntry
 from tocsin.actors.outbox.job_text import new_job, read
 from tocsin.actors.outbox.statements import schema
 from tocsin.actors.runtime.clock import SystemClock
-from tocsin.actors.scheduler.client.chain_requests import Job
-from tocsin.actors.scheduler.client.deferred import JobOptions
+from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.scheduler.model.validation import OPTIONS
 from tocsin.dispatch.job_options import MEMBERS
@@ -121,8 +120,8 @@ def test_every_option_of_a_job_comes_over() -> None:
         direct: Any = {**given, "id": "direct"}
         await sim.jobs.run_at(AT, "a:b", args, **direct)
 
-        brought = new_job(sim.jobs, entry.statement.values["job"])
-        await sim.jobs.submit(brought)
+        brought = new_job(sim.port, entry.statement.values["job"])
+        await sim.port.jobs.submit(brought)
         one, other = await sim.jobs.get("mine"), await sim.jobs.get("direct")
         assert one is not None and other is not None
         assert without_ids(one) == without_ids(other)

@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.in_process_transport import InProcessTransport
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.actors.scheduler.client.scheduler import Scheduler, port_of
 from tocsin.actors.scheduler.integrity.invariants import check
 from tocsin.actors.testing import Process, VirtualClock, simulate
 from tocsin.dispatch.pulled import Claimed
@@ -41,6 +42,10 @@ class SimulatedHost:
     @property
     def deliveries(self) -> list[Delivery]:
         return self.receiver.deliveries
+
+    @property
+    def port(self) -> SchedulerPort:
+        return port_of(self.jobs)
 
     @property
     def jobs(self) -> Scheduler:

@@ -298,13 +298,13 @@ async def test_the_initiator_is_kept_with_the_job_and_not_sent(sim: SimulatedHos
 @on_simulated_host()
 async def test_the_same_job_asked_for_by_another_is_the_same_job(sim: SimulatedHost) -> None:
     in_an_hour = sim.now + 3_600_000
-    make = sim.jobs.new_job
+    make = sim.port.jobs.new_job
     wanted: dict[str, Any] = {
         "function_path": "p", "workflow": None, "raw_args": b"{}", "scheduled_for": in_an_hour, "delay_ms": None,
     }  # fmt: skip
     for who, conflict in (("alice", "error"), ("bob", "keep"), ("carol", "replace")):
         options = {"id": "a", "on_conflict": conflict, "initiator": who}
-        answer = await sim.jobs.submit(make(**wanted, options=options))
+        answer = await sim.port.jobs.submit(make(**wanted, options=options))
         if conflict == "keep":
             assert (answer.created, answer.identical) == (False, True)
             assert (await record(sim, "a")).initiator == Initiator(user="alice")

@@ -246,7 +246,7 @@ async def test_damaged_results_are_left_out_and_said_to_be(sim: SimulatedHost) -
         await sim.jobs.result("bad")
     [end] = await sim.jobs.history("bad")
     assert end.result is None and end.result_damaged
-    assert json.loads(msgspec.json.encode(await sim.jobs.outcome("bad", 0)))["resultDamaged"]
+    assert json.loads(msgspec.json.encode(await sim.port.queues.outcome("bad", 0)))["resultDamaged"]
 
 
 # ---- Schedules -----------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import pytest
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.ids import ActorId
-from tocsin.actors.scheduler.client.chain_requests import Job
 from tocsin.actors.scheduler.client.deferred import Deferred
+from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.transitions.events import Submit
 from tocsin.errors import (
     DuplicateScheduleIdError,

@@ -99,11 +99,11 @@ async def test_a_caller_that_goes_away_keeps_no_request_with_a_key_from_being_do
     def written(answers: Sequence[object]) -> Kept:
         return 200, b"%d" % len(answers)
 
-    job = sim.jobs.new_job(
+    job = sim.port.jobs.new_job(
         function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=60_000, options={"id": "a"}
     )
     once = Once(b"key", b"body", written)
-    asked = asyncio.ensure_future(sim.jobs.submit_once([job], once))
+    asked = asyncio.ensure_future(sim.port.jobs.submit_once([job], once))
     renderers = sim.host._service.renderers
     for _ in range(1_000):
         if renderers._waiting:
@@ -113,7 +113,7 @@ async def test_a_caller_that_goes_away_keeps_no_request_with_a_key_from_being_do
     await sim.sleep(1)
 
     assert asked.cancelled() and await sim.jobs.get("a") is not None
-    assert await sim.jobs.submit_once([], once) == (200, b"1")
+    assert await sim.port.jobs.submit_once([], once) == (200, b"1")
     assert renderers._waiting == {}
 
 
@@ -122,7 +122,7 @@ async def test_the_function_that_writes_an_answer_goes_with_an_event_that_fails_
     sim: SimulatedHost,
 ) -> None:
     """The host is killed while the event stands in line: its turn never comes, and nobody hears of it."""
-    asked = asyncio.ensure_future(sim.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b""))))
+    asked = asyncio.ensure_future(sim.port.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b""))))
     renderers = sim.host._service.renderers
     for _ in range(2):  # it is called, and its event is sent
         await asyncio.sleep(0)
@@ -139,6 +139,6 @@ async def test_the_function_that_writes_an_answer_goes_with_an_event_that_fails_
 async def test_the_function_that_writes_an_answer_goes_with_a_call_that_fails(sim: SimulatedHost) -> None:
     await sim.host.stop()
     with pytest.raises(HostClosedError):
-        await sim.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b"")))
+        await sim.port.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b"")))
     await sim.sleep(0.001)
     assert sim.host._service.renderers._waiting == {}

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
-from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
+from typing import get_type_hints
 
 import msgspec
 import pytest
 
-from tocsin import Scheduler
 from tocsin.actors.http.wire_jobs import OptionsRequest, ScheduleRequest
-from tocsin.actors.scheduler.client.deferred import JobOptions
+from tocsin.actors.scheduler.client.job_checks import JobOptions, OccurrenceOptions
 from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.scheduler.model.rows import JobRow, Row, ScheduleRef, encode
@@ -55,15 +54,15 @@ def test_options_of_jobs_are_checked_stored_and_taken_at_every_door() -> None:
     assert inside == OPTIONS == {*ScheduleRequest.__struct_fields__} & OPTIONS | LOCAL
     apart = {"id", "on_conflict", "then", "initiator"}
     assert OPTIONS - apart <= {*JobRow.__struct_fields__}
-    for method in (Scheduler.run_at, Scheduler.run_after):
-        assert JobOptions.__annotations__.keys() <= inspect.signature(method).parameters.keys()
+    assert JobOptions.__annotations__.keys() >= OccurrenceOptions.__annotations__.keys() - {"expires_after"}
 
 
 def test_options_of_schedules_are_those_of_jobs_and_go_to_their_occurrences() -> None:
     shared = SharedOptions.__annotations__.keys()
     assert shared <= {*inherited(DEFINITION)}
     assert shared - LOCAL <= {*OptionsRequest.__struct_fields__}
-    assert shared <= inspect.signature(Schedules.put).parameters.keys()
+    assert shared <= OccurrenceOptions.__annotations__.keys()
+    assert get_type_hints(Schedules.put)["options"].__args__ == (OccurrenceOptions,)
     assert {camel(name) for name in shared - LOCAL} | {"then"} == {one.member for one in TYPED}
 
 

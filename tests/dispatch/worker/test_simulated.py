@@ -11,6 +11,7 @@ import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost
 from tocsin import Context, LeaseLostError, Retry, RetryLater, TerminalError, Worker
+from tocsin.actors.scheduler.client.scheduler import port_of
 from tocsin.actors.testing import simulate
 from tocsin.errors import TocsinError, UnreachableError
 
@@ -135,7 +136,7 @@ async def run(seed: int, random: Random) -> None:
         if how >= 0.5 and random.random() < 0.3:
             await jobs.cancel(random.choice(ids))
     while True:
-        states = [(await jobs.outcome(id, 0)).state for id in ids]
+        states = [(await port_of(jobs).queues.outcome(id, 0)).state for id in ids]
         if all(state in ENDS for state in states):
             break
         await asyncio.sleep(5)

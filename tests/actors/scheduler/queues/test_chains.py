@@ -219,10 +219,9 @@ async def test_what_cannot_follow_is_refused_and_says_where(sim: SimulatedHost) 
 @on_simulated_host()
 async def test_keep_knows_the_same_chain_though_its_ids_are_others(sim: SimulatedHost) -> None:
     async def submit(path: str) -> object:
-        new = sim.jobs._new_job("a:run", None, b"{}", sim.now + 9_999, sim.jobs._wire_options(
-            {"id": "a", "queue": "q", "on_conflict": "keep", "then": [queued(path)]}
-        ))  # fmt: skip
-        return (await sim.jobs.submit(new)).identical
+        options = {"id": "a", "queue": "q", "on_conflict": "keep", "then": [queued(path)]}
+        new = sim.port.checks.job(Job(path="a:run", at=sim.now + 9_999, options=options))
+        return (await sim.port.jobs.submit(new)).identical
 
     await submit("b:run")
     assert [await submit("b:run"), await submit("c:run")] == [True, False]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, ids, on_simulated_host
 from tocsin.actors.scheduler.actor import pull
-from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim
 from tocsin.actors.scheduler.state.job_queues import ReadyHeap
 from tocsin.errors import NotFoundError, StoreUnavailable
@@ -226,7 +226,7 @@ async def test_what_is_given_back_is_no_loss_though_its_lease_ends_before(sim: S
     for n in range(8):
         got = await sim.jobs.claim(f"q{n}", lease_ms=1_000)
         commits.failing = True
-        sim.jobs.unsent(got)
+        sim.port.queues.unsent(got)
         await sim.sleep(1 + n / 10)
         commits.failing = False
         await sim.sleep(10)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
-from tocsin.actors.scheduler.client.chain_requests import Job
+from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.model.rows import JobRow, decode, encode
 from tocsin.actors.scheduler.state import path_counts as paths
 from tocsin.dispatch.retry import Retry
@@ -107,7 +107,7 @@ async def test_what_a_claim_gives_back_expires_meanwhile(sim: SimulatedHost) -> 
     await sim.sleep(11)
     got = [one for _ in range(3) for one in await sim.jobs.claim("q", max=100, lease_ms=600_000)]
     await sim.sleep(60)
-    sim.jobs.unsent(got)
+    sim.port.queues.unsent(got)
     await sim.sleep(1)
 
     status = await sim.jobs.status()

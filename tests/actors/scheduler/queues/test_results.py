@@ -150,7 +150,7 @@ async def test_why_there_is_no_result_stands_in_the_outcome_and_in_the_history(s
     await sim.jobs.run_after(0, "work:run", id="x", keep_result=60)
     await sim.sleep(2)
 
-    end = await sim.jobs.outcome("x", 0)
+    end = await sim.port.queues.outcome("x", 0)
     assert (end.state, end.result) == ("done", None)
     assert end.no_result == "HTTP 200: no result: the result has 70000 bytes, at most 65536 are sent"
     (attempt,) = await sim.jobs.history("x")
@@ -164,4 +164,4 @@ async def test_a_job_without_a_result_has_no_reason_for_it(sim: SimulatedHost) -
     await sim.jobs.run_after(0, "work:run", id="x", keep_result=60)
     await sim.sleep(2)
 
-    assert (await sim.jobs.outcome("x", 0)).no_result is None
+    assert (await sim.port.queues.outcome("x", 0)).no_result is None

@@ -215,7 +215,7 @@ async def test_deleting_cancels_nothing_of_a_schedule_that_was_made_meanwhile(si
     await schedules.delete("x")
     await schedules.put("x", "work:run", every=60, pool="p")
     new = await schedules.trigger("x")
-    live = await reading.live_jobs(schedules._view(), "x")
+    live = await reading.live_jobs(sim.host.runtime.provider.view("scheduler/t"), "x")
     await schedules.delete("x", cancel_pending=True)
 
     assert [job_id for job_id, _ in live] == [old.id]

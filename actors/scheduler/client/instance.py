@@ -1,0 +1,85 @@
+"""One scheduler as its host reaches it: what the parts of its port share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.queries.candidates import Filter
+from tocsin.actors.scheduler.state import labels
+from tocsin.actors.scheduler.transitions.events import CancelMany, CountPaths
+from tocsin.dispatch.words import word
+from tocsin.errors import NotFoundError, TocsinError
+from tocsin.storage.api import StoreView
+
+if TYPE_CHECKING:
+    from tocsin.actors.scheduler.actor.service import SchedulerService
+
+T = TypeVar("T")
+
+
+class Instance:
+    """Holds its name and binds its host once; costs nothing until used."""
+
+    def __init__(self, service: SchedulerService, name: str) -> None:
+        self.name = arguments.instance_name(name)
+        self.service = service
+        self.host = service.host
+        self.id = actor_of(self.name)
+        self.now_ms = self.host.clock.now_ms
+
+    def after(self, delay_ms: int, name: str) -> int:
+        """Return the instant so long from now; InvalidInputError by `name` if it could not be stored."""
+        return arguments.delayed(self.now_ms(), delay_ms, name)
+
+    def call(self, event: Event[T], *, create: bool = True) -> Awaitable[T]:
+        """Run this event as a turn of the actor."""
+        return self.host.call(self.id, event, create=create)
+
+    async def change(self, event: Event[T], absent: T) -> T:
+        """Run an event that changes what is there; `absent` is the answer of an instance that was never written."""
+        try:
+            return await self.call(event, create=False)
+        except NotFoundError:
+            return absent
+
+    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> int:
+        """Cancel these (id, incarnation), in as many turns as it takes. How many were there to be cancelled."""
+        cancelled = 0
+        while jobs:
+            done, left = await self.call(CancelMany(jobs))
+            cancelled, jobs = cancelled + done, jobs[len(jobs) - left :]
+        return cancelled
+
+    def view(self) -> StoreView:
+        """Return the committed rows."""
+        return self.host.provider.view(str(self.id))
+
+    async def fill_labels(self, wanted: Filter) -> None:
+        """Have the index of labels filled in a store that is older than the index.
+
+        The first list by label asks for it, if nobody did before; such lists walk all jobs meanwhile.
+        """
+        if wanted.label is None or await labels.are_filled(self.view()):
+            return
+        with suppress(TocsinError):  # the list does not need the index: a later one may find a store that takes writes
+            await self.call(CountPaths(), create=False)
+
+
+def name_or_none(value: str | None, field: str) -> str | None:
+    """Check the name of a filter."""
+    return None if value is None else arguments.plain_name(value, field)
+
+
+def path_or_none(value: str | None) -> str | None:
+    """Check the path of a filter."""
+    return None if value is None else arguments.whole_text(value, word("function_path"))
+
+
+def page_limit(value: int) -> int:
+    """Check how many a page may hold."""
+    return arguments.integer(value, "limit", *arguments.PAGE_LIMIT)

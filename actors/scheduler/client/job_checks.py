@@ -1,0 +1,166 @@
+"""What makes a checked job of what a caller asks for; jobs, schedules and the outbox share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+import msgspec
+
+from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
+from tocsin.actors.scheduler.model.followers import Follower
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.schedules.change import NewSchedule
+from tocsin.dispatch.durations import Duration
+from tocsin.dispatch.job_options import OneJobOptions, SharedOptions
+from tocsin.errors import InvalidInputError, OriginNotConfiguredError
+
+
+class _Called(msgspec.Struct, frozen=True):
+    path: str | None = None
+    args: Any = {}
+
+
+class Job(_Called, frozen=True, kw_only=True):
+    """One job for `submit_many`: exactly one of `at` and `after`. All else that `run_at` takes by name stands in
+    `options`, the id as well: `Job(path="a:b", after="5m", options={"id": "x", "queue": "q"})`. In a `then` it has no
+    `at` and no id: it starts when the job before it is done, or `after` that."""
+
+    at: datetime | int | None = None
+    after: timedelta | float | str | None = None
+    workflow: str | None = None
+    options: Mapping[str, Any] = {}
+
+
+class JobOptions(OneJobOptions, total=False):
+    """What may be given with a job; as for `Scheduler.run_at`."""
+
+    then: Sequence[Job] | None
+
+
+class OccurrenceOptions(SharedOptions, total=False):
+    """What may be given for the occurrences of a schedule; as for `Schedules.put`."""
+
+    then: Sequence[Job] | None
+    expires_after: Duration | None
+
+
+class JobChecks:
+    """Checks limits, the catalog, and that a callback has somewhere to go; mints ids."""
+
+    def __init__(
+        self,
+        catalog: CatalogCheck,
+        random: Random,
+        now_ms: Callable[[], int],
+        has_origin: Callable[[], bool] | None = None,
+    ) -> None:
+        """Without `has_origin` every callback is taken to have somewhere to go."""
+        self.catalog, self.now_ms = catalog, now_ms
+        self._random, self._has_origin = random, has_origin
+
+    def new_job(
+        self,
+        path: str | None,
+        workflow: str | None,
+        args: bytes,
+        due: int,
+        options: Mapping[str, Any],
+        *,
+        now: int,
+        initiator: tuple[str, str] = ("", ""),
+    ) -> NewJob:
+        """Check a whole job; `options` have the names and shapes of `validation.OPTIONS`."""
+        self.check_origin(options.get("queue"))
+        job = arguments.new_job(
+            function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
+            minted=arguments.mint_id(now, self._random.getrandbits(80)), options=options, initiator=initiator,
+        )  # fmt: skip
+        if self.catalog.given:
+            self.catalog.check(job.job, args)
+        return job
+
+    def follower(
+        self, path: str | None, workflow: str | None, args: bytes, delay_ms: int, options: Mapping[str, Any]
+    ) -> Follower:
+        """Check one job of a `then`."""
+        self.check_origin(options.get("queue"))
+        made = arguments.follower(
+            function_path=path, workflow=workflow, args=args, delay_ms=delay_ms,
+            minted=arguments.mint_id(self.now_ms(), self._random.getrandbits(80)), options=options,
+        )  # fmt: skip
+        self.catalog.check(made.job, args)
+        return made
+
+    def check_origin(self, queue: object) -> None:
+        """OriginNotConfiguredError if this is a callback, of no queue, and has nowhere to go."""
+        if queue is None and not self.has_origin():
+            raise OriginNotConfiguredError(
+                "callbacks have nowhere to go: open the host with origin=..., set TOCSIN_ORIGIN_URL, or give the job a "
+                "queue, from which a worker pulls it"
+            )
+
+    def has_origin(self) -> bool:
+        """Tell whether callbacks have somewhere to go."""
+        return self._has_origin is None or self._has_origin()
+
+    def check_schedule(self, new: NewSchedule) -> None:
+        """InvalidInputError if the catalog has no such path, or other args for it."""
+        self.catalog.check(new.definition, new.definition.args + b"".join(new.rest_of_args))
+
+    def wire_due(self, scheduled_for: Any, delay_ms: Any, now: int) -> int:
+        """Return the instant that a request names: an epoch or a delay, one of them."""
+        if (scheduled_for is None) == (delay_ms is None):
+            raise InvalidInputError("give exactly one of scheduledFor and delayMs")
+        if scheduled_for is not None:
+            return arguments.epoch_ms(scheduled_for, "scheduledFor")
+        return arguments.delayed(now, arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
+
+    # ---- What Python callers give ----------------------------------------------------------------
+
+    def job(self, job: Job) -> NewJob:
+        """Check a job as it is written down."""
+        if not isinstance(job, Job):
+            raise InvalidInputError(
+                f"a job must be a Job, not {type(job).__name__}: Job(path=..., args=..., after=..., options={{...}})"
+            )
+        now = self.now_ms()
+        due, args = self.due(job.at, job.after, now), arguments.encode_args(job.args)
+        return self.new_job(job.path, job.workflow, args, due, self.options(job.options), now=now)
+
+    def due(self, at: datetime | int | None, after: Duration | None, now: int) -> int:
+        """Return the instant that a caller names: itself or a delay, one of them."""
+        if (at is None) == (after is None):
+            raise InvalidInputError("give exactly one of at and after")
+        if at is not None:
+            return arguments.instant_ms(at, "at")
+        return arguments.delayed(now, arguments.duration_ms(after, "after"), "after")
+
+    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options in the shapes that are checked: durations in ms, `then` as it is stored."""
+        options = dict(given)
+        if (kept := options.pop("keep_result", None)) is not None:
+            options["keep_result_ms"] = arguments.keep_result_ms(kept)
+        if (then := options.get("then")) is not None:
+            options["then"] = self.followers(then)
+        return options
+
+    def followers(self, then: object) -> list[Follower]:
+        """Check a `then`; refusals say where: `then[0]: ...`."""
+        if isinstance(then, (str, bytes)) or not isinstance(then, Sequence):
+            raise InvalidInputError(f"then must be a list of Job, not {type(then).__name__}")
+        return [self._follower(one, f"then[{n}]") for n, one in enumerate(then)]
+
+    def _follower(self, job: Job, place: str) -> Follower:
+        if not isinstance(job, Job):
+            raise InvalidInputError(f"{place} must be a Job, not {type(job).__name__}")
+        if job.at is not None:
+            raise InvalidInputError(f"{place}.at: what follows a job starts when that is done, or `after` it")
+        delay = 0 if job.after is None else arguments.duration_ms(job.after, f"{place}.after")
+        with arguments.naming(place):
+            return self.follower(
+                job.path, job.workflow, arguments.encode_args(job.args), delay, self.options(job.options)
+            )

@@ -1,0 +1,237 @@
+"""Schedules from wire values: defined, registered in sets, held, run by hand and removed; and what a rule comes to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from tocsin.actors.cron.preview import MAX_COUNT, Upcoming, preview
+from tocsin.actors.cron.rule import Rule
+from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.client.instance import Instance, page_limit
+from tocsin.actors.scheduler.client.job_checks import JobChecks
+from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.schedule_records import (
+    CronPreview,
+    OccurrencePage,
+    Registration,
+    SchedulePage,
+    SchedulePut,
+    ScheduleRecord,
+    TriggeredRun,
+)
+from tocsin.actors.scheduler.model.schedule_rows import jitter_of, request_hash
+from tocsin.actors.scheduler.queries import schedules as reading
+from tocsin.actors.scheduler.schedules.change import NewSchedule
+from tocsin.actors.scheduler.schedules.definition import REVISION, new_schedule, schedule_name
+from tocsin.actors.scheduler.schedules.events import (
+    DeleteSchedule,
+    LeaveSchedules,
+    PutSchedules,
+    RegisterSchedules,
+    SetSchedulePaused,
+    TriggerSchedule,
+)
+from tocsin.actors.scheduler.schedules.schedule import Schedule
+from tocsin.actors.scheduler.schedules.series import next_of
+from tocsin.dispatch.words import word
+from tocsin.errors import InvalidInputError, NotFoundError, PayloadTooLargeError, RequestError, StoreFull
+
+T = TypeVar("T")
+GIVE_WAY: Final = 25
+PREVIEW: Final = 5
+PREVIEWED_AT_ONCE: Final = 10
+CANCELLED_AT_ONCE: Final = 100
+REQUEST_KEY_MAX: Final = 255
+
+
+class SchedulesPort:
+    """Defines and runs the schedules of one scheduler."""
+
+    def __init__(self, instance: Instance, checks: JobChecks) -> None:
+        self._instance, self._checks = instance, checks
+
+    def new_schedule(
+        self,
+        name: str,
+        *,
+        raw_args: bytes,
+        given: Mapping[str, Any],
+        paused: object,
+        revision: object,
+        initiator: tuple[str, str],
+    ) -> NewSchedule:
+        """Check a definition; `initiator` (token, user) is that of its occurrences."""
+        new = new_schedule(
+            name, args=arguments.raw_args(raw_args), paused=paused, revision=revision, initiator=initiator, given=given
+        )
+        self._checks.check_schedule(new)
+        return new
+
+    async def put(self, new: NewSchedule) -> SchedulePut:
+        """Define a schedule, or define it anew."""
+        self._check_ready([new])
+        (made,) = _answered(await self._instance.call(PutSchedules([new])))
+        return _put(made)
+
+    async def register(self, owner: str, news: Sequence[NewSchedule], *, prune: bool) -> Registration:
+        """Define an owner's whole set in one commit; what it leaves out is reported, or removed with `prune`."""
+        names = Counter(new.name for new in news)
+        if doubled := [name for name, count in names.items() if count > 1]:
+            raise InvalidInputError(f"schedules: the name {doubled[0]!r} is given twice")
+        size = sum(len(new.definition.args) + sum(map(len, new.rest_of_args)) for new in news)
+        if size > arguments.MAX_BATCH_BYTES:
+            raise PayloadTooLargeError(
+                f"the args of this set are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one commit",
+                limit=arguments.MAX_BATCH_BYTES,
+            )
+        self._check_ready(news)
+        made, token = _answered(await self._instance.call(RegisterSchedules(owner, news)))
+        left = await self._leave(owner, frozenset(names), token, prune)
+        orphaned, removed = ([], left) if prune else (left, [])
+        puts: list[SchedulePut] = []
+        for schedule in made:
+            puts.append(_put(schedule))
+            if not len(puts) % GIVE_WAY:
+                await asyncio.sleep(0)
+        return Registration(puts, orphaned, removed)
+
+    async def _leave(self, owner: str, names: frozenset[str], token: str, prune: bool) -> Sequence[str]:
+        """Return what the set leaves out, asked for in pages: there may be more than one commit holds."""
+        left: list[str] = []
+        start: str | None = None
+        while True:
+            page, start = _answered(await self._instance.call(LeaveSchedules(owner, names, token, prune, start)))
+            left += page
+            if start is None:
+                return left
+
+    async def get(self, name: str) -> ScheduleRecord | None:
+        """Return the schedule of that name, or None."""
+        return await reading.get(self._instance.view(), schedule_name(name))
+
+    async def list(self, *, cursor: str | None, limit: int) -> SchedulePage:
+        """Return a page by name."""
+        return await reading.page(self._instance.view(), self._instance.name, page_limit(limit), cursor)
+
+    async def occurrences(self, name: str, *, cursor: str | None, limit: int) -> OccurrencePage:
+        """Return what became of its slots, the newest first; empty for a name that never was one."""
+        here = self._instance
+        return await reading.occurrences(here.view(), here.name, schedule_name(name), page_limit(limit), cursor)
+
+    async def pause(self, name: str, *, revision: int | None) -> ScheduleRecord:
+        """Let its slots pass as skipped. NotFoundError, or ConflictError for a stale revision."""
+        return await self._set_paused(name, True, revision)
+
+    async def resume(self, name: str, *, revision: int | None) -> ScheduleRecord:
+        """Let it fire again, from the next slot on."""
+        return await self._set_paused(name, False, revision)
+
+    async def _set_paused(self, name: str, paused: bool, revision: int | None) -> ScheduleRecord:
+        await self._one(name, SetSchedulePaused(schedule_name(name), paused, _revision(revision)))
+        record = await self.get(name)
+        if record is None:
+            raise NotFoundError(f"there is no schedule {name!r}")
+        return record
+
+    async def delete(self, name: str, *, revision: int | None, cancel_pending: bool) -> bool:
+        """Remove it, and cancel its occurrences with `cancel_pending`. False if there was none."""
+        deleted = True
+        try:
+            await self._one(name, DeleteSchedule(schedule_name(name), _revision(revision)))
+        except NotFoundError:
+            deleted = False
+        if cancel_pending:
+            live = await reading.live_jobs(self._instance.view(), name)
+            for start in range(0, len(live), CANCELLED_AT_ONCE):
+                await self._instance.cancel_many(live[start : start + CANCELLED_AT_ONCE])
+        return deleted
+
+    async def trigger(self, name: str, request_key: str | None) -> TriggeredRun:
+        """Start one occurrence now, also when paused; the same key gives the same occurrence."""
+        if request_key is None:
+            request = request_hash(f"{self._instance.host.random.getrandbits(128):032x}")
+        else:
+            request = request_hash(_request_key(request_key))
+        self._check_ready(())
+        known = await self.get(name) if self._looks_before_trigger() else None
+        if known is not None:
+            self._checks.check_origin(known.queue)
+            if not isinstance(known.raw_args, msgspec.UnsetType):  # else its job dies of that
+                self._checks.catalog.check(known, bytes(known.raw_args))  # the catalog may have changed since
+        made = await self._one(name, TriggerSchedule(schedule_name(name), request))
+        return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
+
+    async def preview(self, cron: str, *, timezone: str | ZoneInfo, start: Any, count: int) -> CronPreview:
+        """Return what an expression comes to after `start` (None: now)."""
+        after = self._instance.now_ms() if start is None else arguments.instant_ms(start, "start")
+        left = arguments.integer(count, "count", 1, MAX_COUNT)
+        rule = Rule(cron, timezone)
+        found: list[Upcoming] = []
+        while left:  # in parts, for the loop has others to serve
+            lines = preview(rule, after, min(left, PREVIEWED_AT_ONCE))
+            found += lines
+            if len(lines) < min(left, PREVIEWED_AT_ONCE):
+                break
+            left, after = left - len(lines), lines[-1].at_ms
+            await asyncio.sleep(0)
+        return CronPreview(next=[line.at_ms for line in found], notes=[line.note for line in found])
+
+    async def _one(self, name: str, event: Event[T | RequestError]) -> T:
+        try:
+            answer = await self._instance.call(event, create=False)
+        except NotFoundError:
+            raise NotFoundError(f"there is no schedule {name!r}") from None
+        return _answered(answer)
+
+    def _looks_before_trigger(self) -> bool:
+        """Tell whether the definition decides if it may run now."""
+        return self._checks.catalog.catalog is not None or not self._checks.has_origin()
+
+    def _check_ready(self, news: Sequence[NewSchedule]) -> None:
+        for new in news:
+            self._checks.check_origin(new.definition.queue or None)
+        provider = self._instance.host.provider
+        if provider.full:
+            raise StoreFull(f"{provider.trouble}; what is under way goes on")
+
+
+def _put(made: Schedule) -> SchedulePut:
+    cursor, jitter = made.cursor, jitter_of(made.name, made.definition.jitter_ms)
+    coming = _coming(next_of(made.definition), cursor.last, PREVIEW)
+    running = not cursor.paused and cursor.next_slot is not None
+    return SchedulePut(
+        name=made.name,
+        revision=cursor.revision,
+        next_at=coming[0] + jitter if running and coming else None,
+        preview=[slot + jitter for slot in coming],
+    )
+
+
+def _answered(answer: T | RequestError) -> T:
+    if isinstance(answer, RequestError):
+        raise answer
+    return answer
+
+
+def _coming(following: Any, after: int, count: int) -> Sequence[int]:
+    found: list[int] = []
+    slot: int | None = after
+    while len(found) < count and slot is not None and (slot := following(slot)) is not None:
+        found.append(slot)
+    return found
+
+
+def _request_key(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= REQUEST_KEY_MAX:
+        raise InvalidInputError(f"{word('request_key')} must be a text of 1 to {REQUEST_KEY_MAX} characters")
+    return arguments.whole_text(value, word("request_key"))
+
+
+def _revision(value: int | None) -> int | None:
+    return None if value is None else arguments.integer(value, "revision", *REVISION)

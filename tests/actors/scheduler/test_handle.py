@@ -1,0 +1,82 @@
+"""What users hold has only what users call; HTTP and the outbox stand on the port below it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Final, get_type_hints
+
+import pytest
+
+import tocsin
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
+from tocsin import Deferred, Outbox, Scheduler, Schedules
+from tocsin.actors.scheduler.client.job_checks import JobOptions
+from tocsin.actors.scheduler.client.port import SchedulerPort
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+MAKING: Final = {"run_at", "run_after", "submit_many", "deferred"}
+CHANGING: Final = {"cancel", "cancel_all", "reschedule", "complete", "settle", "extend"}
+DEAD: Final = {"dead", "dead_retry", "dead_retry_all", "dead_cancel", "redrive", "redrive_stop"}
+PULLING: Final = {"claim", "queues", "pending", "result", "announce", "workers"}
+READING: Final = {"name", "get", "list", "list_all", "status", "why", "history"}
+OPERATING: Final = {"pool", "set_pool", "delete_pool", "pause", "set_instance", "remove"}
+OF_SCHEDULER: Final = {"schedules", *MAKING, *CHANGING, *DEAD, *PULLING, *READING, *OPERATING}
+OF_SCHEDULES: Final = {
+    "put", "register", "get", "list", "pause", "resume", "delete", "trigger", "occurrences", "preview",
+}  # fmt: skip
+HTTP_STANDS_ON: Final = {"changes", "jobs", "port", "queues", "reads", "schedules_port"}
+"""Modules of `client`: the port and its parts."""
+
+
+def public(one: object) -> set[str]:
+    return {name for name in dir(one) if not name.startswith("_")}
+
+
+@on_simulated_host()
+async def test_a_scheduler_has_what_users_call_and_nothing_else(sim: SimulatedHost) -> None:
+    assert public(sim.jobs) == OF_SCHEDULER
+    assert public(sim.jobs.schedules) == OF_SCHEDULES
+    assert type(sim.jobs).__mro__ == (Scheduler, object)
+
+
+def test_the_readme_has_every_public_method_and_no_other() -> None:
+    readme = (ROOT / "README.md").read_text()
+    table = readme.partition("All methods of a scheduler are coroutines")[2].partition("\n\n")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in table.splitlines()[2:]]
+    recurring = cells.pop()
+    assert {name for cell in cells for name in re.findall(r"`(\w+)\(", cell)} == OF_SCHEDULER - {"name", "schedules"}
+    assert {name.removeprefix("schedules.") for name in re.findall(r"`([\w.]+)", recurring)} == OF_SCHEDULES
+
+
+def test_every_public_method_says_what_it_does_and_has_types() -> None:
+    for kind in (Scheduler, Schedules, SchedulerPort):
+        for name in public(kind):
+            one = getattr(kind, name)
+            assert inspect.getdoc(one), f"{kind.__name__}.{name}"
+            if callable(one):
+                signature = inspect.signature(one)
+                untyped = [part for part in signature.parameters.values() if part.annotation is part.empty]
+                assert [part.name for part in untyped] == ["self"], name
+
+
+def test_run_at_has_the_same_options_wherever_it_stands() -> None:
+    for kind in (Scheduler, Deferred, Outbox):
+        for method in (kind.run_at, kind.run_after):
+            assert get_type_hints(method)["options"].__args__ == (JobOptions,)
+
+
+@pytest.mark.parametrize("room", ["http", "outbox"])
+def test_the_rooms_above_stand_on_the_port_and_not_on_the_handle(room: str) -> None:
+    source = (Path(tocsin.__file__).parent / "actors" / room).glob("*.py")
+    imported = {
+        module
+        for file in source
+        for module in re.findall(
+            r"^from tocsin\.actors\.scheduler\.client\.(\w+) import", file.read_text(), re.MULTILINE
+        )
+    }
+    also = {"http": set[str](), "outbox": {"job_checks", "scheduler"}}[room]  # a drain is handed a Scheduler by users
+    assert imported <= HTTP_STANDS_ON | also
+    assert "port" in imported
