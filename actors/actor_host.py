@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Actor)
 LEAST_DRAIN_S = 1.0
-PORTS_KEPT = 1024
-"""Names come from requests too, so not all that were ever used."""
+PORTS_KEPT = 1024  # of the names that requests give, which may be any number
 Secrets = Sequence[str | bytes]
 """Each `whsec_` and base64, or at least 24 raw bytes; all sign, the first one first."""
 
@@ -131,8 +130,8 @@ class ActorHost:
             provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s
         )
         self._service.bind(self.runtime)
+        # By name, each scheduler as HTTP reaches it; users have `scheduler`.
         self.ports = lru_cache(PORTS_KEPT)(partial(SchedulerPort, self._service))
-        """By name, each scheduler as HTTP reaches it. Users have `scheduler`."""
         self._heartbeat: Heartbeat | None = None
         if heartbeat_url is not None:
             transport = heartbeat_transport or default_transport()
@@ -190,13 +189,9 @@ class ActorHost:
                 options["heartbeat_transport"] = default_transport(ssl_context=trusted)
         elif ca_file is not None:
             raise SettingsError("ca_file is for the transport that tocsin makes: give your own its certificates")
+        signing = signer if signer.may_change else signer()
         dispatcher = Dispatcher(
-            transport,
-            signer if signer.may_change else signer(),
-            origin,
-            path=callback_path,
-            random=random,
-            version=version("tocsin"),
+            transport, signing, origin, path=callback_path, random=random, version=version("tocsin")
         )
         return cls(
             provider,
