@@ -214,4 +214,39 @@ ATTEMPTS = (
         "    return lease\n",
         tests=(T + "test_lease_extension.py::test_what_the_receiver_was_promised_outlasts_any_end_of_its_callback",),
     ),
+    Mutant(
+        "permits: a scheduler that has left its line is taken for one that waits",
+        "actors/scheduler/inflight/permits.py",
+        "            del line[taker]\n            taker.places -= 1\n",
+        "            del line[taker]\n",
+        tests=(T + "test_permits.py::test_a_taker_knows_in_how_many_lines_it_stands",),
+    ),
+    Mutant(
+        "permits: an answer between failures is not noted",
+        "actors/scheduler/inflight/permits.py",
+        "        if self.circuit.failures or outcome",
+        "        if outcome",
+        tests=(T + "test_permits.py::test_answers_between_failures_keep_the_circuit_closed",),
+    ),
+    Mutant(
+        "permits: a timer of an earlier event loop stands in the way of the next one",
+        "actors/scheduler/inflight/permits.py",
+        "                self._timer.cancel()  # a timer of one event loop must not block one in the next\n"
+        "                self._timer = None\n",
+        "                pass\n",
+        tests=(
+            T + "test_permits.py::test_a_probe_is_sent_in_a_later_event_loop_though_an_earlier_one_had_a_timer_for_it",
+        ),
+    ),
+    Mutant(
+        "idempotency: a renderer stays in memory when its event fails",
+        "actors/scheduler/inflight/renderers.py",
+        "        asked.add_done_callback(lambda _: self._waiting.pop(number, None))\n",
+        "",
+        tests=(
+            T
+            + "test_events.py::"
+            + "test_the_function_that_writes_an_answer_goes_with_an_event_that_fails_after_its_caller_has_gone",
+        ),
+    ),
 )

@@ -20,15 +20,16 @@ from tocsin.actors.scheduler.transitions.claim import Ask, Claim, claim_asked
 from tocsin.actors.scheduler.transitions.job import unsent
 
 Given = list[tuple[PullClaim, list[Claim]]]
+"""Which claim gets which jobs."""
 Ready = tuple[str, str, int]
 """A line with a job that may start, its queue and the level of its jobs."""
 ROUNDS = 4
 JOBS_PER_TURN = 512
 BYTES_PER_TURN = 4 * 1024 * 1024
-"""About what the args of that many jobs may take: they are all in memory until their workers have them."""
+"""How many bytes of args one turn may give, about: all of them are in memory until their workers have them."""
 
 
-async def pull(turn: Turn, pulls: WaitingClaims, given: Given, *, in_order: bool = False) -> bool:
+async def pull(turn: Turn, waiting_claims: WaitingClaims, given: Given, *, in_order: bool = False) -> bool:
     """Give due jobs to waiting claims, noting in `given` which claim gets which; claims that get nothing keep their
     places. True if there may be more to give: a turn gives only so much.
 
@@ -37,17 +38,17 @@ async def pull(turn: Turn, pulls: WaitingClaims, given: Given, *, in_order: bool
     """
     jobs, size = 0, 0
     for _ in range(ROUNDS):
-        if not pulls.waiting:
+        if not waiting_claims.waiting:
             return False
         if jobs >= JOBS_PER_TURN or size >= BYTES_PER_TURN or turn.is_full:
             break
-        shares = _Round(turn, pulls).share_out(JOBS_PER_TURN - jobs)
+        shares = _Round(turn, waiting_claims).share_out(JOBS_PER_TURN - jobs)
         asks = _asks(turn, shares, in_order)
         got: dict[PullClaim, list[Claim]] = {claim: [] for claims in shares.values() for claim in claims}
         for claim in got:
             if not claim.reserved:
-                pulls.reserve(claim)
-        given.extend(got.items())
+                waiting_claims.reserve(claim)
+        given.extend(got.items())  # before anything is awaited: a turn that is lost gives claims their places back
         if asks:
             for claims, found in zip(asks.values(), await claim_asked(turn, list(asks)), strict=True):
                 for claim, job in zip(claims, found, strict=False):
@@ -55,7 +56,7 @@ async def pull(turn: Turn, pulls: WaitingClaims, given: Given, *, in_order: bool
                     jobs, size = jobs + 1, size + len(job.args)
         if unserved := [claim for claim, found in got.items() if not found]:
             given[:] = [one for one in given if one[1]]
-            pulls.requeue(unserved)
+            waiting_claims.requeue(unserved)
         if not asks:
             return False
     return True
@@ -64,38 +65,38 @@ async def pull(turn: Turn, pulls: WaitingClaims, given: Given, *, in_order: bool
 class _Round:
     """Shares out due jobs among claims, one after the other, each queue in its turn."""
 
-    def __init__(self, turn: Turn, pulls: WaitingClaims) -> None:
-        self._turn, self._state, self._pulls = turn, turn.state, pulls
+    def __init__(self, turn: Turn, waiting_claims: WaitingClaims) -> None:
+        self._turn, self._state, self._waiting_claims = turn, turn.state, waiting_claims
         self._busy: Counter[str] = Counter()  # workers that get something now
         self._alone: set[str] = set()  # workers that get a job which runs alone
         self._suspects: Counter[str] = Counter()  # how much of its share of suspects each worker gets
 
     def share_out(self, most: int) -> dict[str, list[PullClaim]]:
         """Choose for up to `most` jobs, by queue, the claims that may take them."""
-        pulls, in_queue = self._pulls, self._state.lines.in_queue
-        if self._state.alone or pulls.alone_since is not None:
-            pulls.note_alone(bool(self._state.alone))
-        if pulls.kept_free is not None:
-            pulls.check_kept_free(partial(self._state.lines.pulled.any_ready, self._turn.now))
-        ready, again = _ready_queues(self._turn, pulls), deque[Ready]()
+        waiting_claims, in_queue = self._waiting_claims, self._state.lines.in_queue
+        if self._state.alone or waiting_claims.alone_since is not None:
+            waiting_claims.note_alone(bool(self._state.alone))
+        if waiting_claims.kept_free is not None:
+            waiting_claims.check_kept_free(partial(self._state.lines.pulled.any_ready, self._turn.now))
+        ready, again = _ready_queues(self._turn, waiting_claims), deque[Ready]()
         later, put_off = deque[Ready](), set[str]()  # others come first
         served: list[str] = []
         shares: dict[str, list[PullClaim]] = {}
-        while len(served) < most and pulls.waiting:
+        while len(served) < most and waiting_claims.waiting:
             one = next(ready, None) or (again.popleft() if again else later.popleft() if later else None)
             if one is None:
                 break
             line, queue, level = one
-            if level == ALONE and line not in put_off and pulls.rests:
+            if level == ALONE and line not in put_off and waiting_claims.rests:
                 put_off.add(line)
                 later.append(one)
                 continue
             if len(shares.get(line, ())) >= in_queue[line]:
                 continue
-            claim = pulls.select(queue, self._fits(level))
+            claim = waiting_claims.select(queue, self._fits(level))
             if claim is None:
                 if level == ALONE:
-                    pulls.keep_free(queue, self._held)
+                    waiting_claims.keep_free(queue, self._held)
                 continue
             shares.setdefault(line, []).append(claim)
             self._take(claim, queue, level)
@@ -112,11 +113,11 @@ class _Round:
             self._suspects[claim.worker] += share_of_level(level)
         if level == ALONE:
             claim.wanted = 0
-            if self._pulls.kept_free and self._pulls.kept_free[0] == queue:
-                self._pulls.kept_free = None  # another round sees whether there are more
+            if self._waiting_claims.kept_free and self._waiting_claims.kept_free[0] == queue:
+                self._waiting_claims.kept_free = None  # another round sees whether there are more
             self._alone.update([claim.worker] if claim.worker else [])
         if not claim.wanted:
-            self._pulls.reserve(claim)
+            self._waiting_claims.reserve(claim)
 
     # ---- Which claims may have a job -------------------------------------------------------------
 
@@ -126,14 +127,14 @@ class _Round:
             return self._has_nothing
         if level:
             return partial(self._has_share, level)
-        return self._takes if self._state.alone or self._alone or self._pulls.kept_free else None
+        return self._takes if self._state.alone or self._alone or self._waiting_claims.kept_free else None
 
     def _may_have(self, claim: PullClaim) -> bool:
         alone = self._state.alone
         return not (claim.worker and (claim.worker in alone or claim.worker in self._alone))
 
     def _takes(self, claim: PullClaim) -> bool:
-        kept_free = self._pulls.kept_free
+        kept_free = self._waiting_claims.kept_free
         return self._may_have(claim) and not (kept_free and claim.worker == kept_free[1])
 
     def _has_share(self, level: int, claim: PullClaim) -> bool:
@@ -150,21 +151,21 @@ class _Round:
         return self._may_have(claim) and not self._held(claim) and claim.wanted == claim.most
 
 
-def _ready_queues(turn: Turn, pulls: WaitingClaims) -> Iterator[Ready]:
+def _ready_queues(turn: Turn, waiting_claims: WaitingClaims) -> Iterator[Ready]:
     """Find lines with a due job that may start and that a claim waits for, the one whose turn it is first. Of thousands
     of queues only those are looked at that may be needed."""
     heads, seen = turn.state.lines.pulled, set[str]()
-    if pulls.of_all:
+    if waiting_claims.of_all:
         for line in heads.ready_queues(turn.now):
             queue = plain(line)
-            if pulls.waiting_for(queue):
+            if waiting_claims.waiting_for(queue):
                 seen.add(line)
                 yield line, queue, level_in(line)
-            if not pulls.of_all:
+            if not waiting_claims.of_all:
                 break
     named = {
         line: (line, queue, level)
-        for queue in pulls.of_queue
+        for queue in waiting_claims.of_queue
         for level in (*LEVELS, 0)
         if (line := marked(queue, level)) not in seen
     }
@@ -172,9 +173,9 @@ def _ready_queues(turn: Turn, pulls: WaitingClaims) -> Iterator[Ready]:
         yield named[line]
 
 
-def any_to_give(turn: Turn, pulls: WaitingClaims) -> bool:
+def any_to_give(turn: Turn, waiting_claims: WaitingClaims) -> bool:
     """Whether a claim waits for a job that may start."""
-    return pulls.waiting and next(_ready_queues(turn, pulls), None) is not None
+    return waiting_claims.waiting and next(_ready_queues(turn, waiting_claims), None) is not None
 
 
 def _asks(turn: Turn, shares: dict[str, list[PullClaim]], in_order: bool) -> dict[Ask, list[PullClaim]]:

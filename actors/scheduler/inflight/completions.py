@@ -79,10 +79,12 @@ class Completions:
         return await answer
 
     def _join(self, one: Waiting) -> None:
-        if self._last is None or not self._last.has_room(one[0]):
+        if self._last is not None and self._last.has_room(one[0]):
+            self._last.join(one)
+        else:
             self._last = Batch(next(self._numbers))
+            self._last.join(one)
             self._tell(self._last)
-        self._last.join(one)
 
     def _tell(self, batch: Batch) -> None:
         self._batches[batch.number] = batch

@@ -193,7 +193,7 @@ class Permits:
         """Wake whoever is first of each kind and may start now."""
         if not (self._plain or self._apart or self._alone):
             if self._timer is not None:
-                self._timer.cancel()  # a timer of one event loop must not stand in the way of one in the next
+                self._timer.cancel()  # a timer of one event loop must not block one in the next
                 self._timer = None
             return
         waits, held = self._probe_in_s(), self._is_held()
