@@ -114,7 +114,8 @@ async def run_timers(turn: Turn, *, full: bool = False) -> None:
     for kind, due in by_kind.items():
         if (ring := TIMERS.get(kind)) is not None:
             await ring(turn, due)
-    await settle_ends(turn)  # an occurrence that is over by now is in no slot's way, and counted as such
+    if turn.state.occurrences.ended:
+        await settle_ends(turn)  # an occurrence that is over by now is in no slot's way, and counted as such
     for kind, due in by_kind.items():
         if (ring := RINGS.get(kind)) is not None:
             await ring(turn, due)

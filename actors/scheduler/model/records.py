@@ -12,6 +12,7 @@ from tocsin.dispatch import values
 from tocsin.dispatch.job_options import RecordMembers
 from tocsin.dispatch.pulled import WorkerSnapshot
 from tocsin.dispatch.retry import OlderRetry, Retry
+from tocsin.dispatch.worker.specs import Cancelled as Cancelled
 from tocsin.errors import StoreCorrupt
 
 
@@ -28,13 +29,6 @@ class Scheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
     created: bool
     identical: bool | None = None
     state: str | None = None
-
-
-class Cancelled(_Value, frozen=True, rename="camel"):
-    """`was_running`: an attempt is under way; its slot is held until it ends, nothing else remains."""
-
-    cancelled: bool
-    was_running: bool
 
 
 class ErrorInfo(_Value, frozen=True, rename="camel", omit_defaults=True):

@@ -109,7 +109,7 @@ class AtRow(Row, frozen=True, array_like=True, tag=1):
     """Charged failures since scheduled or retried from the dead."""
     losses: int = 0
     last_token: str = ""
-    """Of an attempt whose lease ended without an answer: its success may still come."""
+    """The fencing token of an attempt whose lease ended without an answer: its success may still come."""
     last_error: LastError | None = None
     expires: bool = True
     """False once retried from the dead: `expires_at` no longer counts."""
@@ -119,7 +119,9 @@ class AtRow(Row, frozen=True, array_like=True, tag=1):
 
 
 class LeaseRow(Row, frozen=True, array_like=True, tag=1):
-    """`lease/<id>/<token>`: an attempt is alive. A pool's holders are its lease rows and nothing else."""
+    """`lease/<id>/<token>`: an attempt is alive. A pool's holders are its lease rows and nothing else.
+
+    The token is a fencing token: it settles this attempt only, and only while this row (or `last_token`) names it."""
 
     until: int
     kind: str
@@ -285,7 +287,7 @@ class BadRow(Exception):
 
 
 def decode(kind: type[R], key: bytes, value: bytes) -> R:
-    """Raises BadRow."""
+    """Read a row; raises BadRow."""
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)

@@ -35,6 +35,8 @@ class Looked:
     owed: Owed | None
     slots: list[int]
     """Those that may become jobs."""
+    read: list[int]
+    """Those whose rows have to be read: also one that goes on to be held back."""
 
 
 class SlotFailed(TocsinError):
@@ -84,7 +86,7 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
         seen = _see(turn, one, held.get(one.name), used.get(one.name, frozenset()), allowance.share(most))
         allowance.take(2 + one.rows * len(seen.slots), one.size * len(seen.slots))
         looked.append(seen)
-    known = await know(turn, [(seen.one, _to_read(seen), ()) for seen in looked])
+    known = await know(turn, [(seen.one, seen.read, ()) for seen in looked])
     for seen in looked:
         try:
             _apply(turn, seen, known)
@@ -135,13 +137,9 @@ def _see(turn: Turn, one: Schedule, held: Fire | None, used: Collection[int], sh
             # A zone that is gone, a row edited by hand, a fault of the search: whatever it is, it is this schedule's.
             stop(turn, one, error)
     fires = [*([held] if held else []), *(owed.fires if owed is not None else [])]
-    return Looked(one, held, owed, [fire.slot for fire in fires])
-
-
-def _to_read(seen: Looked) -> list[int]:
-    """Slots whose rows have to be read: one that goes on to be held back, too."""
-    waits = seen.one.cursor.queued
-    return seen.slots if waits is None else [waits, *seen.slots]
+    may_fire = [fire.slot for fire in fires]
+    waits = one.cursor.queued
+    return Looked(one, held, owed, may_fire, may_fire if waits is None else [waits, *may_fire])
 
 
 def stop(turn: Turn, one: Schedule, error: Exception) -> None:

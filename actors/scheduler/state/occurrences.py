@@ -54,10 +54,6 @@ class Occurrences:
         if job.schedule is not None:
             self.ended.append((job.schedule, job.id, how))
 
-    def take_ended(self) -> list[End]:
-        ended, self.ended = self.ended, []
-        return ended
-
     def set_aside(self, key: bytes) -> None:
         self.lost_jobs = self.lost_jobs or key.startswith((b"job/cron-", b"job/run-"))
 

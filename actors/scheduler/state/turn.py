@@ -55,7 +55,7 @@ class Turn:
         return f"{self.ctx.activation}-{self.ctx.next_seq()}"
 
     def token(self) -> str:
-        """A lease: fenced by the epoch, unique by the sequence, not to be guessed."""
+        """Make the fencing token of a lease: ordered by the epoch, unique by the number, not to be guessed."""
         return f"{self.ctx.epoch}.{self.ctx.next_seq()}.{self.ctx.random.getrandbits(96):024x}"
 
     async def jobs(self, ids: Sequence[str]) -> dict[str, Known]:

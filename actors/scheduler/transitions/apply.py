@@ -68,11 +68,13 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
         if job is not None and decision.next is not None:
             _become(turn, job, decision.next)
         return
-    _, _, lease = state.drop_lease(token)
+    lease = state.leases[token][1]
+    row = _history(decision, lease.at, lease.started, turn.now, lease.at.next_at, token)
+    state.drop_lease(token)
     if job is None:
         return
-    if decision.outcome is not None:
-        _note_attempt(turn, job, lease.at, lease.started, lease.at.next_at, token, decision)
+    if row is not None:
+        state.note(job, row)
     if decision.next is not None:
         _become(turn, job, decision.next)
         if isinstance(decision.next, Requeue) and job.expires_at is not None and decision.next.at.expires:
@@ -82,8 +84,10 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
 
 def apply_late(turn: Turn, job: JobRow, at: AtRow, token: str, started: int, due: int, end: End) -> None:
     """Write the end of an attempt whose lease had ended first, while its job waits at `at` for the next attempt."""
+    row = _history(end, at, started, turn.now, due, token)
     turn.state.leave_line(job, at)
-    _note_attempt(turn, job, at, started, due, token, end)
+    if row is not None:
+        turn.state.note(job, row)
     if end.next is not None:
         _become(turn, job, end.next)
 
@@ -146,11 +150,11 @@ def _become(turn: Turn, job: JobRow, after: Next) -> None:
                 state.counters.retired += 1
 
 
-def _note_attempt(turn: Turn, job: JobRow, at: AtRow, started: int, due: int, token: str, end: End) -> None:
-    """Note in the history how an attempt ended."""
-    if end.outcome is not None:
-        row = HistRow(end.outcome, at.attempt, started, turn.now, due, token, end.status, end.message, end.result)
-        turn.state.note(job, row)
+def _history(end: End, at: AtRow, started: int, now: int, due: int, token: str) -> HistRow | None:
+    """Make the row of the history that tells how an attempt ended, if there is to be one."""
+    if end.outcome is None:
+        return None
+    return HistRow(end.outcome, at.attempt, started, now, due, token, end.status, end.message, end.result)
 
 
 def _note_unstarted(turn: Turn, job: JobRow, at: AtRow, outcome: str, message: str | None = None) -> None:

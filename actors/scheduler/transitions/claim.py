@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.state.job_queues import PRIORITY_MS, PriorityBucket
 from tocsin.actors.scheduler.state.turn import Known, Turn, lease_ms
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting, set_place_aside, start
 from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
-from tocsin.storage.api import Range, after
+from tocsin.storage.api import Range, Row, after
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class Claim:
     """One attempt that may be sent once its lease is durable."""
 
     token: str
+    """The fencing token of its lease."""
     job: JobRow
     lease: LeaseRow
     args: bytes
@@ -69,11 +70,8 @@ async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
     Two hops for all of them; one more for long args.
     """
     state = turn.state
-    rows = iter(
-        await state.storage.scan_many([_range(turn, stream, ask.most) for ask in asks for stream in ask.streams])
-    )
-    heads = [[_Head(stream, [split_line_tail(key) for key, _ in next(rows)]) for stream in ask.streams] for ask in asks]
-    chosen = _choose(turn, asks, heads)
+    ranges = [_range(turn, stream, ask.most) for ask in asks for stream in ask.streams]
+    heads, chosen = _choose(turn, asks, iter(await state.storage.scan_many(ranges)))
     known = await turn.jobs([job_id for some in chosen for _, _, job_id in some])
     long = [one.job for one in known.values() if one.job.args_rows]
     whole = await turn.all_args(long) if long else {}
@@ -82,7 +80,7 @@ async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
         for head, due, job_id in some:
             if (one := _start(turn, ask, len(mine), head, due, job_id, known.get(job_id), whole)) is not None:
                 mine.append(one)
-    for head in (head for some in heads for head in some if head.stream.count):
+    for head in (head for head in heads if head.stream.count):
         # The stream stands in line again, with the first row that was not used as its head.
         if head.used < len(head.rows):
             state.lines.set_head(head.stream, head.rows[head.used][0])
@@ -102,35 +100,35 @@ def _range(turn: Turn, stream: PriorityBucket, most: int) -> Range:
 Choice = list[tuple[_Head, int, str]]
 
 
-def _choose(turn: Turn, asks: Sequence[Ask], heads: Sequence[Sequence[_Head]]) -> list[Choice]:
-    """For each ask its first `most` in start order, no more of a pool, for all asks together, than it has slots."""
-    room = {
-        pool: turn.state.lines.room(pool)
-        for pool in {head.stream.line.pool for some in heads for head in some if head.stream.line.pool}
-    }
-    return [_choose_for(turn.now, ask.most, some, room) for ask, some in zip(asks, heads, strict=True)]
-
-
-def _choose_for(now: int, most: int, heads: Sequence[_Head], room: dict[str, int | None]) -> Choice:
-    waiting = [
-        (due - head.stream.priority * PRIORITY_MS, job_id, n, due, head)
-        for n, head in enumerate(heads)
-        for due, job_id in head.rows
-        if due <= now
-    ]
-    waiting.sort(key=lambda one: one[:3])
-    chosen: Choice = []
-    for _, job_id, _, due, head in waiting:
-        if len(chosen) == most:
-            break
-        left = room.get(head.stream.line.pool)
-        if left == 0:
-            continue
-        if left is not None:
-            room[head.stream.line.pool] = left - 1
-        head.used += 1
-        chosen.append((head, due, job_id))
-    return chosen
+def _choose(turn: Turn, asks: Sequence[Ask], rows: Iterator[list[Row]]) -> tuple[list[_Head], list[Choice]]:
+    """Return what was read of each stream, and for each ask its first `most` in start order: no more of a pool, for all
+    asks together, than it has slots."""
+    room: dict[str, int | None] = {}
+    heads: list[_Head] = []
+    choices: list[Choice] = []
+    for ask in asks:
+        waiting: list[tuple[int, str, int, int, _Head]] = []
+        for stream in ask.streams:
+            if (pool := stream.line.pool) and pool not in room:
+                room[pool] = turn.state.lines.room(pool)
+            head = _Head(stream, [split_line_tail(key) for key, _ in next(rows)])
+            heads.append(head)
+            ahead_ms, n = stream.priority * PRIORITY_MS, len(heads)
+            waiting += [(due - ahead_ms, job_id, n, due, head) for due, job_id in head.rows if due <= turn.now]
+        waiting.sort(key=lambda one: one[:3])
+        chosen: Choice = []
+        for _, job_id, _, due, head in waiting:
+            if len(chosen) == ask.most:
+                break
+            left = room.get(head.stream.line.pool)
+            if left == 0:
+                continue
+            if left is not None:
+                room[head.stream.line.pool] = left - 1
+            head.used += 1
+            chosen.append((head, due, job_id))
+        choices.append(chosen)
+    return heads, choices
 
 
 def _start(
