@@ -63,7 +63,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an engine can do. `durable`: a returned commit survives a crash. `shared`: several hosts at once."""
+    """What an engine can do. `durable`: a commit that returned survives a crash. `shared`: several hosts at once."""
 
     durable: bool
     shared: bool
@@ -109,13 +109,13 @@ class StoreView(Protocol):
     """Reads of committed state, from any process, outside any turn."""
 
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The values of those keys that exist. One hop, one snapshot. At most MAX_SCAN_ROWS keys."""
+        """Return the values of those keys that exist, in one hop from one snapshot. At most MAX_SCAN_ROWS keys."""
         ...
 
     async def scan_many(
         self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
     ) -> list[list[Row]]:
-        """One list of rows per range, all from one snapshot, in one hop.
+        """Return one list of rows per range, all from one snapshot, in one hop.
 
         `reverse` reads each range from its end. Rows are dropped from the tail of the answer once `max_bytes`
         (keys + values, over all ranges together) is passed; at least one row is answered if any matches, so a
@@ -126,7 +126,7 @@ class StoreView(Protocol):
     async def scan(
         self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
     ) -> list[Row]:
-        """`scan_many` of one range."""
+        """Read one range: see `scan_many`."""
         ...
 
 
@@ -173,13 +173,14 @@ class StoreProvider(Protocol):
 
     @property
     def full(self) -> bool:
-        """No space for new work; what ends work is still written while the reserve lasts."""
+        """Whether there is no space for new work. What ends work is still written while the reserve lasts."""
         ...
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why new work is neither accepted nor claimed: no space, no access, damage. None if all is well. What ends
-        work is still tried; a trouble that passes is seen to pass without anybody asking."""
+        """Why new work is neither accepted nor claimed: no space, no access, damage. None if all is well.
+
+        Writes that end work are still tried. The provider itself notices when the trouble has passed."""
         ...
 
     async def start(self) -> None:
@@ -201,24 +202,24 @@ class StoreProvider(Protocol):
         ...
 
     def view(self, name: str) -> StoreView:
-        """Read-only committed state; an actor that does not exist reads as empty."""
+        """Return a reader of committed state; an actor that does not exist reads as empty."""
         ...
 
     async def exists(self, name: str) -> bool: ...
 
     def events(self) -> AsyncIterator[Event]:
-        """First what is owned at start, in pages; then changes, for engines that have any. Ends at `stop`."""
+        """Yield what is owned at start, in pages; then changes, for engines that have any. Ends at `stop`."""
         ...
 
     async def names(self, start: str, limit: int) -> list[str]:
-        """Names of existing actors, in code-point order, strictly after `start`."""
+        """Return the names of existing actors, in code-point order, strictly after `start`."""
         ...
 
     def stats(self) -> StoreStats: ...
 
 
 def after(prefix: bytes) -> bytes:
-    """The first key behind every key that starts with `prefix`. `prefix` must hold a byte below 0xff."""
+    """Return the first key behind every key that starts with `prefix`, which must hold a byte below 0xff."""
     cut = prefix.rstrip(b"\xff")
     return cut[:-1] + bytes([cut[-1] + 1])
 

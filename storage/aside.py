@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def aside(function: Callable[..., T], *args: object) -> T:
-    """Its result. A caller that is cancelled does not interrupt it. For what is rare: each call makes a thread."""
+    """Return its result. A caller that is cancelled does not interrupt it. Each call makes a thread: for rare work."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""What the checks of the seam's contract are made of: a place, and what they ask of it."""
+"""What the checks of the seam's contract share: places, and short ways to fill and read them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def rows(view: StoreView) -> list[Row]:
 
 
 async def refusal(done: Awaitable[object]) -> StoreError:
-    """The error that this ends with; it must end with one."""
+    """Return the error that this ends with; it must end with one."""
     try:
         await done
     except StoreError as error:
@@ -45,7 +45,7 @@ async def refusal(done: Awaitable[object]) -> StoreError:
 
 
 async def filled(provider: StoreProvider, name: str = "a") -> OrderedStore:
-    """Nine rows `k1`…`k9` of ten bytes each."""
+    """Commit nine rows `k1`…`k9` of ten bytes each."""
     store = await provider.open(name)
     await store.commit(Batch(puts={b"k%d" % n: b"value-%02d" % n for n in range(1, 10)}))
     return store

@@ -73,7 +73,7 @@ class Handles:
 
     @asynccontextmanager
     async def renew(self, name: str) -> AsyncIterator[Handle]:
-        """Make a new handle, open at the end of the block; inside, what is stored is what it starts from."""
+        """Make a new handle, open at the end of the block. What is stored in the block is its starting point."""
         lock = self._renewing.setdefault(name, asyncio.Lock())
         async with lock:
             if (earlier := self._open.get(name)) is not None:
@@ -111,14 +111,14 @@ class _Entry:
     answered: bool = False
 
     def answer(self, error: StoreError | None) -> None:
-        """Answer once. A caller that was cancelled does not hear it, but the handle is settled all the same."""
+        """Answer once. A caller that was cancelled gets no answer, but the handle is settled all the same."""
         self.answered = True
         if not self.done.done():
             if error is None:
                 self.done.set_result(None)
             else:
                 self.done.set_exception(error)
-                self.done.exception()  # whoever waits hears of it; nobody has to
+                self.done.exception()  # nobody need wait for it
         self.handle.answered()
 
 
@@ -147,7 +147,7 @@ class Combiner:
         if entry.refused is not None and handle.pending == 1:
             self._fail(entry, entry.refused)
             return entry.done
-        # One that is refused waits too: earlier batches, still on their way, are answered first.
+        # A refused batch waits too: earlier batches that are under way are answered first.
         self._waiting.append(entry)
         if self._task is None:
             self._task = loop.create_task(self._run())
@@ -163,13 +163,13 @@ class Combiner:
         return None
 
     async def give_up(self) -> None:
-        """End at once; whoever waits hears an error. Whether what was on its way is in the store, nobody knows."""
+        """Stop at once and fail every commit that waits: whether the one under way is in the store stays unknown."""
         while (task := self._task) is not None:
             task.cancel()
             await asyncio.wait([task])
 
     async def drain(self) -> None:
-        """Wait until nothing is on its way."""
+        """Wait until no commit is under way."""
         while (task := self._task) is not None:
             await asyncio.wait([task])
 
@@ -247,7 +247,7 @@ class Combiner:
         except StoreError as error:
             return error
         except Exception as error:
-            # Whatever an engine raises, its callers hear of it as an error of the store.
+            # Whatever an engine raises, callers receive an error of the store.
             wrapped = StoreError(f"the store failed: {error!r}")
             wrapped.__cause__ = error
             return wrapped

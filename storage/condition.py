@@ -1,4 +1,4 @@
-"""What is wrong with a store, so that nothing new is accepted or begun on it; said in the log once per change."""
+"""What is wrong with a store, so that no new work is accepted or begun on it. Each change is logged once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store in memory: the reference the others are measured against, and the disk of the simulation.
+"""The store in memory: the reference for the other engines, and the disk of the simulation.
 
 A `MemoryDisk` outlives its providers, as a file outlives processes.
 """
@@ -163,7 +163,7 @@ class MemoryProvider:
             self._stopped.set()
 
     async def hop(self) -> None:
-        """Every read gives others a chance to run, as a real store does."""
+        """Give other tasks a chance to run at every read, as a real store does."""
         if self._stopped is None or self._stopped.is_set():
             raise StoreClosed("the store is not open")
         await asyncio.sleep(0)

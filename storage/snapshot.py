@@ -1,4 +1,4 @@
-"""A store seen from outside: reading only, beside whoever holds it, for tools that ask whether it is sound."""
+"""Reading a store from outside, beside the process that has it open: for tools that check it."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ class StoreSnapshot(Protocol):
     """A store at one instant: everything read through it belongs together."""
 
     def names(self, start: str, limit: int) -> list[str]:
-        """Names of existing actors, in code-point order, strictly after `start`."""
+        """Return the names of existing actors, in code-point order, strictly after `start`."""
         ...
 
     def wake_at(self, name: str) -> int | None: ...
 
     def view(self, name: str) -> StoreView:
-        """The rows of one actor. It reads on the caller's thread: for tools, not for a serving loop."""
+        """Return the rows of one actor. They are read on the caller's thread: for tools, not for a serving loop."""
         ...
 
 
 class StoreLook(Protocol):
-    """Takes no lock, writes nothing, and stands in no writer's way."""
+    """Opens snapshots of a store. It takes no lock, writes nothing, and blocks no writer."""
 
     place: str
     """Where it is, for people."""
 
     def integrity(self) -> Sequence[str]:
-        """What the engine finds wrong with its own structures, in its words; empty if nothing."""
+        """Return what the engine finds wrong with its own structures, in its words; empty if nothing."""
         ...
 
     def snapshot(self) -> AbstractContextManager[StoreSnapshot]:
-        """One instant, as long as the block lasts. Changed (at its end) if it was not one instant after all:
-        somebody began to write where nobody was expected; look again. StoreError if it cannot be read."""
+        """Hold one snapshot as long as the block lasts. StoreError if the store cannot be read.
+
+        Changed is raised at the end of the block if a writer opened the store meanwhile, which was not in use: what
+        was read may not belong together, so read again."""
         ...
 
 
 class Changed(Exception):
-    """What was read may not belong together: somebody opened the store meanwhile. Look again."""
+    """A writer opened the store during a snapshot: what was read may not belong together. Read again."""

@@ -1,4 +1,4 @@
-"""Storage for tests: a provider on a `MemoryDisk` that is slow, refuses, answers late, and dies with its process."""
+"""Storage for tests: a provider on a `MemoryDisk` that is slow, refuses, answers late, and can crash."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LATE_S = (0.2, 1.0, 3.0)
 
 
 class FaultyProvider(MemoryProvider):
-    """Keeps the contract of the seam while its process lives: what it refuses is never in the store.
+    """Keeps the contract of the seam while its process lives: a batch that it refuses is never in the store.
 
-    `fault()` is the share of calls that go wrong just now. Once `alive()` is false nobody hears back from it,
-    and a transaction it had begun is applied or not by chance, but never once another provider has started.
+    `fault()` is the share of calls that fail at present. Once `alive()` is false no call returns, and a
+    transaction that had begun is applied or not, by chance, but never after another provider has started.
     """
 
     def __init__(
@@ -35,15 +35,14 @@ class FaultyProvider(MemoryProvider):
         self._begun: Sequence[ActorWrites] | None = None
 
     def die(self) -> None:
-        """At this very instant: the transaction it had begun is applied or not, by chance; who comes later hears
-        StoreClosed."""
+        """Crash now: a transaction that had begun is applied or not, by chance; later calls raise StoreClosed."""
         self._died = True
         if self._begun is not None and self._random.random() < 0.5:
             self.disk.apply(self._begun)
         self._begun = None
 
     async def end(self) -> None:
-        """After `die`: who waits hears StoreClosed, too."""
+        """Fail the commits that still wait after `die` with StoreClosed."""
         await self.combiner.give_up()
 
     async def hop(self) -> None:
@@ -82,5 +81,5 @@ class FaultyProvider(MemoryProvider):
 
 
 async def _never() -> None:
-    """The dead do not hear back."""
+    """Wait for ever: no call returns to a process that crashed."""
     await asyncio.get_running_loop().create_future()

@@ -14,7 +14,7 @@ from tocsin.storage.sqlite.snapshot import SnapshotReader
 
 
 def open_provider(url: str) -> StoreProvider:
-    """`sqlite:///relative.db`, `sqlite:////absolute/path.db` or `memory:`; SettingsError for anything else."""
+    """Open `sqlite:///relative.db`, `sqlite:////absolute/path.db` or `memory:`; SettingsError for anything else."""
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and not rest.strip("/"):
         return MemoryProvider()
@@ -27,18 +27,17 @@ def open_provider(url: str) -> StoreProvider:
 
 
 def open_look(url: str) -> StoreLook:
-    """A look at the store from outside. SettingsError for a store that has no outside; StoreUnavailable if it is
-    not there."""
+    """Open a store for reading from outside. SettingsError for a store in memory; StoreUnavailable if there is none."""
     return SnapshotReader(_file_of(url))
 
 
 def back_up(url: str, target: Path) -> int:
-    """A consistent copy, while others write; its size in bytes. It overwrites nothing: see `sqlite_backup`."""
+    """Make a consistent copy while others write, and return its size in bytes. It overwrites nothing."""
     return back_up_sqlite(_file_of(url), target)
 
 
 def file_beside(url: str, ending: str) -> Path:
-    """A name for a file next to the store."""
+    """Return a name for a file next to the store."""
     path = _file_of(url)
     return path.with_name(path.name + ending)
 

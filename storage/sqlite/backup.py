@@ -1,4 +1,4 @@
-"""A consistent copy of a SQLite file, made while others write to it. Under its name only once it is whole."""
+"""A consistent copy of a SQLite file, made while others write to it, and given its name only once it is whole."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TRIES = 5
 
 
 def back_up(path: Path, target: Path) -> int:
-    """Copy the store to a file that is not there yet; its size in bytes.
+    """Copy the store to a new file, and return the size of the copy in bytes.
 
-    It is written under another name, checked by SQLite page by page, synced, and only then named: a copy of that
-    name is a whole one. Writers do not wait for it. StoreUnavailable if the target is taken or cannot be written.
+    The copy is written under another name, checked by SQLite page by page, synced, and only then given its name.
+    Writers do not wait for it. StoreUnavailable if the target exists or cannot be written.
     """
     _check_free(target)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -57,14 +57,14 @@ def _check_free(target: Path) -> None:
 
 
 def _copy(look: SnapshotReader, partial: Path, target: Path) -> None:
-    """In one step, so it is one snapshot; SQLite copies pages, free ones too."""
+    """Copy all pages in one step, which makes it one snapshot; free pages are copied, too."""
     file = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)  # it holds what the store holds
     os.close(file)
     try:
         with look.reading() as source, closing(sqlite3.connect(partial, isolation_level=None)) as copy:
             try:
                 source.backup(copy, pages=-1)
-                # The copy is a branch of its own: the WAL of the store is not for it.
+                # The copy is a branch of its own: the store's WAL must not be moved into it.
                 lineage = draw()
                 marks = [("lineage", lineage), ("parent", lineage)]
                 copy.executemany("INSERT OR REPLACE INTO meta (k, v) VALUES (?, ?)", marks)
@@ -76,7 +76,7 @@ def _copy(look: SnapshotReader, partial: Path, target: Path) -> None:
 
 
 def _of_the_copy(error: sqlite3.Error, partial: Path, target: Path, size: int) -> StoreError | None:
-    """SQLite does not say which of the two files failed; the store is only read."""
+    """Name the cause if it lies with the copy: SQLite does not tell which of the two files failed."""
     full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
     said = OSError(errno.ENOSPC, str(error)) if full else why_unwritable(partial, size)
     return by_errno(said, f"the copy {target}")
@@ -97,7 +97,7 @@ def _sync(path: Path) -> None:
 
 
 def _name(partial: Path, target: Path) -> None:
-    """Without overwriting what somebody put there meanwhile."""
+    """Name the copy without overwriting a file that was made meanwhile."""
     try:
         os.link(partial, target)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""What SQLite says, in the words of the seam."""
+"""SQLite's errors as the named errors of the storage seam."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BY_EXTENDED_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_IOERR_DATA: _BY_CODE[sqlite3.SQLITE_CORRUPT],
     sqlite3.SQLITE_READONLY_DBMOVED: (RolledBack, "the file of the store was moved while it was in use: put it back"),
 }
-"""Where the first eight bits would name a cause that it is not."""
+"""Extended codes whose first eight bits would name a wrong cause."""
 _BY_ERRNO: Final[Mapping[int, tuple[type[StoreError], str]]] = {
     errno.ENOSPC: (StoreFull, "no space is left for {}: free some on its disk"),
     errno.EDQUOT: (StoreFull, "no space is left for {}: the quota there is used up, so free some or raise it"),
@@ -53,7 +53,7 @@ _COMMIT_LEAVES_NOTHING_EXACTLY = {sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOE
 
 
 class Unsettled(Exception):
-    """A COMMIT failed, and a crash might still bring its transaction back: `settle` until that answers."""
+    """A COMMIT failed, and a crash might still bring its transaction back: call `settle` until it answers."""
 
     def __init__(self, error: sqlite3.Error) -> None:
         super().__init__(str(error))
@@ -61,7 +61,7 @@ class Unsettled(Exception):
 
 
 def leaves_nothing(error: sqlite3.Error) -> bool:
-    """Whether a COMMIT that failed so has certainly left nothing that a recovery of the WAL could find.
+    """Tell whether a COMMIT that failed so has certainly left nothing that a recovery of the WAL could find.
 
     Its last frame marks the transaction as whole. If that was written and only the sync, or what follows it,
     failed, a crash would bring the transaction back.
@@ -71,7 +71,7 @@ def leaves_nothing(error: sqlite3.Error) -> bool:
 
 
 def says_little(error: StoreError) -> bool:
-    """The system may know the cause: see `by_errno`."""
+    """Tell whether the operating system may know a more precise cause: see `by_errno`."""
     code = getattr(error.__cause__, "sqlite_errorcode", 0)
     if code in _BY_EXTENDED_CODE and code != sqlite3.SQLITE_IOERR_SHMSIZE:
         return False
@@ -79,7 +79,7 @@ def says_little(error: StoreError) -> bool:
 
 
 def by_errno(error: OSError | None, what: object) -> StoreError | None:
-    """The named error for what the system said when `what` was to be written; None if it says no more than SQLite."""
+    """Return the named error for an error of the system in writing `what`; None if SQLite's error says as much."""
     if error is None or error.errno is None or error.errno not in _BY_ERRNO:
         return None
     kind, words = _BY_ERRNO[error.errno]
@@ -89,10 +89,10 @@ def by_errno(error: OSError | None, what: object) -> StoreError | None:
 
 
 def translate(error: sqlite3.Error) -> StoreError:
-    """The named error for what SQLite raised; its own words go along."""
+    """Return the named error for what SQLite raised, with SQLite's own words."""
     code = getattr(error, "sqlite_errorcode", -1)
     kind, words = _BY_EXTENDED_CODE.get(code) or _BY_CODE.get(code & 0xFF, (StoreError, f"the store failed ({error})"))
-    # SQLite's own words go along where they say the same.
+    # SQLite's words would mislead where the first eight bits of its code name a wrong cause.
     translated = kind(words if code in _BY_EXTENDED_CODE or f"({error})" in words else f"{words} ({error})")
     translated.__cause__ = error
     return translated

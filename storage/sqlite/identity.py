@@ -1,7 +1,7 @@
-"""Whether the file that is open is still the one its name leads to, and still the one this process wrote.
+"""Whether the open file is still the one at the store's path, and still the one that this process wrote.
 
-A backup restored over a running host, a volume swapped under it: what is written then goes to a file that nobody
-will find again, or onto pages that are not what memory says.
+If a backup was restored over a running host, or a volume swapped under it, writes would go to a file that nobody finds
+again, or onto pages that do not match SQLite's cache.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _LEFT_OPEN: list[int] = []
 
 
 class Identity:
-    """Which file `path` was when it was held. `held` and `let_go` embrace the life of every connection to it: closing
-    any descriptor of a file lets go of the locks that SQLite has on it in this process."""
+    """The file that `path` led to when it was held.
+
+    `hold` and `let_go` enclose the life of every connection to it: closing any descriptor of a file releases the locks
+    that SQLite has on it in this process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,18 +37,18 @@ class Identity:
         self._length = 0
 
     def hold(self) -> None:
-        """From now on it is this file. StoreLocked if another process has it under another name."""
+        """Take the present file as the store from now on. StoreLocked if another process has it by another path."""
         try:
             self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise StoreUnavailable(f"{self._path} cannot be read: {error.strerror}") from error
         stat = os.fstat(self._file)
         self._inode, self._length = (stat.st_dev, stat.st_ino), stat.st_size
-        if sys.platform == "linux":  # elsewhere it would stand in the way of SQLite's own locks
+        if sys.platform == "linux":  # elsewhere this lock would conflict with SQLite's own
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                # Not closed: if it was this process, that would let go of the locks of its connections.
+                # Not closed: if this process has the store, that would release the locks of its connections.
                 _LEFT_OPEN.append(self._file)
                 self._file = None
                 raise StoreLocked(
@@ -54,7 +56,7 @@ class Identity:
                     "stop who has it, or use another file"
                 ) from error
             except OSError:
-                # Some file systems know no such lock; the lock file beside it was taken before.
+                # Some file systems have no such lock; the lock file beside the store was taken before.
                 pass
 
     def let_go(self) -> None:
@@ -64,11 +66,12 @@ class Identity:
             os.close(self._file)
             self._file = None
 
-    # ---- Nothing happened, at a glance -----------------------------------------------------------
+    # ---- At a glance: nothing changed ------------------------------------------------------------
 
     def is_untouched(self, lock: LockFile | None = None) -> bool:
-        """Whether file, WAL and (if given) lock file are what the checks below saw last. If not, those checks decide
-        what it means: here nothing is an error."""
+        """Tell whether file, WAL and (if given) lock file are as the checks saw them last.
+
+        If not, the checks decide whether that is an error: here nothing is."""
         head = self.lineage.head
         if self._file is None or not head or self._glance() is None:
             return False
@@ -82,7 +85,7 @@ class Identity:
             return False
 
     def committed(self, seq: int) -> int | None:
-        """Check file and WAL behind a commit, as `check_file` and `Wal.committed` do, which see to all that is new."""
+        """Check file and WAL after a commit: by `check_file` and `Wal.committed`, unless nothing changed but length."""
         wal, size = self.wal, self._glance()
         if size is not None and wal.file is not None and os.pread(wal.file, HEADER, 0) == wal.seen.header:
             wal.seen = Seen(size, wal.seen.header, seq)
@@ -91,8 +94,9 @@ class Identity:
         return wal.committed(seq)
 
     def _glance(self) -> int | None:
-        """The length of the WAL if both names lead where they led, and nothing there is shorter than it was."""
-        length, seen = self._length, self.wal.seen  # before the look: both may grow meanwhile
+        """Return the length of the WAL if both paths lead to the same files, the store as long and the WAL not shorter
+        than before; else None."""
+        length, seen = self._length, self.wal.seen  # read before the files, which may grow meanwhile
         try:
             file, wal = os.stat(self._path), os.stat(self.wal.path)
         except OSError:
@@ -103,18 +107,18 @@ class Identity:
             return None
         return wal.st_size
 
-    # ---- What happened ---------------------------------------------------------------------------
+    # ---- What changed ----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """FileReplaced if the name leads elsewhere by now, or nowhere, or if the file was cut or overwritten; WalLost
-        if that became of its WAL."""
+        """Raise FileReplaced if the path leads to another file or to none, or if the file was cut or overwritten;
+        WalLost if the same is true of the WAL."""
         self.check_file()
         self.lineage.check()
         self.wal.check()
 
     def check_file(self) -> None:
-        """That its name leads to it, and that it was not cut."""
-        length = self._length  # before the look: it may grow meanwhile
+        """Verify that the path leads to the open file, and that it was not cut."""
+        length = self._length  # read before the file, which may grow meanwhile
         try:
             stat = os.stat(self._path)
         except FileNotFoundError:
@@ -132,12 +136,12 @@ class Identity:
             self._length = stat.st_size
 
     def _least_length(self) -> int:
-        """By its own head, which another program that vacuums it writes before it makes it shorter."""
+        """Return the length by the file's header, which a program that vacuums it writes before it cuts the file."""
         pages, size = self.pages()
         return pages * size or HEAD
 
     def pages(self) -> tuple[int, int]:
-        """How many pages it has by its own head, and their size in bytes; none if its head is not whole."""
+        """Return the number of pages by the file's header, and their size in bytes; zeros if there is no header."""
         head = self.page(1, HEAD)
         if len(head) < HEAD:
             return 0, 0
@@ -155,7 +159,7 @@ class Identity:
         return self._inode[1]
 
     def sync(self) -> None:
-        """Make durable what lies in it: a process that was killed may have been in the middle of a checkpoint."""
+        """Make its content durable: a process that was killed may have been in the middle of a checkpoint."""
         assert self._file is not None, "held while connections are open"
         try:
             os.fsync(self._file)
@@ -165,7 +169,7 @@ class Identity:
             ) from error
 
     def page(self, number: int, size: int) -> bytes:
-        """A page as it lies in the file, whatever SQLite remembers of it."""
+        """Read a page from the file itself, whatever SQLite's cache holds."""
         assert self._file is not None, "held while connections are open"
         try:
             return os.pread(self._file, size, (number - 1) * size)

@@ -1,10 +1,10 @@
-"""Which history the pages of a file are of: told by the row `lineage`, drawn anew by each start and each backup.
+"""The history that a file's pages belong to, by the row `lineage`, which each start and each backup draws anew.
 
-The number of the last transaction alone does not tell a copy from the file: a backup taken a minute ago has all that
-the file had, and another branch of the store counts like this one. What tells them apart lies on two pages:
+The number of the last transaction alone does not tell a copy from the file: a backup of a minute ago may have the same
+number, and so may another branch of the store. Rows and counters on two pages tell them apart:
 
-- `lineage`, of the start that committed last, and `parent`, the one before it. A start moves its own into the file.
-- `counter`, which SQLite raises with page 1 and begins anew in a copy that it makes; each start raises it by one.
+- `lineage` of the start that committed last, and `parent`, the lineage before it. A start moves its own into the file.
+- `counter`, which SQLite raises when it writes page 1, and begins anew in a copy. Each start raises it by one.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ HEAD: Final = 100
 _WAL_VERSION: Final = 2
 """Bytes 18 and 19 of a file that has a WAL."""
 SETTLED_SEQS: Final = 3
-"""How far `seq` may have come beyond what is known, while a commit is settled."""
+"""How far `seq` may be ahead of the known transaction while a commit is settled."""
 READS_OF_A_PAGE: Final = 5
-"""One that is being written just then may read as neither."""
+"""A page that is being written may read as neither its old nor its new content."""
 _LINEAGE_BYTES: Final = 6
 
 
 class FileReplaced(RolledBack):
-    """What lies under the store's name is not the file that is open, or not all of it: the WAL must not be moved into
-    it."""
+    """The file at the store's path is not the open one, or is cut: the WAL must not be moved into it."""
 
 
 def draw() -> int:
-    """A lineage that nobody has had."""
+    """Draw a lineage that no start and no backup has had."""
     return int.from_bytes(os.urandom(_LINEAGE_BYTES), "big") + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the page of `meta` says of its history. In a store of an older tocsin, `lineage` and `parent` are 0."""
+    """The history by the page of `meta`. In a store of an older tocsin, `lineage` and `parent` are 0."""
 
     seq: int
     lineage: int
@@ -50,15 +49,15 @@ class Mark:
 
 
 def counter(head: bytes) -> int:
-    """By the first bytes of the file: how often page 1 was written; 0 if the file is not one that has a WAL."""
+    """Return how often page 1 was written, by the first bytes of the file; 0 if it is no file with a WAL."""
     return int.from_bytes(head[24:28], "big") if head[18:19] == bytes([_WAL_VERSION]) else 0
 
 
 def is_base(file: Mark, wal: Sequence[Mark]) -> bool:
-    """Whether a WAL, of which these are all marks, began in front of this file.
+    """Tell whether a WAL, of which these are all marks, belongs to this file.
 
-    Its first transaction is the next one behind the file, or the file has one of the WAL already: a checkpoint put it
-    there.
+    Either its first transaction follows the last one of the file, or a checkpoint has moved one of the WAL's
+    transactions into the file.
     """
     if not wal:
         return True
@@ -74,21 +73,23 @@ class Lineage:
     all threads."""
 
     def __init__(self, page: Callable[[int, int], bytes], words: str) -> None:
-        """`page(number, size)` reads as much of a page from the file itself. `words`: its name, for errors."""
+        """`page(number, size)` reads so many bytes of a page from the file itself. `words`: its name, for errors."""
         self._page, self._words = page, words
         self._number, self._size, self._own = 0, 0, 0
         self._known: frozenset[int] = frozenset()
         self._committed: Callable[[], int] = _nothing
         self._seen = (b"", 0, 0)
         self.head = b""
-        """The first bytes of the file as seen last, if both pages are among them: while those are the same, all is."""
+        """The first bytes of the file as seen last if they hold both pages; while these are unchanged, both are."""
 
     def hold(
         self, number: int, size: int, own: int, others: Iterable[int], committed: Callable[[], int]
     ) -> tuple[int, int]:
-        """From now on the page of `meta` is this one. `own`: the lineage of this start; `others`: those that the WAL
-        may bring into the file before. `committed()`: the last transaction. The transaction and the counter that the
-        file has."""
+        """Take this page as that of `meta` from now on. Return the transaction and the counter that the file has.
+
+        `own` is the lineage of this start; `others` are those that the WAL may still bring into the file.
+        `committed()` returns the last transaction.
+        """
         self._number, self._size, self._committed = number, size, committed
         pages = self._both()
         mark, count = Mark.of(small_table(pages[size:])), counter(pages)
@@ -104,14 +105,14 @@ class Lineage:
         self.head = pages if self._number == 2 else b""
 
     def moved_seq(self) -> int:
-        """The last transaction that the file itself holds, whatever is in the WAL."""
+        """Return the last transaction that the file itself holds, whatever is in the WAL."""
         for _ in range(READS_OF_A_PAGE):
             if rows := small_table(self._page(self._number, self._size)):
                 return rows.get("seq", 0)
         return 0
 
     def check(self) -> None:
-        """FileReplaced if the pages are not those of the file that was held, or of a checkpoint since."""
+        """Raise FileReplaced if the pages are neither those that were held, nor written by a checkpoint since."""
         if not self._number:
             return
         for _ in range(READS_OF_A_PAGE):
@@ -124,7 +125,7 @@ class Lineage:
         )
 
     def _both(self) -> bytes:
-        """Page 1, and in the end that of `meta`: neighbours, unless another program has made the file anew."""
+        """Read page 1 and that of `meta`: neighbours, unless another program has rewritten the file."""
         if self._number == 2:
             return self._page(1, 2 * self._size)
         return self._page(1, self._size) + self._page(self._number, self._size)
@@ -134,7 +135,7 @@ class Lineage:
         # A new file is given its length before its pages.
         rows = small_table(page) if any(page) else {"seq": 0}
         mark, count = Mark.of(rows), counter(pages)
-        # A start by others, where file locks mean nothing, is no copy: it fences, and nothing of it is thrown away.
+        # A start by another process, where file locks mean nothing, is no copy: it fences this one and keeps its data.
         ours = mark.lineage in self._known or mark.parent == self._own
         if not (rows and ours and count >= raised):
             return False
@@ -149,7 +150,7 @@ def _nothing() -> int:
 
 
 def small_table(page: bytes) -> dict[str, int]:
-    """The rows of `meta(k TEXT, v INTEGER) WITHOUT ROWID` that has one page; empty if that is not what it is."""
+    """Parse `meta(k TEXT, v INTEGER) WITHOUT ROWID` from its only page; empty if the page is something else."""
     try:
         if page[0] != 0x0A:  # a leaf of an index, which is what such a table is
             return {}

@@ -1,6 +1,7 @@
 """One process per store: an exclusive lock on `<file>.lock`, held by the system until the process ends.
 
-The file also says who has the store, and how far its commits came: a WAL that was lost behind a crash shows by it.
+The file also records which process has the store, and the number of its last commit: by it the next start notices
+that a crash lost the WAL.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tocsin.storage.sqlite.errors import by_errno
 log = logging.getLogger("tocsin.storage")
 
 _LINE = 16
-"""Bytes: the process, then its last commit. Written over the line before, so that a full disk has room for it."""
+"""Bytes of a line: the process, then its last commit. Lines are overwritten in place, which a full disk allows."""
 
 
 _MOVED = 2 * _LINE + 48
@@ -25,7 +26,7 @@ _COUNTER = _MOVED + 2 * _LINE
 
 
 class LockFile:
-    """The lock goes with the process, however it dies; the file stays, and is no lock by itself."""
+    """The lock ends with the process, however it dies. The file stays, and is no lock by itself."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,7 +34,7 @@ class LockFile:
         self.inode = (0, 0)
 
     def take(self) -> None:
-        """StoreLocked names the process that has it."""
+        """Take the lock; StoreLocked names the process that has it."""
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -64,13 +65,13 @@ class LockFile:
         return StoreUnavailable(f"cannot lock {self.path}: {error.strerror}")
 
     def check(self) -> None:
-        """Take it anew if the file was removed or replaced. Fenced if somebody else was faster."""
+        """Take the lock anew if the file was removed or replaced. Fenced if another process took it first."""
         try:
             stat = os.stat(self.path)
             if (stat.st_dev, stat.st_ino) == self.inode:
                 return
         except OSError:
-            pass  # then it is taken anew, or cannot be
+            pass  # it is taken anew below, or the error is raised there
         if self._file is None:
             return
         mark, file, old = self.last_commit(), os.pread(self._file, 24, 2 * _LINE), self._file
@@ -88,24 +89,26 @@ class LockFile:
         log.warning("%s was removed or replaced while it was in use: it was made anew", self.path)
 
     def last_commit(self) -> int:
-        """Of the process before that did not stop in order; 0 if it did."""
+        """Return the last commit of a process that ended without a stop in order; 0 if it stopped in order."""
         assert self._file is not None, "taken first"
         return _number(os.pread(self._file, _LINE, _LINE))
 
     def note_commit(self, seq: int) -> None:
-        """That this transaction is durable; 0: that nothing of what was committed can be missing at the next start."""
+        """Note that this transaction is durable; 0: that no commit can be missing at the next start."""
         if self._file is not None:
-            with suppress(OSError):  # it only helps a later start to notice a loss
+            with suppress(OSError):  # it only helps a later start to notice a loss of commits
                 os.pwrite(self._file, b"%-15d\n" % seq, _LINE)
 
     def note_file(self, inode: int) -> None:
-        """Which file the store is."""
+        """Note which file the store is."""
         if self._file is not None:
             with suppress(OSError):  # as above
                 os.pwrite(self._file, b"%-23d\n%-23d\n" % (inode, self.inode[1]), 2 * _LINE)
 
     def another_file(self, inode: int) -> bool:
-        """The process before was killed, and had another file under this name. Not if the lock was copied with it."""
+        """Tell whether the process before was killed, and had another file under this name.
+
+        False if the lock file was copied together with the store."""
         assert self._file is not None, "taken first"
         known = os.pread(self._file, 48, 2 * _LINE).split()
         if not self.last_commit() or len(known) != 2:
@@ -117,13 +120,13 @@ class LockFile:
         return own == self.inode[1] and file != inode
 
     def note_moved(self, page: int, seq: int) -> None:
-        """That this page of the file itself holds at least this transaction, also after a loss of power."""
+        """Note that this page of the file itself holds at least this transaction, also after a loss of power."""
         if self._file is not None:
             with suppress(OSError):  # as above
                 os.pwrite(self._file, b"%-15d\n%-15d\n" % (page, seq), _MOVED)
 
     def moved(self) -> tuple[int, int]:
-        """Page and transaction, if the process before was killed; else zeros."""
+        """Return page and transaction of `note_moved` if the process before was killed; else zeros."""
         assert self._file is not None, "taken first"
         known = os.pread(self._file, 2 * _LINE, _MOVED).split()
         if not self.last_commit() or len(known) != 2 or not all(map(bytes.isdigit, known)):
@@ -131,31 +134,31 @@ class LockFile:
         return int(known[0]), int(known[1])
 
     def note_counter(self, counter: int) -> None:
-        """That page 1 of the file itself was written as often as this at least, also after a loss of power."""
+        """Note that page 1 of the file itself was written at least so often, also after a loss of power."""
         if self._file is not None:
             with suppress(OSError):  # as above
                 os.pwrite(self._file, b"%-15d\n" % counter, _COUNTER)
 
     def counter(self) -> int:
-        """If the process before was killed; else 0."""
+        """Return the counter of `note_counter` if the process before was killed; else 0."""
         assert self._file is not None, "taken first"
         return _number(os.pread(self._file, _LINE, _COUNTER)) if self.last_commit() else 0
 
     def let_go(self) -> None:
-        """Close it and change nothing: what it says is of the commits, and in a process that was forked the lock is the
-        other one's."""
+        """Close the file without a change: its lines are about the commits, and in a forked process the lock belongs
+        to the parent."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 def last_commit(path: Path) -> int:
-    """How far the commits came, for who only looks; 0 if the last process stopped in order."""
+    """Return the last commit, for a reader from outside; 0 if the last process stopped in order."""
     try:
         with path.open("rb") as file:
             file.seek(_LINE)
             return _number(file.read(_LINE))
-    except OSError:  # nobody ever had it, or it is not for us to read
+    except OSError:  # there is no lock file, or this process may not read it
         return 0
 
 

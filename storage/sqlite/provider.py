@@ -45,7 +45,7 @@ WAKES_PER_PAGE = 1_000
 LOOK_EVERY = 64
 """Transactions between two looks at the size of the WAL."""
 SETTLE_LOOK_S = 0.5
-"""Between two looks what became of a commit that failed."""
+"""Seconds between two tries to find out what became of a commit that failed."""
 
 
 class SQLiteStore(SQLiteView, Committing):
@@ -62,7 +62,7 @@ class SQLiteProvider:
     """A `StoreProvider` on one file."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).resolve()  # a link, or a later chdir, must not give one file two locks
+        self.path = Path(path).resolve()  # a link, or a later chdir, must not give one file two lock files
         self.capabilities = Capabilities(durable=True, shared=False)
         self.owner = os.urandom(12).hex()
         self.combiner = Combiner(self._write, self.capabilities)
@@ -110,11 +110,11 @@ class SQLiteProvider:
         self._upkeep.start()
 
     def _check_is_file(self) -> None:
-        """Before anything is made beside it."""
+        """Refuse a folder or a device before anything is made beside it."""
         try:
             mode = self.path.stat().st_mode
         except OSError:
-            return  # it is made, or the lock says why not
+            return  # it is made later, or taking the lock raises the error
         if not stat.S_ISREG(mode):
             raise StoreUnavailable(f"{self.path} is {'a folder' if stat.S_ISDIR(mode) else 'not a file'}: name a file")
 
@@ -168,7 +168,7 @@ class SQLiteProvider:
                 last_first.push_async_callback(thread.close)
 
     def forked(self) -> None:
-        """In a new process that has a copy of all this: the store, its lock and its threads are the other one's."""
+        """Give the store up in a forked process: the file, its lock and its threads are the parent's."""
         self._lock.let_go()
         self._identity.let_go()
         self.handles.close_all()
@@ -240,7 +240,7 @@ class SQLiteProvider:
         if self._transactions % LOOK_EVERY == 0:
             self._upkeep.look()
         if self.full:
-            # Before others take the space that is left: what is new has its place in the file, and the WAL begins anew.
+            # Before other programs take the space that is left: afterwards the WAL begins anew.
             await self._upkeep.move_wal()
 
     def _met(self, error: StoreError, *, writing: bool = False) -> None:
@@ -271,7 +271,7 @@ class SQLiteProvider:
                 raise translate(unsettled.error) from unsettled.error
 
     async def _with_its_cause(self, error: StoreError) -> StoreError:
-        """The error that names what the system says, where SQLite does not."""
+        """Return the error that names the system's cause, where SQLite names none."""
         return (by_errno(await aside(self._why_unwritable), self.path) if says_little(error) else None) or error
 
     def _why_unwritable(self) -> OSError | None:
@@ -279,8 +279,10 @@ class SQLiteProvider:
         return why_unwritable(self.path, longest)
 
     async def _settled(self) -> bool:
-        """Whether the last transaction is in the file. Until that is known, nobody gets an answer: a commit never
-        ends "maybe". Only a stop does not wait for a disk that may never come back."""
+        """Return whether the last transaction is in the file.
+
+        Until that is known no commit is answered, because a commit never ends "maybe". Only a stop does not wait for a
+        disk that may never come back."""
         told = False
         while True:
             try:

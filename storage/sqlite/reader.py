@@ -28,11 +28,11 @@ _GET = tuple(
 """By the number of keys."""
 
 STEPS_BETWEEN_LOOKS = 10_000
-"""Of SQLite's virtual machine, about a millisecond: so often a read looks whether somebody still waits for it."""
+"""Steps of SQLite's virtual machine, about a millisecond, after which a read checks that somebody waits for it."""
 
 
 class Asked:
-    """Somebody waits for a read. `left` is set on the loop's thread, and seen on the reader's."""
+    """Whether somebody waits for a read. `left` is set on the loop's thread, and read on the reader's."""
 
     __slots__ = ("left",)
 
@@ -41,7 +41,7 @@ class Asked:
 
 
 class NobodyWaits(Exception):
-    """A read was not begun: its caller had left. Nobody hears of it."""
+    """A read was not begun, because its caller had left. Nobody receives this error."""
 
 
 class Reader:
@@ -54,8 +54,9 @@ class Reader:
         self._asked: Asked | None = None
 
     def run(self, asked: Asked, function: Callable[..., T], *args: object) -> T:
-        """A function of this reader, if the file is still the store's. It is broken off when its caller leaves, so that
-        others do not wait for what nobody wants; the connection stays as it was."""
+        """Call a function of this reader, if the file is still the store's.
+
+        The read is interrupted when its caller leaves, so that the next one need not wait for it."""
         if asked.left:
             raise NobodyWaits
         if not self._identity.is_untouched():
@@ -71,7 +72,7 @@ class Reader:
 
     def open(self) -> sqlite3.Connection:
         self._db = connect(self._path, readonly=True)
-        # Not `interrupt`, which would hit whatever runs by then: perhaps the next caller's read.
+        # `interrupt` would hit whatever runs by then, perhaps the read of the next caller.
         self._db.set_progress_handler(self._is_unwanted, STEPS_BETWEEN_LOOKS)
         self._ids = {}
         return self._db
@@ -83,11 +84,11 @@ class Reader:
             yield
             return
         try:
-            self._db.execute("BEGIN")  # may be broken off when it is done already
+            self._db.execute("BEGIN")  # may be interrupted although it took effect
             yield
         finally:
-            self._asked = None  # the end of a snapshot is not to be broken off: the next one could not begin
-            if self._db.in_transaction:  # SQLite may have ended it itself, at an error worth more than ours
+            self._asked = None  # the end of a snapshot must not be interrupted: the next one could not begin
+            if self._db.in_transaction:  # after some errors SQLite has ended it, and that error must be the one raised
                 self._db.execute("COMMIT")
 
     def id(self, name: str) -> int | None:
@@ -102,7 +103,7 @@ class Reader:
         return known
 
     def stored(self, name: str) -> tuple[bool, int | None]:
-        """Whether the actor exists, and when it wants waking."""
+        """Return whether the actor exists, and its wake time."""
         row = self._db.execute("SELECT wake_at FROM actor WHERE name = ?", (name,)).fetchone()
         return (True, row[0]) if row else (False, None)
 
@@ -134,7 +135,7 @@ class Reader:
         return answer
 
     def wakes(self, after_id: int, limit: int) -> list[tuple[int, str, int]]:
-        """Actors that want waking, in id order, behind `after_id`."""
+        """Return the actors that have a wake time, in id order, with ids after `after_id`."""
         sql = "SELECT id, name, wake_at FROM actor WHERE id > ? AND wake_at IS NOT NULL ORDER BY id LIMIT ?"
         return self._db.execute(sql, (after_id, limit)).fetchall()
 
@@ -144,7 +145,7 @@ class Reader:
 
 
 class Reading:
-    """A reader and its thread, as the event loop sees them; `met` hears of the errors."""
+    """A reader and its thread, called from the event loop. `met` is called with each error."""
 
     def __init__(self, reader: Reader, met: Callable[[StoreError], None]) -> None:
         self.reader, self.thread = reader, Thread()

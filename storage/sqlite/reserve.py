@@ -1,4 +1,4 @@
-"""Eight MiB kept aside beside the store: given up when the disk is full, so that work under way can end."""
+"""Eight MiB allocated beside the store, and deleted when the disk is full so that jobs under way can still end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 RESERVE_BYTES = 8 * 1024 * 1024
 _PROBE_BYTES = 64 * 1024
 _DESCRIPTORS = 8
-"""What opening a connection takes at most: the file, its WAL, its shared memory, and some to look at them."""
+"""Descriptors that a connection needs at most: the file, its WAL, its shared memory, and some for checks."""
 
 
 class Reserve:
-    """A really allocated file. Blocking calls: use them on a thread."""
+    """A file whose blocks are allocated. Its methods block: call them on a thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -23,7 +23,7 @@ class Reserve:
         return self._path.exists()
 
     def make(self) -> bool:
-        """Set the space aside, if as much again stays free; whether it is there now."""
+        """Allocate the space if as much again stays free. Return whether it is allocated now."""
         try:
             if self.there and self._path.stat().st_size == RESERVE_BYTES:
                 return True
@@ -32,7 +32,7 @@ class Reserve:
                 return False
             self._allocate()
         except OSError:
-            # Full after all, or a file system that cannot: no reserve is a smaller fault than no store.
+            # The disk is full after all, or cannot allocate: a store without a reserve is better than none.
             return False
         return True
 
@@ -47,7 +47,7 @@ class Reserve:
             os.close(file)
 
     def give_up(self) -> bool:
-        """Free the space; False if it was given up before, or cannot be."""
+        """Free the space. Return False if it was given up before, or cannot be."""
         try:
             self._path.unlink()
         except OSError:
@@ -56,8 +56,10 @@ class Reserve:
 
 
 def why_unwritable(beside: Path, size: int) -> OSError | None:
-    """What the system says to a file of that size there; None if it can be written. SQLite tells a full disk from a
-    failing one, but not a quota, a limit on the size of files or on open ones, or a file system that is read-only."""
+    """Return the system's error for a file of that size there; None if it can be written.
+
+    SQLite tells a full disk from a failing one, but not a quota, a limit on the size or the number of open files, or
+    a read-only file system."""
     probe = beside.with_name(beside.name + ".probe")
     try:
         _open_some()
@@ -65,7 +67,7 @@ def why_unwritable(beside: Path, size: int) -> OSError | None:
         try:
             os.pwrite(file, bytes(_PROBE_BYTES), 0)
             os.fsync(file)
-            os.ftruncate(file, size + _PROBE_BYTES)  # a hole: it takes no space, but has the length
+            os.ftruncate(file, size + _PROBE_BYTES)  # a hole: the file has the length, but takes no space
         finally:
             os.close(file)
     except OSError as error:
@@ -77,7 +79,7 @@ def why_unwritable(beside: Path, size: int) -> OSError | None:
 
 
 def _open_some() -> None:
-    """OSError if this process may not open as many files as a connection needs."""
+    """Raise OSError if this process may not open as many files as a connection needs."""
     opened: list[int] = []
     try:
         while len(opened) < _DESCRIPTORS:

@@ -1,9 +1,8 @@
-"""A look at a SQLite file that leaves no trace: no lock file, no `-wal` or `-shm` made, nothing migrated.
+"""Reading a SQLite file without a trace: no lock file, no `-wal` or `-shm` is made, nothing is migrated.
 
-While somebody has the file open, or after a crash, its WAL lies there and a reading connection uses it: a snapshot
-that writers do not wait for (the WAL cannot be reset past it, so it grows while the snapshot is held). A file
-without a WAL is read as immutable, because SQLite would make a WAL even for a reader; if a writer comes
-meanwhile, the end of the snapshot says so.
+While a process has the file open, or after a crash, there is a WAL, and a reading connection uses it. Writers do not
+wait for such a snapshot, but the WAL grows while it is held. A file without a WAL is read as immutable, because SQLite
+would make a WAL even for a reader; if a writer opens the file meanwhile, `Changed` is raised at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class SnapshotReader:
         _stamp(self.path)
 
     def integrity(self) -> list[str]:
-        """Reads every page of the file, in a snapshot of its own."""
+        """Check every page of the file, in a snapshot of its own; return what is wrong."""
         with self.reading() as db:
             said = [text for (text,) in db.execute(f"PRAGMA integrity_check({FAULTS_SHOWN})")]
         return [] if said == ["ok"] else [line for text in said for line in str(text).splitlines()]
@@ -50,10 +49,10 @@ class SnapshotReader:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection in an open transaction. Errors of SQLite come out as ours. RolledBack if the store lacks what
-        was committed to it."""
+        """Open a connection in a transaction; errors of SQLite become named ones. RolledBack if the store lacks
+        commits."""
         before = _stamp(self.path)
-        known = last_commit(self.path.with_name(self.path.name + ".lock"))  # before the look: commits go on
+        known = last_commit(self.path.with_name(self.path.name + ".lock"))  # read before the file: commits go on
         alone = not _in_use(self.path)
         try:
             if not alone:
@@ -78,7 +77,7 @@ def connect_reading(path: Path, *, immutable: bool) -> sqlite3.Connection:
 
 
 def _in_use(path: Path) -> bool:
-    """Whether a WAL lies beside the file: somebody has it open, or ended without closing it."""
+    """Tell whether there is a WAL: a process has the file open, or ended without closing it."""
     wal, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     try:
         return wal.stat().st_size > 0 or shared.exists()
@@ -101,7 +100,7 @@ def _stamp(path: Path) -> tuple[int, int, int, int]:
 
 
 def _check_layout(db: sqlite3.Connection, path: Path, known: int) -> None:
-    """A file that is not ours, or newer than us, is not judged; nor is one that lacks transactions."""
+    """Refuse a file that is no store of tocsin, is of a newer layout, or lacks transactions."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if known and not tables:
         raise lacking(path, known, 0)

@@ -1,8 +1,8 @@
-"""What is looked at before a SQLite file is taken for the whole store: SQLite itself takes an empty file for a new one,
-moves the pages of any WAL into any file, and throws a WAL away that it cannot read, without a word.
+"""Checks before a SQLite file is opened as the whole store. SQLite itself, without an error, takes an empty file for a
+new one, moves the pages of any WAL into any file, and deletes a WAL that it cannot read.
 
-The witness is the lock file: how far the commits of a process came that did not stop in order. Whether file and WAL
-belong together, their own pages say: see `lineage`.
+The lock file tells the last commit of a process that did not stop in order. The pages of file and WAL tell whether
+they belong together: see `lineage`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tocsin.storage.sqlite.lock import LockFile
 from tocsin.storage.sqlite.wal import head_of_wal, images_in_wal, keep_wal, page_size_in_wal, pages_in_wal, wal_of
 
 _META_PAGE: Final = 2
-"""The first page behind the schema: `meta` is the first table, also behind a VACUUM."""
+"""The first page after the schema: `meta` is the first table, also after a VACUUM."""
 
 _NO_PAGE: Final = 0x40000000
-"""The page that holds this byte is never written: SQLite has its locks there."""
+"""The offset of SQLite's locks: the page that holds this byte is never written."""
 
 
 def check_whole(path: Path, lock: LockFile) -> None:
-    """Refuse what SQLite would take for a new store, and what it would then throw away."""
+    """Refuse a missing or empty file that SQLite would take for a new store although there was one."""
     if path.exists() and path.stat().st_size:
         return
     state, wal = "is empty" if path.exists() else "is missing", wal_of(path)
@@ -44,7 +44,9 @@ def check_whole(path: Path, lock: LockFile) -> None:
 
 
 def check_wal_is_of_this_file(path: Path, identity: Identity, lock: LockFile) -> frozenset[int]:
-    """SQLite would move the pages of any WAL into any file. The lineages that the WAL may bring into the file."""
+    """Refuse a WAL of another file, whose pages SQLite would move into this one.
+
+    Return the lineages that the WAL may bring into the file."""
     wal = wal_of(path)
     if not wal.exists() or not wal.stat().st_size:
         return frozenset()
@@ -53,7 +55,7 @@ def check_wal_is_of_this_file(path: Path, identity: Identity, lock: LockFile) ->
     number, counted = page or _META_PAGE, counter(identity.page(1, HEAD))
     mark = Mark.of(small_table(identity.page(number, size)))
     heads, marks = _marks_in_wal(path, number)
-    # The WAL's first page 1 was written once more than the file's at most; the file has a WAL, and says so.
+    # The first page 1 in the WAL was written at most once more than the file's; a file with a WAL has a counter.
     made_by_sqlite = counted < max(noted, heads[0] - 1 if heads else 0, 1 if marks else 0)
     if mark.seq < moved or made_by_sqlite or lock.another_file(identity.inode) or not is_base(mark, marks):
         raise _not_of_this_file(path)
@@ -61,7 +63,7 @@ def check_wal_is_of_this_file(path: Path, identity: Identity, lock: LockFile) ->
 
 
 def _marks_in_wal(path: Path, number: int) -> tuple[list[int], list[Mark]]:
-    """The counters of all pages 1 in the WAL, and the marks of all pages of `meta`, which has this number."""
+    """Return the counters of all pages 1 in the WAL, and the marks of all pages of `meta`, which has this number."""
     head = head_of_wal(path)
     if not (size := page_size_in_wal(head)):
         return [], []
@@ -71,9 +73,9 @@ def _marks_in_wal(path: Path, number: int) -> tuple[list[int], list[Mark]]:
 
 
 def check_wal_from_outside(path: Path) -> None:
-    """The same for who only looks, perhaps while another process has the store: judged is what stood still meanwhile.
+    """Check the same for a reader from outside: only what did not change during the check is judged.
 
-    Nothing is opened but by SQLite: closing a file would let go of the locks that this process has on it.
+    Only SQLite opens the file: closing it here would release the locks that this process may have on it.
     """
     for _ in range(READS_OF_A_PAGE):
         head, found = head_of_wal(path), _mark_in_file(path)
@@ -87,8 +89,9 @@ def check_wal_from_outside(path: Path) -> None:
 
 
 def _mark_in_file(path: Path) -> tuple[int, Mark] | None:
-    """Of the file itself, whatever is in its WAL, and the number of the page that it is on. None if the file cannot be
-    read without its WAL: a checkpoint goes on, or was killed."""
+    """Return the page of `meta` in the file itself, and the mark on it, whatever is in the WAL.
+
+    None if the file cannot be read without its WAL: a checkpoint is under way, or was killed."""
     uri = f"{path.as_uri()}?mode=ro&immutable=1"
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
         found = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
@@ -107,8 +110,10 @@ def _not_of_this_file(path: Path) -> StoreCorrupt:
 
 
 def check_not_cut(path: Path, identity: Identity) -> None:
-    """That every page is there which the file has by its own head. SQLite goes by its WAL's word, where there is one,
-    and takes what is missing for zeros. A checkpoint that was killed leaves pages missing that its WAL still has."""
+    """Refuse a file that lacks pages which it has by its header.
+
+    With a WAL, SQLite takes the length from there and reads missing pages as zeros. A checkpoint that was killed leaves
+    pages missing that the WAL still has."""
     pages, size = identity.pages()
     there = path.stat().st_size // size if size else 0
     wal = wal_of(path)
@@ -122,13 +127,13 @@ def check_not_cut(path: Path, identity: Identity) -> None:
 
 
 def check_nothing_lost(path: Path, known: int, found: int) -> None:
-    """That all is there which the process before had committed when it ended without a stop in order."""
+    """Refuse a store that lacks commits of a process that ended without a stop in order."""
     if found < known:
         raise lacking(path, known, found, keep_wal(path))
 
 
 def lacking(path: Path, known: int, found: int, kept: str = "") -> RolledBack:
-    """`kept`: words on what was kept of the WAL."""
+    """Return the error; `kept` names the copy of the WAL, if any."""
     return RolledBack(
         f"{path} lacks the last {known - found} transactions that were committed: its -wal was damaged or "
         f"removed{kept}, or an older backup lies in its place. To go on without them, remove {path.name}.lock"

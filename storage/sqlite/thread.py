@@ -1,4 +1,4 @@
-"""One SQLite connection on a thread of its own: the only place that uses aiosqlite's inside.
+"""One SQLite connection on a thread of its own: the only place that uses a private method of aiosqlite.
 
 A whole transaction must be one hop to the thread; aiosqlite's public methods are one hop per statement.
 """
@@ -34,22 +34,22 @@ class Thread:
         self._connection: aiosqlite.Connection | None = None
         self._forgotten: object = None
         self.execute: Execute = _not_open
-        """What `run` stands on: errors of SQLite are for the caller to translate."""
+        """Queue a function; the caller translates SQLite's errors, which `run` does by itself."""
 
     async def open(self, connector: Callable[[], sqlite3.Connection]) -> None:
-        """After an error there is no connection and no thread. Not to be cancelled: see `whole`."""
+        """Open the connection; after an error there is none, and no thread. Must not be cancelled: see `whole`."""
         failed: list[Exception] = []
 
         def connected() -> sqlite3.Connection:
             try:
                 return connector()
             except Exception as error:
-                # aiosqlite leaves the thread of a failed opening to itself; one that opened it ends in order.
+                # aiosqlite does not end the thread of an opening that failed, but closes one that opened.
                 failed.append(error)
                 return sqlite3.connect(":memory:")
 
         connection = aiosqlite.Connection(connected, iter_chunk_size=64)
-        # A program that ends without `stop` must end. The thread is the connection itself before aiosqlite 0.22.
+        # A program must end even without `stop`. Before aiosqlite 0.22 the connection itself is the thread.
         getattr(connection, "_thread", connection).daemon = True  # type: ignore[union-attr]
         await connection
         if failed:
@@ -58,29 +58,29 @@ class Thread:
         self._connection, self.execute = connection, partial(_EXECUTE, connection)
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
-        """Run it on the thread. A caller that is cancelled does not interrupt it: it is on the thread already."""
+        """Run a function on the thread. Cancelling the caller does not interrupt a function that was queued."""
         try:
             return await self.execute(function, *args)
         except sqlite3.Error as error:
             raise translate(error) from error
 
     async def run_to_end(self, function: Callable[..., T], *args: object) -> T:
-        """Like `run`, but the answer is waited for even by a caller that is cancelled: it must not be lost."""
+        """Run a function and wait for its answer even if the caller is cancelled, so that the answer is never lost."""
         once = _Once(function, args)
         while True:
             try:
-                # One queue, so a second call returns when the first one has: that is how the answer is found again.
+                # The queue is ordered: a second call of `once` runs after the first one, and finds its answer.
                 return await self.run(once.run)
             except asyncio.CancelledError:
                 continue
 
     def forget(self) -> None:
-        """In a process that was forked there is no such thread, and the connection must be neither used nor closed."""
+        """Drop the connection in a forked process, which has no such thread: it must be neither used nor closed."""
         self._forgotten, self._connection = self._connection, None
         self.execute = _forked
 
     async def close(self) -> None:
-        """What was asked before is done first."""
+        """Close the connection once everything that was queued is done."""
         connection, self._connection = self._connection, None
         self.execute = _not_open
         if connection is not None:
@@ -116,7 +116,7 @@ class _Once(Generic[T]):
 
 
 async def whole(task: asyncio.Task[T]) -> T:
-    """Wait for a task to its end; a cancellation in the meantime takes effect then."""
+    """Wait for a task to its end; a cancellation of the caller takes effect afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -1,6 +1,6 @@
-"""What goes on beside the commits of the SQLite engine: the WAL stays bounded, and trouble that passes is seen to pass.
+"""Background work of the SQLite engine: it keeps the WAL bounded, and notices when trouble has passed.
 
-Nothing here runs on the event loop, nor on the thread of the writer but for the short rest of a checkpoint.
+It runs on a thread of its own; only the short end of a checkpoint runs on the writer's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHECKPOINT_BYTES = 16 * 1024 * 1024
 TRUNCATE_BYTES = 64 * 1024 * 1024
 WARN_BYTES = 256 * 1024 * 1024
 LOOK_S = 1.0
-"""Between two looks while something is wrong: a full disk, a store that fails, a WAL that is too long."""
+"""Seconds between two looks while something is wrong: a full disk, a store that fails, a WAL that is too long."""
 
 
 class Upkeep:
@@ -41,7 +41,7 @@ class Upkeep:
         condition: Condition,
         probe: Callable[[], Awaitable[None]],
     ) -> None:
-        """`probe` writes a transaction of nobody, or raises a StoreError."""
+        """`probe` writes an empty transaction, or raises a StoreError."""
         self._wal = path.with_name(path.name + "-wal")
         self._path, self._writer, self._file = path, writer, file
         self._reserve, self._condition, self._probe = reserve, condition, probe
@@ -57,7 +57,7 @@ class Upkeep:
         await self._thread.open(self._connect)
 
     def _connect(self) -> sqlite3.Connection:
-        """Open from the start: a name that leads elsewhere by then would lead the WAL into another file."""
+        """Connect at the start: by a path that leads to another file later, the WAL would be moved into that one."""
         self._db = connect(self._path)
         return self._db
 
@@ -76,14 +76,14 @@ class Upkeep:
         await self._thread.close()
 
     def forget(self) -> None:
-        """In a process that was forked, the task and the thread are the other one's."""
+        """Drop task and thread in a forked process: they are the parent's."""
         self._task = self._stopped = None
         self._thread.forget()
 
     # ---- When to look ----------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Now, and as long as there is something to do."""
+        """Start the task, unless it runs: it looks now, and again as long as there is something to do."""
         if self._stopped is not None and not self._stopped.is_set() and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._keep_up(self._stopped))
 
@@ -127,8 +127,8 @@ class Upkeep:
     # ---- The WAL ---------------------------------------------------------------------------------
 
     async def _bound_wal(self) -> bool:
-        """Whether it is still longer than it should be."""
-        # On a full disk the WAL is moved whatever its size: its space then serves the next transactions.
+        """Shorten the WAL; return whether it is still longer than it should be."""
+        # On a full disk the WAL is moved whatever its size: the next transactions then reuse its space.
         least = 1 if self._condition.full else CHECKPOINT_BYTES
         try:
             if self.wal_bytes >= least:
@@ -155,11 +155,11 @@ class Upkeep:
             self._unmoved(error)
 
     def _unmoved(self, error: StoreError) -> None:
-        """The next look tries again; commits do not depend on it. That something is wrong was said before."""
+        """Log it: commits do not depend on it, and the next look tries again. Known trouble is not logged twice."""
         level = logging.DEBUG if self._condition.trouble or isinstance(error, StoreClosed) else logging.WARNING
         log.log(level, "the WAL of %s could not be moved into the file: %r", self._path, error)
 
     def _checkpoint(self) -> None:
-        """Move the WAL into the file as far as readers let go of it, while commits go on."""
+        """Move the WAL into the file as far as readers no longer need it, while commits go on."""
         self._file.check_file()
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

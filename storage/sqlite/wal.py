@@ -1,7 +1,7 @@
-"""The WAL beside a SQLite file: whether it is still the file that SQLite has open, and still holds what was committed.
+"""The WAL beside a SQLite file: whether it is still the file that SQLite has open, and still holds every commit.
 
-SQLite never looks at its name again, nor at its length. A WAL that was removed or cut takes along every commit that
-was not moved into the file yet: at the next crash, or at once.
+SQLite never checks its name or its length again. With a WAL that was removed or cut, every commit that was not yet
+moved into the file is lost: at the next crash, or at once.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ log = logging.getLogger("tocsin.storage")
 
 HEADER: Final = 32
 FRAME: Final = 24
-"""Bytes in front of each page in it."""
+"""Bytes in front of each page in the WAL."""
 _MAGIC: Final = 0x377F0682
 """Of a WAL whose checksums are little-endian; the next number stands for big-endian ones."""
 
 
 class WalLost(RolledBack):
-    """What lies under the WAL's name is not what SQLite writes to, or no longer holds what was committed."""
+    """The file at the WAL's path is not the one SQLite writes to, or no longer holds every commit."""
 
 
 class Seen(NamedTuple):
-    """How the WAL was when this transaction was committed. It may be shorter, or begin anew, only when the file itself
-    holds that transaction: then nothing in the WAL was needed any more."""
+    """The WAL as it was when this transaction was committed.
+
+    It may become shorter, or begin anew, only once the file itself holds that transaction: nothing in the WAL is
+    needed then."""
 
     size: int
     header: bytes
@@ -41,7 +43,7 @@ class Seen(NamedTuple):
 
 
 class Wal:
-    """Which file the WAL was when it was held. Reads of it stand in no lock's way: SQLite has none on it."""
+    """The WAL that SQLite has open. Reading and closing it releases no lock: SQLite has none on it."""
 
     def __init__(self, path: Path) -> None:
         self.path = wal_of(path)
@@ -53,7 +55,9 @@ class Wal:
         self._moved: Callable[[], int] = _nothing
 
     def hold(self, seq: int, moved: Callable[[], int]) -> None:
-        """From now on it is this file. `moved()`: the last transaction that the file itself holds; from any thread."""
+        """Take the present file as the WAL from now on.
+
+        `moved()` returns the last transaction that the store's file itself holds, on any thread."""
         try:
             self.file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -73,16 +77,16 @@ class Wal:
     # ---- While it is in use ----------------------------------------------------------------------
 
     def check(self) -> None:
-        """WalLost if its name leads elsewhere, or nowhere, or if it was cut. On any thread."""
+        """Raise WalLost if its path leads to another file or to none, or if it was cut. On any thread."""
         if self.file is None:
             return
         seen = self.seen  # before the look: it may grow meanwhile
         self._check_length(self._named(), seen)
 
     def committed(self, seq: int) -> int | None:
-        """The same behind a commit, on the writer's thread: also if it was cut and has grown again since.
+        """Check it after a commit, on the writer's thread: also for a cut after which it has grown again.
 
-        If it begins anew, the transaction up to which the file holds all, also after a loss of power.
+        If the WAL began anew, return the transaction up to which the file holds all, even after a loss of power.
         """
         if self.file is None:
             return None
@@ -94,7 +98,7 @@ class Wal:
         return None if header == seen.header else seen.seq
 
     def _named(self) -> int:
-        """The length of what lies under its name."""
+        """Return the length of the file at its path."""
         if self.lost is not None:
             raise WalLost(self.lost)
         try:
@@ -116,8 +120,8 @@ class Wal:
         assert self.file is not None
         header = os.pread(self.file, HEADER, 0)
         if header != seen.header:
-            # A WAL that was cut, and written to since, begins with a hole. One that is empty was emptied just now: by
-            # another program's checkpoint, which has moved the last transaction, too.
+            # A WAL that was cut, and written to since, begins with a hole. An empty one was emptied just now by another
+            # program's checkpoint, which has moved the last transaction, too.
             needed = seen.seq if _sound(header) else None if header else seq
             if needed is None or self._moved() < needed:
                 raise self._spoilt("overwritten")
@@ -130,7 +134,7 @@ class Wal:
         )
 
     def _spoilt(self, how: str) -> WalLost:
-        """For good: what is written to it later makes it as long as it was."""
+        """Note the loss for good: later writes may make the WAL as long as it was."""
         self.lost = (
             f"{self.path} was {how} while it was in use, and what was committed with it: nothing more is written. "
             f"Stop this process and restore a backup of {self._store.name}"
@@ -141,7 +145,7 @@ class Wal:
 
     @property
     def whole(self) -> bool:
-        """Whether SQLite, which has it open whatever became of its name, can still read all that was committed."""
+        """Whether SQLite, which has the WAL open, can still read every commit in it."""
         if self.file is None or self.lost is not None:
             return False
         try:
@@ -152,7 +156,7 @@ class Wal:
         return True
 
     def keep_stranger(self) -> None:
-        """Keep what lies under its name if that is not what SQLite has open: SQLite removes it by its name."""
+        """Copy the file at its path if SQLite has another one open: SQLite removes the WAL by its path."""
         with suppress(StoreUnavailable):
             try:
                 self._named()
@@ -161,7 +165,7 @@ class Wal:
                     keep_wal(self._store)
 
     def forget(self) -> None:
-        """Let nothing of it be moved into the file, neither by closing nor by the next start. A copy is kept."""
+        """Empty it, so that neither closing nor the next start moves any of it into the file. A copy is kept."""
         if self.file is not None:
             keep_wal(self._store, self.file)
             os.ftruncate(self.file, 0)
@@ -172,7 +176,7 @@ def _nothing() -> int:
 
 
 def _sound(header: bytes) -> bool:
-    """Whether this is the head of a WAL, by its own checksum."""
+    """Tell whether this is the head of a WAL, by its checksum."""
     if len(header) != HEADER or int.from_bytes(header[:4], "big") & ~1 != _MAGIC:
         return False
     one = two = 0
@@ -183,17 +187,17 @@ def _sound(header: bytes) -> bool:
 
 
 def pages_in_wal(path: Path, size: int) -> set[int]:
-    """The numbers of the pages in a WAL since it began anew; of transactions that broke off, too."""
+    """Return the numbers of the pages in a WAL since it began anew, those of broken-off transactions included."""
     return {number for number, _ in _frames(path, size, frozenset(), 0)}
 
 
 def images_in_wal(path: Path, size: int, numbers: frozenset[int], length: int) -> list[tuple[int, bytes]]:
-    """These pages as they stand in the WAL, oldest first, with the first bytes of each."""
+    """Return these pages as the WAL has them, oldest first: number and first `length` bytes of each."""
     return [frame for frame in _frames(path, size, numbers, length) if frame[0] in numbers]
 
 
 def _frames(path: Path, size: int, read: frozenset[int], length: int) -> Iterator[tuple[int, bytes]]:
-    """Of each frame since it began anew the page's number, and the first bytes of the page if that is to be read."""
+    """Yield page number and first bytes of each frame since the WAL began anew; bytes only of pages in `read`."""
     try:
         with wal_of(path).open("rb") as wal:
             salt = wal.read(HEADER)[16:24]
@@ -207,7 +211,7 @@ def _frames(path: Path, size: int, read: frozenset[int], length: int) -> Iterato
 
 
 def head_of_wal(path: Path) -> bytes:
-    """What it begins with, anew each time that it begins anew; empty if there is none."""
+    """Return the header of the WAL, which changes whenever the WAL begins anew; empty if there is no WAL."""
     try:
         with wal_of(path).open("rb") as wal:
             return wal.read(HEADER)
@@ -216,7 +220,7 @@ def head_of_wal(path: Path) -> bytes:
 
 
 def page_size_in_wal(head: bytes) -> int:
-    """By its head; 0 if that is none."""
+    """Return the page size by the header of a WAL; 0 if it is no such header."""
     return int.from_bytes(head[8:12], "big") if _sound(head) else 0
 
 
@@ -225,7 +229,7 @@ def wal_of(path: Path) -> Path:
 
 
 def keep_wal(path: Path, held: int | None = None) -> str:
-    """Keep a copy of a WAL that SQLite would throw away, under its name or held open; words that say so, or none."""
+    """Copy a WAL that SQLite would delete, by its path or an open file. Return words that name the copy, or none."""
     wal, copy = wal_of(path), path.with_name(path.name + "-wal.kept")
     try:
         if held is None and not wal.exists():
@@ -244,6 +248,6 @@ def keep_wal(path: Path, held: int | None = None) -> str:
 
 
 def make_private(path: Path) -> None:
-    """An empty file that only its owner reads, if there is none yet; SQLite gives -wal and -shm the same rights."""
-    with suppress(OSError):  # it is there already, or whoever opens it next says what is wrong
+    """Make an empty file that only its owner reads, if there is none; SQLite gives -wal and -shm the same rights."""
+    with suppress(OSError):  # it exists already, or opening it next raises the error
         os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -33,13 +33,13 @@ log = logging.getLogger("tocsin.storage")
 LAYOUT = 1
 PAGE_SIZE = 4096
 WAL_AUTOCHECKPOINT = 20_000
-"""Pages. A safety net: the background checkpoint comes long before."""
+"""Pages. A safety net: the checkpoint of `upkeep` comes long before."""
 
 WAL_KEPT_BYTES = 64 * 1024 * 1024
-"""A WAL that was longer is cut to this when it begins anew."""
+"""SQLite cuts a longer WAL to this length when it begins anew."""
 BUSY_MS = 5000
 MAX_IDS = 10_000
-"""Actors whose numbers a connection remembers."""
+"""Actors whose ids a connection keeps in memory."""
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS meta (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID",
@@ -52,14 +52,14 @@ _PUT = tuple(
     f"INSERT OR REPLACE INTO kv (actor, key, value) VALUES {', '.join(['(?, ?, ?)'] * rows)}"
     for rows in range(ROWS_AT_ONCE + 1)
 )
-"""By the number of rows. One statement for many of them is faster, and gives the interpreter away once, not per row."""
+"""By the number of rows. One statement of many rows is faster, and releases the GIL once instead of once per row."""
 _DELETE = "DELETE FROM kv WHERE actor = ? AND key = ?"
 
 
 def connect(path: Path, *, create: bool = False, readonly: bool = False) -> sqlite3.Connection:
-    """A connection with the pragmas every connection needs; transactions are ours to begin and end.
+    """Open a connection with the pragmas that every connection needs; it begins and ends no transaction by itself.
 
-    Only the writer may make the file: a file that was removed must not come back empty.
+    Only the writer may create the file: a file that was removed must not come back empty.
     """
     uri = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
@@ -75,8 +75,8 @@ def connect(path: Path, *, create: bool = False, readonly: bool = False) -> sqli
 
 
 class Writer:
-    """The one writing connection. `seq` rises with every transaction: it tells a commit from a lost one, and
-    our file from another."""
+    """The one writing connection. `seq` rises with every transaction: by it a lost commit, and another file, are
+    noticed."""
 
     def __init__(self, path: Path, lock: LockFile, identity: Identity) -> None:
         self.path = path
@@ -90,10 +90,11 @@ class Writer:
         self._lineage, self._lineages = 0, frozenset[int]()
 
     def open(self) -> sqlite3.Connection:
-        """Called on the connection's own thread; returns the connection for it to keep. A file that is not
-        ours, or newer than us, is left as it was."""
+        """Open the store on the connection's own thread, and return the connection for the thread to keep.
+
+        A file that is no store of tocsin, or of a newer layout, is left as it was."""
         if self.path.exists() and not os.access(self.path, os.W_OK, effective_ids=True):
-            # SQLite would make files beside it with the same rights, and they would stay so.
+            # SQLite would create files beside it with the same rights, which would stay read-only.
             raise StoreUnavailable(f"{self.path} is read-only: check the rights of file and folder")
         check_whole(self.path, self._lock)
         self._lineages = frozenset()
@@ -139,8 +140,9 @@ class Writer:
         self._identity.wal.hold(self.seq, self._identity.lineage.moved_seq)
 
     def _mark_file(self) -> None:
-        """Move this start's lineage into the file, so that no copy made before is taken for it. What stands in the way
-        (a full disk, a reader of another program) keeps no store from opening: the WAL tells what the file was."""
+        """Move this start's lineage into the file, so that no earlier copy is taken for it.
+
+        The store opens even if that fails (a full disk, a reader of another program): the WAL has the lineage, too."""
         try:
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
@@ -201,8 +203,8 @@ class Writer:
             raise
 
     def _move_wal_without_name(self) -> None:
-        """What was committed to a WAL that was removed would be lost if this process was killed: SQLite still has it
-        open, so it is moved into the file at once."""
+        """Move a WAL that was removed into the file at once: SQLite still has it open, but its commits would be lost if
+        this process was killed."""
         if not self._identity.wal.whole or self._identity.lineage.moved_seq() >= self.seq:
             return
         try:
@@ -213,7 +215,7 @@ class Writer:
             log.warning("the WAL of %s has no name: what it held was moved into the file", self.path)
 
     def check_file(self) -> None:
-        """The same of the file and its WAL alone, on any thread."""
+        """Verify file and WAL alone, on any thread."""
         self._identity.check()
 
     def apply(self, group: Sequence[ActorWrites]) -> None:
@@ -254,14 +256,14 @@ class Writer:
         self._written()
 
     def _written(self) -> None:
-        """It is durable; under the store's name only if that still leads here."""
+        """Note that the transaction is durable, and verify that the store's path still leads to it."""
         self._lock.note_commit(self.seq)
-        # Not what a checkpoint is about to write: after a loss of power the file may lack it, and the WAL has it.
+        # Only what the file holds for certain: a loss of power may undo a checkpoint that is not synced yet.
         if (moved := self._identity.committed(self.seq)) is not None:
             self._lock.note_moved(self._meta_page, moved)
 
     def settle(self) -> bool:
-        """Whether the transaction that was left `Unsettled` is in the file. Raises if that cannot be known yet.
+        """Return whether the transaction that was left `Unsettled` is in the file. Raise if that is not known yet.
 
         If it is not, its frames may still lie behind the end of the WAL, where a crash would find them; if it is,
         it may not be synced. The empty transaction written here takes their place, or their side.
@@ -286,7 +288,8 @@ class Writer:
         return applied
 
     def _roll_back(self) -> None:
-        """Never raises: what brought us here is the error to tell of, and the next transaction rolls back first."""
+        """Roll back without raising: the error before this is the one to report, and the next transaction rolls back
+        first."""
         if self._db.in_transaction:
             try:
                 self._db.execute("ROLLBACK")
@@ -306,7 +309,7 @@ class Writer:
         return int(seq)
 
     def truncate_wal(self) -> None:
-        """Cut the WAL down, unless a reader stands in the way just now; never waits for one."""
+        """Empty the WAL, unless a reader prevents it at present; never wait for one."""
         self.check_file()
         self._db.execute("PRAGMA busy_timeout = 0")
         try:
@@ -315,8 +318,9 @@ class Writer:
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     def leave(self) -> None:
-        """Before closing, which moves the WAL into the file. Not into another one that lies under the store's name,
-        nor what is left of a WAL that was cut: it is emptied, and a copy is kept."""
+        """Prepare closing, which moves the WAL into the file at the store's path.
+
+        If that is another file, or if the WAL was cut, empty the WAL first and keep a copy."""
         wal = self._identity.wal
         try:
             self.check_file()
@@ -331,8 +335,9 @@ class Writer:
             log.warning("%s", error)
 
     def conclude(self) -> None:
-        """After closing: note that nothing can be missing at the next start, if that is so. RolledBack if what was
-        committed is neither in the file nor in its WAL: the next start will say so, too."""
+        """Note after closing that no commit can be missing at the next start, if so.
+
+        RolledBack if a commit is neither in the file nor in the WAL: the next start raises it, too."""
         try:
             self._identity.check_file()
             self._identity.lineage.check()
@@ -346,7 +351,7 @@ class Writer:
         if found >= self.seq:
             self._lock.note_commit(0)
             return
-        try:  # closing moves nothing on a full disk, nor for the last but one program that has the file open
+        try:  # closing moves nothing on a full disk, nor while another program has the file open
             self._identity.wal.check()
             held = self._identity.wal.whole
         except WalLost:
