@@ -108,7 +108,7 @@ class ChangesPort:
             retryable, delay_ms, result, charge,
         )  # fmt: skip
         try:
-            answer = await self._instance.service.inflight(self._instance.name).completions.say(said)
+            answer = await self._instance.service.inflight(self._instance.name).completions.settle(said)
         except NotFoundError:
             raise _stale(id) from None
         if isinstance(answer, StaleLeaseError):

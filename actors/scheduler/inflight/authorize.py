@@ -30,7 +30,7 @@ class Guard:
 
     def __init__(self, rule: AuthorizeFire, monotonic: Callable[[], float], now_ms: Callable[[], int]) -> None:
         self._rule, self._monotonic = rule, monotonic
-        self._asked: set[asyncio.Future[_Said]] = set()
+        self._asked: set[asyncio.Future[_Answer]] = set()
         self._now_ms = now_ms
         self._failures, self._since = 0, 0
         self._message = ""
@@ -59,9 +59,9 @@ class Guard:
 
     async def _ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
         began, share_ms = self._monotonic(), timeout_ms // SHARE
-        allowed, error = self._begun(claim, instance, now_ms)
+        allowed, error = self._call(claim, instance, now_ms)
         if error is None and inspect.isawaitable(allowed):
-            asked = asyncio.ensure_future(_said(allowed))
+            asked = asyncio.ensure_future(_awaited(allowed))
             self._asked.add(asked)
             asked.add_done_callback(self._asked.discard)
             try:
@@ -71,34 +71,34 @@ class Guard:
                 return CANCELLED
             if not asked.done():
                 asked.cancel()
-                return unsaid(f"took longer than {share_ms} ms, half of the callback's deadline")
+                return unanswered(f"took longer than {share_ms} ms, half of the callback's deadline")
             allowed, error = asked.result()
         if isinstance(error, asyncio.CancelledError):
             return CANCELLED
         if error is not None:
             log.error("authorize_fire raised for %s/%s", instance, claim.job.id, exc_info=error)
-            return unsaid(f"raised {type(error).__name__}")
+            return unanswered(f"raised {type(error).__name__}")
         if allowed is False:
             return Outcome(Verdict.BLOCKED, "not sent: authorize_fire said no")
         if allowed is not True:
             # A rule that forgot its return must not kill every job.
-            return unsaid(f"must return True or False, not {type(allowed).__name__}")
+            return unanswered(f"must return True or False, not {type(allowed).__name__}")
         took_ms = ceil((self._monotonic() - began) * 1000)
-        return took_ms if took_ms <= share_ms else unsaid(f"took {took_ms} ms, more than half of the deadline")
+        return took_ms if took_ms <= share_ms else unanswered(f"took {took_ms} ms, more than half of the deadline")
 
-    def _begun(self, claim: Claim, instance: str, now_ms: int) -> _Said:
+    def _call(self, claim: Claim, instance: str, now_ms: int) -> _Answer:
         try:
             return self._rule(firing_of(claim, instance, now_ms)), None
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # as in `_said`
+        except BaseException as error:  # as in `_awaited`
             return None, error
 
 
-_Said = tuple[Any, BaseException | None]
+_Answer = tuple[Any, BaseException | None]
 
 
-async def _said(answer: Awaitable[bool]) -> _Said:
+async def _awaited(answer: Awaitable[bool]) -> _Answer:
     """Await the rule in a task of its own, so that what it does when it is cancelled is not taken for an answer.
 
     An error is returned: a bug in the app's rule must neither send nor lose a job, and a SystemExit would end the loop.
@@ -111,12 +111,12 @@ async def _said(answer: Awaitable[bool]) -> _Said:
         return None, error
 
 
-def unsaid(why: str) -> Outcome:
+def unanswered(why: str) -> Outcome:
     """Make the outcome of an attempt that was not sent because the rule did not answer."""
     return Outcome(Verdict.UNREACHABLE, f"not sent: authorize_fire {why}", code=AUTHORIZE_FIRE_FAILING)
 
 
-CANCELLED: Final = unsaid("was cancelled, as when the host stops")
+CANCELLED: Final = unanswered("was cancelled, as when the host stops")
 
 
 def firing_of(claim: Claim, instance: str, now_ms: int) -> Firing:

@@ -31,7 +31,7 @@ FAILED: Final = frozenset({Verdict.FAILED, Verdict.UNKNOWN, Verdict.DEAD})
 
 @dataclass(slots=True)
 class _Path:
-    said_at: float
+    logged_at: float
     failures: int = 0
     """How many since the last line in the log."""
 
@@ -42,7 +42,7 @@ class CallbackFailures:
     def __init__(self, monotonic: Callable[[], float], now_ms: Callable[[], int]) -> None:
         self._monotonic, self._now_ms = monotonic, now_ms
         self._paths: OrderedDict[str, _Path] = OrderedDict()
-        self._window_began, self._lines, self._unsaid = 0.0, 0, 0
+        self._window_began, self._lines, self._unlogged = 0.0, 0, 0
         self.in_a_row = 0
         """How many callbacks failed since one succeeded. While there are none, a success changes nothing here."""
         self._since, self._last = 0, ""
@@ -52,8 +52,8 @@ class CallbackFailures:
         """The cause of amber health, once the last `ALL_OF` callbacks failed, until one succeeds."""
         if self.in_a_row < ALL_OF:
             return None
-        said = f"the last {self.in_a_row:,} callbacks failed or had no answer in time; the last one: {self._last}"
-        return Cause(CALLBACKS_FAILING, said, self._since)
+        message = f"the last {self.in_a_row:,} callbacks failed or had no answer in time; the last one: {self._last}"
+        return Cause(CALLBACKS_FAILING, message, self._since)
 
     def note(self, job: str, path: str, outcome: Outcome) -> None:
         """Note how an attempt of `job` (instance/id) ended."""
@@ -68,23 +68,23 @@ class CallbackFailures:
 
     def _failed(self, job: str, path: str) -> None:
         now, known = self._monotonic(), self._paths.get(path)
-        if known is not None and now - known.said_at < WINDOW_S:
+        if known is not None and now - known.logged_at < WINDOW_S:
             known.failures += 1
             return
         if now - self._window_began >= WINDOW_S:
             self._window_began, self._lines = now, 0
         if self._lines >= LINES:
-            self._unsaid += 1
+            self._unlogged += 1
             return
         self._lines += 1
-        self._say(job, 0 if known is None else known.failures)
+        self._log(job, 0 if known is None else known.failures)
         self._paths[path] = _Path(now)
         self._paths.move_to_end(path)
         if len(self._paths) > PATHS:
             self._paths.popitem(last=False)
 
-    def _say(self, job: str, before: int) -> None:
+    def _log(self, job: str, before: int) -> None:
         more = f"; {before:,} more of this path since the line before" if before else ""
-        others = f"; {self._unsaid:,} of other paths were not logged" if self._unsaid else ""
-        self._unsaid = 0
+        others = f"; {self._unlogged:,} of other paths were not logged" if self._unlogged else ""
+        self._unlogged = 0
         log.warning("a callback failed: %s (job %s)%s%s", self._last, job, more, others)

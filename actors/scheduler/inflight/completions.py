@@ -19,14 +19,14 @@ from tocsin.errors import HostClosedError, NotFoundError, StaleLeaseError, Store
 
 MOST: Final = 256
 MOST_BYTES: Final = 1024 * 1024
-"""How many completions one turn is told, and how many bytes of results."""
+"""How many completions one turn settles, and how many bytes of results."""
 
 Answer = Settlement | StaleLeaseError
 Waiting = tuple[Completion, asyncio.Future[Answer]]
 
 
 class Batch:
-    """The completions that one turn is told. Others may join until it begins."""
+    """The completions that one turn settles. Others may join until it begins."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -34,9 +34,9 @@ class Batch:
         self._bytes = 0
         self._begun = False
 
-    def has_room(self, said: Completion) -> bool:
+    def has_room(self, completion: Completion) -> bool:
         """Whether this one may still join."""
-        size = self._bytes + len(said.result or b"")
+        size = self._bytes + len(completion.result or b"")
         return not self._begun and len(self.waiting) < MOST and (size <= MOST_BYTES or not self.waiting)
 
     def join(self, one: Waiting) -> None:
@@ -47,7 +47,7 @@ class Batch:
     def begin(self) -> Sequence[Completion]:
         """Return all of them to their turn, and let no others join."""
         self._begun = True
-        return [said for said, _ in self.waiting]
+        return [completion for completion, _ in self.waiting]
 
 
 class Owner(Protocol):
@@ -72,10 +72,10 @@ class Completions:
         batch = self._batches.get(number)
         return () if batch is None else batch.begin()
 
-    async def say(self, said: Completion) -> Answer:
+    async def settle(self, completion: Completion) -> Answer:
         """Settle a job; the answer comes once that is on disk. A caller that is cancelled does not cancel the turn."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._join((said, answer))
+        self._join((completion, answer))
         return await answer
 
     def _join(self, one: Waiting) -> None:
@@ -84,19 +84,19 @@ class Completions:
         else:
             self._last = Batch(next(self._numbers))
             self._last.join(one)
-            self._tell(self._last)
+            self._send(self._last)
 
-    def _tell(self, batch: Batch) -> None:
+    def _send(self, batch: Batch) -> None:
         self._batches[batch.number] = batch
-        self._start_soon(self._told(batch)).add_done_callback(partial(self._ended, batch))
+        self._start_soon(self._run(batch)).add_done_callback(partial(self._ended, batch))
 
     def _ended(self, batch: Batch, task: asyncio.Task[None]) -> None:
         """Answer all who wait, also when the host goes down without waiting for the turn."""
         del self._batches[batch.number]
         if task.cancelled():
-            self._failed(batch, HostClosedError("the host was stopped before this was answered: say it again"))
+            self._failed(batch, HostClosedError("the host was stopped before this was answered: send it again"))
 
-    async def _told(self, batch: Batch) -> None:
+    async def _run(self, batch: Batch) -> None:
         try:
             answers = await self._owner.complete(Complete(batch.number))
         except Exception as error:  # whatever it is, those who wait get it as their answer
@@ -115,7 +115,7 @@ class Completions:
                 alone = Batch(next(self._numbers))
                 alone.join(one)
                 alone.begin()
-                self._tell(alone)
+                self._send(alone)
             return
         for _, future in batch.waiting:
             if not future.done():

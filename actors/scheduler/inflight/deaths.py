@@ -68,8 +68,8 @@ class Deaths:
         if hook is not None and not callable(hook):
             raise SettingsError(f"on_dead must be a function, not {type(hook).__name__}")
         self._hook, self._clock, self._start_soon = hook, clock, start_soon
-        self._untold: deque[DeadJob] = deque()
-        self._telling: asyncio.Task[None] | None = None
+        self._waiting: deque[DeadJob] = deque()
+        self._task: asyncio.Task[None] | None = None
         self._logged: Counter[str] = Counter()
         self._unlogged: dict[str, Counter[str]] = {}
         self._windows: set[asyncio.Task[None]] = set()
@@ -83,20 +83,20 @@ class Deaths:
         for one in dead:
             self._log(one)
         if self._hook is not None:
-            self._untold.extend(dead)
-            if self._telling is None or self._telling.done():
-                self._telling = self._start_soon(self._tell(self._hook))
+            self._waiting.extend(dead)
+            if self._task is None or self._task.done():
+                self._task = self._start_soon(self._call_hook(self._hook))
 
     async def drain(self, seconds: float) -> None:
         """Wait until the hook was told of all, for at most so long; log how many are left."""
         try:
             async with asyncio.timeout(seconds):
-                while self._telling is not None and not self._telling.done():
-                    await asyncio.wait([self._telling])
+                while self._task is not None and not self._task.done():
+                    await asyncio.wait([self._task])
         except TimeoutError:
-            assert self._telling is not None
-            self._telling.cancel()
-            log.warning("on_dead has not heard of %d dead jobs: they stand among the dead letters", len(self._untold))
+            assert self._task is not None
+            self._task.cancel()
+            log.warning("on_dead was not called for %d dead jobs: they are among the dead letters", len(self._waiting))
         for window in self._windows:
             window.cancel()
         for instance in list(self._unlogged):
@@ -104,9 +104,9 @@ class Deaths:
 
     # ---- The hook --------------------------------------------------------------------------------
 
-    async def _tell(self, hook: OnDead) -> None:
-        while self._untold:
-            one = self._untold[0]
+    async def _call_hook(self, hook: OnDead) -> None:
+        while self._waiting:
+            one = self._waiting[0]
             try:
                 waiting = hook(one)
                 if inspect.isawaitable(waiting):
@@ -120,13 +120,13 @@ class Deaths:
                 self._failed(one, error)
             else:
                 self.broken = None
-            self._untold.popleft()
+            self._waiting.popleft()
 
     def _failed(self, one: DeadJob, error: BaseException) -> None:
         self.failures += 1
-        said = f"took longer than {PATIENCE_S:.0f} s" if isinstance(error, TimeoutError) else type(error).__name__
+        why = f"took longer than {PATIENCE_S:.0f} s" if isinstance(error, TimeoutError) else type(error).__name__
         since = self._clock.now_ms() if self.broken is None else self.broken.since
-        self.broken = Cause(HOOK_FAILING, f"on_dead failed for {one.instance}/{one.id}: {said}", since)
+        self.broken = Cause(HOOK_FAILING, f"on_dead failed for {one.instance}/{one.id}: {why}", since)
         log.error("on_dead failed for %s/%s (%d failures so far)", one.instance, one.id, self.failures, exc_info=error)
 
     # ---- The log ---------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class Ticks:
     ) -> None:
         self._hook, self._sleep, self._start_soon = hook, sleep, start_soon
         self._named = takes_instance(hook)
-        self._untold: dict[str, tuple[int, int]] = {}
+        self._waiting: dict[str, tuple[int, int]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopped = False
 
@@ -48,27 +48,27 @@ class Ticks:
         """Let the hook be told of a pass that is durable. Returns at once."""
         if self._stopped:
             return
-        self._untold[instance] = (covered_until, max(late_ms, self._untold.get(instance, (0, 0))[1]))
+        self._waiting[instance] = (covered_until, max(late_ms, self._waiting.get(instance, (0, 0))[1]))
         running = self._tasks.get(instance)
         if running is None or running.done():  # a task that has just ended is forgotten a little later
-            self._tasks[instance] = self._start_soon(self._tell(instance))
+            self._tasks[instance] = self._start_soon(self._run(instance))
             self._tasks[instance].add_done_callback(lambda task: self._forget(instance, task))
 
     def _forget(self, instance: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(instance) is task:
             del self._tasks[instance]
 
-    async def _tell(self, instance: str) -> None:
-        while (told := self._untold.get(instance)) is not None:
+    async def _run(self, instance: str) -> None:
+        while (covered := self._waiting.get(instance)) is not None:
             try:
-                await self._call(instance, *told)
+                await self._call(instance, *covered)
             except Exception:
                 # The app's own code: whatever it raises is reported, and changes nothing here.
                 log.exception("on_tick of %s failed, again in %.0f s", instance, RETRY_S)
                 await self._sleep(RETRY_S)
             else:
-                if self._untold.get(instance) == told:
-                    del self._untold[instance]
+                if self._waiting.get(instance) == covered:
+                    del self._waiting[instance]
 
     async def _call(self, instance: str, covered_until: int, late_ms: int) -> None:
         more = {"instance": instance} if self._named else {}

@@ -35,12 +35,12 @@ class WorkerRegistry:
         """By instance and worker, the one heard of last at the end."""
 
     def note(self, instance: str, snapshot: object) -> None:
-        """Keep what a worker says of itself. InvalidInputError names the member that cannot be so."""
-        said = checked(snapshot)
+        """Keep the snapshot of a worker. InvalidInputError names the member that is not valid."""
+        worker = checked(snapshot)
         heard_at, now = self._clock.now_ms(), self._clock.monotonic()
-        self._seen.pop((instance, said.id), None)
-        heard = msgspec.structs.replace(said, heartbeat_at=heard_at, jobs=tuple(said.jobs[:MAX_JOBS]))
-        self._seen[instance, said.id] = now, heard
+        self._seen.pop((instance, worker.id), None)
+        heard = msgspec.structs.replace(worker, heartbeat_at=heard_at, jobs=tuple(worker.jobs[:MAX_JOBS]))
+        self._seen[instance, worker.id] = now, heard
         self._forget(now)
         while len(self._seen) > self._limit:
             self._seen.popitem(last=False)
@@ -68,7 +68,7 @@ def _record(heard_at: float, snapshot: WorkerSnapshot, now: float) -> WorkerReco
 
 
 def checked(snapshot: object) -> WorkerSnapshot:
-    """Return what is a snapshot; InvalidInputError names the member that cannot be so."""
+    """Return what is a snapshot; InvalidInputError names the member that is not valid."""
     if not isinstance(snapshot, WorkerSnapshot):
         raise InvalidInputError(f"snapshot must be a WorkerSnapshot, not {type(snapshot).__name__}")
     _text(snapshot.name, "name")

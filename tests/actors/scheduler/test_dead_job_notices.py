@@ -226,7 +226,7 @@ def test_a_host_that_stops_lets_its_hook_hear_of_all() -> None:
         await sim.sleep(0.5)
         with captured_logs() as log:
             await sim.close()
-        assert len(log.of("on_dead has not heard of")) == 1
+        assert len(log.of("on_dead was not called for")) == 1
 
     simulate(7, main)
 

@@ -100,7 +100,7 @@ class Turns:
 
     async def all(self, *completions: Completion) -> list[str]:
         """What each is answered."""
-        waiting = asyncio.gather(*map(self.completions.say, completions), return_exceptions=True)
+        waiting = asyncio.gather(*map(self.completions.settle, completions), return_exceptions=True)
         await asyncio.sleep(0)
         self.free.set()
         return [one.state if isinstance(one, Settlement) else type(one).__name__ for one in await waiting]
@@ -119,7 +119,7 @@ def test_one_that_comes_while_a_turn_is_at_work_waits_for_the_next_one() -> None
     async def run() -> None:
         turns = Turns()
         turns.free.set()
-        first = asyncio.ensure_future(turns.completions.say(said("a")))
+        first = asyncio.ensure_future(turns.completions.settle(said("a")))
         await turns.begun.wait()
         assert await turns.all(*map(said, "bc")) == ["b", "c"]
         assert first.done() and turns.told == [["a"], ["b", "c"]]
@@ -159,7 +159,7 @@ def test_a_store_that_is_away_is_asked_once() -> None:
 def test_a_caller_that_goes_away_disturbs_nobody(at_once: bool) -> None:
     async def run() -> None:
         turns = Turns()
-        gone = asyncio.ensure_future(turns.completions.say(said("gone")))
+        gone = asyncio.ensure_future(turns.completions.settle(said("gone")))
         await asyncio.sleep(0)
         if at_once:
             gone.cancel()
@@ -179,9 +179,9 @@ def test_a_host_that_goes_down_in_the_middle_answers_all_who_wait(begun: bool) -
         turns = Turns()
         if begun:
             turns.free.set()
-        first = asyncio.ensure_future(turns.completions.say(said("a")))
+        first = asyncio.ensure_future(turns.completions.settle(said("a")))
         await (turns.begun.wait() if begun else asyncio.sleep(0))
-        second = asyncio.ensure_future(turns.completions.say(said("b")))
+        second = asyncio.ensure_future(turns.completions.settle(said("b")))
         await asyncio.sleep(0)
         for task in asyncio.all_tasks() - {asyncio.current_task(), first, second}:
             task.cancel()
