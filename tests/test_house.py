@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +17,12 @@ FUNCTION_LINES = 70
 EMPTY_NAMES = {"base", "common", "core", "helper", "helpers", "manager", "misc", "util", "utils"}
 """Names that say nothing of what is inside."""
 MACHINE_PATH = re.compile(r"(?<![\w.$}:/])/(?:home|root|Users|work|workspace)/\w")
+DANGLING = {"It", "That", "They", "What", "Where", "Whether"}
+"""First words that leave open what a docstring is about: it begins with a verb or, for a class or value, a noun."""
+PLAIN_ROOMS = ("src/tocsin/", "actors/scheduler/integrity/")
+"""Rooms whose docstrings are held to that."""
+DOCUMENTED = (type(None), ast.Assign, ast.AnnAssign)
+"""What stands before a docstring: nothing, or the assignment that it documents."""
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 
@@ -57,6 +64,28 @@ def test_functions_are_short_enough_to_read() -> None:
 
 def test_modules_say_what_they_are() -> None:
     assert not [name for name, tree in modules().items() if tree.body and not ast.get_docstring(tree)]
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    found = [
+        f"{name}:{line}: {text[:60]}"
+        for name, tree in modules().items()
+        if name.startswith(PLAIN_ROOMS)
+        for line, text in docstrings(tree)
+        if re.split(r"\W", text, maxsplit=1)[0] in DANGLING
+    ]
+
+    assert not found, "say what it does (Return …, Check …) or what it is"
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the docstrings of a module, its classes and functions, and of texts below assignments."""
+    for node in ast.walk(tree):
+        body = node.body if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) else []
+        for before, here in pairwise([None, *body]):
+            match here:
+                case ast.Expr(value=ast.Constant(value=str(text))) if isinstance(before, DOCUMENTED):
+                    yield here.lineno, text.strip()
 
 
 def test_modules_have_names_that_say_something() -> None:

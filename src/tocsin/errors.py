@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 REFUSED_SHOWN = 3
-"""Of many refusals, so many are spelt out in a message."""
+"""Number of refusals that a message spells out."""
 
 
 class TocsinError(Exception):
@@ -260,7 +260,7 @@ class SignatureError(TocsinError):
 
 
 class ResultError(TocsinError):
-    """What a job came to cannot be told. Raised where Python waits for it; over HTTP its state says the same."""
+    """The job has no result to return. Raised where Python waits for a result; over HTTP the state says the same."""
 
 
 class JobFailedError(ResultError):

@@ -1,4 +1,4 @@
-"""What a server is told from outside: options, then `TOCSIN_…`, then a TOML file, then defaults.
+"""Load a server's settings: from options, then `TOCSIN_…`, then a TOML file, then defaults.
 Every error names the setting, as it was written, and what to write instead; secrets are never shown."""
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PREFIX: Final = "TOCSIN_"
 HIDDEN: Final = ("secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
 PATHS: Final = ("ca_file",)
-"""Settings that name a file; one in a settings file is looked for beside that."""
+"""Settings that name a file; one in a settings file is relative to that file."""
 SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://\S+", re.IGNORECASE)
-"""What Kubernetes puts into TOCSIN_PORT of every pod beside a service called `tocsin`."""
+"""The value that Kubernetes gives TOCSIN_PORT in pods beside a service called `tocsin`."""
 Stamp = tuple[int, ...] | None
-"""What changes when a file is written or replaced; None if it is not there."""
+"""The identity of a file's content, which changes when it is written or replaced; None without a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -55,7 +55,7 @@ class Settings:
 
     @property
     def bound_to_loopback(self) -> bool:
-        """Whether only this machine can reach the server."""
+        """Return whether only this machine can reach the server."""
         if self.host == "localhost":
             return True
         try:
@@ -65,20 +65,20 @@ class Settings:
 
     @property
     def shown_store(self) -> str:
-        """The store URL without its password."""
+        """Return the store URL without its password."""
         before, at, after = self.store.rpartition("@")
         scheme, separator, user = before.partition("://")
         return f"{scheme}://{user.partition(':')[0]}@{after}" if at and separator else self.store
 
     @property
     def shown_heartbeat(self) -> str | None:
-        """Where heartbeats go, without the path: that is a secret, usually."""
+        """Return where heartbeats go, without the path, which is usually secret."""
         return (
             self.heartbeat_url and f"{urlsplit(self.heartbeat_url).scheme}://{urlsplit(self.heartbeat_url).netloc}/..."
         )
 
     def shown(self) -> dict[str, Any]:
-        """Every setting and its value, with secrets and tokens counted instead of shown."""
+        """Return every setting and its value, with secrets and tokens counted instead of shown."""
         values = {name: getattr(self, name) for name in NAMES}
         values["store"] = self.shown_store
         values["heartbeat_url"] = self.shown_heartbeat
@@ -97,7 +97,7 @@ def load(
     directory: Path | None = None,
     needed: Collection[str] = NAMES,
 ) -> Settings:
-    """The settings in force; SettingsError names the first one that is wrong.
+    """Load the settings; SettingsError names the first one that is wrong.
 
     `options` are keyed like `Settings`, plus `config`, `secrets_file` and `tokens_file`; None means not given.
     `environ` is the environment (an empty variable counts as not given). A relative `--config`, and the default
@@ -125,7 +125,7 @@ def load(
 
 
 def stamp(path: Path) -> Stamp:
-    """How the file behind a path stands now, links followed; the same as long as nobody wrote or replaced it."""
+    """Return the identity of the file at a path, links followed; equal until someone writes or replaces it."""
     try:
         found = path.stat()
     except OSError:
@@ -136,7 +136,7 @@ def stamp(path: Path) -> Stamp:
 
 
 def renewed(running: Settings, read: Settings) -> Settings:
-    """The settings of a running server with the secrets and tokens that were read since.
+    """Return the settings of a running server with newly read secrets and tokens.
 
     SettingsError if they would take away a protection that is there: a server that asks for tokens, or signs, does
     so until it ends.

@@ -1,4 +1,4 @@
-"""What tests of your own may use: whole hosts in virtual time, with a store and a network that misbehave.
+"""Test support: whole hosts in virtual time, with a store and a network that misbehave.
 
 `simulate(seed, main)` runs `main` on a `SimLoop`. Give the host a `VirtualClock`, the `Random` that `main` gets, a
 `FaultyProvider` as store and a `SimNetwork` as transport, and the run is a function of its seed.

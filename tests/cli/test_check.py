@@ -1,4 +1,4 @@
-"""`tocsin check` names every broken invariant of a store, `--repair` mends what can be, and the jobs arrive."""
+"""`tocsin check` names every broken invariant of a store, `--repair` repairs what can be, and the jobs arrive."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Break:
     more: set[str] = field(default_factory=set)
     """Jobs that are delivered although they would not be from a whole store."""
     left: set[str] = field(default_factory=set)
-    """Faults that only people can mend."""
+    """Faults that only people can repair."""
     aside: int = 0
 
 
@@ -328,7 +328,7 @@ def test_a_whole_store_is_sound(run: Run, store: Path) -> None:
     assert "sound: 1 scheduler, 8 jobs" in result.stderr
     assert sorted(each.name for each in store.parent.iterdir()) == ["jobs.db"]
     assert run("check", "--repair", "--store", f"sqlite:///{store}").exit_code == 0
-    assert sorted(each.name for each in store.parent.iterdir()) == ["jobs.db"], "nothing to mend, so nothing is copied"
+    assert sorted(each.name for each in store.parent.iterdir()) == ["jobs.db"], "nothing to repair, nothing copied"
     assert {one.id for one in asyncio.run(deliver(store, ALL))} == ALL
 
 

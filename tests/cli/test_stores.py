@@ -98,7 +98,7 @@ def test_a_repair_beside_a_server_is_refused_and_says_which_process(run: Run, st
                 with edited(store) as rows:
                     rows.delete(rows.one(b"parked/"))
             result = run("check", "--repair", "--store", f"sqlite:///{store}")
-            assert result.exit_code == 4, "also when there is nothing to mend"
+            assert result.exit_code == 4, "also when there is nothing to repair"
             assert f"in use by process {server.process.pid}" in result.stderr
             assert "Without --repair" in result.stderr
         assert run("check", "--store", f"sqlite:///{store}").exit_code == 1
@@ -268,7 +268,7 @@ def test_one_scheduler_is_checked_and_mended_alone(run: Run, store: Path) -> Non
     url = f"sqlite:///{store}"
     assert "2 faults" in run("check", "--store", url).stderr
     result = run("check", "--store", url, "--instance", "tenant:b", "--repair")
-    assert (result.exit_code, "mended 1 of 1" in result.stderr) == (0, True)
+    assert (result.exit_code, "repaired 1 of 1" in result.stderr) == (0, True)
     assert run("check", "--store", url, "--instance", "tenant:b").exit_code == 0
     assert run("check", "--store", url).exit_code == 1
     result = run("check", "--store", url, "--instance", "nobody")
@@ -304,7 +304,7 @@ def test_more_faults_than_one_commit_takes_are_mended(run: Run, store: Path) -> 
     assert "and 5,498 more" in result.stdout
     assert len(result.stdout.splitlines()) < 20
     result = run("check", "--store", url, "--repair")
-    assert (result.exit_code, "mended 7,000 of 7,000" in result.stderr) == (0, True)
+    assert (result.exit_code, "repaired 7,000 of 7,000" in result.stderr) == (0, True)
     assert "1,500 rows set aside" in result.stderr
     assert {one.id for one in asyncio.run(deliver(store, {"plain", "big"}))} >= {"plain", "big"}
 

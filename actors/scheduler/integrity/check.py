@@ -1,4 +1,4 @@
-"""Is a store sound? Every scheduler of it, each from a snapshot of its own; and the repair of those that are not.
+"""Check every scheduler of a store, each from its own snapshot, and repair those with faults.
 
 Nothing holds between two schedulers, so no snapshot is held longer than one of them takes to read.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tocsin.actors.scheduler.integrity.findings import Findings
 from tocsin.actors.scheduler.integrity.invariants import examine
-from tocsin.actors.scheduler.integrity.repair import mend
+from tocsin.actors.scheduler.integrity.repair import repair_rows
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.row_kinds import BAD
 from tocsin.errors import StoreUnavailable
@@ -24,14 +24,14 @@ PREFIX = str(actor_of(""))
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found in the scheduler of that name."""
+    """The findings of one scheduler."""
 
     name: str
     findings: Findings
 
 
 def integrity(look: StoreLook) -> list[str]:
-    """What the engine finds wrong with its own structures; empty if nothing. StoreError if it cannot be read."""
+    """Return the faults that the engine finds in its own structures; StoreError if they cannot be read."""
     for _ in range(TRIES):
         try:
             return list(look.integrity())
@@ -41,14 +41,14 @@ def integrity(look: StoreLook) -> list[str]:
 
 
 async def check_store(look: StoreLook, only: str | None = None) -> AsyncIterator[Checked]:
-    """Every scheduler, or the one named; one that was never written is not there. StoreError if it cannot be read."""
+    """Check every scheduler, or the one named; skip one that was never written. StoreError if it cannot be read."""
     for name in names(look) if only is None else [only]:
         if (checked := await check_one(look, name)) is not None:
             yield checked
 
 
 async def check_one(look: StoreLook, name: str) -> Checked | None:
-    """One scheduler; None if nothing was ever written of it, or nothing is left."""
+    """Check one scheduler; None if it was never written, or nothing of it is left."""
     actor = str(actor_of(name))
     for _ in range(TRIES):
         try:
@@ -63,7 +63,7 @@ async def check_one(look: StoreLook, name: str) -> Checked | None:
 
 
 def names(look: StoreLook) -> Iterator[str]:
-    """Of every scheduler that was ever written, in code-point order."""
+    """Return the names of all schedulers that were ever written, in code-point order."""
     last = PREFIX
     while True:
         some = _page(look, last)
@@ -94,16 +94,16 @@ def _restless(look: StoreLook) -> StoreUnavailable:
 
 
 async def repair(provider: StoreProvider, name: str) -> None:
-    """Mend one scheduler. The provider must be started: its lock says that nobody runs it."""
+    """Repair one scheduler. The provider must be started: its lock proves that no host runs the scheduler."""
     store = await provider.open(str(actor_of(name)), create=False)
     try:
-        await mend(store)
+        await repair_rows(store)
     finally:
         await store.close()
 
 
 async def discard(provider: StoreProvider, name: str) -> int:
-    """Delete what was set aside in one scheduler; how many rows. The provider must be started."""
+    """Delete the rows that were set aside in one scheduler and return their number. The provider must be started."""
     store = await provider.open(str(actor_of(name)), create=False)
     gone = 0
     try:

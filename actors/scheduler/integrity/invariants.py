@@ -1,4 +1,4 @@
-"""What must hold between the rows of a scheduler, checked from one snapshot of committed state.
+"""Check the invariants between the rows of a scheduler, from one snapshot of committed state.
 
 Used by the simulation after every run, and by operators who ask whether a store is sound (`tocsin check`). Every row
 is read once, a page at a time, and what each job must have is looked up; only where a count shows that there is more
@@ -43,13 +43,13 @@ from tocsin.actors.scheduler.transitions.redrive import REDRIVE
 from tocsin.storage.api import StoreView, after
 
 SOME = 200
-"""So many jobs at once are looked up when strays are named: their args ride along."""
+"""Number of jobs looked up at once when stray rows are named; their args are read too."""
 KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
 Streams = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
 async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
-    """Every broken invariant in words, and every row that was set aside; empty if the rows are sound.
+    """Return every broken invariant as text, and every row that was set aside; empty if the rows are sound.
     `wake_at` as stored for the actor."""
     found = await examine(view, wake_at)
     return [
@@ -59,7 +59,7 @@ async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
 
 
 async def examine(view: StoreView, wake_at: int | None) -> Findings:
-    """Everything that is wrong. The view must stand still meanwhile: a snapshot, or nobody writes."""
+    """Return all findings. The view must not change meanwhile: a snapshot, or no writer."""
     look = Look(await hold(view), wake_at)
     await look.look_around()
     await _aside(look)
@@ -85,7 +85,7 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
 
 
 async def _lines(look: Look) -> Streams:
-    """What each line holds. Rows that stand where no job should are named in a second reading."""
+    """Count what each line holds. Rows where no job should be are named in a second pass."""
     streams: Streams = {}
     total = 0
     async for shapes in look.shapes(b"line"):
@@ -134,7 +134,7 @@ def _judge_line(look: Look, shape: Shape, known: dict[bytes, bytes]) -> None:
 
 
 async def _summaries(look: Look, streams: Streams) -> None:
-    """`lines/` says what its line holds."""
+    """Check that `lines/` agrees with the line rows."""
     said: Streams = {}
     async for shapes in look.shapes(b"lines"):
         said.update(
@@ -148,7 +148,7 @@ async def _summaries(look: Look, streams: Streams) -> None:
 
 
 def _difference(said: dict[int, tuple[int, int]], held: dict[int, tuple[int, int]]) -> str:
-    """By priority, where the two differ."""
+    """Return the priorities where the two differ."""
 
     def words(stream: tuple[int, int] | None) -> str:
         return "none" if stream is None else f"{stream[0]} from {stream[1]}"
@@ -179,7 +179,7 @@ async def _parked(look: Look) -> None:
 
 
 async def _args(look: Look) -> None:
-    """Pieces of args that no job counts as its own."""
+    """Report pieces of args that belong to no job."""
     total = 0
     async for shapes in look.shapes(b"args"):
         total += len(shapes)
@@ -196,7 +196,7 @@ async def _args(look: Look) -> None:
 
 
 async def _paths(look: Look) -> None:
-    """`paths/` says how many live jobs run each path."""
+    """Check that `paths/` has the number of live jobs of each path."""
     said: dict[bytes, int] = {}
     async for page in look.of(b"paths/"):
         said.update((key, int(value)) for key, value in page if look.read((key, value)) is not None)
@@ -212,7 +212,7 @@ async def _paths(look: Look) -> None:
 
 
 async def _timers(look: Look) -> int | None:
-    """A timer serves a row that names its instant. The first of them."""
+    """Check that each timer serves a row that names its instant; return the first timer."""
     await _redrives(look)
     await _results(look)
     days = {HISTORY: await _days(look, b"hist"), IDEM: await _days(look, b"idem")}
@@ -247,7 +247,7 @@ async def _redrives(look: Look) -> None:
 
 
 async def _results(look: Look) -> None:
-    """Each has a timer; a timer may be of an earlier result of the same id."""
+    """Check that each result has a timer; a timer may belong to an earlier result of the same id."""
     async for shapes in look.shapes(b"result"):
         keys = {timer_key(shape.row.until, RESULT, shape.names[0]): shape.names[0] for shape in shapes}
         there = await look.get(list(keys))
@@ -257,7 +257,7 @@ async def _results(look: Look) -> None:
 
 
 async def _days(look: Look, family: bytes) -> set[str]:
-    """The days there are rows of, as timers name them."""
+    """Return the days that have rows, as timers name them."""
     days: set[str] = set()
     async for shapes in look.shapes(family):
         for shape in shapes:
@@ -341,7 +341,7 @@ def _counts(look: Look, streams: Streams) -> None:
 
 
 def _wakes(look: Look, streams: Streams, first_timer: int | None) -> None:
-    """`wake_at` is no later than any head that may start, timer or lease end."""
+    """Check that `wake_at` is no later than any head that may start, timer or lease end."""
     held = Counter(lease.pool for _, _, lease in look.held)
     instants: list[int] = [lease.until for _, _, lease in look.held]
     if first_timer is not None:
@@ -358,7 +358,7 @@ def _wakes(look: Look, streams: Streams, first_timer: int | None) -> None:
 
 
 def _row(kind: type[R], key: bytes, known: dict[bytes, bytes]) -> R | None:
-    """Decoded; None if it is not there, or cannot be read (which was said before)."""
+    """Return the decoded row; None if it is missing or unreadable (which is reported elsewhere)."""
     try:
         return decode(kind, key, known[key]) if key in known else None
     except BadRow:
@@ -366,7 +366,7 @@ def _row(kind: type[R], key: bytes, known: dict[bytes, bytes]) -> R | None:
 
 
 def _quietly(look: Look, row: tuple[bytes, bytes]) -> Shape | None:
-    """On a second reading: what cannot be read was said on the first."""
+    """Read rows a second time without reporting unreadable ones again."""
     look.found.rows -= 1
     try:
         return read_row(*row)

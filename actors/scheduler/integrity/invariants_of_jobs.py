@@ -1,4 +1,4 @@
-"""A look at the rows of one scheduler: reading them a page at a time, and what must hold of every job.
+"""Read the rows of one scheduler a page at a time, and check the invariants of every job.
 
 Memory: leases, pools and faults, not jobs.
 """
@@ -46,51 +46,51 @@ from tocsin.storage.api import Row, StoreView, after
 PAGE = 1_000
 KNOWN = {*(family + b"/" for family in FAMILIES), BAD, INSTANCE, b"meta/"}
 Held = tuple[str, str, LeaseRow]
-"""Id, token and row of a lease."""
+"""The id, token and row of a lease."""
 
 
 @dataclass(slots=True)
 class Look:
-    """What has been seen so far."""
+    """The state of a check: what has been read so far."""
 
     view: StoreView
     wake_at: int | None
     found: Findings = field(default_factory=Findings)
     counters: Counters = field(default_factory=Counters)
     is_recounted: bool = False
-    """The row of a job was set aside: what follows from it is put right at the next start."""
+    """Set if a job row was set aside: dependent rows are corrected at the next start."""
     has_labels: bool = True
-    """Rows of labels are complete."""
+    """Set if the rows of labels are complete."""
     paused: bool = False
     pools: dict[str, PoolRow] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
     by_id: dict[str, list[Held]] = field(default_factory=dict)
     owned: set[tuple[str, str]] = field(default_factory=set)
-    """Id and token of leases whose job is there."""
+    """Id and token of leases whose job exists."""
     expected: Counter[str] = field(default_factory=Counter)
-    """By family, or kind of timer: how many rows were found where they must be. If there are more, some are astray."""
+    """By family, or kind of timer: the number of rows found in their place. If the store has more, some are stray."""
     letters: int = 0
     paths: Counter[bytes] = field(default_factory=Counter)
-    """By key: how many live jobs run each function path, chained ones included."""
+    """By key: the number of live jobs of each function path, chained ones included."""
     missing: dict[str, bytes] = field(default_factory=dict)
-    """By id: where a job should stand in line, and does not."""
+    """By id: the place in line that a job should have and lacks."""
     counts_paths: bool = True
-    """Not if the next start counts them anew: a row was set aside, or it is of layout 1, which had none."""
+    """Cleared if the next start counts paths anew: after a row was set aside, or in layout 1, which had none."""
     only_families: bool = False
-    """Whether it is known already that there is no row of another kind."""
+    """Set once it is known that there is no row of another kind."""
     _present: set[bytes] = field(default_factory=set)
 
     # ---- Reading -------------------------------------------------------------------------------------
 
     async def rows(self, start: bytes, end: bytes, limit: int = PAGE) -> AsyncIterator[Sequence[Row]]:
-        """Pages of raw rows."""
+        """Yield pages of raw rows."""
         while page := await self.view.scan(start, end, limit=limit):
             self.found.rows += len(page)
             yield page
             start = page[-1][0] + b"\x00"
 
     async def look_around(self) -> None:
-        """Which families there are: most schedulers have few."""
+        """Find out which families exist: most schedulers have few."""
         if isinstance(self.view, InMemoryView):
             self._present = self.view.prefixes()
             meta = {key for key, _ in await self.view.scan(b"meta/", after(b"meta/"), limit=PAGE)}
@@ -101,11 +101,11 @@ class Look:
         self._present = {prefix for prefix, rows in zip(families, firsts, strict=True) if rows}
 
     def of(self, prefix: bytes) -> AsyncIterator[Sequence[Row]]:
-        """Pages of what begins so."""
+        """Yield pages of the rows with this prefix."""
         return self.rows(prefix, after(prefix)) if prefix in self._present else _Nothing()
 
     def shapes(self, family: bytes) -> AsyncIterator[list[Shape]]:
-        """Pages of the readable rows of a family; the others are findings."""
+        """Yield pages of the readable rows of a family; report the others."""
         return self._shapes(family) if family + b"/" in self._present else _Nothing()
 
     async def _shapes(self, family: bytes) -> AsyncIterator[list[Shape]]:
@@ -125,7 +125,7 @@ class Look:
     # ---- The instance --------------------------------------------------------------------------------
 
     async def instance(self) -> bool:
-        """False if there is nothing to judge: a newer layout, or half of it is removed already."""
+        """Return False if the rows cannot be judged: a newer layout, or a removal under way."""
         meta = await self.view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT, META_LABELS, INSTANCE])
         self.found.rows += len(meta)
         layout = layout_of(meta) or b"%d" % LAYOUT
@@ -163,7 +163,7 @@ class Look:
     # ---- Jobs ----------------------------------------------------------------------------------------
 
     async def jobs(self) -> None:
-        """A page of jobs with all rows of `at/` and `dead/` from the end of the page before to its own end."""
+        """Yield pages of jobs with all rows of `at/` and `dead/` from the end of the previous page to their own end."""
         start = b""
         while True:
             page = await self.view.scan(b"job/" + start, after(b"job/"), limit=PAGE)
@@ -255,7 +255,7 @@ class Look:
                 )
 
     async def _judge_args(self, jobs: Sequence[JobRow]) -> None:
-        """Pieces are looked up for the few jobs that have some; whole args must be JSON."""
+        """Check args: look up the pieces of the few jobs that have some; complete args must be JSON."""
         for job in jobs:
             args = job.args
             if job.args_rows:
@@ -278,7 +278,7 @@ class Look:
 
 
 class _Nothing:
-    """No pages at all."""
+    """An iterator without pages."""
 
     def __aiter__(self) -> _Nothing:
         return self
@@ -289,7 +289,7 @@ class _Nothing:
 
 @dataclass(frozen=True, slots=True)
 class _OfJob:
-    """A job, and the keys of what it must have."""
+    """A job, and the keys of the rows that it must have."""
 
     job: JobRow
     at: AtRow | None
@@ -300,7 +300,7 @@ class _OfJob:
     expire: bytes | None = None
     retire: bytes | None = None
     labels: dict[bytes, bytes] = field(default_factory=dict)
-    """With what each must say."""
+    """The rows that must exist, with their values."""
 
 
 def _of(job: JobRow, at: AtRow | None, dead: DeadRow | None, look: Look) -> _OfJob:

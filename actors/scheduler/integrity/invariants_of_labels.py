@@ -1,4 +1,4 @@
-"""`label/` and `deadlabel/` have a row for every label of every job, and no others.
+"""Check that `label/` and `deadlabel/` have a row for every label of every job, and no others.
 
 What each job must have is looked up with the job; here those that no job has are named.
 """
@@ -40,7 +40,7 @@ async def _name_strays(look: Look, prefix: bytes) -> None:
 
 
 def _has(key: bytes, job_id: str, known: Mapping[bytes, bytes]) -> bool:
-    """Whether the job of a row has that label, and is live or dead as the row says."""
+    """Return whether the job of a row has that label, and is live or dead as the row says."""
     family, label, *when = key.split(b"/")[:-1]
     try:
         job = decode(JobRow, b"job", known.get(job_key(job_id), b""))

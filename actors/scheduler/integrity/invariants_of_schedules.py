@@ -1,4 +1,4 @@
-"""What must hold between the rows of schedules, checked from one snapshot of committed state."""
+"""Check the invariants between the rows of schedules, from one snapshot of committed state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE = 1_000
 
 
 async def check_schedules(view: StoreView) -> list[tuple[str, str]]:
-    """Every broken invariant: of which schedule, and in words."""
+    """Return every broken invariant: the schedule and the message."""
     live = await _live(view)
     timers = await _timers(view)
     slots = await _slots(view)
@@ -52,7 +52,7 @@ async def check_schedules(view: StoreView) -> list[tuple[str, str]]:
 
 
 async def damaged_args(view: StoreView) -> list[tuple[str, str]]:
-    """Schedules whose occurrences would die of their args."""
+    """Return the schedules with damaged args, whose occurrences would die."""
     found: list[tuple[str, str]] = []
     async for name, row in _rows(view, "cron", DefinitionRow):
         keys = [definition_args_key(name, n) for n in range(row.args_rows)]
@@ -77,7 +77,7 @@ async def _held_back(view: StoreView, name: str, cursor: CursorRow) -> list[str]
 
 
 async def _live(view: StoreView) -> Counter[tuple[str, str]]:
-    """Occurrences that wait, run or retry, by schedule and its uid."""
+    """Return the occurrences that wait, run or retry, by schedule and its uid."""
     found: Counter[tuple[str, str]] = Counter()
     async for _, job in _rows(view, "job", JobRow):
         if job.schedule is not None and not await view.get([dead_key(job.id)]):

@@ -1,4 +1,4 @@
-"""Rows between the families that are known here: a newer tocsin, or another program, wrote them."""
+"""Report rows outside the known families, written by a newer tocsin or another program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def name_unknown(look: Look) -> None:
-    """Rows between the families: in one hop, if there are none."""
+    """Report rows between the families, with one read if there are none."""
     if look.only_families or not any(await look.view.scan_many([(start, end, 1) for start, end in GAPS])):
         return
     for start, end in GAPS:

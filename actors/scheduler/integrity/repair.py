@@ -1,8 +1,8 @@
-"""Mend the rows of one scheduler that nobody runs: what follows from other rows is written anew, what belongs to no
-job or cannot be read is set aside under `bad/`. No job is ever deleted, and no row that says something is lost.
+"""Repair the rows of one stopped scheduler: derived rows are written anew; rows that belong to no job or
+cannot be read are set aside under `bad/`. A repair deletes no job and loses no row that holds information.
 
-It is the actor's own mending at activation (`rebuild`) and what that leaves out because it would cost every start:
-args, the index of dead letters, timers, history, answers and redrives. Memory: all jobs, without their args.
+The repair is the actor's own at activation (`rebuild`), plus what would cost every start too much:
+args, the index of dead jobs, timers, history, answers and bulk retries. Memory: all jobs, without their args.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from tocsin.actors.runtime.overlay import ActorStorage, Layer
-from tocsin.actors.scheduler.integrity.repair_schedules import mend_schedules
+from tocsin.actors.scheduler.integrity.repair_schedules import repair_schedules
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
 from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
@@ -33,16 +33,16 @@ from tocsin.actors.scheduler.transitions.redrive import REDRIVE
 from tocsin.storage.api import Batch, OrderedStore, Row, after
 
 NOW = 0
-"""The stored wake time after a repair: whoever starts the scheduler looks at once, and knows better from then on."""
+"""The stored wake time after a repair: the next host processes the scheduler immediately and corrects it."""
 KEYS_AT_ONCE = 5_000
 BYTES_AT_ONCE = 4 * 1024 * 1024
 PAGE = 1_000
 SERVED = (EXPIRE, RETIRE, REDRIVE)
-"""Timers that serve one row. Those of whole days serve what there is of a day."""
+"""Kinds of timers that serve one row; the others serve all rows of a day."""
 
 
-async def mend(store: OrderedStore) -> None:
-    """Needs the store's lock, and a scheduler that is not being removed and of a layout that is known."""
+async def repair_rows(store: OrderedStore) -> None:
+    """Repair one scheduler. Requires the store's lock, a known layout and no removal under way."""
     storage = ActorStorage()
     await storage.open(store)
     layer = storage.layer = Layer(asyncio.current_task())
@@ -53,10 +53,10 @@ async def mend(store: OrderedStore) -> None:
     if not state.instance.erasing:
         state.labels.filled()  # for all of them are written here
         found = await rebuild(state)
-        await _mend_args(state, found)
-        await _mend_letters(state, found)
-        await mend_schedules(storage, found.jobs, found.dead)
-        await _mend_timers(state, found, await _mend_days(state))
+        await _repair_args(state, found)
+        await _repair_letters(state, found)
+        await repair_schedules(storage, found.jobs, found.dead)
+        await _repair_timers(state, found, await _repair_days(state))
         await state.close()
         while state.paths.counting:
             await state.paths.close()
@@ -64,8 +64,8 @@ async def mend(store: OrderedStore) -> None:
 
 
 async def _write(store: OrderedStore, puts: dict[bytes, bytes], deletes: set[bytes]) -> None:
-    """In as many commits as the limits of a batch ask for: first what is put, so that a stop between two of them
-    leaves rows twice and never not at all."""
+    """Write in as many commits as the limits of a batch require, puts first, so that a stop between two commits
+    duplicates rows and never loses one."""
     batch: dict[bytes, bytes] = {}
     size = 0
     for key, value in puts.items():
@@ -88,7 +88,7 @@ async def _write(store: OrderedStore, puts: dict[bytes, bytes], deletes: set[byt
 
 
 async def _set_unreadable_aside(storage: ActorStorage) -> None:
-    """Before anything is made of the rest. Layout and rows of unknown kinds are left alone."""
+    """Set unreadable rows aside, before the rest is used. Layout and rows of unknown kinds stay."""
     prefixes = [*(family + b"/" for family in FAMILIES), *SINGLE]
     for prefix in prefixes:
         async for key, value in _rows(storage, prefix):
@@ -99,7 +99,7 @@ async def _set_unreadable_aside(storage: ActorStorage) -> None:
 
 
 async def _set_doubles_aside(storage: ActorStorage) -> None:
-    """Two leases of one token are one attempt: that of the job whose incarnation it has."""
+    """Keep one of two leases of one token: that of the job whose incarnation it has."""
     by_token: dict[str, list[tuple[Row, bool]]] = {}
     async for key, value in _rows(storage, b"lease/"):
         job_id, token = split_lease_key(key)
@@ -126,7 +126,7 @@ async def _rows(storage: ActorStorage, prefix: bytes) -> AsyncIterator[Row]:
 
 
 async def _shapes(state: SchedulerState, family: bytes) -> AsyncIterator[tuple[bytes, bytes, Shape]]:
-    """By now all of them can be read."""
+    """Yield the rows of a family, all readable by now."""
     async for key, value in _rows(state.storage, family + b"/"):
         shape = read_row(key, value)
         if shape is not None:
@@ -136,8 +136,8 @@ async def _shapes(state: SchedulerState, family: bytes) -> AsyncIterator[tuple[b
 # ---- Args and dead letters -----------------------------------------------------------------------
 
 
-async def _mend_args(state: SchedulerState, found: Rebuilt) -> None:
-    """Pieces of no job are set aside. Missing ones are for people: what is left of the job is left as it is."""
+async def _repair_args(state: SchedulerState, found: Rebuilt) -> None:
+    """Set aside pieces of args that belong to no job. Jobs with missing pieces stay as they are, for operators."""
     async for key, value, shape in _shapes(state, b"args"):
         job_id = shape.names[0]
         job = found.jobs.get(job_id)
@@ -145,8 +145,8 @@ async def _mend_args(state: SchedulerState, found: Rebuilt) -> None:
             _aside(state.storage, key, value)
 
 
-async def _mend_letters(state: SchedulerState, found: Rebuilt) -> None:
-    """`parked/` anew from the dead letters."""
+async def _repair_letters(state: SchedulerState, found: Rebuilt) -> None:
+    """Write `parked/` anew from the dead jobs."""
     right: dict[bytes, bytes] = {}
     for job_id, letter in found.dead.items():
         job = found.jobs[job_id]
@@ -164,8 +164,8 @@ async def _mend_letters(state: SchedulerState, found: Rebuilt) -> None:
 # ---- Days and timers -----------------------------------------------------------------------------
 
 
-async def _mend_days(state: SchedulerState) -> set[bytes]:
-    """History and answers under their own day. The timers that drop these days."""
+async def _repair_days(state: SchedulerState) -> set[bytes]:
+    """Move history and answers to their own day; return the timers that drop these days."""
     needed: set[bytes] = set()
     for family, kind in ((b"hist", HISTORY), (b"idem", IDEM)):
         async for key, value, shape in _shapes(state, family):
@@ -179,8 +179,8 @@ async def _mend_days(state: SchedulerState) -> set[bytes]:
     return needed
 
 
-async def _mend_timers(state: SchedulerState, found: Rebuilt, days: set[bytes]) -> None:
-    """What must ring does; what serves nothing is gone."""
+async def _repair_timers(state: SchedulerState, found: Rebuilt, days: set[bytes]) -> None:
+    """Write missing timers and remove those that serve no row."""
     useful, needed = _timers_of(found)
     async for _, _, shape in _shapes(state, b"redrive"):
         if shape.row.next_at:
@@ -206,7 +206,7 @@ async def _mend_timers(state: SchedulerState, found: Rebuilt, days: set[bytes]) 
 
 
 def _timers_of(found: Rebuilt) -> tuple[set[bytes], set[bytes]]:
-    """Timers of jobs and letters: those that may be there, and those that must."""
+    """Return the timers of live and dead jobs: those that may exist, and those that must."""
     useful: set[bytes] = set()
     needed: set[bytes] = set()
     for job_id, job in found.jobs.items():

@@ -1,4 +1,4 @@
-"""Mend the rows of schedules that nobody runs: counts and timers anew, from the rows that they follow from.
+"""Repair the rows of schedules of a stopped scheduler: write counts and timers anew, from the rows they derive from.
 
 Nothing that says something is deleted; a definition that has lost its cursor goes on behind the newest of its slots.
 """
@@ -28,8 +28,8 @@ from tocsin.storage.api import after
 PAGE = 1_000
 
 
-async def mend_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], dead: Mapping[str, Row]) -> None:
-    """`jobs` and `dead` as they are after their own mending. What cannot be read was set aside before."""
+async def repair_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], dead: Mapping[str, Row]) -> None:
+    """Repair the schedules. `jobs` and `dead` are repaired already; unreadable rows were set aside."""
     live: Counter[tuple[str, str]] = Counter()
     for job_id, job in jobs.items():
         if job.schedule is not None and job_id not in dead:
@@ -71,7 +71,7 @@ async def mend_schedules(storage: ActorStorage, jobs: Mapping[str, JobRow], dead
             )
             _write(storage, name, cursor, gone)
             needed.add(timer_key(forget_at, FORGET, name))
-    await _mend_timers(storage, needed)
+    await _repair_timers(storage, needed)
 
 
 def _write(storage: ActorStorage, name: str, old: CursorRow | None, new: CursorRow) -> None:
@@ -80,7 +80,7 @@ def _write(storage: ActorStorage, name: str, old: CursorRow | None, new: CursorR
 
 
 async def _is_held(storage: ActorStorage, name: str, slot: int, *, for_good: bool) -> bool:
-    """Whether its row says so too. `for_good`: nothing would ever start it, so it ends, and says so."""
+    """Return whether the occurrence's row is held back too. `for_good`: end it, since nothing would start it."""
     key = slot_key(name, slot)
     value = await storage.get(key)
     row = None if value is None else decode(SlotRow, key, value)
@@ -92,7 +92,7 @@ async def _is_held(storage: ActorStorage, name: str, slot: int, *, for_good: boo
 
 
 def _end_those_it_stands_for(storage: ActorStorage, name: str, definition: DefinitionRow, cursor: CursorRow) -> int:
-    """No job will ever stand for them. How many rows they take."""
+    """End the occurrences that no job will stand for; return the number of their rows."""
     pieces = [piece for piece in cursor.stands or () if piece[2] != 0]
     for first, last, count in pieces:
         due = first + jitter_of(name, definition.jitter_ms)
@@ -102,7 +102,7 @@ def _end_those_it_stands_for(storage: ActorStorage, name: str, definition: Defin
     return len(pieces)
 
 
-async def _mend_timers(storage: ActorStorage, needed: set[bytes]) -> None:
+async def _repair_timers(storage: ActorStorage, needed: set[bytes]) -> None:
     for key, _ in await _rows(storage, b"timer/"):
         _, kind, _ = split_timer_key(key)
         if kind in (TIMER, FORGET) and key not in needed:
@@ -113,7 +113,7 @@ async def _mend_timers(storage: ActorStorage, needed: set[bytes]) -> None:
 
 
 async def _slots(storage: ActorStorage) -> dict[str, tuple[int, int]]:
-    """By schedule: how many rows there are, and the newest slot."""
+    """Return the number of rows and the newest slot of each schedule."""
     found: dict[str, tuple[int, int]] = {}
     for key, _ in await _rows(storage, b"slot/"):
         name = key.split(b"/")[1].decode()

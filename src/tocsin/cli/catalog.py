@@ -62,7 +62,7 @@ def _indented(schema: Any) -> str:
 
 
 def summary(schema: Any) -> str:
-    """`invoice: integer, when?: datetime`; `?` stands where a member may be left out."""
+    """Return args like `invoice: integer, when?: datetime`; `?` marks a member that may be left out."""
     defs = schema.get("$defs", {}) if isinstance(schema, dict) else {}
     whole = _resolved(schema, defs)
     members = whole.get("properties") if isinstance(whole, dict) else None

@@ -73,7 +73,7 @@ def cancel_all(
 
 
 def chosen(filters: dict[str, Any], every: bool) -> dict[str, Any]:
-    """A filter, or all; saying neither is a mistake that would be costly to guess about."""
+    """Return the filter, or all; refuse when neither is given, since a wrong guess would be costly."""
     body = {name: value for name, value in filters.items() if value is not None}
     if bool(body) == every:
         raise click.UsageError("say which: a filter, or --all" if not body else "give a filter or --all, not both")

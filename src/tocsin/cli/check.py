@@ -1,4 +1,4 @@
-"""`tocsin check`: is a store sound, and if not, what is wrong, what does it mean, and who mends it."""
+"""`tocsin check`: check a store; name each fault, what it means and who repairs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES: Final = 10
 
 @click.command()
 @click.option("--instance", envvar="TOCSIN_INSTANCE", metavar="NAME", help="Only this scheduler (default: all).")
-@click.option("--repair", is_flag=True, help="Mend what can be; copies the store first. Stop the server before.")
+@click.option("--repair", is_flag=True, help="Repair what can be; copies the store first. Stop the server before.")
 @click.option("--discard", is_flag=True, help="Delete what was set aside under bad/; copies the store first.")
 @click.option("--examples", type=click.IntRange(0, 1_000), default=EXAMPLES, show_default=True, help="Of each fault.")
 @store_command
@@ -46,7 +46,7 @@ def check(store: str, /, instance: str | None, repair: bool, discard: bool, exam
 
 
 class _Report:
-    """What is said while it goes on."""
+    """Prints progress and results while the check runs."""
 
     def __init__(self, as_json: bool, examples: int) -> None:
         self.as_json, self.examples = as_json, examples
@@ -68,7 +68,7 @@ class _Report:
                     "about": fault.about,
                     "message": fault.message,
                     "means": fault.kind.means,
-                    "repair": fault.kind.mend,
+                    "repair": fault.kind.repair,
                     "forPeople": fault.kind.for_people,
                 }
             )
@@ -123,7 +123,7 @@ async def _discard(store: str, instance: str | None, report: _Report) -> None:
 
 
 def _check_free(store: str) -> None:
-    """Whether there turns out to be anything to mend or not, a repair is for a store that nobody uses. The lock is let
+    """Refuse a store that is in use, even if there is nothing to repair. The lock is let
     go again: the repair takes it with the store."""
     from tocsin.errors import StoreLocked
     from tocsin.storage.sqlite.lock import LockFile
@@ -154,7 +154,7 @@ def _check_engine(look: StoreLook, report: _Report) -> None:
 
 
 async def _look(look: StoreLook, instance: str | None, report: _Report) -> tuple[Totals, list[Checked]]:
-    """What was found in all, and the schedulers with faults or with rows that were set aside."""
+    """Return the totals, and the schedulers with faults or with rows that were set aside."""
     from tocsin.actors.scheduler.integrity.check import check_store
 
     totals = Totals()
@@ -182,7 +182,7 @@ async def _change(
     ending: str,
     report: _Report,
 ) -> str:
-    """Under the store's lock: a copy, then each scheduler. The copy's name is what is answered."""
+    """Copy the store, then change each scheduler, under the store's lock; return the copy's name."""
     import asyncio
 
     from tocsin.storage.urls import back_up, file_beside, open_provider
@@ -224,7 +224,7 @@ def _conclude(
     )
     if not report.as_json:
         if mended is not None:
-            say(f"mended {mended:,} of {repaired.faults if repaired else 0:,} faults")
+            say(f"repaired {mended:,} of {repaired.faults if repaired else 0:,} faults")
         print_set_aside(totals)
     if totals.faults:
         raise Refused(totals.words(repaired=repaired is not None))

@@ -1,4 +1,4 @@
-"""How `tocsin check` shows what it found: by scheduler, by kind of fault, with what each means and who mends it."""
+"""Print the findings of `tocsin check` by scheduler and kind of fault, with what each means and who repairs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Totals:
-    """Of all schedulers together."""
+    """Totals over all schedulers."""
 
     schedulers: int = 0
     jobs: int = 0
@@ -42,12 +42,12 @@ class Totals:
         if repaired:
             return f"{left} left for people, in {looked}"
         if self.for_people == self.faults:
-            return f"{left} in {looked}, for people to mend"
+            return f"{left} in {looked}, for people to repair"
         return f"{left} in {looked}; stop the server and use --repair"
 
 
 def print_checked(one: Checked, examples: int) -> None:
-    """One scheduler that is not as it should be."""
+    """Print the faults of one scheduler."""
     found = one.findings
     removing = ", being removed" if found.removing else ""
     put(f"{printable(one.name)}: {plural(found.total, 'fault')} in {plural(found.rows, 'row')}{removing}")
@@ -56,7 +56,7 @@ def print_checked(one: Checked, examples: int) -> None:
         kind = some[0].kind
         put(f"  {code}  {count:,}")
         wrapped(f"means: {kind.means}", indent=4, rest=11)
-        wrapped(f"{'for people' if kind.for_people else 'repair'}: {kind.mend}", indent=4, rest=6)
+        wrapped(f"{'for people' if kind.for_people else 'repair'}: {kind.repair}", indent=4, rest=6)
         for fault in some[:examples]:
             wrapped(f"- {printable(fault.message)}", indent=4, rest=6)
         if count > examples:

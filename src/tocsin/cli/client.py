@@ -1,4 +1,4 @@
-"""The commands' way to a server: one request, its JSON answer, and a clear failure for everything else.
+"""Send a command's request to a server, and return its JSON answer or fail clearly.
 What the server says in its error envelope is what the user reads."""
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ HINTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Which server, which instance, and how answers are shown."""
+    """A server, an instance, and how answers are printed."""
 
     url: str = DEFAULT_URL
     source: str = ""
-    """Which setting the URL was made of, if nobody gave one."""
+    """The setting that the URL was derived from, if none was given."""
     token: str | None = field(default=None, repr=False)
     instance: str = "default"
     as_json: bool = False
     timeout_s: float = TIMEOUT_S
     ca_file: str | None = None
-    """Of authorities that are trusted beside the usual ones."""
+    """PEM file of additional trusted authorities."""
 
     def __post_init__(self) -> None:
         if self.instance != "default":
             instance_in_path(self.instance)  # refused before anybody is asked anything
 
     def get(self, route: str, **query: Any) -> Any:
-        """The JSON answer; parameters that are None are left out."""
+        """Return the JSON answer; parameters that are None are left out."""
         return self._ask("GET", route, params={k: v for k, v in query.items() if v is not None})
 
     def post(self, route: str, body: Any) -> Any:
-        """The JSON answer to a JSON body (anything msgspec can encode)."""
+        """Return the JSON answer to a JSON body (anything msgspec can encode)."""
         return self._send("POST", route, body)
 
     def put(self, route: str, body: Any) -> Any:
@@ -69,16 +69,16 @@ class Connection:
         return self._ask("DELETE", route, params=query)
 
     def remove_instance(self) -> Any:
-        """Everything of this connection's instance; the server wants its name twice."""
+        """Remove this connection's instance; the server requires its name twice."""
         prefix = f"/i/{instance_in_path(self.instance)}"
         return self.of("default")._ask("DELETE", prefix, params={"confirm": self.instance})
 
     def of(self, instance: str) -> Connection:
-        """The same connection, to another instance."""
+        """Return the same connection, to another instance."""
         return dataclasses.replace(self, instance=instance)
 
     def patient(self, timeout_s: float) -> Connection:
-        """The same connection, for a request that is answered late."""
+        """Return the same connection, for a request that is answered late."""
         return dataclasses.replace(self, timeout_s=timeout_s)
 
     def _send(self, method: str, route: str, body: Any) -> Any:
@@ -91,7 +91,7 @@ class Connection:
         return self._ask(method, route, content=content, headers={"content-type": "application/json"})
 
     def _verified(self) -> ssl.SSLContext | bool:
-        """How the server's certificate is checked."""
+        """Return how to check the server's certificate."""
         if not self.ca_file:
             return True
         from tocsin.dispatch.certificates import trusting
@@ -139,7 +139,7 @@ def _checked(url: str) -> str:
 
 
 def _sendable(token: str) -> str:
-    """A token that no header can hold is refused here, where it is not shown."""
+    """Refuse a token that no header can hold, without printing it."""
     from tocsin.dispatch.server_client import sendable_token
     from tocsin.errors import SettingsError
 
@@ -150,7 +150,7 @@ def _sendable(token: str) -> str:
 
 
 def _local(base: str) -> bool:
-    """Loopback is never reached through a proxy of the environment."""
+    """Return whether a URL is on loopback, which is never reached through a proxy of the environment."""
     return urlsplit(base).hostname in ("localhost", "127.0.0.1", "::1")
 
 
@@ -183,7 +183,7 @@ def _answer(base: str, response: httpx.Response, *, with_token: bool) -> Any:
 
 
 def local_url(config: str | None = None) -> tuple[str, str]:
-    """Where `tocsin serve` listens if it is started here, and which setting says so ("" for none).
+    """Return where `tocsin serve` would listen if started here, and the setting that says so ("" for none).
 
     The port counts wherever it is said. Of the host only loopback does: a file that happens to lie here must not send
     a token to another machine.
@@ -202,7 +202,7 @@ def local_url(config: str | None = None) -> tuple[str, str]:
 
 
 def client_command(function: Callable[Concatenate[Connection, P], None]) -> Callable[..., None]:
-    """Give a command the options of a connection, and the connection as first argument."""
+    """Give a command the options of a connection, and the connection as its first argument."""
 
     @click.option("--url", envvar="TOCSIN_URL", help="The server (default: the one that serve starts here).")
     @click.option("--token", envvar="TOCSIN_TOKEN", help="Bearer token; better given as TOCSIN_TOKEN.")

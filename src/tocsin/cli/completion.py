@@ -1,4 +1,4 @@
-"""`tocsin completion`: the script that makes a shell complete commands, options and their values."""
+"""`tocsin completion`: the script with which a shell completes commands, options and values."""
 
 from __future__ import annotations
 

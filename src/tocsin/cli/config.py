@@ -65,7 +65,7 @@ def config_show(config_file: str | None, origin: bool, as_json: bool) -> None:
 
 
 def _read_by_commands(config_file: str | None) -> dict[str, tuple[Any, str]]:
-    """Value and origin of what is no setting of a host: how it logs, and which server commands talk to."""
+    """Return value and origin of the settings that are not the host's: logging, and the server that commands use."""
     given_url, (url, source) = os.environ.get("TOCSIN_URL"), local_url(config_file)
     found: dict[str, tuple[Any, str]] = {"url": (given_url, "TOCSIN_URL") if given_url else (url, source or "default")}
     for name, default in COMMANDS.items():

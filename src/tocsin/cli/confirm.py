@@ -1,4 +1,4 @@
-"""Asking before what cannot be undone."""
+"""Ask before an operation that cannot be undone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 def confirm(words: str, *, yes: bool, dry_run: bool) -> None:
-    """Go on only if the user said `--yes`, or says so now. Where nobody can be asked, wrong usage.
+    """Continue only with `--yes` or after a prompt. Without a terminal to prompt on, fail as wrong usage.
     `dry_run`: the command has an option of that name."""
     if yes:
         return

@@ -1,4 +1,4 @@
-"""How many connections a server holds, and for how long one may take its time.
+"""Limit how many connections a server holds, and how long each may stay idle or incomplete.
 
 Each connection takes a descriptor, and callbacks need some too. So there are never more than `most`: whoever comes then
 takes the place of the connection that has dawdled longest, and is refused only if none does. A connection dawdles while
@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tocsin.actors.http.crowd import Crowd
 
 OTHERS: Final = 64
-"""Descriptors of the store, the loop, the log and whatever a handler opens."""
+"""Descriptors reserved for the store, the loop, the log and what handlers open."""
 LEAST: Final = 16
 MOST: Final = 10_000
 SWEEP_S: Final = 1.0
@@ -33,7 +33,7 @@ REFUSAL: Final = (
 
 
 class Dawdles(Enum):
-    """What a server waits for; its value is for how many seconds."""
+    """A state in which the server waits for the client; its value is the limit in seconds."""
 
     HEAD = 10.0
     BODY = 75.0
@@ -41,12 +41,12 @@ class Dawdles(Enum):
 
 
 def room_for(descriptors: int, callbacks: int) -> int:
-    """How many connections are left of so many descriptors when so many callbacks have theirs; a quarter at least."""
+    """Return how many connections the descriptors leave room for beside the callbacks; at least a quarter."""
     return min(max(descriptors - callbacks - OTHERS, descriptors // 4, LEAST), MOST)
 
 
 def descriptors_allowed() -> int:
-    """How many this process may have open."""
+    """Return how many descriptors this process may have open."""
     try:
         import resource
     except ImportError:  # Windows: as many as handles
@@ -56,13 +56,13 @@ def descriptors_allowed() -> int:
 
 
 class Connections:
-    """Those of one server. Times are the loop's."""
+    """The connections of one server. Times are the loop's."""
 
     def __init__(self, most: int, crowd: Crowd) -> None:
         self._most, self._crowd = most, crowd
         self._open: set[Connection] = set()
         self._dawdling: dict[Dawdles, dict[Connection, float]] = {kind: {} for kind in Dawdles}
-        """Since when, the longest first."""
+        """Connections that the server waits for and since when, the longest first."""
         self._sweeping: asyncio.TimerHandle | None = None
 
     def admit(self, one: Connection) -> bool:
@@ -89,12 +89,12 @@ class Connections:
         self.busy(one)
 
     def busy(self, one: Connection) -> None:
-        """It waits for the server."""
+        """Note that the connection waits for the server."""
         for among in self._dawdling.values():
             among.pop(one, None)
 
     def dawdles(self, one: Connection, kind: Dawdles) -> None:
-        """The server waits for it, from now on."""
+        """Note that the server waits for the connection, from now on."""
         self.busy(one)
         if one not in self._open:
             return
@@ -104,7 +104,7 @@ class Connections:
             self._sweeping = loop.call_later(SWEEP_S, self._sweep)
 
     def close_dawdling(self) -> None:
-        """The server stops."""
+        """Close idle and incomplete connections, as the server stops."""
         for among in self._dawdling.values():
             self._close([*among])
 
@@ -114,7 +114,7 @@ class Connections:
             one.cut()
 
     def _sweep(self) -> None:
-        """Close those whose time is over."""
+        """Close the connections whose time is over."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for kind, among in self._dawdling.items():
@@ -124,7 +124,7 @@ class Connections:
 
 
 class Connection(H11Protocol):
-    """One that says what it waits for."""
+    """A connection that reports what it waits for."""
 
     def __init__(self, among: Connections, **what: Any) -> None:
         super().__init__(**what)
@@ -183,7 +183,7 @@ class Connection(H11Protocol):
                 self._among.dawdles(self, kind)
 
     def cut(self) -> None:
-        """Close it now: nothing it could still send or read is waited for."""
+        """Close the connection now, without waiting for anything it could still send or read."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         else:

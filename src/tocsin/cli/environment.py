@@ -1,4 +1,4 @@
-"""What the environment says that means nothing to tocsin: said at the start of a server, never an error."""
+"""Report variables that look like settings and are none, at the start of a server; never an error."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tocsin.settings import HIDDEN, NAMES, PREFIX, SERVICE_LINK
 OF_SERVICES: Final = re.compile(
     r"TOCSIN_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-"""Variables that Kubernetes and Docker make of a service called `tocsin`, or `tocsin-...`."""
+"""Variables that Kubernetes and Docker set for a service called `tocsin` or `tocsin-...`."""
 ALIKE: Final = 0.8
-"""From here on a name is taken for a known one with a slip in it."""
+"""Similarity from which a name counts as a misspelt known one."""
 
 
 def remarks(environ: Mapping[str, str], root: click.Group) -> list[str]:
-    """One sentence for each variable that looks like a setting and is none; values of other variables are not told."""
+    """Return a sentence for each variable that looks like a setting and is none, without values of other variables."""
     port = environ.get(f"{PREFIX}PORT", "").strip()
     said = []
     if SERVICE_LINK.fullmatch(port):
@@ -43,7 +43,7 @@ def _of_settings() -> Iterator[str]:
 
 
 def _of_options(group: click.Group, prefix: str) -> Iterator[str]:
-    """As click reads them: an option's own variable, or one made of the command's name and the option's."""
+    """Return the variables that click reads: an option's own, or one made of the command's and the option's names."""
     for name, command in group.commands.items():
         own = f"{prefix}_{name.replace('-', '_').upper()}"
         for option in command.params:

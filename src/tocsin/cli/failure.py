@@ -1,4 +1,4 @@
-"""How a command fails: words on stderr, and one of the documented exit codes."""
+"""Failures of a command: a message on stderr and one of the documented exit codes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Failure(click.ClickException):
 
 
 class Refused(Failure):
-    """The server refused, or there is no such thing."""
+    """The server refused, or the thing does not exist."""
 
     exit_code = 1
 
 
 class No(Refused):
-    """The answer to a question: no mistake, so it is not called one."""
+    """A negative answer to a question; printed without `Error:`."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         say(self.format_message())
@@ -36,7 +36,7 @@ class WrongSettings(Failure):
 
 
 class Unreachable(Failure):
-    """No server answered, or what answered is not one."""
+    """No server answered, or the answer is not tocsin's."""
 
     exit_code = 3
 
@@ -54,13 +54,13 @@ class Unbound(Failure):
 
 
 class Unwritable(Failure):
-    """What was found cannot be written to stdout."""
+    """The output cannot be written to stdout."""
 
     exit_code = 6
 
 
 class NobodyReads(click.exceptions.Exit):
-    """Whoever read stdout has left, and has what it wanted."""
+    """The reader of stdout has closed it, as `head` does."""
 
     def __init__(self) -> None:
         super().__init__(0)

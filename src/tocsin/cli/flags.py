@@ -1,4 +1,4 @@
-"""A server's words for what it refuses, as they were typed: `maxConcurrency` was `--max-concurrency`."""
+"""Translate fields in a server's messages to the flags that were typed: `maxConcurrency` to `--max-concurrency`."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ FLAGS: Final = {
     "prefix": ("PREFIX",),
     "error": ("--failed",),
 }
-"""Of a request's fields: the first that the command has."""
+"""The flags of a request's field; the first that the command has is used."""
 JSON: Final = ("then", "args", "result")
-"""Their value was JSON, so what the message says of its inside is in the words of who typed it."""
+"""Flags with a JSON value: field names inside it are the user's own and stay."""
 
 
 def as_typed(message: str) -> str:
-    """The message in the words of the command that runs; outside of one as it is."""
+    """Return the message with the flags of the running command; unchanged outside of one."""
     context = click.get_current_context(silent=True)
     if context is None:
         return message

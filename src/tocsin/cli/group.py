@@ -1,4 +1,4 @@
-"""`main`, the command group: which commands there are, and what all of them share.
+"""`main`, the command group, and what all commands share.
 Exit codes are part of the contract and listed in `failure.py` and in `tocsin --help`."""
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _version(context: click.Context, parameter: click.Parameter, wanted: bool) -
 
 
 class Ordered(click.Group):
-    """Lists its commands in the order in which they were added: what belongs together stands together."""
+    """A group that lists its commands in the order in which they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -74,7 +74,7 @@ class Ordered(click.Group):
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Ctrl-C has the exit code that shells expect of it."""
+        """Run the command; Ctrl-C ends it with the exit code that shells expect."""
         try:
             with writing():  # commands write so themselves; click writes their --help
                 return super().invoke(ctx)
@@ -106,7 +106,7 @@ COMMANDS = (
     *(check, backup),
     *(keys, config, completion),
 )
-"""In the order in which they are shown."""
+"""The commands, in the order in which they are shown."""
 
 for command in COMMANDS:
     main.add_command(command)

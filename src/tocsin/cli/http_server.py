@@ -59,7 +59,7 @@ def _why_unbound(error: OSError, host: str, port: int) -> str:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where the socket is reached, as a URL."""
+    """Return the URL of the socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -1,4 +1,4 @@
-"""The options of jobs and schedules as they are typed, sent and shown."""
+"""The options of jobs and schedules: how they are typed, sent and shown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def listed(value: Any, flag: str) -> Any:
 
 
 def then_of(given: str | None, flag: str) -> Any:
-    """One job, or a list of them."""
+    """Parse one job or a list of jobs."""
     if given is None:
         return None
     raw = json_of(given, flag)
@@ -33,7 +33,7 @@ def then_of(given: str | None, flag: str) -> Any:
 
 
 def json_of(given: str, option: str = "--args") -> Any:
-    """The text as it is, once it has proved to be JSON: numbers and order stay the user's."""
+    """Return the text unchanged after checking that it is JSON, so that numbers and order stay the user's."""
     import msgspec
 
     from tocsin.dispatch.surrogates import in_json
@@ -60,17 +60,17 @@ def compact(value: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its flag, its member in requests and records, and how each is made of the other."""
+    """One option: its flag, its member in requests and records, and the conversions between them."""
 
     member: str
     flag: str
     help: str
     read: Callable[[Any, str], Any] = as_given
     title: str = ""
-    """What a record calls it; "": it is not shown."""
+    """Name of the member in a record; "" if it is not shown."""
     show: Callable[[Any], object] = lambda value: value
     typed: Mapping[str, Any] = field(default_factory=dict)
-    """What click is told besides."""
+    """Further arguments for click."""
 
     @property
     def parameter(self) -> str:
@@ -97,7 +97,7 @@ FLAGS: Final = {one.member: (one.flag,) for one in OPTIONS if one.flag}
 
 
 def job_options(jitter: str) -> Callable[[F], F]:
-    """Gives a command all of them; `jitter` is the flag of what is added to delays of retries."""
+    """Give a command all job options; `jitter` names the flag for the jitter of retry delays."""
     retry = (
         click.option("--max-retries", type=int, metavar="N", help="Tries after the first (default: 5)."),
         click.option("--backoff", type=click.Choice(["exponential", "linear"]), help="How retry delays grow."),
@@ -117,13 +117,13 @@ def job_options(jitter: str) -> Callable[[F], F]:
 
 
 def members_of(options: Mapping[str, Any], jitter: str) -> dict[str, Any]:
-    """The members of a request; None for what was not given. `jitter` is the parameter of the delays of retries."""
+    """Return the members of a request, None for options not given; `jitter` names the parameter for retry delays."""
     given = {one.member: one.read(options[one.parameter], one.flag) for one in OPTIONS if one.flag}
     return {**given, "retry": _retry_of({**options, "jitter": options[jitter]})}
 
 
 def _retry_of(options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The ladder of a request; None if nothing was said of it."""
+    """Return the retry policy of a request; None if no option sets it."""
     given = {
         "maxRetries": options["max_retries"],
         "backoff": options["backoff"],
@@ -135,5 +135,5 @@ def _retry_of(options: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def shown(record: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """What a record has of them, as it is shown; None for what it has not."""
+    """Return the options of a record as they are shown; None for those it lacks."""
     return [(one.title, one.show(value) if (value := record.get(one.member)) else None) for one in OPTIONS if one.title]

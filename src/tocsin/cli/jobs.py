@@ -57,7 +57,7 @@ def schedule(connection: Connection, /, path: str, **options: Any) -> None:
 
 
 def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The body of POST /schedule; what was not given is left out, so the server's defaults hold."""
+    """Build the body of POST /schedule; options not given are left out, so the server's defaults apply."""
     body: dict[str, Any] = {"workflow" if options["workflow"] else "functionPath": path}
     body.update(due(options["delay"], options["at"]))
     given = {
@@ -133,7 +133,7 @@ def get(connection: Connection, /, id: str) -> None:
 
 
 def record_of(connection: Connection, id: str) -> dict[str, Any]:
-    """The record, or exit 1 if there is none of that id."""
+    """Return the record; exit 1 if no job has that id."""
     record: dict[str, Any] | None = connection.get("/get", id=id).get("record")
     if not record:
         raise Refused(f"there is no job {id!r} in {connection.instance}")

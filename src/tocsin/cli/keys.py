@@ -1,4 +1,4 @@
-"""`tocsin keys`: signing secrets, and signatures made and checked by hand, as the host and its receivers do."""
+"""`tocsin keys`: create secrets, and create and verify signatures by hand as the host and its receivers do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def keys() -> None:
 
 
 def _shared(command: C) -> C:
-    """What `sign` and `verify` take both. Secrets are no option's value: command lines can be read by others."""
+    """Give `sign` and `verify` their common options. Secrets are never option values: others can read command lines."""
     options = [
         click.argument("body", type=click.File("rb"), default="-"),
         click.option(
@@ -53,7 +53,7 @@ def new(as_json: bool) -> None:
 
 
 def new_secret() -> str:
-    """`whsec_` and the base64 of 32 random bytes, as Standard Webhooks writes secrets."""
+    """Return `whsec_` and the base64 of 32 random bytes, the format of Standard Webhooks."""
     from base64 import b64encode
     from secrets import token_bytes
 
@@ -166,7 +166,7 @@ def _new_id() -> str:
 
 
 def _headers(lines: Iterable[str]) -> dict[str, str]:
-    """The webhook headers among these; SignatureError if one is there twice, as nobody knows which one counts."""
+    """Return the webhook headers among these; SignatureError if one occurs twice, as it is ambiguous."""
     from tocsin.errors import SignatureError
 
     found: dict[str, str] = {}
@@ -182,7 +182,7 @@ def _headers(lines: Iterable[str]) -> dict[str, str]:
 
 
 def _signed_by(secrets: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: float | None) -> int:
-    """The position of the first secret that signed it, from 1; SignatureError if none did. `now_s` None: at any age."""
+    """Return the number of the first secret that signed, from 1; SignatureError if none did. `now_s` None: any age."""
     from tocsin.dispatch.signing import Signer
     from tocsin.errors import SignatureError
 

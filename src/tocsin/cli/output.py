@@ -1,4 +1,4 @@
-"""What commands print: data on stdout, words on stderr, nothing that could drive the terminal.
+"""Print data on stdout and messages on stderr, without control characters that could drive the terminal.
 Tables fit the terminal, or 80 columns where there is none."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def emit(value: Any) -> None:
-    """One JSON value on one line of stdout."""
+    """Print one JSON value on one line of stdout."""
     import msgspec
 
     text = msgspec.json.encode(value).decode()
@@ -34,27 +34,27 @@ def _encodable(text: str) -> bool:
 
 
 def _spelt_out(text: str) -> str:
-    """The same JSON, with nothing but ASCII: what could drive a terminal stands in strings, where it may be escaped."""
+    """Return the same JSON in ASCII only: control characters occur only in strings, where they can be escaped."""
     import json
 
     return "".join(c if " " <= c <= "~" else json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f" for c in text)
 
 
 def put(text: str = "") -> None:
-    """Lines of data for people and pipes, on stdout."""
+    """Print lines of data on stdout, for people and pipes."""
     with writing():
         write(sys.stdout, lines_of(text))
 
 
 def console() -> Console:
-    """A console on today's stdout; colours only on a terminal."""
+    """Return a console on the current stdout; colours only on a terminal."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
 def show(what: RenderableType) -> None:
-    """Print something rich can draw; where nobody looks, without the spaces that fill up lines."""
+    """Print a rich renderable; off a terminal, without trailing spaces."""
     out = console()
     if out.is_terminal:
         with writing():
@@ -67,7 +67,7 @@ def show(what: RenderableType) -> None:
 
 
 def key_values(pairs: Iterable[tuple[str, object]]) -> None:
-    """An aligned list of names and values; values that are None are left out."""
+    """Print an aligned list of names and values; values that are None are left out."""
     from rich.table import Table
     from rich.text import Text
 
@@ -93,7 +93,7 @@ class Column:
 
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, header: bool = True) -> None:
-    """A table with fixed columns, so that pages line up. The first column names the thing: one that is too long for
+    """Print a table with fixed columns, so that pages line up. The first column is the name: one that is too long for
     it gets a line of its own, so that it can be copied; other cells are cut."""
     from rich.cells import cell_len
     from rich.text import Text
@@ -132,7 +132,7 @@ def _cell(text: str, wide: int, *, right: bool) -> str:
 
 
 def _shortened(text: str, wide: int) -> str:
-    """Without its middle: names say most at their ends."""
+    """Cut the middle out of a name: its ends identify it best."""
     from rich.cells import chop_cells, set_cell_size
 
     head = (wide - 1) // 2
@@ -141,12 +141,12 @@ def _shortened(text: str, wide: int) -> str:
 
 
 def width() -> int:
-    """Columns of the terminal, or 80 where there is none."""
+    """Return the columns of the terminal, or 80 without one."""
     return console().width
 
 
 def wrapped(text: str, *, indent: int, rest: int) -> None:
-    """Words over as many lines as they need; `rest` indents all lines but the first."""
+    """Wrap a text over as many lines as needed; `rest` indents all lines but the first."""
     from rich.text import Text
 
     lines = Text(text).wrap(console(), max(width() - rest, 20), overflow="fold")
@@ -159,7 +159,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that reads best."""
+    """Format a number of bytes in the most readable unit."""
     if count < 10_000:
         return f"{count:,} bytes"
     for unit in ("kB", "MB", "GB"):
@@ -172,7 +172,7 @@ def size(count: int) -> str:
 # ---- Time ----------------------------------------------------------------------------------------
 
 SOON_MS: Final = 100
-"""What is due so soon is due now; what was asked for in a second is due in one."""
+"""Instants closer than this are shown as `now`; one second is shown as `in 1s`."""
 
 
 def now_ms() -> int:
@@ -182,7 +182,7 @@ def now_ms() -> int:
 
 
 def span(ms: int) -> str:
-    """A duration in at most two units: `0s`, `850ms`, `4m 10s`, `3d 2h`."""
+    """Format a duration in at most two units: `0s`, `850ms`, `4m 10s`, `3d 2h`."""
     if 0 < ms < 1_000:
         return f"{ms}ms"
     seconds = ms // 1_000
@@ -194,7 +194,7 @@ def span(ms: int) -> str:
 
 
 def relative(instant: int, now: int) -> str:
-    """`in 5m`, `now`, or `3s ago`."""
+    """Format an instant relative to now: `in 5m`, `now`, or `3s ago`."""
     if -1_000 < instant - now <= SOON_MS:
         return "now"
     if instant > now:
@@ -203,7 +203,7 @@ def relative(instant: int, now: int) -> str:
 
 
 def instant(ms: int) -> str:
-    """ISO 8601 in UTC, to the millisecond; the plain number beyond the calendar."""
+    """Format an instant as ISO 8601 in UTC, to the millisecond; as a plain number beyond the calendar."""
     try:
         moment = datetime.fromtimestamp(ms / 1000, UTC)
     except (OverflowError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Commands about work that is pulled: `queues`, `pending`, `result`."""
+"""Commands about pulled work: `queues`, `pending`, `result`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUEUES: Final = (
     Column("CLAIMS", 8, right=True),
 )
 MARGIN_MS: Final = 10_000
-"""A wait that is over is answered well before the connection gives up."""
+"""The longest wait of one request; shorter than the connection's timeout."""
 ENDED: Final = ("done", "dead", "cancelled", "expired")
 
 

@@ -1,4 +1,4 @@
-"""How jobs are shown: lists of live and of dead ones, and all of one."""
+"""Print jobs: lists of live and dead ones, and one in full."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def target(record: Mapping[str, Any]) -> str:
 
 
 def print_jobs(records: Sequence[Mapping[str, Any]], *, header: bool) -> None:
-    """A page of live jobs as a table with fixed columns, so that pages line up."""
+    """Print a page of live jobs as a table with fixed columns, so that pages line up."""
     now = now_ms()
     rows = [
         (
@@ -50,7 +50,7 @@ def print_jobs(records: Sequence[Mapping[str, Any]], *, header: bool) -> None:
 
 
 def print_dead(records: Sequence[Mapping[str, Any]], *, header: bool) -> None:
-    """A page of dead jobs; the words of the last error come from `dead show`."""
+    """Print a page of dead jobs; `dead show` has the last error."""
     now = now_ms()
     rows = [
         (
@@ -66,7 +66,7 @@ def print_dead(records: Sequence[Mapping[str, Any]], *, header: bool) -> None:
 
 
 def print_record(record: Mapping[str, Any]) -> None:
-    """All of one job, one member a line."""
+    """Print one job, one member a line."""
     import msgspec
 
     now = now_ms()
@@ -101,7 +101,7 @@ def print_record(record: Mapping[str, Any]) -> None:
 
 
 def then_lines(then: Sequence[Mapping[str, Any]], depth: int = 0) -> Iterator[str]:
-    """What follows, one a line, what follows that below it."""
+    """Return the chained jobs, one a line, nested ones indented below."""
     for one in then:
         queue = f" (queue {one['queue']})" if one.get("queue") else ""
         delay = f", {span(one['delayMs'])} later" if one.get("delayMs") else ""

@@ -1,4 +1,4 @@
-"""`tocsin dead retry-all` and `tocsin dead redrive`: dead jobs retried in bulk, at a pace, by the server."""
+"""`tocsin dead retry-all` and `tocsin dead redrive`: bulk retries of dead jobs at a given rate, run by the server."""
 
 from __future__ import annotations
 

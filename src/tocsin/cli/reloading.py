@@ -39,7 +39,7 @@ class Reload:
         return self.settings.tokens
 
     async def watch(self, clock: Clock) -> None:
-        """Look at the files until cancelled."""
+        """Poll the files until cancelled."""
         while True:
             await clock.sleep(LOOK_EVERY_S)
             self.look()

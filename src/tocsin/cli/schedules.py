@@ -27,7 +27,7 @@ REVISION: Final = click.option(
 
 @click.group(cls=ListingGroup)
 def schedules() -> None:
-    """What recurs: list, show, define, pause, run. Alone it lists."""
+    """Recurring jobs: list, show, define, pause, run. Alone it lists."""
 
 
 def _route(name: str, action: str = "") -> str:
@@ -130,7 +130,7 @@ def schedules_put(connection: Connection, /, name: str, path: str, **options: An
 
 
 def _zone(name: str | None) -> Any:
-    """To show times with; the server has checked it, and may know zones that are not known here."""
+    """Return the zone for showing times; UTC if this machine does not know it, though the server does."""
     from tocsin.actors.cron.zones import Zone
     from tocsin.errors import UnknownTimezoneError
 
@@ -141,7 +141,7 @@ def _zone(name: str | None) -> Any:
 
 
 def _definition(path: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The body of the request; what was not given is left out, so the server's defaults hold."""
+    """Build the body of the request; options not given are left out, so the server's defaults apply."""
     rules = [flag for flag in ("cron", "every", "at") if options[flag] is not None]
     if len(rules) != 1:
         raise click.UsageError("give one of --cron, --every and --at")

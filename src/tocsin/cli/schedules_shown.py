@@ -1,4 +1,4 @@
-"""How schedules and their occurrences are shown."""
+"""Print schedules and their occurrences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OCCURRENCES: Final = (Column("SLOT", 24), Column("STATE", 9), Column("LATE", 7, 
 
 
 def rule_of(schedule: Mapping[str, Any]) -> str:
-    """`30 9 * * mon-fri (Europe/Berlin)`, `every 5m`, `once, at 2027-01-01T09:00:00Z`."""
+    """Format a rule: `30 9 * * mon-fri (Europe/Berlin)`, `every 5m`, `once, at 2027-01-01T09:00:00Z`."""
     if (cron := schedule.get("cron")) is not None:
         zone = schedule.get("timezone", "UTC")
         return printable(cron) + ("" if zone == "UTC" else f" ({printable(zone)})")
@@ -25,7 +25,7 @@ def rule_of(schedule: Mapping[str, Any]) -> str:
 
 
 def exact(ms: int) -> str:
-    """A duration without loss: `90s` and `1m 30s` are the same, `5400001ms` is neither."""
+    """Format a duration without loss: `1m 30s`, `5400001ms`."""
     return span(ms) if _whole(ms) else f"{ms:,}ms"
 
 
@@ -35,7 +35,7 @@ def _whole(ms: int) -> bool:
 
 
 def slot_time(ms: int) -> str:
-    """Slots of crons have no milliseconds."""
+    """Format the instant of a slot; slots of cron rules have no milliseconds."""
     return instant(ms).replace(".000Z", "Z")
 
 
@@ -54,7 +54,7 @@ def print_schedules(schedules: Sequence[Mapping[str, Any]], *, header: bool) -> 
 
 
 def print_schedule(one: Mapping[str, Any]) -> None:
-    """All of one, one member a line."""
+    """Print one schedule, one member a line."""
     import msgspec
 
     now = now_ms()

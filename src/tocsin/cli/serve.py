@@ -1,4 +1,4 @@
-"""`tocsin serve`: its options, its settings, and what each failure is called. `serving.py` runs it."""
+"""`tocsin serve`: its options, its settings and the names of its failures. `serving.py` runs it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ OPTIONS_OF: Final[Mapping[str, str]] = {
     "or say insecure=True (--insecure) for": "or give --insecure for",
     "insecure is for": "--insecure is for",
 }
-"""Words of the host for callers in Python, and what they are on the command line. The longer ones come first."""
+"""Python argument names in the host's errors, and their options. The longer ones come first."""
 
 
 def _setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
-    """An option that `settings.load` reads from the environment and the file when it is not given."""
+    """Make an option that `settings.load` reads from the environment or the file when it is not given."""
     variable = "TOCSIN_" + flag.removeprefix("--").replace("-", "_").upper()
     return click.option(flag, default=None, allow_from_autoenv=False, help=f"{words}  [{variable}]", **more)
 
@@ -89,7 +89,7 @@ def serve(context: click.Context, /, access_log: bool, log_level: str, **options
 
 
 def _in_options(message: str) -> str:
-    """What the host says to callers in Python, for those who give options and variables."""
+    """Translate Python argument names in an error to options and variables."""
     for in_python, in_options in OPTIONS_OF.items():
         message = message.replace(in_python, in_options)
     return message

@@ -14,7 +14,7 @@ from tocsin.cli.words import say
 
 
 def health(answer: Mapping[str, Any]) -> str | None:
-    """Its colour with the reasons in words, a line each; of an older server the colour alone."""
+    """Return the health with its reasons, a line each; without reasons for an older server."""
     reasons = [f"{one['message']} (for {span(max(now_ms() - one['since'], 0))})" for one in answer.get("reasons") or ()]
     colour = answer.get("health")
     return colour if not reasons else "\n".join([f"{colour}: {reasons[0]}", *reasons[1:]])

@@ -1,4 +1,4 @@
-"""The commands that open a store instead of talking to a server: which store, and what its failures are called."""
+"""Options and failures of commands that open a store instead of talking to a server."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def store_command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _url(store: str) -> str:
-    """A file is no store URL, but its URL can be told."""
+    """Check a store URL; for a plain path, name the URL to write instead."""
     if ":" not in store:
         raise WrongSettings(f"--store (TOCSIN_STORE) must be a store URL: sqlite:///{printable(store)}, not {store!r}")
     return store
 
 
 def _configured(config: str | None) -> str:
-    """Only where the store is not named are the other settings read, which may be another user's secrets."""
+    """Read the configured store, only where none is named: the other settings may be another user's secrets."""
     from tocsin.settings import load
 
     return load({"config": config}, os.environ, needed=("store",)).store

@@ -13,7 +13,7 @@ from tocsin.cli.failure import NobodyReads, Unwritable
 from tocsin.cli.words import mute
 
 STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
-"""By their descriptors: 0, 1, 2."""
+"""The standard streams by descriptor: 0, 1, 2."""
 
 
 def prepare() -> None:
@@ -34,7 +34,7 @@ def prepare() -> None:
 
 @contextlib.contextmanager
 def writing() -> Iterator[None]:
-    """Around what writes to stdout. A reader that left (`| head -1`) has what it wanted: NobodyReads ends the command
+    """Wrap writes to stdout. A reader that has closed the pipe (`| head -1`) ends the command by NobodyReads
     with 0. Raises Unwritable for any other failure."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Durations and instants as people type them; what is wrong with one is wrong usage."""
+"""Parse durations and instants as people type them; a wrong one is wrong usage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 DATE: Final = re.compile(r"(\d{4}-?\d\d-?\d\d)(Z|[+-]\d\d(?::?\d\d){0,2})?", re.ASCII | re.IGNORECASE)
-"""A day and perhaps a zone. Python would take the offset for the time of day."""
+"""A day and an optional offset, which Python would take for the time of day."""
 
 
 def duration(text: str, option: str) -> int:
@@ -48,7 +48,7 @@ def instant_of(text: str, option: str) -> int:
 
 
 def _first_of(text: str) -> str | None:
-    """Midnight of a day, if the text is no more than that."""
+    """Return midnight of a day, if the text is only a day."""
     from datetime import date
 
     found = DATE.fullmatch(text)
@@ -61,7 +61,7 @@ def _first_of(text: str) -> str | None:
 
 
 def due(delay: str | None, at: str | None) -> dict[str, int]:
-    """`--in` or `--at` as a request has it; neither means now."""
+    """Return the members of a request for `--in` or `--at`; neither means now."""
     if delay is not None and at is not None:
         raise click.UsageError("give --in or --at, not both (neither means now)")
     if at is not None:

@@ -1,4 +1,4 @@
-"""`tocsin next`: what a cron expression comes to, without a server; lines next to a change of the clock are marked."""
+"""`tocsin next`: the next instants of a cron expression, without a server; clock changes are marked."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def upcoming(expression: str, tz: str, count: int, start: str | None, as_json: b
 
 
 def print_upcoming(lines: Sequence[tuple[int, str | None]], zone: Zone) -> None:
-    """Each on the clock of the zone, with its distance from UTC."""
+    """Print each instant on the clock of the zone, with its offset from UTC."""
     now = now_ms()
     print_rows(UPCOMING, [(_shown(at, zone), relative(at, now), note or "") for at, note in lines])
 
 
 def local(ms: int, zone: Zone) -> str:
-    """ISO 8601 on the clock of a zone."""
+    """Format an instant as ISO 8601 on the clock of a zone."""
     return _wall(ms, zone).isoformat() + _ahead(zone.offset(ms // 1000))
 
 
@@ -77,7 +77,7 @@ def _wall(ms: int, zone: Zone) -> datetime:
 
 
 def _ahead(offset: int) -> str:
-    """Zones of long ago had odd seconds."""
+    """Format an offset from UTC; historic zones have seconds."""
     minutes, seconds = divmod(abs(offset), 60)
     odd = f":{seconds:02}" if seconds else ""
     return f"{'-' if offset < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}{odd}"

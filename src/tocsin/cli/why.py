@@ -23,7 +23,7 @@ ATTEMPTS: Final = (
     Column("HOW", whole=True),
 )
 ENDS: Final = {"DEAD": "parked", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends"}
-"""What is to be said of the instant of a reason; of others: until then."""
+"""The words before the instant of a reason; `until` for others."""
 
 
 @click.command()
@@ -85,7 +85,7 @@ def history(connection: Connection, /, id: str) -> None:
 
 
 def _say_why_none(connection: Connection, id: str) -> None:
-    """A job that is there and has no history is no failure."""
+    """Explain an empty history; not a failure if the job exists."""
     record = connection.get("/get", id=id).get("record")
     if not record:
         raise Refused(f"there is no job {id!r} in {connection.instance}, and none has ended within the last week")

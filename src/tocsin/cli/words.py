@@ -1,4 +1,4 @@
-"""Print words for people on stderr, with nothing that could drive the terminal.
+"""Print messages on stderr, without control characters.
 
 Failures are shown by it, so it imports no other module of the command line."""
 
@@ -11,7 +11,7 @@ from typing import IO, TextIO
 
 
 def say(words: str) -> None:
-    """Print words for people on stderr; on a terminal no word is cut at its edge. Words that nobody reads are
+    """Print a message on stderr, wrapped on a terminal. Messages that nobody reads are
     lost, which fails no command."""
     text = lines_of(words)
     try:
@@ -21,7 +21,7 @@ def say(words: str) -> None:
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write and flush. Click would write UTF-8 where ASCII is asked for."""
+    """Write and flush, in the stream's encoding: click would write UTF-8 to an ASCII stream."""
     stream.write(text + "\n")
     stream.flush()
 
@@ -43,7 +43,7 @@ def folded(words: str) -> str:
 
 
 def printable(value: object) -> str:
-    """Text safe to show: control characters, escape sequences among them, are spelt out."""
+    """Return a text with control characters and escape sequences spelt out."""
     text = str(value)
     if text.isprintable():
         return text
@@ -51,7 +51,7 @@ def printable(value: object) -> str:
 
 
 def mute(stream: IO[str]) -> None:
-    """Lose what is written from now on, and what the stream still holds: the interpreter flushes it at its end, and
+    """Discard what is written from now on, and what the stream still holds: the interpreter flushes it at its end, and
     would make an error of it."""
     with contextlib.suppress(OSError, ValueError):  # a stream of a test has no descriptor
         number = stream.fileno()

@@ -1,4 +1,4 @@
-"""`tocsin worker`: its options, and what it is to run. `working.py` runs it."""
+"""`tocsin worker`: its options and what it loads. `worker_process.py` runs it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def worker(connection: Connection, /, app: str, drain: str | None, log_level: st
 
 
 def made_of(found: object, named: str, options: Mapping[str, Any]) -> Make:
-    """How the worker is made of what was found. WrongSettings if it cannot."""
+    """Return how to make the worker from what was loaded; WrongSettings if it cannot be made."""
     from tocsin.dispatch.words import kind_of
     from tocsin.dispatch.worker.handlers import Handlers
     from tocsin.dispatch.worker.worker import Worker
@@ -99,7 +99,7 @@ def _keywords(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _found(named: str) -> object:
-    """What `module:attribute` names; modules are found as `python -m` finds them, from here."""
+    """Load what `module:attribute` names; modules are found as by `python -m`, from the working directory."""
     module, _, attributes = named.partition(":")
     if not module or not attributes:
         raise click.UsageError(f"{named!r}: {FORM}")

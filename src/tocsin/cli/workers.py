@@ -1,4 +1,4 @@
-"""`tocsin workers`: who pulls jobs, and how each says it is."""
+"""`tocsin workers`: the workers that pull jobs, and the status each reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mending the rows of a scheduler that nobody runs: stopped anywhere, it loses nothing and can be done again."""
+"""Repairing the rows of a stopped scheduler: interrupted anywhere, a repair loses nothing and can be run again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from tests.actors.scheduler.turn_runner import TurnRunner
-from tocsin.actors.scheduler.integrity import repair as mending
+from tocsin.actors.scheduler.integrity import repair
 from tocsin.actors.scheduler.integrity.findings import Findings
 from tocsin.actors.scheduler.integrity.invariants import check, examine
-from tocsin.actors.scheduler.integrity.repair import mend
+from tocsin.actors.scheduler.integrity.repair import repair_rows
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import InstanceRow, LinesRow, RedriveRow, decode, encode, timer_key
 from tocsin.actors.scheduler.transitions.claim import claim
@@ -87,12 +87,12 @@ def new_job_with_pieces(runner: TurnRunner) -> NewJob:
     return replace(made, job=job, rest_of_args=(b"x" * 10, b'y"}'))
 
 
-async def mended(disk: MemoryDisk, commits: int) -> bool:
+async def repaired(disk: MemoryDisk, commits: int) -> bool:
     """Whether it came to its end within so many commits."""
     provider = Failing(disk, commits)
     await provider.start()
     try:
-        await mend(await provider.open(NAME))
+        await repair_rows(await provider.open(NAME))
         return True
     except StoreUnavailable:
         return False
@@ -121,7 +121,7 @@ async def state_of(disk: MemoryDisk) -> tuple[list[str], dict[bytes, bytes]]:
 def test_stopped_at_any_commit_it_loses_nothing_and_is_done_again(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mending, "KEYS_AT_ONCE", at_once)
+    monkeypatch.setattr(repair, "KEYS_AT_ONCE", at_once)
 
     async def main() -> None:
         commits = 0
@@ -129,11 +129,11 @@ def test_stopped_at_any_commit_it_loses_nothing_and_is_done_again(
             disk = await broken()
             _, before = await state_of(disk)
             waiting = sum(key.startswith(b"job/") for key in before) - len(holders(before))
-            done = await mended(disk, commits)
+            done = await repaired(disk, commits)
             _, between = await state_of(disk)
             assert said(before) <= said(between), f"after {commits} commits something is lost"
             if not done:
-                assert await mended(disk, 1_000)
+                assert await repaired(disk, 1_000)
             faults, after = await state_of(disk)
             assert faults == []
             assert said(before) <= said(after)
@@ -153,7 +153,7 @@ def test_whatever_is_done_to_its_rows_no_job_is_lost_and_it_is_sound_again(seed:
     async def main() -> None:
         random = Random(seed)
         disk = await broken()
-        assert await mended(disk, 1_000)
+        assert await repaired(disk, 1_000)
         _, sound = await state_of(disk)
         for _ in range(5):
             rows = dict(sound)
@@ -162,8 +162,8 @@ def test_whatever_is_done_to_its_rows_no_job_is_lost_and_it_is_sound_again(seed:
             disk.maps[NAME] = SortedMap()
             disk.maps[NAME].apply(dict(rows))
             if rows.get(b"meta/layout", b"1") != b"1":
-                continue  # not judged, and not mended
-            assert await mended(disk, 1_000)
+                continue  # not judged, and not repaired
+            assert await repaired(disk, 1_000)
             found, after = await examined(disk)
             assert {fault.code for fault in found.faults if not fault.kind.for_people} == set(), found.faults
             jobs = {(key, value) for key, value in rows.items() if key.startswith(b"job/")}
@@ -217,9 +217,9 @@ def said(rows: dict[bytes, bytes]) -> set[tuple[bytes, bytes]]:
 def test_mending_what_is_sound_changes_nothing_but_the_wake_time() -> None:
     async def main() -> None:
         disk = await broken()
-        assert await mended(disk, 1_000)
+        assert await repaired(disk, 1_000)
         _, once = await state_of(disk)
-        assert await mended(disk, 1_000)
+        assert await repaired(disk, 1_000)
         faults, twice = await state_of(disk)
         assert faults == []
         assert {key: meaning(key, value) for key, value in twice.items()} == {
@@ -233,7 +233,7 @@ def test_mending_what_is_sound_changes_nothing_but_the_wake_time() -> None:
 def test_rows_that_were_set_aside_are_told_of_by_the_check_of_tests() -> None:
     async def main() -> None:
         disk = await broken()
-        assert await mended(disk, 1_000)
+        assert await repaired(disk, 1_000)
         provider = MemoryProvider(disk)
         await provider.start()
         told = await check(provider.view(NAME), 0)

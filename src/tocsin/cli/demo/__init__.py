@@ -1,1 +1,1 @@
-"""`tocsin demo`: a host, a receiver and a worker in one process, and what is shown of them."""
+"""`tocsin demo`: a host, a receiver and a worker in one process."""

@@ -1,4 +1,4 @@
-"""`tocsin demo`: its options and its end. `demo_stage.py` runs it, `demo_report.py` says what happened."""
+"""`tocsin demo`: its options and its result. `stage.py` runs it, `report.py` prints the outcome."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def demo(seconds: float, as_json: bool) -> None:
 
 
 def _console(as_json: bool) -> Console:
-    """The picture goes to stdout, but to stderr when stdout carries JSON."""
+    """Return a console on stdout, or on stderr when stdout carries JSON."""
     from rich.console import Console
 
     return Console(file=sys.stderr if as_json else sys.stdout, highlight=False)

@@ -1,4 +1,4 @@
-"""What the demo schedules, and what must come of it: a spread of plain jobs, a pool that lets two run at once, a job
+"""The jobs of the demo, and the expected outcome: a spread of plain jobs, a pool that lets two run at once, a job
 that fails twice before it succeeds, one that never does, chains that a worker pulls, and a schedule."""
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ BEAT_DEFINITION: Final[Mapping[str, Any]] = {
     "overlap": "allow",
     "misfire": "all",
 }
-"""Every slot becomes a job, however busy the machine is."""
+"""Options under which every slot becomes a job, however busy the machine is."""
 LEAD_MS: Final = 300
-"""From the call to the first due instant, so that nothing is late because it was scheduled late."""
+"""Time from the call to the first due instant, so that no job is late because it was scheduled late."""
 PLAIN_PATHS: Final = ("invoices:send", "emails:welcome", "carts:remind", "reports:build")
 
 
@@ -46,12 +46,12 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Those that follow others, too."""
+        """Return the number of all jobs, chained ones included."""
         return len(self.jobs) + CHAINS
 
 
 def plan(now: int, spread_ms: int) -> Plan:
-    """Jobs due from shortly after `now` (epoch ms) over the next `spread_ms`."""
+    """Return jobs due from shortly after `now` (epoch ms) over the next `spread_ms`."""
     start = now + LEAD_MS
     return Plan(
         [

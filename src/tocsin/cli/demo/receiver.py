@@ -1,4 +1,4 @@
-"""The demo's other end: an app that verifies each callback, answers as the job's args say, and remembers.
+"""The demo's receiver: an app that verifies each callback, answers as the job's args say, and records it.
 A receiver of your own looks like this, without the remembering."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Delivery:
     late_ms: int
     pool: str | None
     slot: int | None = None
-    """Of an occurrence of the demo's schedule."""
+    """The slot, if the job is an occurrence of the demo's schedule."""
 
     @property
     def ok(self) -> bool:
@@ -39,7 +39,7 @@ class Delivery:
 
     @property
     def note(self) -> str:
-        """What the demo wants noticed about it."""
+        """Return what the demo points out about this delivery."""
         if self.pool is not None:
             return f"pool {self.pool}"
         if self.slot is not None:
@@ -99,17 +99,17 @@ class Receiver:
 
     @property
     def delivered(self) -> int:
-        """Jobs of the batch that succeeded, however often they were delivered."""
+        """Count jobs of the batch that succeeded, however often they were delivered."""
         return len({each.id for each in self.deliveries if each.ok and each.slot is None})
 
     @property
     def slots(self) -> set[int]:
-        """Those of the schedule that were delivered."""
+        """Count the delivered slots of the schedule."""
         return {each.slot for each in self.deliveries if each.ok and each.slot is not None}
 
     @property
     def repeated(self) -> int:
-        """Successful deliveries beyond the first of a job."""
+        """Count successful deliveries beyond the first of each job."""
         return sum(each.ok for each in self.deliveries) - self.delivered - len(self.slots)
 
     @property
@@ -117,5 +117,5 @@ class Receiver:
         return sum(each.attempt > 1 for each in self.deliveries)
 
     def lateness_ms(self) -> list[int]:
-        """Of first attempts outside the pool, sorted: others wait for a turn or a backoff by design."""
+        """Return the sorted lateness of first attempts outside the pool; others wait by design."""
         return sorted(each.late_ms for each in self.deliveries if each.attempt == 1 and each.pool is None)

@@ -1,4 +1,4 @@
-"""How the demo ends: what happened, whether that is what was promised, and what to try next."""
+"""Print the demo's outcome, whether it kept the promises, and what to try next."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NEXT: Final = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What happened, in numbers. `broken` lists the promises that were not kept."""
+    """The outcome in numbers. `broken` lists the promises that were not kept."""
 
     delivered: int
     repeated: int
@@ -100,7 +100,7 @@ class Outcome:
 
 
 def percentile(values: Sequence[int], percent: int) -> int | None:
-    """The nearest-rank percentile of sorted values; None if there are none."""
+    """Return the nearest-rank percentile of sorted values; None if there are none."""
     if not values:
         return None
     return values[max(0, -(-len(values) * percent // 100) - 1)]
@@ -137,13 +137,13 @@ def _unpulled(jobs: Plan, pulled: Pulled) -> list[str]:
 
 
 def _gap(slots: set[int]) -> int:
-    """The longest between one and the next."""
+    """Return the longest gap between consecutive values."""
     ordered = sorted(slots)
     return max((after - before for before, after in pairwise(ordered)), default=0)
 
 
 def report(outcome: Outcome, *, as_json: bool) -> bool:
-    """Say what happened; whether it was as promised."""
+    """Print the outcome; return whether every promise was kept."""
     if as_json:
         emit({**asdict(outcome), "ok": not outcome.broken})
     else:

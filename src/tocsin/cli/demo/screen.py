@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a live picture on a terminal, one line a second elsewhere."""
+"""Show the demo while it runs: a live picture on a terminal, one line a second elsewhere."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tocsin.cli.demo.receiver import Delivery
 
 RECENT: Final = 9
-"""Callbacks shown, fewer where the terminal is low."""
+"""Number of callbacks shown; fewer on a short terminal."""
 OTHER_ROWS: Final = 15
-"""What the picture takes besides them."""
+"""Lines that the picture takes besides them."""
 REFRESH_PER_SECOND: Final = 12
 
 
@@ -36,14 +36,14 @@ class Picture:
     retried: int
     dead: int
     slots: int
-    """Of the schedule, delivered so far."""
+    """Slots of the schedule delivered so far."""
     pulled: int
-    """Done by the worker."""
+    """Jobs done by the worker."""
     recent: Sequence[Delivery]
 
     @property
     def settled(self) -> bool:
-        """Nothing waits, nothing runs: whatever became of the jobs, it is over."""
+        """Return whether no job waits or runs."""
         return self.waiting == 0 and self.in_flight == 0
 
     @property
@@ -52,7 +52,7 @@ class Picture:
 
 
 class Screen(Protocol):
-    """Somewhere to show pictures."""
+    """A place to show pictures."""
 
     def show(self, picture: Picture) -> None: ...
 
@@ -93,7 +93,7 @@ class LiveScreen:
 
 @contextmanager
 def screen(console: Console, title: str, lines: Sequence[str]) -> Iterator[Screen]:
-    """The right screen for a console, as long as the block lasts."""
+    """Yield the right screen for a console, until the block ends."""
     if not console.is_terminal:
         for line in (title, *lines):
             say(line)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CALLBACK_PATH: Final = "/_tocsin/callback"
 LOOK_EVERY_S: Final = 0.1
 PATIENCE_S: Final = 9.0
-"""How long after the last due instant everything must be settled."""
+"""Time after the last due instant within which every job must be settled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Stage:
 
 
 async def perform(directory: Path, spread_ms: int, console: Console) -> Outcome:
-    """The whole demo; what happened. CancelledError if a signal ended it, with everything cleaned up."""
+    """Run the whole demo and return its outcome. CancelledError if a signal ended it, after cleaning up."""
     _cancelled_by_signals()
     async with AsyncExitStack() as stack:
         stage = await _set_up(stack, directory)
@@ -65,7 +65,7 @@ async def perform(directory: Path, spread_ms: int, console: Console) -> Outcome:
 
 
 def _cancelled_by_signals() -> None:
-    """SIGINT is the runner's own; the others would end the process with its files left behind."""
+    """Cancel the demo on other signals than SIGINT, which the runner handles; they would leave its files behind."""
     task = asyncio.current_task()
     assert task is not None
     for name in ("SIGTERM", "SIGHUP"):
@@ -74,7 +74,7 @@ def _cancelled_by_signals() -> None:
 
 
 async def _set_up(stack: AsyncExitStack, directory: Path) -> Stage:
-    """Receiver first, then the host that calls it, then its HTTP face; each stops in the opposite order."""
+    """Start the receiver, then the host that calls it, then its HTTP API; stop them in the opposite order."""
     secret, token = new_secret(), new_secret()
     receiver = Receiver(Signer([secret]), CALLBACK_PATH)
     origin = await stack.enter_async_context(serving(receiver.app(), bind("127.0.0.1", 0)))
@@ -112,7 +112,7 @@ def _answer(response: httpx.Response) -> Any:
 
 
 async def _watch(stage: Stage, jobs: Plan, patience_s: float, shown: Screen, *, since_ms: int = 0) -> Picture:
-    """Look ten times a second until every job is settled, or patience ends. The last look."""
+    """Poll ten times a second until every job is settled or time is up; return the last picture."""
     clock = asyncio.get_running_loop()
     began = clock.time() - since_ms / 1000
     deadline = clock.time() + patience_s

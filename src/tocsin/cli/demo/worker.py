@@ -1,4 +1,4 @@
-"""The demo's worker: pulls what stands in the demo's queue over HTTP, link after link of each chain."""
+"""The demo's worker: pulls the jobs of the demo's queue over HTTP, link after link of each chain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Pulled:
     done: list[str] = field(default_factory=list)
     """Ids, in the order in which they were done."""
     unlinked: int = 0
-    """Jobs that were not told what the one before them came to."""
+    """Jobs that did not get the result of their parent."""
 
     async def build(self, args: Any) -> dict[str, int]:
         await asyncio.sleep(args["takeMs"] / 1000)
@@ -30,7 +30,7 @@ class Pulled:
         self.unlinked += told != {"pages": args["n"] + 1}
 
     async def count(self, run: Any, context: Context) -> Any:
-        """Around each of them."""
+        """Count each job that a handler runs."""
         result = await run()
         self.done.append(context.job.id)
         return result
