@@ -1,5 +1,4 @@
-"""`ActorHost`: the composition of a whole host from a store URL, an origin and secrets. The one place that
-knows every room."""
+"""`ActorHost`: composes a whole host from a store URL, an origin and secrets. The one module that knows every room."""
 
 from __future__ import annotations
 
@@ -52,11 +51,11 @@ A = TypeVar("A", bound=Actor)
 LEAST_DRAIN_S = 1.0
 PORTS_KEPT = 1024  # of the names that requests give, which may be any number
 Secrets = Sequence[str | bytes]
-"""Each `whsec_` and base64, or at least 24 raw bytes; all sign, the first one first."""
+"""Each is `whsec_` and base64, or at least 24 raw bytes. All of them sign, the first one first."""
 
 
 class Stub(Generic[A]):
-    """Calls of one actor: `await stub.method(...)` runs that method as a turn."""
+    """Calls the methods of one actor: `await stub.method(...)` runs that method as a turn."""
 
     def __init__(self, host: Host, actor: ActorId) -> None:
         self._host, self._actor = host, actor
@@ -154,25 +153,26 @@ class ActorHost:
         random: Random | None = None,
         **options: Any,
     ) -> ActorHost:
-        """A host on a store URL (`sqlite:///file.db`, `memory:`) or a provider; enter it with `async with`.
+        """Make a host on a store URL (`sqlite:///file.db`, `memory:`) or a provider; enter it with `async with`.
 
-        `origin` is where callbacks go (`https://app.example`); it and `secrets` may be left out by a host that sends
-        none. Both may be callables: they are asked whenever a callback is sent, so they should be quick. An origin is
-        checked here and at each use: while a callable says a wrong one, jobs wait, uncharged. Of `secrets`
-        the last good answer stays in force while there is no better one; the first must be good. Without secrets an
-        origin must be loopback and `insecure=True` be said. `authorize_fire(job)`, sync or async, is asked before each
-        attempt: False parks the job as dead (`blocked`). `on_tick(covered_until, lateness)`, sync or async, is called
-        after each pass over the schedules of an instance in which nothing failed: all their slots up to `covered_until`
-        (epoch ms) are decided and on disk, the latest of this pass `lateness` ms after it was due; with a parameter
-        `instance` it is told which. `on_dead(job)`, sync or async, is called for each job that dies (a `DeadJob`),
-        after that is on disk; its errors are logged and counted. `catalog`, a dict by function path, a `Catalog` or a
-        callable that gives one, says which paths there are and what args each takes: what does not fit is refused when
-        it is scheduled, and parked (`blocked`) if it no longer fits before an attempt. `heartbeat_url` gets a POST once
-        a minute while all is well. `ca_file` names a PEM file of authorities to trust beside the system's; it is read
-        here. `clock` and `random` are for simulations: who knows the chance can guess leases. More `options`: `actors`,
-        `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`, `dead_retention_s`, `max_jobs`, `occurrences_kept`,
-        `drain_s`, and `timeout_ms`, the deadline of callbacks where neither job nor instance says one (60,000).
-        SettingsError if something does not fit.
+        `origin` is where callbacks go (`https://app.example`). A host that sends no callbacks needs neither `origin`
+        nor `secrets`. Both may be callables, which are called for each callback and should be quick. An origin is
+        checked here and at each use; while a callable gives a wrong one, jobs wait, uncharged. While a callable gives
+        wrong `secrets`, the last good ones stay in force; the first must be good. Without secrets the origin must be
+        loopback, and `insecure=True` must be given.
+        `authorize_fire(job)`, sync or async, is asked before each attempt: False parks the job as dead (`blocked`).
+        `on_tick(covered_until, lateness)`, sync or async, is called after each pass over the schedules of an instance
+        in which nothing failed: all their slots up to `covered_until` (epoch ms) are decided and on disk, the latest of
+        this pass `lateness` ms after it was due. A parameter `instance` is given the instance's name.
+        `on_dead(job)`, sync or async, is called with a `DeadJob` after the death of a job is on disk; its errors are
+        logged and counted. `catalog`, a dict by function path, a `Catalog` or a callable that returns one, lists the
+        paths there are and the args each takes: a job that does not fit is refused when it is scheduled, and parked
+        (`blocked`) if it no longer fits before an attempt.
+        `heartbeat_url` gets a POST once a minute while all is well. `ca_file` names a PEM file of authorities to trust
+        beside the system's; it is read here. `clock` and `random` are for simulations: whoever can predict `random` can
+        guess leases. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`,
+        `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where
+        neither the job nor its instance has one (60,000). Raises SettingsError for a value that does not fit.
         """
         clock = clock or SystemClock()
         random = random or SystemRandom()
@@ -221,16 +221,16 @@ class ActorHost:
         await self.stop()
 
     async def stop(self) -> None:
-        """Graceful: no new claims, attempts end (or are ended, uncharged), everything is settled and closed.
+        """Stop gracefully: claim nothing new, let attempts end (or end them, uncharged), settle and close everything.
 
-        A caller that is cancelled does not interrupt it.
+        Cancelling the caller does not interrupt this.
         """
         if self._stopped is None:
             self._stopped = asyncio.get_running_loop().create_task(self._stop())
         await asyncio.shield(self._stopped)
 
     async def _abandon(self) -> None:
-        """As if its process was killed; for simulations, see `tocsin.testing.crash`."""
+        """End as if the process was killed; for simulations, see `tocsin.testing.crash`."""
         self._stopped = asyncio.get_running_loop().create_task(self._end())
         await asyncio.shield(self._stopped)
 
@@ -241,10 +241,10 @@ class ActorHost:
         self._service.stop_waiting()
 
     def stop_waiting(self) -> None:
-        """Answer all who wait for jobs of queues, or for a job's end, and let nobody wait any more.
+        """Answer all who wait for jobs of queues or for the end of a job, and let nobody wait any more.
 
-        `stop` does that first. A server that lets requests end before it stops the host says it at once: a claim
-        would hold it up for as long as it waits.
+        `stop` does this first. A server that lets requests end before it stops the host should call it beforehand:
+        a claim that waits would delay the stop for as long as it waits.
         """
         self._service.stop_waiting()
 
@@ -262,7 +262,7 @@ class ActorHost:
                 await self._service.aclose()
 
     def _trouble(self) -> str | None:
-        """Why this host is not well, in words that fit after "while"."""
+        """Return why this host is not well, in words that fit after "while"."""
         reasons = self.health()
         return reasons[0].message if level(reasons) == RED else None
 
@@ -271,10 +271,10 @@ class ActorHost:
 
     @asynccontextmanager
     async def lifespan(self, app: Any = None) -> AsyncIterator[dict[str, Any]]:
-        """For any ASGI framework: `FastAPI(lifespan=host.lifespan)`.
+        """Start and stop the host with an app of any ASGI framework: `FastAPI(lifespan=host.lifespan)`.
 
-        If another process has the store (`uvicorn --workers 4`) this logs an error that names it, waits, and takes
-        over when it ends.
+        If another process has the store (`uvicorn --workers 4`), log an error that names it, wait, and take over when
+        it ends.
         """
         started = await when_free(self._start)
         if not started:
@@ -292,12 +292,12 @@ class ActorHost:
         authorize: Authorize | None = None,
         insecure: bool = False,
     ) -> App:
-        """An ASGI app to mount or serve while the host is open; see `tocsin.actors.http.build_app`.
+        """Make an ASGI app to mount or serve while the host is open; see `tocsin.actors.http.build_app`.
 
-        `tokens`: texts like `ops:read+operate@tenant-*:secret`, or a callable that gives them, asked at each request:
-        what it no longer gives is refused from then on. `authorize(identity, action, instance, resource)`:
-        your own rule, sync or async. With neither, `insecure=True` must be said, and only requests to loopback are
-        answered. SettingsError if none is given or a token is wrong.
+        `tokens`: texts like `ops:read+operate@tenant-*:secret`, or a callable that returns them and is called for each
+        request; a token that it no longer returns is refused from then on. `authorize(identity, action, instance,
+        resource)`: your own rule, sync or async. With neither, `insecure=True` must be given, and only requests to
+        loopback are answered. Raises SettingsError if none is given or a token is wrong.
         """
         from tocsin.actors.http.app import build_app
 
@@ -305,39 +305,39 @@ class ActorHost:
 
     @property
     def ready(self) -> bool:
-        """Whether it is open, and serves. In a `lifespan` it is not where the process was told to stop while another
-        one had the store."""
+        """Whether the host is open and serves. Inside a `lifespan` it is not if the process was told to stop while
+        another one had the store."""
         return self.runtime.ready
 
     # ---- Handles ---------------------------------------------------------------------------------
 
     def scheduler(self, name: str = "default") -> Scheduler:
-        """A handle; costs nothing until used."""
+        """Return a handle on a scheduler; it costs nothing until it is used."""
         return Scheduler(self.ports(instance_name(name)))
 
     def health(self) -> Sequence[HealthReason]:
-        """What is wrong with the whole host, the worst first; nothing if it is well. What is wrong with one scheduler
-        is in its `status`."""
+        """Return what is wrong with the whole host, the worst first; nothing if it is well. What is wrong with one
+        scheduler is in its `status`."""
         return self._service.health.of_host()
 
     @property
     def catalog(self) -> Catalog | None:
-        """Which paths there are and what args each takes; None: anything goes."""
+        """The paths there are and the args each takes; None: anything is accepted."""
         return self._service.catalog_check.catalog
 
     async def instances(
         self, *, cursor: str | None = None, limit: int = 100, shown: instances.Shown | None = None
     ) -> InstancePage:
-        """The schedulers that were used and not removed, by name, with their counts; at most 1,000 on a page.
+        """List the schedulers that were used and not removed, by name, with their counts; at most 1,000 on a page.
 
-        `shown` leaves out those for which it answers False. InvalidInputError for a wrong cursor or limit.
+        Schedulers for which `shown` returns False are left out. Raises InvalidInputError for a wrong cursor or limit.
         """
         limit = integer(limit, "limit", 1, 1000)
         start = "" if cursor is None else instance_name(cursor)
         return await instances.page(self.runtime.provider, start, limit, shown or _everyone)
 
     def actor(self, kind: type[A], name: str) -> Stub[A]:
-        """A handle on one of your own actors."""
+        """Return a handle on one of your own actors."""
         return Stub(self.runtime, ActorId(kind.kind_name(), instance_name(name)))
 
 
@@ -350,7 +350,7 @@ async def _everyone(name: str) -> bool:
 
 
 def check_target(url: str, *, signed: bool, insecure: bool) -> None:
-    """Refuse unsigned callbacks, but to loopback when the user said so."""
+    """Refuse unsigned callbacks, except to loopback if the user allowed them."""
     if signed:
         return
     if not insecure:
@@ -363,7 +363,7 @@ def check_target(url: str, *, signed: bool, insecure: bool) -> None:
 
 
 def _has_origin(read: Callable[[], object]) -> bool:
-    """Whether there is one. One that cannot be told, or is wrong, may be right when a job is due: that waits for it."""
+    """Whether there is an origin. One that is wrong or cannot be read counts: jobs wait until it is right."""
     try:
         return origin_of(read) is not None
     except SettingsError:
@@ -379,7 +379,7 @@ def check_options(
     max_jobs: object,
     drain_s: object,
 ) -> None:
-    """Refuse what could never work, naming the option, the value and the limit."""
+    """Refuse values that could never work, naming the option, the value and the limit."""
     _within("lanes", lanes, 1, 1_000, whole=True)
     _within("max_in_flight", max_in_flight, 1, 10_000, whole=True)
     _within("mailbox_limit", mailbox_limit, 1, 1_000_000, whole=True)

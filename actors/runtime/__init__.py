@@ -1,1 +1,1 @@
-"""The runtime of actors: turns, gates, alarms, activations. It knows nothing of jobs."""
+"""The runtime of actors: turns, layers, alarms, activations. It knows nothing of jobs."""

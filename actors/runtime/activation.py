@@ -1,8 +1,8 @@
-"""One actor in memory, and the life of one event in it: wait for the turn, run, seal, answer once durable.
+"""One actor in memory, and the life of an event in it: wait for the turn, run, seal, answer once durable.
 
-One task at a time, the *worker*, holds the turn and works through the waiting line. A handler that leaves the
-turn (`outside`) hands the line to a new worker; when it comes back, the worker that meets it ends and the
-handler's task carries on as the worker.
+One task at a time, the *worker*, holds the turn and runs the events in line. A handler that leaves the turn (`outside`)
+hands the line to a new worker. When the handler comes back it waits in line; the worker that reaches it ends, and the
+handler's task goes on as the worker.
 
 Nothing leaves the actor, no answer, no error, no `after_commit` work, before the batches sealed before it are durable.
 """
@@ -40,7 +40,7 @@ A = TypeVar("A")
 TURNS_BEFORE_YIELD = 32
 Reply = asyncio.Future[Any]
 Place = tuple[Event[Any], Reply] | asyncio.Future[None]
-"""What stands in line: an event and who waits for its answer, or a handler that comes back from `outside()`."""
+"""An entry of the line: an event with the future of its answer, or a handler that comes back from `outside()`."""
 
 
 class Runtime(World, Protocol):
@@ -64,7 +64,7 @@ class Runtime(World, Protocol):
 
 
 class Activation:
-    """Made by the host for the first event, dropped when idle or when a commit fails."""
+    """One actor in memory: made by the host for the first event, dropped when idle or when a commit fails."""
 
     def __init__(self, host: Runtime, actor_id: ActorId, factory: Callable[[ActorContext], Actor]) -> None:
         self.id = actor_id
@@ -76,7 +76,7 @@ class Activation:
         self.wake_at: int | None = None
         """The alarm as it was sealed last."""
         self.ringing = False
-        """The alarm runs, and was not set again meanwhile."""
+        """Whether the alarm runs and was not set again meanwhile."""
         self._rings_at: int | None = None  # when it rings here, if not at what is stored
         self._factory = factory
         self._ctx: ActorContext | None = None
@@ -90,7 +90,7 @@ class Activation:
 
     @property
     def settled(self) -> bool:
-        """Nothing runs, and nothing sealed is still on its way."""
+        """Whether nothing runs, and everything sealed is durable."""
         return self._worker is None and not self._outside and self._sealed == self._durable
 
     @property
@@ -98,7 +98,7 @@ class Activation:
         return self.settled and not self._line and not (self.actor is not None and self.actor.pinned())
 
     def idle_since(self, now: float) -> float | None:
-        """Return when it was found idle first, to be asked again and again; None if it is not idle."""
+        """Return when it was first found idle, by calls of this method; None if it is not idle."""
         idle = self.idle
         if self._was_used or not idle:
             self._was_used, self._last_used = False, now
@@ -107,7 +107,7 @@ class Activation:
     # ---- The waiting line ------------------------------------------------------------------------
 
     def post(self, event: Event[Any], reply: Reply, *, bounded: bool = True) -> None:
-        """Put an event in line. Raises OverloadedError when the line is full."""
+        """Put an event in line. Raises OverloadedError if the line is full."""
         if bounded and len(self._line) >= self.host.mailbox_limit:
             raise OverloadedError(
                 f"{len(self._line)} requests wait for this actor, the limit is {self.host.mailbox_limit}: "
@@ -130,30 +130,30 @@ class Activation:
         except Exception:
             log.exception("%s: its worker failed", self.id)
         except GeneratorExit:
-            handed_over = True  # its loop is gone, and whoever waited on it
+            handed_over = True  # the event loop is gone, and with it whoever waited
             raise
         finally:
             if not handed_over and self._worker is me:
-                # Its end must leave nobody waiting, whatever ended it.
+                # Whatever ended this worker, events in line must not be left waiting.
                 self._worker = None
                 self._was_used = True
                 if self._line and self.broken is None and self.host.is_open:
                     self._ensure_worker()
 
     async def _work_line(self) -> bool:
-        """Run turn after turn until the line is empty; True if the turn went to a handler that came back."""
+        """Run events until the line is empty. Return True if the turn went to a handler that came back."""
         turns = 0
         while self._line and self.broken is None:
             place = self._line.popleft()
             if isinstance(place, asyncio.Future):
                 if not place.done():
                     place.set_result(None)
-                    return True  # the turn, and with it the line, are that handler's task's now
+                    return True  # from here on that handler's task is the worker
                 continue
             await self._turn(*place)
             turns += 1
             if turns % TURNS_BEFORE_YIELD == 0:
-                await asyncio.sleep(0)  # others on this loop want to live, too
+                await asyncio.sleep(0)  # let other tasks of the event loop run
         return False
 
     async def _turn(self, event: Event[Any], reply: Reply) -> None:
@@ -175,13 +175,13 @@ class Activation:
             self._abandon()
             if self.broken is not None:
                 fail(reply, error)
-            else:  # an error tells of earlier turns as much as an answer does
+            else:  # an error may tell of earlier turns, as an answer does, so it waits for them
                 self._tell_in_order(Layer(reply=reply, error=error))
         except asyncio.CancelledError:
             self._cancelled(event, reply)
 
     def _cancelled(self, event: Event[Any], reply: Reply) -> None:
-        """The host goes down without waiting; or the handler cancelled itself, and that is a failed turn."""
+        """End a cancelled turn: the host stops without waiting, or the handler cancelled itself, so the turn failed."""
         self._abandon()
         if not self.host.is_open:
             stopped = ActorBrokenError(f"{self.id}: the host was stopped in the middle of this event")
@@ -209,7 +209,7 @@ class Activation:
     # ---- The end of a turn -----------------------------------------------------------------------
 
     def _seal(self, reply: Reply | None = None, result: object = None) -> None:
-        """Make what the turn wrote one batch on its way. What the turn says waits for that batch."""
+        """End the turn: commit its layer as one batch, and let its answer wait for that batch."""
         if self.broken is not None:
             raise self.broken
         layer = self.storage.layer
@@ -232,7 +232,7 @@ class Activation:
 
     def _commit(self, layer: Layer, wake_at: int | Unset | None) -> None:
         batch = Batch(layer.puts, layer.deletes, wake_at)
-        # Here it fails this turn alone; refused by the store it would take along who comes behind it.
+        # Refused here, a batch fails its own turn only; refused by the store it would fail the turns behind it.
         if (reason := check_batch(batch, self.host.provider.capabilities)) is not None:
             raise StoreTooLarge(f"{self.id}: this turn wrote too much: {reason}")
         self._sealed += 1
@@ -253,9 +253,9 @@ class Activation:
         self._tell_durable()
 
     def _tell_durable(self) -> None:
-        """Say what the turns said whose batches are durable, in order. Their rows are read from the store from now on.
+        """Answer the turns whose batches are durable, in order, and read their rows from the store from now on.
 
-        Work after a commit belongs to nobody's answer: its errors are logged, and the actor lives.
+        Work after a commit is no part of an answer: its errors are logged, and the actor goes on.
         """
         sealed = self.storage.sealed
         while sealed and sealed[0].batch <= self._durable and self.broken is None:
@@ -275,7 +275,7 @@ class Activation:
                     fail(layer.reply, layer.error)
 
     def _tell_in_order(self, layer: Layer) -> None:
-        """Say what this layer says once everything sealed so far is durable: now, if it is."""
+        """Answer once everything sealed before is durable: now, if it is. For layers that hold no rows."""
         layer.batch = self._sealed
         self.storage.sealed.append(layer)
         self._tell_durable()
@@ -288,7 +288,7 @@ class Activation:
             await reply
 
     def _abandon(self) -> None:
-        """A failed turn leaves no trace: its writes go, and with them the object, whatever it has seen or done."""
+        """Drop the layer of a failed turn, and the actor object, whose attributes may tell of what was not written."""
         lost, self.storage.layer = self.storage.layer, CLOSED
         self.actor = None
         self.ringing = False
@@ -296,14 +296,14 @@ class Activation:
             func(*args)
 
     def break_(self, error: BaseException, *, fail_line: bool = False) -> TocsinError:
-        """Give the activation up. Whoever waits for a lost batch hears of it; events still in line go to the
-        next activation, or (`fail_line`) hear of it as well."""
+        """Give the activation up. Calls that wait for a lost batch fail. Events in line go to the next activation, or
+        (`fail_line`) fail as well."""
         if self.broken is None:
             self.broken = _as_tocsin(self.id, error)
             self.actor = None
             left, self._line = self._line, deque()
             self.host.forget(self)
-            for layer in tuple(self.storage.sealed):  # still read by a turn that runs
+            for layer in tuple(self.storage.sealed):  # they stay: a turn that runs still reads them
                 for func, args in layer.if_lost:
                     func(*args)
                 if layer.reply is not None:
@@ -321,14 +321,14 @@ class Activation:
         return self.broken
 
     async def close(self) -> None:
-        """Let go of the store; only of an idle activation."""
+        """Close the store's handle. Only for an idle activation."""
         if self._store is not None:
             await self._store.close()
 
     # ---- Alarm -----------------------------------------------------------------------------------
 
     async def _ring(self, actor: Actor) -> None:
-        """Run `alarm`. It looks gone meanwhile, and is gone with the turn's batch if it succeeds."""
+        """Run `alarm`. Meanwhile no alarm seems to be set; if it succeeds, the turn's batch removes it."""
         due = min((ms for ms in (self.wake_at, self._rings_at) if ms is not None), default=None)
         if due is None or due > self.host.clock.now_ms():
             self.host.alarms.set(self.id, due)  # moved since the host looked
@@ -364,7 +364,7 @@ class Activation:
                 await place
             except asyncio.CancelledError:
                 if place.done() and not place.cancelled():
-                    self._worker = None  # the turn had just been handed over: pass it on
+                    self._worker = None  # the turn had just been handed to this task: pass it on
                     self._ensure_worker()
                 raise
         self._worker = asyncio.current_task()
@@ -379,8 +379,8 @@ class Activation:
 
 
 def _never_given_before(host: Runtime, actor_id: ActorId) -> str:
-    """By chance, not by counting: a store made anew, or restored from a copy, counts from where another has been.
-    Mixed with the store's owner and the actor, so that hosts that were given equal seeds differ, too."""
+    """Draw the name of an activation. A count would not do: a new or restored store counts from where another has been.
+    The store's owner and the actor are mixed in, so that hosts with equal seeds differ, too."""
     drawn = f"{host.random.getrandbits(64):016x} {host.provider.owner} {actor_id}"
     return blake2b(drawn.encode(), digest_size=8).hexdigest()
 

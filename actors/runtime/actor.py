@@ -22,14 +22,14 @@ E = TypeVar("E", bound=Event[Any])
 class Actor:
     """Base class of actors. Public coroutine methods are events, run one at a time, each as one *turn*.
 
-    What a turn writes to `self.ctx.storage` becomes durable as a whole, or, if the handler raises, does not
-    exist at all; then this object is thrown away as well and made anew. Attributes are a cache, no more.
+    What a turn writes to `self.ctx.storage` becomes durable as a whole. If the handler raises, nothing of it is
+    written, and this object is replaced by a new one. Attributes are therefore only a cache of what is stored.
     """
 
     kind: ClassVar[str] = ""
-    """The name of this class in the store; the class name if empty. Changing it loses sight of the data."""
+    """The name of this class in the store; the class name if empty. Under another name its data is not found."""
     alarm_backoff_max_ms: ClassVar[int] = 600_000
-    """A failing alarm is rung again after 2 s, doubling up to this."""
+    """The longest delay of a failing alarm. It is rung again after 2 s, and the delay doubles up to this."""
 
     def __init__(self, ctx: ActorContext) -> None:
         self.ctx = ctx
@@ -39,13 +39,13 @@ class Actor:
         return cls.kind or cls.__name__
 
     async def on_start(self) -> None:
-        """Called before the first event after the actor came to memory. May read and write storage."""
+        """Prepare for the first event of this object. May read and write storage."""
 
     async def alarm(self) -> None:
-        """Called at or after the instant given to `ctx.set_alarm`, at least once, until it returns."""
+        """Do what is due. Called at or after the instant given to `ctx.set_alarm`, repeatedly until it returns."""
 
     def pinned(self) -> bool:
-        """True while this actor must not leave memory, though no event waits for it."""
+        """Return True while this actor must stay in memory although no event waits for it."""
         return False
 
 
@@ -58,7 +58,7 @@ class EventActor(Actor, Generic[E]):
 
 
 def call_method(actor: Actor, event: Event[Any]) -> Awaitable[object]:
-    """Begin the method that the event names; refuse events that this actor is not told."""
+    """Call the method that the event names. Raises InvalidInputError for an event of the wrong kind."""
     if not isinstance(event, Call):
         raise InvalidInputError(f"{actor.ctx.id} has methods only: {type(event).__name__} is no event of it")
     if isinstance(actor, EventActor):
@@ -67,7 +67,7 @@ def call_method(actor: Actor, event: Event[Any]) -> Awaitable[object]:
 
 
 class World(Protocol):
-    """Time and chance, as the host has them."""
+    """The clock and the randomness of a host."""
 
     clock: Clock
     random: Random
@@ -99,26 +99,26 @@ class ActorContext:
         self.id = activation.id
         self.storage = storage
         self.random = activation.host.random
-        """The host's source of chance; seeded in a simulation."""
+        """The host's source of randomness; seeded in a simulation."""
         self.now_ms = activation.host.clock.now_ms
         """Wall time, ms since the epoch."""
         self.epoch = storage.epoch
-        """Grows with every activation of this actor, and is on disk before the first event runs. At least the seconds
-        since 1970: it also grows when the store is restored from a copy, or made anew, if the clock is right."""
+        """A number that grows with every activation of this actor, and is on disk before the first event runs. It is at
+        least the seconds since 1970, so it also grows over a restored or newly made store if the clock is right."""
         self.activation = activation.name
-        """16 letters and digits that name this activation and no other: not one of another actor, host or store, and
-        none of this store in a life that a restored copy of it knows nothing of. With `next_seq` a name of anything."""
+        """16 letters and digits that no other activation has: none of another actor, host or store, and none of this
+        store before it was restored from a copy. With a number of `next_seq` it makes a name that is unique."""
         self._activation = activation
         self._seq = 0
 
     def next_seq(self) -> int:
-        """Return 1, 2, 3 … within this epoch, whatever becomes of the turn: (epoch, seq) is never given twice in a
-        store, and (activation, seq) never at all."""
+        """Return 1, 2, 3 … within this epoch. A turn that fails does not give its numbers back: (epoch, seq) is unique
+        in a store, and (activation, seq) everywhere."""
         self._seq += 1
         return self._seq
 
     def get_alarm(self) -> int | None:
-        """Return when the alarm will ring, ms; None if it is not set. While it rings it looks gone."""
+        """Return when the alarm will ring, epoch ms; None if it is not set, or rings just now."""
         wake_at = self.storage.layer.wake_at
         if wake_at is not UNSET:
             return wake_at
@@ -138,14 +138,14 @@ class ActorContext:
         if layer.task is not current_task():
             raise TurnError("set_alarm outside a turn")
         layer.wake_at, layer.ring_at = due_ms, ring_at
-        self._activation.ringing = False  # what rings is replaced
+        self._activation.ringing = False  # the alarm that rings has been replaced
 
     @asynccontextmanager
     async def outside(self) -> AsyncIterator[None]:
         """Leave the turn to wait for something that is not storage.
 
-        What was written so far becomes durable first; other events run meanwhile. Afterwards read again what
-        you knew. Raises ActorBrokenError on the way back if the actor was dropped meanwhile.
+        What was written so far becomes durable first. Other events run meanwhile, so read again afterwards what
+        you had read before. Raises ActorBrokenError at the end of the block if the actor was dropped meanwhile.
         """
         actor = self._activation.actor
         await self._activation.leave_turn()

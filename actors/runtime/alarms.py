@@ -23,13 +23,13 @@ log = logging.getLogger("tocsin.actors")
 RETRY_BASE_MS = 2_000
 RINGS_PER_TICK = 1_000
 STEP_MS = 10_000
-"""A clock that is set back by more is noticed; drift and small corrections are not."""
+"""A step back of the clock by more than this is noticed; drift and small corrections are not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An alarm that fails: how often in a row, since when (epoch ms), and why. It does not ring before the monotonic
-    instant `muted_until`: a step of the wall clock mutes nobody."""
+    """How an alarm fails: how often in a row, since when (epoch ms), and why. It does not ring before `muted_until`,
+    which is monotonic: a step of the wall clock mutes nobody."""
 
     count: int
     muted_until: float
@@ -38,7 +38,7 @@ class Failure:
 
 
 class AlarmHeap:
-    """Rings due actors through `ring`, one ring per actor at a time. What `ring` returns ends when the ring has."""
+    """Rings due actors, one ring per actor at a time. The future that `ring` returns ends with its ring."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AlarmHeap:
         self.due: dict[ActorId, int] = {}
         """When each actor rings. Entries of the heap that differ are stale."""
         self.failing: dict[ActorId, Failure] = {}
-        """Actors whose alarm fails just now."""
+        """Actors whose last ring failed."""
         self._heap: list[tuple[int, ActorId]] = []
         self._ringing: set[ActorId] = set()
         self._compact_at = 1_000
@@ -76,25 +76,25 @@ class AlarmHeap:
             self._timer = None
 
     def failures(self, actor: ActorId) -> int:
-        """How many times in a row this actor's alarm has failed."""
+        """Return how many times in a row this actor's alarm has failed."""
         failure = self.failing.get(actor)
         return 0 if failure is None else failure.count
 
     def worked(self, actor: ActorId) -> None:
-        """Forget that its alarm failed: a turn has left nothing to be done that is due, and that is on disk."""
+        """Forget that this actor's alarm failed, after a durable turn that left nothing due."""
         self.failing.pop(actor, None)
 
     @property
     def failing_since(self) -> int | None:
-        """Since when the first of them fails, epoch ms."""
+        """Since when the first of the failing alarms fails, epoch ms."""
         return min((failure.since for failure in self.failing.values()), default=None)
 
     def later_than(self, instant_ms: int) -> list[ActorId]:
-        """Actors that ring only after that instant."""
+        """Return the actors that ring only after that instant."""
         return [actor for actor, due in self.due.items() if due > instant_ms]
 
     def set(self, actor: ActorId, due_ms: int | None) -> None:
-        """Ring then, instead of whenever was set before; None: not at all."""
+        """Ring this actor at `due_ms` instead of any instant set before; None: do not ring it."""
         if due_ms is None:
             self.due.pop(actor, None)
             return
@@ -152,25 +152,26 @@ class AlarmHeap:
         heapq.heappush(self._heap, (self._place(actor, due), actor))
 
     def _place(self, actor: ActorId, due: int) -> int:
-        """Where it stands in the heap. Not "now" for what is overdue: a clock that is ahead just now may step back
-        before anybody looks, and then that is far away."""
+        """Return the instant under which the heap keeps an alarm. An overdue alarm keeps its own instant: the clock may
+        be ahead just now, and once it has stepped back "now" would be far in the future."""
         muted = self._muted_ms(actor)
         return max(due, self._clock.now_ms() + muted) if muted else due
 
     def _recall_failed(self, now: int) -> None:
-        """Those whose backoff is over ring, wherever they stand: its end was told in an instant of the wall clock."""
+        """Make due the alarms whose backoff is over. The heap has the end of a backoff as an instant of the wall clock,
+        which may have stepped since."""
         for actor in self.failing:
             due = self.due.get(actor)
             if due is not None and due <= now and actor not in self._ringing and not self._muted_ms(actor):
                 heapq.heappush(self._heap, (due, actor))
 
     def _muted_ms(self, actor: ActorId) -> int:
-        """How much longer a failing alarm backs off."""
+        """Return how much longer a failing alarm backs off."""
         failure = self.failing.get(actor)
         return 0 if failure is None else max(math.ceil((failure.muted_until - self._clock.monotonic()) * 1000), 0)
 
     def _compact(self) -> None:
-        """Alarms that were moved or removed leave stale entries behind; drop them before they outgrow the rest."""
+        """Drop the stale entries that moved and removed alarms have left, before they outnumber the others."""
         self._heap = [(self._place(actor, due), actor) for actor, due in self.due.items() if actor not in self._ringing]
         heapq.heapify(self._heap)
         self._compact_at = 2 * len(self._heap) + 1_000
@@ -193,16 +194,17 @@ class AlarmHeap:
         before = self.failing.get(actor)
         since = self._clock.now_ms() if before is None else before.since
         self.failing[actor] = failure = Failure(count, self._clock.monotonic() + delay / 1000, since, _in_words(error))
-        self.due.setdefault(actor, rang)  # not now: after a step back that would be an hour from now
+        self.due.setdefault(actor, rang)  # not the present: after a step back that may be an hour in the future
         if before is None or before.error != failure.error:
             cause = "" if error.__cause__ is None else f" ({error.__cause__!r:.300})"
             log.warning(
                 "the alarm of %s failed %d times in a row, again in %d ms: %r%s", actor, count, delay, error, cause
             )
-        elif not count & (count - 1):  # the same again: told ever more rarely
+        elif not count & (count - 1):  # the same error again is logged ever more rarely
             log.warning("the alarm of %s failed %d times in a row, for the same reason", actor, count)
 
 
 def _in_words(error: BaseException) -> str:
-    """For people who may not see the log: of errors that are not ours the text may be anything, so only the kind."""
+    """Word an error for people who may not see the log. The text of a foreign error may hold anything, so only its type
+    is named."""
     return str(error) if isinstance(error, TocsinError) else type(error).__name__

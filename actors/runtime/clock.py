@@ -1,4 +1,4 @@
-"""The clock seam: the only place above `storage` that tells the time or waits for it."""
+"""The clock seam: the only module above `storage` that reads the time or waits for it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ class Clock(Protocol):
     """Wall time for due instants and signatures, monotonic time for intervals."""
 
     def now_ms(self) -> int:
-        """Wall time, integer ms since the epoch. May step in either direction."""
+        """Return wall time, integer ms since the epoch. It may step in either direction."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never steps."""
+        """Return seconds since an arbitrary start; they never step."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     @property
     def look_again_s(self) -> float:
-        """For how long a step of the wall clock, or a suspended machine, may go unnoticed."""
+        """How long a step of the wall clock, or a suspension of the machine, may go unnoticed."""
         ...
 
 

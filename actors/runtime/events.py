@@ -1,4 +1,4 @@
-"""What actors are told: events are plain data, and the type of each names the type of its answer."""
+"""Events, which are plain data. The type of an event names the type of its answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ A = TypeVar("A")
 
 
 class Event(msgspec.Struct, Generic[A], frozen=True, tag=True):
-    """One request to an actor, answered with an `A`. What msgspec cannot encode is no part of an event."""
+    """One request to an actor, answered with an `A`. Its fields are what msgspec can encode."""
 
 
 class Call(Event[Any], frozen=True):
-    """Run a public coroutine method of a user's actor."""
+    """Runs a public coroutine method of a user's actor."""
 
     method: str
     args: tuple[Any, ...] = ()
@@ -28,16 +28,16 @@ class Call(Event[Any], frozen=True):
 
 
 class Ring(Event[None], frozen=True):
-    """The actor's alarm is due."""
+    """Tells the actor that its alarm is due."""
 
 
 def answer(event: Event[A], value: A) -> A:
-    """Return `value`. The type checker verifies that it is what `event` is answered with."""
+    """Return `value`. The type checker verifies that `event` is answered with its type."""
     return value
 
 
 def fail(reply: asyncio.Future[Any], error: BaseException) -> None:
-    """Tell whoever waits for the answer, unless nobody does any more."""
+    """Set the error on the future of an answer, unless it is done or cancelled."""
     if not reply.done():
         reply.set_exception(error)
         reply.exception()  # a caller that went away leaves nobody to hear it

@@ -36,8 +36,8 @@ class Kind:
     """How to make actors of one kind, and how long their failing alarms back off at most.
 
     `doubt_alarm(actor)` is called at start for every actor that is to be rung later, and when the clock was stepped
-    back: the clock, or what else its alarm was set by, may have been wrong. It wakes the actor if that should
-    look now, and should be cheap if not.
+    back: the clock, or something else that the alarm was set by, may have been wrong. It wakes the actor if the actor
+    should look now, and should be cheap if not.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Kind:
 
 
 class Host:
-    """Use as an async context manager, or `start` and `stop`."""
+    """Runs actors on a store. Use it as an async context manager, or call `start` and `stop`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Host:
         self._kinds = dict(kinds)
         self._activations: dict[ActorId, Activation] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
-        """What runs here; ended before the store is let go of."""
+        """Tasks that run on this host; they are ended before the store is closed."""
         self._loops: list[asyncio.Task[None]] = []
         self._open = False
         self._closing = False
@@ -94,7 +94,7 @@ class Host:
         await self.stop()
 
     async def start(self) -> None:
-        """Take the store; every actor with a stored alarm will be rung in time."""
+        """Open the store. From now on every actor with a stored alarm is rung in time."""
         await self.provider.start()
         self._open, self._closing = True, False
         self._loops = [
@@ -104,7 +104,7 @@ class Host:
         self.alarms.start()
 
     async def stop(self, drain_s: float = 10.0) -> None:
-        """No new events; those in line are served, for at most `drain_s` seconds; then let go of the store."""
+        """Refuse new events, serve those in line for at most `drain_s` seconds, then close the store."""
         if not self._open:
             return
         self._closing = True
@@ -126,7 +126,7 @@ class Host:
         await self.provider.stop()
 
     async def abandon(self) -> None:
-        """End as a process does that is killed: nothing is drained or stored. Who waits for an answer gets an error."""
+        """End like a process that is killed: nothing is drained or stored. Callers that wait get an error."""
         self._open = False
         self.alarms.stop()
         for activation in list(self._activations.values()):
@@ -139,7 +139,7 @@ class Host:
             await asyncio.wait(tasks)
 
     async def _until_quiet(self) -> None:
-        """Until no task but the host's own loops is left."""
+        """Wait until no task but the host's own loops is left."""
         while True:
             current = asyncio.current_task()
             busy = [task for task in self.tasks if task not in self._loops and task is not current]
@@ -147,10 +147,10 @@ class Host:
             if not busy and not waiting:
                 return
             await asyncio.gather(*busy, *(each.wait_durable() for each in waiting), return_exceptions=True)
-            await asyncio.sleep(0)  # the end of a wait is seen by others first
+            await asyncio.sleep(0)  # whoever else waited for these goes on first
 
     def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run beside everything else; a failure is logged, never lost, and takes nobody along."""
+        """Run a coroutine as a task of its own. A failure is logged and affects nothing else."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self._ended)
@@ -167,21 +167,21 @@ class Host:
         return self._open and not self._closing and not self._events_lost
 
     def told_to_stop(self) -> None:
-        """Note that this process ends without ever opening the store, which another one has."""
+        """Note that this process ends without having opened the store, which another one holds."""
         self._told_to_stop = True
 
     @property
     def is_open(self) -> bool:
-        """Still there, though it may be stopping."""
+        """Open, though it may be stopping."""
         return self._open
 
     # ---- Events ----------------------------------------------------------------------------------
 
     def call(self, actor: ActorId, event: Event[A], *, create: bool = True) -> asyncio.Future[A]:
-        """Deliver one event. The future ends with its answer, or with why there is none, and is never cancelled by the
-        host; a caller that cancels it does not cancel the turn.
+        """Deliver one event and return the future of its answer. Every error is set on the future, none is raised here.
+        Cancelling the future does not cancel the turn.
 
-        `create=False`: NotFoundError instead of bringing an actor into being that was never written.
+        `create=False` answers NotFoundError instead of creating an actor that was never written.
         """
         reply: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         if create or actor in self._activations:
@@ -215,13 +215,13 @@ class Host:
                 self._request(actor, event, reply)
 
     def post(self, actor: ActorId, event: Event[A]) -> asyncio.Future[A]:
-        """Deliver an event of the system's own: past the mailbox limit, and while the host drains."""
+        """Deliver an event of the host's own, also over the mailbox limit and while the host drains."""
         reply: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self.deliver(actor, event, reply)
         return reply
 
     def deliver(self, actor: ActorId, event: Event[Any], reply: asyncio.Future[Any]) -> None:
-        """Put an event in line whatever the line's length."""
+        """Put an event in line, also over the mailbox limit."""
         if self._open:
             self._activation(actor).post(event, reply, bounded=False)
         else:
@@ -239,7 +239,7 @@ class Host:
         return activation
 
     def active(self, actor: ActorId) -> Activation | None:
-        """The activation, if the actor is in memory just now."""
+        """Return the activation of an actor that is in memory."""
         return self._activations.get(actor)
 
     def forget(self, activation: Activation) -> None:
@@ -256,9 +256,9 @@ class Host:
         return kind.backoff_max_ms if kind else Actor.alarm_backoff_max_ms
 
     async def _listen(self) -> None:
-        """What the store says of ownership: first all that is ours already, then changes.
+        """Follow which actors this host owns: first all that it has already, then changes.
 
-        A failure may have kept back alarms, so it is asked again from the start; until then this host is not ready.
+        A failure may have hidden alarms, so the store is asked again from the start; until then this host is not ready.
         """
         wait = LISTEN_RETRY_S[0]
         while True:
@@ -299,7 +299,7 @@ class Host:
             self._loops.append(self._doubting)
 
     async def _doubt_each(self) -> None:
-        """One after the other, so that many actors are no burden."""
+        """Call `doubt_alarm` for one actor after the other, so that many actors are no burden."""
         try:
             while self._doubted:
                 await self._doubt(self._doubted[0])
@@ -314,18 +314,18 @@ class Host:
             try:
                 return await kind.doubt_alarm(actor)
             except (StoreError, ActorBrokenError) as error:
-                log.warning("whether the alarm of %s is right could not be seen, again soon: %r", actor, error)
+                log.warning("could not check the alarm of %s, trying again soon: %r", actor, error)
                 await self.clock.sleep(DOUBT_RETRY_S)
             except Exception:
-                # The fault of one actor: its own alarm tells of it as well, and the others are still to be asked.
-                log.exception("whether the alarm of %s is right could not be seen", actor)
+                # A fault of this actor alone, which its own alarm will report as well: go on with the others.
+                log.exception("could not check the alarm of %s", actor)
                 return
 
     def _lost(self, event: Lost) -> None:
         for name in event.names:
             actor = ActorId.parse(name)
             self.alarms.set(actor, None)
-            self.alarms.worked(actor)  # whose it is now will tell
+            self.alarms.worked(actor)  # its new owner reports its failures
             if (activation := self._activations.get(actor)) is not None:
                 activation.break_(StoreError(f"{actor}: ownership lost: {event.reason}"))
 
@@ -337,7 +337,7 @@ class Host:
             await self.evict(self.idle_after_s)
 
     async def evict(self, idle_s: float = 0.0) -> int:
-        """Drop actors nobody has used for `idle_s` seconds from memory; how many."""
+        """Drop actors from memory that were not used for `idle_s` seconds, and return how many."""
         now = self.clock.monotonic()
         since = [(each, each.idle_since(now)) for each in self._activations.values()]
         idle = [each for each, instant in since if instant is not None and instant <= now - idle_s]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class ActorId:
-    """Text form `kind/name`; a kind holds no slash."""
+    """Kind and name of an actor. Text form `kind/name`; a kind holds no slash."""
 
     kind: str
     name: str

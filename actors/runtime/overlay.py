@@ -1,7 +1,7 @@
-"""What an actor sees of its store: the rows of turns that are not durable yet, in layers, above those of the store.
+"""An actor's view of its store: the stored rows, and above them a layer for each turn that is not durable yet.
 
-`put` and `delete` return at once. What a turn writes stands in its own layer; the activation seals the layer as one
-atomic batch. Until that batch is durable its rows are read from here, so a turn sees every turn before it.
+`put` and `delete` return at once and write to the layer of the running turn. The activation seals that layer as one
+atomic batch. Until the batch is durable its rows are read from the layer, so a turn sees every turn before it.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ RollbackHook = tuple[Callable[..., None], tuple[Any, ...]]
 
 @dataclass(slots=True, eq=False)
 class Layer:
-    """What one turn leaves: rows, its alarm, and who is told of its end. Dropped as a whole if the turn fails.
+    """What one turn leaves: rows, the alarm, and who is told of the turn's end. A failed turn's layer is dropped.
 
-    Only `task` writes rows to it. No key stands in both `puts` and `deletes`.
+    Only `task` may write rows to it. No key is in both `puts` and `deletes`.
     """
 
     task: object = NOBODY
     puts: dict[bytes, bytes] = field(default_factory=dict)
     deletes: set[bytes] = field(default_factory=set)
     size: int = 0
-    """About how many bytes were written, never fewer: what was written over counts, too."""
+    """An upper bound of the bytes written: values that were overwritten in the turn count, too."""
     wake_at: int | Unset | None = UNSET
     ring_at: int | Unset | None = UNSET
     after_commit: list[Deferred] = field(default_factory=list)
     if_lost: list[RollbackHook] = field(default_factory=list)
     batch: int = 0
-    """The last batch that was sealed when this turn ended. What the turn says waits until that is durable."""
+    """The number of the last batch that was sealed when this turn ended. Its answer waits until that is durable."""
     reply: Future[Any] | None = None
     result: object = None
     error: BaseException | None = None
 
 
 CLOSED: Final = Layer()
-"""The layer between turns: nobody may write to it."""
+"""The layer between turns, to which nobody may write."""
 
 
 class ActorStorage:
@@ -75,8 +75,7 @@ class ActorStorage:
         self._store: OrderedStore | None = None
 
     async def open(self, store: OrderedStore, least: int = 1) -> None:
-        """Claim the next epoch, at least this one, before anything else is read (found by simulation: see
-        docs/design.md)."""
+        """Claim the next epoch, `least` or later, before anything else is read: docs/design.md says why."""
         self._store = store
         row = (await store.get([EPOCH])).get(EPOCH)
         epoch = max(int(row or b"0") + 1, least)
@@ -105,7 +104,7 @@ class ActorStorage:
         layer.size += len(key)
 
     def _refusal(self, key: object) -> Exception:
-        """Say why this key may not be written now."""
+        """Return the error that says why this key may not be written now."""
         if self.layer.task is not current_task():
             return TurnError(OUTSIDE)
         if not isinstance(key, bytes):
@@ -142,7 +141,7 @@ class ActorStorage:
         return found
 
     def _layers(self) -> list[Layer]:
-        """Return those that hold rows, the oldest first."""
+        """Return the layers that hold rows, the oldest first."""
         if self.layer is CLOSED:
             raise TurnError(OUTSIDE)
         return [layer for layer in (*self.sealed, self.layer) if layer.puts or layer.deletes]

@@ -16,16 +16,16 @@ class VirtualClock:
         self._offset_ms = start_ms
 
     def now_ms(self) -> int:
-        """Wall time, ms since the epoch."""
+        """Return wall time, ms since the epoch."""
         # A timer set for the n-th millisecond rings at n / 1000 as a float, which may lie a hair below it.
         return self._offset_ms + math.floor(self.monotonic() * 1000 + 1e-3)
 
     def monotonic(self) -> float:
-        """Seconds since the loop was made; no step moves it."""
+        """Return seconds since the loop was made; steps of the wall clock do not change it."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait in virtual time; a step of the wall clock shortens nothing."""
+        """Wait in virtual time; steps of the wall clock do not shorten it."""
         await asyncio.sleep(seconds)
 
     def step(self, ms: int) -> None:

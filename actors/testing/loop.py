@@ -23,21 +23,21 @@ Ts = TypeVarTuple("Ts")
 
 OUTSIDE = "a simulation has no threads and no sockets: something tried to leave its virtual time"
 ENDING_S = 3_600
-"""So much virtual time may pass, once `main` is over, until the last of the tasks that it has left is cancelled."""
+"""After `main` has ended, the tasks that it left must end within so much virtual time."""
 NAMED_WHEN_STUCK = 20
 """How many waiting tasks the message of `Stuck` names."""
 
 
 class Stuck(RuntimeError):
-    """Nothing can ever happen again: a deadlock, or a wait for something outside the simulation."""
+    """Raised when nothing can happen any more: a deadlock, or a wait for something outside the simulation."""
 
 
 class SimLoop(base_events.BaseEventLoop):
-    """Give it to `asyncio.Runner(loop_factory=...)`, or to anyio as the backend option `loop_factory`.
+    """An event loop for `asyncio.Runner(loop_factory=...)`, or for anyio's backend option `loop_factory`.
 
-    What is ready runs in rounds. Steps of tasks run in an order drawn from the seed; plain callbacks keep the
-    order of their registration, as asyncio promises, at places drawn among them. Another thread that calls
-    in, an executor, a socket: each is an error.
+    Ready callbacks run in rounds. Steps of tasks run in an order drawn from the seed; plain callbacks keep the
+    order of their registration, as asyncio promises, at places drawn among the steps. A call from another
+    thread, an executor or a socket raises an error.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -50,13 +50,13 @@ class SimLoop(base_events.BaseEventLoop):
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # Python 3.11 passes no name
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was made."""
         return self._time
 
     # ---- Rounds ----------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        """One round: what is ready, or, if nothing is, what the next timers set off."""
+        """Run one round: what is ready, or, if nothing is, what the next timers call."""
         ready: Any = self._ready  # type: ignore[attr-defined]
         if not ready and not self._stopping:  # type: ignore[attr-defined]
             self._pass_time()
@@ -107,7 +107,7 @@ class SimLoop(base_events.BaseEventLoop):
         )
 
     def ends(self) -> None:
-        """What the run was for is over: what goes on for much longer, though it is cancelled, is Stuck."""
+        """Note that `main` has ended: raise Stuck if cancelled tasks go on for much longer."""
         self._ends_at = self._time + ENDING_S
 
     # ---- Tasks and futures -----------------------------------------------------------------------
@@ -128,7 +128,7 @@ class SimLoop(base_events.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """asyncio calls this from the loop's own thread as well (Ctrl-C, forgotten generators): that may pass."""
+        """Refuse calls of other threads. asyncio itself calls this from the loop's own thread (Ctrl-C, generators)."""
         if threading.get_ident() != self._thread:
             raise RuntimeError(OUTSIDE)
         return self.call_soon(callback, *args, context=context)
@@ -163,13 +163,13 @@ class _NumberedFuture(_Numbered, asyncio.Future[Any]):
 
 
 def _number(handle: asyncio.Handle) -> int:
-    """The number of the task whose step this is, or -1."""
+    """Return the number of the task whose step this is, or -1."""
     owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
     return owner.number if isinstance(owner, _NumberedTask) else -1
 
 
 def _names(loop: SimLoop) -> str:
-    """The tasks that are left, and where they wait."""
+    """Name the tasks that are left, and where they wait."""
     waiting = sorted(asyncio.all_tasks(loop), key=lambda task: (getattr(task, "number", -1), task.get_name()))
     named = [f"{task.get_name()} at {_place(task)}" for task in waiting[:NAMED_WHEN_STUCK]]
     more = f" and {len(waiting) - len(named)} more" if len(waiting) > len(named) else ""
@@ -177,7 +177,7 @@ def _names(loop: SimLoop) -> str:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Where a task waits: the innermost of its coroutines."""
+    """Return where a task waits: the line of its innermost coroutine."""
     frame: Any = None
     awaited: Any = task.get_coro()
     while (inner := getattr(awaited, "cr_frame", None)) is not None:
@@ -186,9 +186,9 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 
 def simulate(seed: int, main: Callable[[Random], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` on a simulated loop; it gets a `Random` of the same seed. Same seed, same run.
+    """Run `main` on a simulated loop, with a `Random` of the same seed. The same seed gives the same run.
 
-    What it leaves running is cancelled. Stuck if that does not end it: a host that was neither stopped nor crashed.
+    Tasks that `main` leaves are cancelled. Raises Stuck if they do not end: a host was neither stopped nor crashed.
     """
     loop = SimLoop(seed)
 

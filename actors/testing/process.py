@@ -1,4 +1,4 @@
-"""A simulated crash, what it ends, and how bad things are just now."""
+"""A simulated crash, the process that it ends, and the share of calls that fail."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class Mortal(Protocol):
     """A store that can end with its process; `FaultyProvider` is one."""
 
     def die(self) -> None:
-        """At this instant: what it had begun to write is on the disk or not, and nothing more will be."""
+        """End at this instant: a write that had begun is on the disk or not, and nothing is written any more."""
         ...
 
     async def end(self) -> None:
-        """Whoever waits for it hears an error."""
+        """Answer whoever still waits with an error."""
         ...
 
 
 async def crash(host: ActorHost) -> None:
-    """End a host at this very instant, as `kill -9` ends its process: nothing is drained, stored or told.
+    """End a host at this instant, as `kill -9` ends its process: nothing is drained, stored or answered.
 
-    What it had begun to write is on the disk or not, by chance. Calls that wait for it raise an error, and so do later
-    ones; a claim that waits gets nothing. Then open another host on the same `MemoryDisk`. Your own tasks that stand
-    for parts of the dead process are yours to cancel; the receiver is another machine, and goes on.
-    InvalidInputError unless its store can die, as a `FaultyProvider` can.
+    A write that had begun is on the disk or not, by chance. Calls that wait for the host raise an error, and so do
+    later ones; a claim that waits gets nothing. Then open another host on the same `MemoryDisk`. Cancel your own tasks
+    that stand for parts of the dead process; the receiver is another machine, and goes on.
+    Raises InvalidInputError unless the host's store can die, as a `FaultyProvider` can.
     """
     provider = host.runtime.provider
     if not isinstance(provider, Mortal):
@@ -40,7 +40,7 @@ async def crash(host: ActorHost) -> None:
 
 
 class Process:
-    """Give `is_alive` to the store and the network made for it: when it dies they fall silent, without a word."""
+    """A simulated process. Give `is_alive` to its store and its network: when it dies they answer nothing any more."""
 
     def __init__(self) -> None:
         self.alive = True
@@ -50,8 +50,8 @@ class Process:
 
 
 class Weather:
-    """The share of calls that go wrong; give `now` to the store and the network. A run may end its storm by
-    setting `fault` to 0, to check that everything then ends well."""
+    """The share of calls that fail; give `now` to the store and the network. A run may set `fault` to 0 to check that
+    everything ends well afterwards."""
 
     def __init__(self, fault: float) -> None:
         self.fault = fault
