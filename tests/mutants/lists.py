@@ -62,6 +62,27 @@ LISTS = (
         tests=(R + "test_slot_order.py::test_slots_that_come_while_a_catch_up_is_spread_wait_for_it",),
     ),
     Mutant(
+        "schedules: one whose slot fails is never set aside",
+        "actors/scheduler/schedules/process_due.py",
+        "            failed[seen.one.version] = failure.why\n",
+        "",
+        tests=(R + "test_fault_isolation.py::test_a_slot_that_fails_sets_its_schedule_aside_and_all_others_go_on",),
+    ),
+    Mutant(
+        "schedules: one that is set aside is forgotten before that is on disk",
+        "actors/scheduler/schedules/process_due.py",
+        "            turn.ctx.after_commit(turn.state.occurrences.forget_failed, one.version)\n",
+        "            turn.state.occurrences.forget_failed(one.version)\n",
+        tests=(R + "test_fault_isolation.py::test_a_slot_that_fails_sets_its_schedule_aside_and_all_others_go_on",),
+    ),
+    Mutant(
+        "schedules: what a schedule that is set aside held back is lost",
+        "actors/scheduler/schedules/process_due.py",
+        "if one.cursor.queued is not None and one.version not in failed]",
+        "if one.cursor.queued is not None]",
+        tests=(R + "test_fault_isolation.py::test_a_slot_held_back_that_fails_is_still_held_back",),
+    ),
+    Mutant(
         "schedules: a catch-up that meets a live run is dropped",
         "actors/scheduler/schedules/fire.py",
         '        return fire.catch_up or one.definition.overlap == "queue"\n',

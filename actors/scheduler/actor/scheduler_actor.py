@@ -22,7 +22,7 @@ from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.schedules.events import ScheduleChange, change_schedules
 from tocsin.actors.scheduler.schedules.recompute import check_zones
 from tocsin.actors.scheduler.state.limits import Limits
-from tocsin.actors.scheduler.state.occurrences import Tick
+from tocsin.actors.scheduler.state.occurrences import FailedSlots, Tick
 from tocsin.actors.scheduler.state.rebuild import load
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
@@ -70,9 +70,11 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         limits: Limits,
         clock: Clock,
         died: Callable[[Sequence[DeadJob]], None],
+        failed_slots: FailedSlots,
         ticked: Ticked | None = None,
     ) -> None:
         super().__init__(ctx)
+        self._failed_slots = failed_slots
         self._ticked = ticked
         self._inflight = inflight
         self._renderers = renderers
@@ -87,6 +89,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         state = SchedulerState(self.ctx.storage)
         state.dead_ms, state.quota, state.kept_slots = self._limits.dead_ms, self._limits.quota, self._limits.kept_slots
         state.timeout_ms = self._limits.timeout_ms
+        state.occurrences.failed = self._failed_slots
         return state
 
     async def on_start(self) -> None:

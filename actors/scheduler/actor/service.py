@@ -32,7 +32,7 @@ from tocsin.actors.scheduler.queries.host_health import HostHealth
 from tocsin.actors.scheduler.queries.why import Facts
 from tocsin.actors.scheduler.schedules.recompute import in_doubt
 from tocsin.actors.scheduler.state.limits import Limits
-from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS
+from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS
 from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.dispatch.dispatcher import Dispatcher
@@ -95,6 +95,7 @@ class SchedulerService:
             self._start_soon,
         )
         self.deaths = Deaths(on_dead, clock, self._start_soon)
+        self._failed_slots: FailedSlots = {}
         self._stopping = False
         self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)
@@ -120,7 +121,8 @@ class SchedulerService:
         ticked = None if self._ticks is None else partial(self._ticks.note, name)
         return SchedulerActor(
             ctx, self.inflight(name), self.renderers, owner,
-            lambda: self.health.store_trouble() is not None, self._limits, self.clock, self.deaths.note, ticked,
+            lambda: self.health.store_trouble() is not None, self._limits, self.clock, self.deaths.note,
+            self._failed_slots, ticked,
         )  # fmt: skip
 
     async def _doubt_alarm(self, actor: ActorId) -> None:

@@ -22,6 +22,8 @@ log = logging.getLogger("tocsin.scheduler")
 
 AT_ONCE: Final = 200
 """Schedules looked at in one turn."""
+FAILED_AGAIN_MS: Final = 3_600_000
+"""After that long a schedule is looked at again that was set aside because a slot of it could not be decided."""
 BACKLOGS: Final = 50
 """Of them such that have more behind them, if there are so many: one first, the others after those that are due."""
 
@@ -40,14 +42,15 @@ class Looked:
 
 
 class SlotFailed(TocsinError):
-    """A slot could not be decided. Nothing of its turn was written, and it is tried again."""
+    """A slot could not be decided. Nothing of its turn was written; the next one sets its schedule aside."""
 
     def __init__(self, seen: Looked, error: Exception) -> None:
         super().__init__(f"schedule {seen.one.name!r}: {type(error).__name__}")
         self._slots = ", ".join(map(str, seen.slots[:3])) or "none"
+        self.why = f"a slot of it cannot be decided (slot {self._slots}): {error!r:.200}"
 
     def __repr__(self) -> str:
-        """With the slot, which is another one at the next try: the text says whether it is the same fault."""
+        """Name the slot too, which is another one at the next try: the text says whether it is the same fault."""
         return f"SlotFailed({self}, slot {self._slots})"
 
 
@@ -73,7 +76,8 @@ async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
 
 async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
     """Decide what has come, and save; return of how many schedules, from the first on."""
-    waiting = [one for one in schedules if one.cursor.queued is not None]
+    failed = turn.state.occurrences.failed
+    waiting = [one for one in schedules if one.cursor.queued is not None and one.version not in failed]
     held = await _held(turn, waiting) if waiting else {}
     ahead = [one for one in schedules if one.cursor.used_to is not None]
     used = await used_slots(turn, ahead) if ahead else {}
@@ -82,6 +86,11 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
     for one in schedules:
         if looked and allowance.spent:
             break
+        if failed and (why := failed.get(one.version)) is not None:
+            stop(turn, one, TocsinError(why), again_ms=FAILED_AGAIN_MS)
+            turn.ctx.after_commit(turn.state.occurrences.forget_failed, one.version)
+            looked.append(Looked(one, None, None, [], []))
+            continue
         most = max(min(allowance.rows // one.rows, allowance.size // one.size), 1)
         seen = _see(turn, one, held.get(one.name), used.get(one.name, frozenset()), allowance.share(most))
         allowance.take(2 + one.rows * len(seen.slots), one.size * len(seen.slots))
@@ -91,8 +100,11 @@ async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
         try:
             _apply(turn, seen, known)
         except Exception as error:
-            # Whatever it is, the turn cannot be kept; who reads of it learns which schedule it was.
-            raise SlotFailed(seen, error) from error
+            # Whatever it is, the turn cannot be kept: half of the slot may be written. The next turn sets this schedule
+            # aside, and the others go on.
+            failure = SlotFailed(seen, error)
+            failed[seen.one.version] = failure.why
+            raise failure from error
     for seen in looked:
         if seen.one.cursor.kept >= turn.state.kept_slots + TRIMMED_BY:
             await trim(turn, seen.one, allowance)
@@ -142,12 +154,12 @@ def _see(turn: Turn, one: Schedule, held: Fire | None, used: Collection[int], sh
     return Looked(one, held, owed, may_fire, may_fire if waits is None else [waits, *may_fire])
 
 
-def stop(turn: Turn, one: Schedule, error: Exception) -> None:
-    """Stop a schedule, which says why, until it is put or resumed, or its rule means something again: that is tried
-    every day, and at a start with other time zones."""
+def stop(turn: Turn, one: Schedule, error: Exception, *, again_ms: int = DAY_MS) -> None:
+    """Stop a schedule, which says why, until it is put or resumed, or means something again: that is tried after
+    `again_ms`, and at a start with other time zones."""
     why = error.message if isinstance(error, TocsinError) else f"its rule cannot be computed: {error!r:.200}"
     log.error("schedule %s stops: %s", one.name, why, exc_info=None if isinstance(error, TocsinError) else error)
-    one.move(error=why, next_slot=None, rings_at=None if one.cursor.paused else turn.now + DAY_MS)
+    one.move(error=why, next_slot=None, rings_at=None if one.cursor.paused else turn.now + again_ms)
 
 
 def _apply(turn: Turn, seen: Looked, known: Known) -> None:

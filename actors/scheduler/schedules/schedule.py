@@ -27,6 +27,7 @@ from tocsin.actors.scheduler.model.schedule_rows import (
 )
 from tocsin.actors.scheduler.schedules.allowance import Allowance
 from tocsin.actors.scheduler.schedules.slots import begun_anew
+from tocsin.actors.scheduler.state.occurrences import Version
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.storage.api import after
 
@@ -56,6 +57,11 @@ class Schedule:
         followers = with_ids(definition.then, repeat("")) if definition.then else ()
         self.rows = ROWS_PER_FIRE + len(definition.labels) + (len(set(targets(followers))) if followers else 0)
         """... rows: what is to follow it counts by its path."""
+
+    @property
+    def version(self) -> Version:
+        """Which definition of which schedule this is: another one after every change."""
+        return self.definition.uid, self.cursor.revision
 
     def move(self, **changes: object) -> None:
         """Change members of the cursor."""

@@ -14,6 +14,12 @@ KEPT_SLOTS = 1_000
 """Occurrences kept per schedule."""
 
 
+Version = tuple[str, int]
+"""Of a schedule: uid and revision."""
+FailedSlots = dict[Version, str]
+"""By schedule, why a slot of it could not be decided. The turn that found out left nothing else."""
+
+
 @dataclass(slots=True)
 class Tick:
     """A pass: looks at schedules, turn after turn, until no slot is left that has come."""
@@ -40,6 +46,8 @@ class Occurrences:
         self.lost_jobs = False
         """The row of an occurrence was unreadable: its schedule would count it as live for ever."""
         self.tick = Tick()
+        self.failed: FailedSlots = {}
+        """Schedules to be set aside. Kept by the host, since all else here is dropped with the turn that failed."""
         self.registered: dict[str, str] = {}
         """By owner: its latest registration since the activation; an earlier one leaves alone what it does not name."""
         self.zones_noted = False
@@ -53,6 +61,10 @@ class Occurrences:
         """A job has ended (or lives again); if it is an occurrence, its slot hears of it when the turn closes."""
         if job.schedule is not None:
             self.ended.append((job.schedule, job.id, how))
+
+    def forget_failed(self, version: Version) -> None:
+        """Forget a schedule that was set aside, and says so on disk."""
+        self.failed.pop(version, None)
 
     def set_aside(self, key: bytes) -> None:
         self.lost_jobs = self.lost_jobs or key.startswith((b"job/cron-", b"job/run-"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from tests.actors.scheduler.recurring.slots import accounted, occurrences, slots
 from tests.actors.scheduler.row_snapshot import edited
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.model.rows import decode, encode, job_key
-from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, cursor_key, definition_key
+from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, cursor_key, definition_key
 from tocsin.actors.scheduler.schedules import fire, series
 from tocsin.actors.scheduler.schedules import process_due as look
 from tocsin.actors.scheduler.schedules.schedule import Schedule
@@ -306,29 +307,90 @@ def test_a_cursor_says_what_its_schedule_is_in_the_middle_of() -> None:
     assert decode(CursorRow, b"", old) == CursorRow(3, 5, 7, 7)
 
 
-def test_a_slot_that_fails_is_named_once_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """With its schedule and the cause; it is tried again until it succeeds."""
-    start, failing = fire.start, [True]
+@contextmanager
+def slots_fail_of(*names: str) -> Iterator[None]:
+    """While this lasts, no slot of these schedules can be fired."""
+    start = fire.start
 
     def broken(turn: Turn, one: Schedule, *args: Any, **given: Any) -> None:
-        if failing[0] and one.name == "broken":
+        if one.name in names:
+            one.record(turn, 0, SlotRow("fired", turn.now, 0))  # what it has written goes with the turn
             raise ZeroDivisionError("as the test wanted")
         start(turn, one, *args, **given)
 
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fire, "start", broken)
+        yield
+
+
+def test_a_slot_that_fails_sets_its_schedule_aside_and_all_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where several fail at once; each says which slot it was, and why."""
+
     @on_simulated_host()
     async def run(sim: SimulatedHost) -> None:
-        await sim.jobs.schedules.put("broken", "work:run", every=10)
-        slot = sim.now + 10_000
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fire, "start", broken)
-            await sim.sleep(10 + 120)
-            said = [record.getMessage() for record in caplog.records if "the alarm of" in record.getMessage()]
-            [first] = [line for line in said if "schedule 'broken'" in line]
-            assert f"slot {slot}" in first and "ZeroDivisionError('as the test wanted')" in first
-            assert 2 <= len(said) <= 6 and said[-1].endswith("for the same reason")
-            failing[0] = False
-            await sim.sleep(10)
-        assert slots_of(sim.deliveries)
+        for name in ("broken", "broken too", "well"):
+            await sim.jobs.schedules.put(name.replace(" ", "-"), "work:run", every=10)
+        first = sim.now + 10_000
+        with slots_fail_of("broken", "broken-too"):
+            await sim.jobs.run_after(12, "work:run", id="job")
+            await sim.sleep(60)
+            ran = [one.webhook_id.partition(":")[0] for one in sim.deliveries]
+            assert "job" in ran and accounted(await occurrences(sim, "well"))["fired"] >= 5
+            for name in ("broken", "broken-too"):
+                record = await sim.jobs.schedules.get(name)
+                assert record is not None and record.error is not None
+                assert f"(slot {first})" in record.error and "ZeroDivisionError('as the test wanted')" in record.error
+                assert await occurrences(sim, name) == []
+            assert (await sim.jobs.status()).health == "green"
+        said = [record.getMessage() for record in caplog.records if "the alarm of" in record.getMessage()]
+        assert len(said) == 2 and f"slot {first}" in said[0] and "schedule 'broken" in said[0]
+        assert await sim.faults() == []
 
     with caplog.at_level(logging.WARNING):
         run()
+
+
+@on_simulated_host()
+async def test_a_schedule_that_was_set_aside_is_tried_again_and_loses_no_slot(sim: SimulatedHost) -> None:
+    """After an hour, or when it is resumed."""
+    for name in ("x", "y"):
+        await sim.jobs.schedules.put(name, "work:run", every=600, misfire="all", overlap="allow")
+    with slots_fail_of("x", "y"):
+        await sim.sleep(620)
+    assert slots_of(sim.deliveries) == []
+    await sim.jobs.schedules.resume("y")
+    await sim.sleep(10)
+    assert accounted(await occurrences(sim, "y")) == {"fired": 1}
+    await sim.sleep(3_600)
+
+    record = await sim.jobs.schedules.get("x")
+    assert record is not None and record.error is None
+    assert accounted(await occurrences(sim, "x")) == accounted(await occurrences(sim, "y")) == {"fired": 7}
+
+
+@on_simulated_host()
+async def test_a_slot_held_back_that_fails_is_still_held_back(sim: SimulatedHost) -> None:
+    await sim.jobs.schedules.put("x", "work:run", every=30, overlap="queue")
+    sim.reply = lambda one: after(40)
+    await sim.sleep(50)  # the first runs, until the second waits for its end
+    with slots_fail_of("x"):
+        await sim.sleep(28)
+    record = await sim.jobs.schedules.get("x")
+    assert record is not None and record.error is not None
+    assert accounted(await occurrences(sim, "x")) == {"fired": 1, "queued": 1}
+    await sim.jobs.schedules.resume("x")
+    await sim.sleep(5)
+
+    assert accounted(await occurrences(sim, "x")) == {"fired": 2}
+
+
+@on_simulated_host()
+async def test_a_schedule_that_was_set_aside_and_put_again_begins_at_once(sim: SimulatedHost) -> None:
+    with slots_fail_of("x"):
+        await sim.jobs.schedules.put("x", "work:run", every=10)
+        await sim.sleep(11)  # the slot has failed; nothing is on disk of that yet
+    await sim.jobs.schedules.put("x", "work:other", every=10)
+    await sim.sleep(31)
+
+    record = await sim.jobs.schedules.get("x")
+    assert record is not None and record.error is None and len(slots_of(sim.deliveries)) >= 2
