@@ -215,6 +215,13 @@ ATTEMPTS = (
         tests=(T + "test_lease_extension.py::test_what_the_receiver_was_promised_outlasts_any_end_of_its_callback",),
     ),
     Mutant(
+        "permits: a turn keeps those that it did not use",
+        "actors/scheduler/inflight/lanes.py",
+        "            self._lanes.give_back(self.unused, self._level)\n",
+        "            pass\n",
+        tests=(T + "test_lanes.py::test_a_block_that_fails_gives_back_the_permits_it_has_not_used",),
+    ),
+    Mutant(
         "permits: a scheduler that has left its line is taken for one that waits",
         "actors/scheduler/inflight/permits.py",
         "            del line[taker]\n            taker.places -= 1\n",

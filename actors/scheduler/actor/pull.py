@@ -122,7 +122,7 @@ class _Round:
     # ---- Which claims may have a job -------------------------------------------------------------
 
     def _fits(self, level: int) -> Callable[[PullClaim], bool] | None:
-        """The rule for jobs of this level; None: any claim in line may have one, as nearly always."""
+        """Return the rule for jobs of this level; None: any claim in line may have one, as nearly always."""
         if level == ALONE:
             return self._has_nothing
         if level:
@@ -143,7 +143,7 @@ class _Round:
         return self._takes(claim) and (not worker or share <= WORKER_SHARE)
 
     def _held(self, claim: PullClaim) -> int | None:
-        """How many jobs a worker has that may have one more; None: it may not, or has no name."""
+        """Count the jobs of a worker that may have one more; None: it may not, or has no name."""
         worker = claim.worker
         return self._state.pulled_by[worker] + self._busy[worker] if worker and self._may_have(claim) else None
 

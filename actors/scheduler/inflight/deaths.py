@@ -43,7 +43,7 @@ class DeadJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
 
     @property
     def target(self) -> str:
-        """Its function path or workflow."""
+        """The function path or workflow of the job."""
         return self.function_path or self.workflow or ""
 
 

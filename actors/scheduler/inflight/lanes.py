@@ -160,10 +160,12 @@ class Lanes:
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
         """Send these claims, made at `claimed`, which are durable."""
         for claim in claims:
-            self._running[claim.token] = self._start_soon(self._attempt(claim, claimed))
+            task = self._start_soon(self._attempt(claim, claimed))
+            if not task.done():  # where the app's event loop starts tasks eagerly, one may have ended
+                self._running[claim.token] = task
 
     def take_finished(self) -> list[AttemptResult]:
-        """Hand as many attempts that have ended to a turn as one can settle."""
+        """Hand attempts that have ended to a turn: as many as one can settle."""
         count = min(len(self._finished), SETTLE_AT_ONCE)
         return [self._finished.popleft() for _ in range(count)]
 
@@ -195,7 +197,7 @@ class Lanes:
         except Exception as error:
             log.exception("an attempt of %s/%s failed inside tocsin", self.instance, claim.job.id)
             outcome = Outcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
-        del self._running[claim.token]
+        self._running.pop(claim.token, None)
         self.in_flight -= 1
         self._finished.append(AttemptResult(claim.job, claim.token, outcome))
         self._settle_soon()

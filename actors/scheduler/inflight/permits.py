@@ -40,7 +40,7 @@ Line = OrderedDict[Taker, int]
 
 
 class Permits:
-    """At most `limit` callbacks in flight on this host."""
+    """The permits of one host: at most `limit` callbacks in flight."""
 
     def __init__(self, limit: int, circuit: Circuit, monotonic: Callable[[], float]) -> None:
         self.limit = limit
@@ -76,12 +76,12 @@ class Permits:
         return self.hold.since is not None and self.hold.on
 
     def _probe_in_s(self) -> float:
-        """Seconds until one callback may be sent though the circuit is open; 0 while it is closed."""
+        """Return the seconds until one callback may be sent though the circuit is open; 0 while it is closed."""
         return 0.0 if self.circuit.broken is None else self.circuit.wait_s()
 
     def _spare(self, level: int) -> int:
-        """Permits for jobs of this level. One is left to a suspect that may start, once others have had their turn; and
-        where suspects could take all of them, one to the others after that."""
+        """Count the permits for jobs of this level. One is left to a suspect that may start, once others have had their
+        turn; and where suspects could take all of them, one to the others after that."""
         if level:
             return self.free - bool(self._plain and not self._suspects_next and self.suspects >= self.limit)
         return self.free - (self._suspects_next and self._first_fits())
@@ -91,7 +91,7 @@ class Permits:
         return bool(self._apart) and self._cost(next(iter(self._apart.values()))) <= self._room
 
     def _cost(self, level: int) -> int:
-        """How much of the room for suspects one of this level takes."""
+        """Return how much of the room for suspects one of this level takes."""
         return self.suspects // max(1, self.suspects // PART_OF_SUSPECTS) if level == FEW else 1
 
     # ---- For lanes -------------------------------------------------------------------------------

@@ -227,7 +227,7 @@ class WaitingClaims:
         await asyncio.gather(*(self._checked(claim, jobs, leased) for claim, jobs in given))
 
     def _checks_ended(self, given: Given, task: asyncio.Task[None]) -> None:
-        """Answer all claims, also when the host goes down without waiting for their checks."""
+        """Answer claims also when the host goes down without waiting for their checks."""
         if task.cancelled():
             self.lost(given)
 
@@ -310,12 +310,12 @@ class WaitingClaims:
                         line.move_to_end(one)
 
     def _lines_for(self, queue: str) -> list[Line]:
-        """The lines from which this queue is served."""
+        """List the lines from which this queue is served."""
         lines = [line for exclude, line in self.of_all.items() if queue not in exclude]
         return [*lines, self.of_queue[queue]] if queue in self.of_queue else lines
 
     def _lines_of(self, claim: PullClaim) -> list[Line]:
-        """The lines in which this claim stands."""
+        """List the lines in which this claim stands."""
         if claim.queues is None:
             return [self.of_all.setdefault(claim.exclude, OrderedDict())]
         return [self.of_queue.setdefault(queue, OrderedDict()) for queue in claim.queues]
