@@ -45,6 +45,18 @@ Authorize = Callable[[Caller, str, str, str | None], bool | Awaitable[bool]]
 schedule's name, or for `schedule` the function path or workflow. Who puts a schedule is asked about as both."""
 
 
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What the gate knows of who asks, before it is asked for anything."""
+
+    caller: Caller
+    token: Token | None = None
+    refusal: UnauthenticatedError | None = None
+    """Why this is nobody, where there are tokens; raised by what needs one."""
+    stranger: bool = False
+    """Nobody knows who asks: no token of ours where there are tokens, no user where an app has a rule."""
+
+
 class Gate:
     """Lets pass who may, with neither tokens nor a rule only callers on this machine. `tokens` that may change are a
     callable, asked at each request: one that is taken away opens nothing any more."""
@@ -54,48 +66,21 @@ class Gate:
         self._fixed_tokens = () if callable(tokens) else tokens
         self._authorize = authorize
 
-    def _tokens(self) -> Sequence[Token]:
-        return self._fixed_tokens if self._read_tokens is None else self._read_tokens()
-
-    def check_local(self, request: Request) -> None:
-        """Without tokens, keep out what comes from elsewhere, or only looks local: strangers, what a proxy passes on,
-        rebound names, and pages of other origins."""
-        if self._authorize is not None or self._tokens():
-            return
-        if request.client is not None and _is_elsewhere(request.client.host):
-            raise ForbiddenError("this server has no tokens, so it answers only requests from this machine")
-        if any(name in request.headers for name in _PROXIED):
-            raise ForbiddenError(
-                "this server has no tokens, and a request that a proxy passed on may come from anywhere: give it tokens"
-            )
-        hosts = request.headers.getlist("host")
-        if len(hosts) != 1 or not _LOOPBACK.fullmatch(hosts[0]):
-            raise ForbiddenError(
-                "this server has no tokens, so it answers only requests to localhost, 127.0.0.1 or [::1]; "
-                "the Host header says otherwise"
-            )
-        for origin in request.headers.getlist("origin"):
-            if not _same_host(origin, hosts[0]):
-                raise ForbiddenError("this server has no tokens, so web pages of other origins are refused (Origin)")
-        if any(site not in ("none", "same-origin") for site in request.headers.getlist("sec-fetch-site")):
-            raise ForbiddenError("this server has no tokens, so web pages of other sites are refused (Sec-Fetch-Site)")
-
-    def identify(self, request: Request) -> tuple[Caller, Token | None]:
-        """Who asks, and by which token; UnauthenticatedError if there are tokens and this is none of them."""
-        tokens = self._tokens()
-        token = _token_of(request, tokens) if tokens else None
-        return Caller(token.name if token else None, request.scope.get("user"), request.headers), token
-
-    def is_stranger(self, request: Request) -> bool:
-        """Whether nobody knows who asks: no token of ours where there are tokens, no user where an app has a rule."""
-        if tokens := self._tokens():
-            try:
-                _token_of(request, tokens)
-            except UnauthenticatedError:
-                return True
-            return False
+    def enter(self, request: Request) -> Visit:
+        """Find out who asks. ForbiddenError where there are no tokens and the request is not from this machine."""
+        tokens = self._fixed_tokens if self._read_tokens is None else self._read_tokens()
         user = request.scope.get("user")
-        return self._authorize is not None and (user is None or not getattr(user, "is_authenticated", True))
+        if not tokens:
+            if self._authorize is None:
+                _check_local(request)
+                return Visit(Caller(None, user, request.headers))
+            known = user is not None and getattr(user, "is_authenticated", True)
+            return Visit(Caller(None, user, request.headers), stranger=not known)
+        try:
+            token = _token_of(request, tokens)
+        except UnauthenticatedError as error:
+            return Visit(Caller(None, user, request.headers), refusal=error, stranger=True)
+        return Visit(Caller(token.name, user, request.headers), token)
 
     def check_token(self, token: Token | None, scopes: frozenset[str], action: str, instance: str) -> None:
         """ForbiddenError if the token lacks the scope or the instance."""
@@ -118,6 +103,28 @@ class Gate:
             allowed = await allowed
         if not allowed:
             raise ForbiddenError(f"this caller may not {deed(action)} in the instance {instance!r}")
+
+
+def _check_local(request: Request) -> None:
+    """Keep out what comes from elsewhere, or only looks local: strangers, what a proxy passes on, rebound names, and
+    pages of other origins."""
+    if request.client is not None and _is_elsewhere(request.client.host):
+        raise ForbiddenError("this server has no tokens, so it answers only requests from this machine")
+    if any(name in request.headers for name in _PROXIED):
+        raise ForbiddenError(
+            "this server has no tokens, and a request that a proxy passed on may come from anywhere: give it tokens"
+        )
+    hosts = request.headers.getlist("host")
+    if len(hosts) != 1 or not _LOOPBACK.fullmatch(hosts[0]):
+        raise ForbiddenError(
+            "this server has no tokens, so it answers only requests to localhost, 127.0.0.1 or [::1]; "
+            "the Host header says otherwise"
+        )
+    for origin in request.headers.getlist("origin"):
+        if not _same_host(origin, hosts[0]):
+            raise ForbiddenError("this server has no tokens, so web pages of other origins are refused (Origin)")
+    if any(site not in ("none", "same-origin") for site in request.headers.getlist("sec-fetch-site")):
+        raise ForbiddenError("this server has no tokens, so web pages of other sites are refused (Sec-Fetch-Site)")
 
 
 def _token_of(request: Request, tokens: Sequence[Token]) -> Token:

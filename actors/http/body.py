@@ -3,16 +3,18 @@ every fault is named by field."""
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from tocsin.actors.http.crowd import Crowd
+from tocsin.actors.http import crowd as crowds
+from tocsin.actors.http.crowd import Crowd, too_slow
 from tocsin.actors.http.errors import InvalidJsonError, UnsupportedMediaTypeError
 from tocsin.actors.scheduler.model.followers import MAX_THEN
 from tocsin.actors.scheduler.model.validation import MAX_ARGS
@@ -37,29 +39,42 @@ _TOO_LONG: Final = re.compile(r"Expected `array` of length <= (\d+)")
 # ---- Reading -------------------------------------------------------------------------------------
 
 
-async def read_json(request: Request, limit: int, crowd: Crowd, *, stranger: bool, optional: bool = False) -> bytes:
+async def read_json(request: Request, limit: int, crowd: Crowd | None, *, optional: bool = False) -> bytes:
     """The body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes. If it is
-    `optional`, none at all is an empty object, whatever the headers say. A `stranger` shares its place with others."""
+    `optional`, none at all is an empty object, whatever the headers say. A stranger shares its place with a `crowd`."""
+    if not optional:
+        _check_type(request)
+    _check_length(request.headers.get("content-length", ""), limit)
+    if crowd is not None:
+        async with crowd.reading() as unfinished:
+            body = await _read(request, limit, unfinished.add)
+    else:
+        try:
+            async with asyncio.timeout(crowds.BODY_S):
+                body = await _read(request, limit, None)
+        except TimeoutError:
+            raise too_slow() from None
     if optional:
-        body = await _read(request, limit, crowd, stranger)
         if not body:
             return b"{}"
         _check_type(request)
-        return body
-    _check_type(request)
-    return await _read(request, limit, crowd, stranger)
+    return body
 
 
-async def _read(request: Request, limit: int, crowd: Crowd, stranger: bool) -> bytes:
-    _check_length(request.headers.get("content-length", ""), limit)
+async def _read(request: Request, limit: int, grew: Callable[[int], None] | None) -> bytes:
     body = bytearray()
-    async with crowd.reading(stranger=stranger) as unfinished:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise _too_large(limit)
-            unfinished.add(len(chunk))
-    return bytes(body)
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        piece: bytes = message.get("body", b"")
+        if len(body) + len(piece) > limit:
+            raise _too_large(limit)
+        if grew is not None:
+            grew(len(piece))
+        if not message.get("more_body", False):
+            return bytes(body) + piece if body else piece
+        body += piece
 
 
 def _check_type(request: Request) -> None:

@@ -59,22 +59,21 @@ class Crowd:
     # ---- Bodies ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def reading(self, *, stranger: bool) -> AsyncIterator[Unfinished]:
-        """Around the reading of a body, each piece of which is added. BodyTooSlowError after BODY_S, BodyCutOffError
-        if others needed its place."""
+    async def reading(self) -> AsyncIterator[Unfinished]:
+        """Hold a stranger's body, each piece of which is added. BodyTooSlowError after BODY_S, BodyCutOffError if
+        others needed its place."""
         one: Unfinished | None = None
         try:
             async with asyncio.timeout(BODY_S) as timeout:
-                one = Unfinished(timeout, self._grew if stranger else _uncounted)
-                if stranger:
-                    self._unfinished[one] = None
+                one = Unfinished(timeout, self._grew)
+                self._unfinished[one] = None
                 yield one
         except TimeoutError:
             if one is not None and one.was_cut:
                 raise BodyCutOffError(
                     "too many requests without a token are unfinished, and this was the oldest: send it again, at once"
                 ) from None
-            raise BodyTooSlowError(f"the body did not arrive within {BODY_S:g} s: send it again, faster") from None
+            raise too_slow() from None
         finally:
             if one is not None:
                 self._let_go(one)
@@ -113,5 +112,6 @@ class Crowd:
         return tuple(code for code, last in self._last.items() if now - last < LASTS_S)
 
 
-def _uncounted(one: Unfinished, size: int) -> None:
-    """What a known caller sends is bounded by the limits of its routes."""
+def too_slow() -> BodyTooSlowError:
+    """Return the refusal of a body that did not arrive in time."""
+    return BodyTooSlowError(f"the body did not arrive within {BODY_S:g} s: send it again, faster")

@@ -11,14 +11,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tocsin.actors.http.access import Caller, Gate
+from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.errors import MethodNotAllowedError, refusal
 from tocsin.actors.http.operations import Operation
-from tocsin.actors.http.request import Call
+from tocsin.actors.http.request import SCHEDULING, Call
 from tocsin.actors.http.responses import allowing, answer, unheard
 from tocsin.actors.scheduler.client.port import SchedulerPort
-from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.dispatch.words import SPEAKS_JSON
 
 log = logging.getLogger("tocsin.http")
@@ -55,16 +54,16 @@ class Endpoint(ABC):
             log.info("%s %s: the caller left before its answer", request.method, request.url.path)
 
     async def _answer(self, request: Request) -> Response:
-        self._gate.check_local(request)
+        visit = self._gate.enter(request)
         if request.method == "OPTIONS":
             return allowing(self._allow)
         if ("GET" if request.method == "HEAD" else request.method) not in self._methods:
             raise MethodNotAllowedError(f"{request.url.path} takes {self._allow}, not {request.method[:20]}")
-        return await self.answer(request)
+        return await self.answer(request, visit)
 
     @abstractmethod
-    async def answer(self, request: Request) -> Response:
-        """The answer to a request of the right method."""
+    async def answer(self, request: Request, visit: Visit) -> Response:
+        """Answer a request of the right method."""
 
 
 class OperationEndpoint(Endpoint):
@@ -78,18 +77,16 @@ class OperationEndpoint(Endpoint):
         self._operations = {one.method: one for one in operations}
         self._ports = ports
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request, visit: Visit) -> Response:
         operation = self._operations["GET" if request.method == "HEAD" else request.method]
-        caller, token = Caller(headers=request.headers), None
-        if operation.scopes:
-            caller, token = self._gate.identify(request)
-        instance = instance_name(request.path_params.get("instance", DEFAULT_INSTANCE))
-        if operation.scopes:
-            self._gate.check_token(token, operation.scopes, operation.action, instance)
-        stranger = token is None and self._gate.is_stranger(request)
-        call = Call(
-            request, self._ports(instance), self._gate, self._crowd, caller, operation.action, stranger=stranger
-        )
+        if operation.scopes and visit.refusal is not None:
+            raise visit.refusal
+        port = self._ports(request.path_params.get("instance", DEFAULT_INSTANCE))
+        if operation.scopes and visit.token is not None:
+            self._gate.check_token(visit.token, operation.scopes, operation.action, port.name)
+        # Only what schedules asks an app's user for its text: that may be slow, or fail.
+        initiator = visit.caller.identity if operation.action in SCHEDULING else ("", "")
+        call = Call(request, port, self._gate, self._crowd, visit, operation.action, initiator)
         if operation.method == "GET":  # reads only: what a caller has left is read no further
             return answer(await call.while_connected(operation.run(call)))
         return answer(await operation.run(call))

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tocsin.actors.http.access import Caller, Gate
+from tocsin.actors.http.access import Caller, Gate, Visit
 from tocsin.actors.http.endpoint import Endpoint
 from tocsin.actors.http.operations import ADMIN
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
@@ -28,8 +28,10 @@ class Instances(Endpoint):
         super().__init__(["GET"], gate)
         self._host = host
 
-    async def answer(self, request: Request) -> Response:
-        caller, token = self._gate.identify(request)
+    async def answer(self, request: Request, visit: Visit) -> Response:
+        if visit.refusal is not None:
+            raise visit.refusal
+        caller, token = visit.caller, visit.token
         self._gate.check_scope(token, ADMIN, ACTION)
         query = Query(request, names(PAGED))
         limit = query.whole("limit")

@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tocsin.actors.http.access import Gate
+from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.endpoint import Endpoint
 from tocsin.actors.http.error_catalog import CODES
 from tocsin.actors.http.examples import EXAMPLES
@@ -60,7 +60,7 @@ class OpenApi(Endpoint):
         super().__init__(["GET"], gate)
         self._tokens = tokens
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request, visit: Visit) -> Response:
         head, rest = _written(self._tokens)
         return answer({**head, "servers": [{"url": quote(request.scope.get("root_path", "")) or "/"}], **rest})
 

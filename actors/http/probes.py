@@ -9,7 +9,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tocsin.actors.http.access import Gate
+from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
 from tocsin.actors.http.response_models import Alive, Ready
@@ -29,7 +29,7 @@ class Health(Endpoint):
     def __init__(self, gate: Gate) -> None:
         super().__init__(["GET"], gate)
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request, visit: Visit) -> Response:
         _check_name(request)
         return answer(Alive(True))
 
@@ -45,7 +45,7 @@ class Readiness(Endpoint):
         super().__init__(["GET"], gate)
         self._host, self._crowd = host, crowd
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request, visit: Visit) -> Response:
         _check_name(request)
         runtime = self._host.runtime
         if not runtime.ready:

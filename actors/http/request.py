@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -12,7 +13,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from tocsin.actors.http import body, wire
-from tocsin.actors.http.access import Caller, Gate
+from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
@@ -27,23 +28,23 @@ SCHEDULING: Final = frozenset({"schedule", "schedules.put"})
 """Actions whose jobs have the caller as their initiator."""
 
 
+@dataclass(slots=True)
 class Call:
     """A request whose token has passed. Before an operation does anything it must `admit` what it touches."""
 
-    def __init__(
-        self, request: Request, port: SchedulerPort, gate: Gate, crowd: Crowd, caller: Caller, action: str, *,
-        stranger: bool,
-    ) -> None:  # fmt: skip
-        # Only what schedules asks an app's user for its text: that may be slow, or fail.
-        self.initiator = caller.identity if action in SCHEDULING else ("", "")
-        self.port = port
-        self._request, self._gate, self._caller, self._action = request, gate, caller, action
-        self._crowd, self._stranger = crowd, stranger
-        self._raw = b""
+    _request: Request
+    port: SchedulerPort
+    _gate: Gate
+    _crowd: Crowd
+    _visit: Visit
+    _action: str
+    initiator: tuple[str, str]
+    """Of jobs that this request makes: the name of a token and a user."""
+    _raw: bytes = b""
 
     async def admit(self, resource: str | None, *, action: str | None = None) -> None:
         """ForbiddenError if the embedding app's rule says no; `action` if it is not that of the route."""
-        await self._gate.ask(self._caller, action or self._action, self.port.name, resource)
+        await self._gate.ask(self._visit.caller, action or self._action, self.port.name, resource)
 
     def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
         """What makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
@@ -53,7 +54,7 @@ class Call:
         if len(given) > 1 or not 1 <= len(given[0].strip()) <= KEY_MAX:
             raise InvalidInputError(f"Idempotency-Key must be one text of 1 to {KEY_MAX} characters")
         route = self._request.url.path.rpartition("/")[2]
-        scope = msgspec.msgpack.encode((*self._caller.identity, self._action, route, given[0].strip()))
+        scope = msgspec.msgpack.encode((*self._visit.caller.identity, self._action, route, given[0].strip()))
         return Once(_digest(scope), _digest(self._raw), render)
 
     async def while_connected(self, work: Awaitable[T], undo: Callable[[T], None] | None = None) -> T:
@@ -87,8 +88,10 @@ class Call:
 
     async def body(self, kind: type[B], limit: int, *, optional: bool = False) -> B:
         """The request in the body; it takes no query parameters beside it."""
-        Query(self._request, ())
-        self._raw = await body.read_json(self._request, limit, self._crowd, stranger=self._stranger, optional=optional)
+        if self._request.scope.get("query_string"):
+            Query(self._request, ())
+        crowd = self._crowd if self._visit.stranger else None
+        self._raw = await body.read_json(self._request, limit, crowd, optional=optional)
         parsed = body.parse_text(self._raw, kind)
         parsed.check_instance(self.port.name)
         return parsed

@@ -96,7 +96,7 @@ async def test_a_piece_that_comes_just_when_its_request_is_cut_off_takes_nobody_
     crowd, ends = Crowd(lambda: 0.0, most_bytes=100), asyncio.Event()
 
     async def reading(held: list[Unfinished]) -> None:
-        async with crowd.reading(stranger=True) as one:
+        async with crowd.reading() as one:
             held.append(one)
             await ends.wait()
 
