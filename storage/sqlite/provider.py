@@ -11,10 +11,11 @@ import logging
 import os
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Generic, TypeVar
 from weakref import WeakSet
 
 from tocsin.errors import StoreClosed, StoreError, StoreFull, StoreUnavailable
@@ -41,6 +42,7 @@ from tocsin.storage.sqlite.writer import Writer
 
 log = logging.getLogger("tocsin.storage")
 
+T = TypeVar("T")
 WAKES_PER_PAGE = 1_000
 LOOK_EVERY = 64
 """Transactions between two looks at the size of the WAL."""
@@ -249,26 +251,28 @@ class SQLiteProvider:
             self._upkeep.look()
 
     async def _apply(self, group: Sequence[ActorWrites]) -> None:
-        """Apply in one durable transaction, whose outcome is waited for even by a caller that is cancelled."""
+        """Apply in one durable transaction. After an error nothing of it is in the file."""
         try:
             async with self._transaction:
                 try:
-                    await self._writer.execute(self._file.apply, group)
-                except (asyncio.CancelledError, Unsettled) as error:
-                    await self._settle(error)
-        except (StoreError, sqlite3.Error) as error:
-            named = translate(error) if isinstance(error, sqlite3.Error) else error
-            raise await self._with_its_cause(named) from named.__cause__
+                    await self._run_to_end(self._file.apply, group)
+                except Unsettled as unsettled:
+                    if not await self._settled():
+                        raise translate(unsettled.error) from unsettled.error
+        except StoreError as error:
+            raise await self._with_its_cause(error) from error.__cause__
 
-    async def _settle(self, error: asyncio.CancelledError | Unsettled) -> None:
-        """Find out what became of the last transaction; raise if it is not in the file."""
-        try:
-            if isinstance(error, Unsettled):
-                raise error
-            await self._writer.run_to_end(self._file.outcome)
-        except Unsettled as unsettled:
-            if not await self._settled():
-                raise translate(unsettled.error) from unsettled.error
+    async def _run_to_end(self, function: Callable[..., T], *args: object) -> T:
+        """Run a function on the writer's thread. Its answer is never lost: a cancelled caller waits for it, too."""
+        once = _Once(function, args)
+        while True:
+            try:
+                # The queue is ordered: a second call of `once` runs after the first one, and finds its answer.
+                return await self._writer.execute(once.run)
+            except asyncio.CancelledError:
+                continue
+            except sqlite3.Error as error:
+                raise translate(error) from error
 
     async def _with_its_cause(self, error: StoreError) -> StoreError:
         """Return the error that names the system's cause, where SQLite names none."""
@@ -286,7 +290,7 @@ class SQLiteProvider:
         told = False
         while True:
             try:
-                return await self._writer.run_to_end(self._file.settle)
+                return await self._run_to_end(self._file.settle)
             except StoreError as error:
                 if error.owner_lost or isinstance(error, StoreClosed):
                     raise
@@ -298,6 +302,23 @@ class SQLiteProvider:
                 told = True
                 self._condition.note(error, writing=True)
             await asyncio.sleep(SETTLE_LOOK_S)
+
+
+class _Once(Generic[T]):
+    def __init__(self, function: Callable[..., T], args: tuple[object, ...]) -> None:
+        self._function, self._args = function, args
+        self._answer: list[T] = []
+        self._error: Exception | None = None
+
+    def run(self) -> T:
+        if self._error is None and not self._answer:
+            try:
+                self._answer.append(self._function(*self._args))
+            except Exception as error:
+                self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._answer[0]
 
 
 _open: WeakSet[SQLiteProvider] = WeakSet()

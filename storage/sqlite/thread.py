@@ -9,7 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Generic, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, Protocol, TypeVar
 
 import aiosqlite
 
@@ -64,16 +64,6 @@ class Thread:
         except sqlite3.Error as error:
             raise translate(error) from error
 
-    async def run_to_end(self, function: Callable[..., T], *args: object) -> T:
-        """Run a function and wait for its answer even if the caller is cancelled, so that the answer is never lost."""
-        once = _Once(function, args)
-        while True:
-            try:
-                # The queue is ordered: a second call of `once` runs after the first one, and finds its answer.
-                return await self.run(once.run)
-            except asyncio.CancelledError:
-                continue
-
     def forget(self) -> None:
         """Drop the connection in a forked process, which has no such thread: it must be neither used nor closed."""
         self._forgotten, self._connection = self._connection, None
@@ -96,23 +86,6 @@ def _not_open(*_: object) -> NoReturn:
 
 def _forked(*_: object) -> NoReturn:
     raise StoreClosed("this process was forked from the one that has the store: open another store in it")
-
-
-class _Once(Generic[T]):
-    def __init__(self, function: Callable[..., T], args: tuple[object, ...]) -> None:
-        self._function, self._args = function, args
-        self._answer: list[T] = []
-        self._error: Exception | None = None
-
-    def run(self) -> T:
-        if self._error is None and not self._answer:
-            try:
-                self._answer.append(self._function(*self._args))
-            except Exception as error:
-                self._error = error
-        if self._error is not None:
-            raise self._error
-        return self._answer[0]
 
 
 async def whole(task: asyncio.Task[T]) -> T:

@@ -86,7 +86,6 @@ class Writer:
         self._db: sqlite3.Connection
         self._ids: dict[str, int] = {}
         self._meta_page = 0
-        self._failed: Exception | None = None
         self._lineage, self._lineages = 0, frozenset[int]()
 
     def open(self) -> sqlite3.Connection:
@@ -221,19 +220,6 @@ class Writer:
     def apply(self, group: Sequence[ActorWrites]) -> None:
         """Write one durable transaction; an empty one shows whether the store can be written. After an error nothing of
         it is in the file."""
-        self._failed = None
-        try:
-            self._transact(group)
-        except Exception as error:
-            self._failed = error
-            raise
-
-    def outcome(self) -> None:
-        """Raise again what the last `apply` raised, for a caller that was cancelled before it heard of it."""
-        if self._failed is not None:
-            raise self._failed
-
-    def _transact(self, group: Sequence[ActorWrites]) -> None:
         self.check()
         new: dict[str, int] = {}
         self._roll_back()  # should an earlier one have failed to

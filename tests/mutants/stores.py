@@ -265,10 +265,10 @@ STORES = (
         tests=(S + "test_replaced_files.py::test_who_was_too_slow_to_lock_anew_is_fenced",),
     ),
     Mutant(
-        "store: a commit whose caller was cancelled has no outcome",
-        "storage/sqlite/writer.py",
-        "            self._failed = error\n",
-        "",
+        "store: a commit whose caller was cancelled is tried again",
+        "storage/sqlite/provider.py",
+        "        if self._error is None and not self._answer:\n",
+        "        if True:\n",
         tests=(
             S + "test_sqlite_settle.py::test_a_writer_that_is_cancelled_still_tells_what_became_of_its_transaction",
         ),
