@@ -1,4 +1,4 @@
-"""The end of every turn: what its event left to do, each part only if something marked it; then the alarm."""
+"""End every turn: do what its event left to do, each part only if something marked it; then set the alarm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ CLAIMS_PER_TURN = 512
 
 
 class EndOfTurn:
-    """Of one scheduler. `full()` says whether the store is without space; `died` is told of jobs that are dead."""
+    """The end of turns of one scheduler. `full()` says whether the store takes no new work; `died` is told of jobs that
+    died."""
 
     def __init__(self, inflight: Inflight, full: Callable[[], bool], died: Callable[[Sequence[DeadJob]], None]) -> None:
         self._lanes, self._pulls = inflight.lanes, inflight.waiting_claims
@@ -141,7 +142,8 @@ class EndOfTurn:
     # ---- The alarm -------------------------------------------------------------------------------
 
     def _set_alarm(self, turn: Turn, outlook: Outlook, full: bool, more_to_pull: bool) -> None:
-        """Stored: everything that may have to happen. In memory: without what other events will wake."""
+        """Set the alarm. The stored instant covers all that may have to happen; the one in memory leaves out what other
+        events will wake."""
         state, now, lanes = turn.state, turn.now, self._lanes
         end = state.first_end() if state.leases else None
         end_at = end[0] if end else None
@@ -162,7 +164,8 @@ class EndOfTurn:
         turn.ctx.set_alarm(stored, ring_at_ms=ring_at)
 
     def _could_start(self, outlook: Outlook) -> bool:
-        """Whether callbacks are left that another turn might start: nothing else will wake the scheduler for them."""
+        """Return whether callbacks are left that another turn might start: nothing else will wake the scheduler for
+        them."""
         if outlook.ready and self._lanes.could_take():
             return True
         return any(self._lanes.could_take(level) for level in outlook.suspects)

@@ -1,4 +1,4 @@
-"""Time passes: leases end or are renewed, timers ring. Called by the alarm."""
+"""Do what is due when time has passed: end or renew leases, ring timers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tocsin.storage.api import Row, after
 TIMERS_PER_TURN = 500
 SOON_PER_TURN = 100
 PAGES_WHILE_FULL = 20
-"""Pages of timers looked through for some that may ring."""
+"""How many pages of timers are searched, while the store is full, for timers that may ring."""
 ROWS_PER_TURN = 500
 RENEW_BEFORE_MS = 5_000
 
@@ -38,8 +38,8 @@ Live = Callable[[str], bool]
 
 
 async def end_leases(turn: Turn, live: Live, undelivered: Live = lambda token: False) -> None:
-    """Renew the leases of attempts that live on this host; end the others that are over. Where no worker had the job
-    yet (`undelivered`), none was lost."""
+    """Renew the leases of attempts that are live on this host; end the others that are over. If no worker had the job
+    yet (`undelivered`), none was lost with it."""
     over: list[str] = []
     for token in turn.state.ended(turn.now + RENEW_BEFORE_MS):
         _, lease = turn.state.leases[token]
@@ -71,7 +71,8 @@ async def _end(turn: Turn, tokens: Sequence[str], undelivered: Live) -> None:
 
 
 async def return_unsent(turn: Turn, live: Live) -> None:
-    """At activation: a lease of this process that is not live was never sent. Back in line, uncharged."""
+    """At activation, return jobs to their lines, uncharged, whose leases are this process's and not live: they were
+    never sent."""
     unsent = [
         token
         for token, (_, lease) in turn.state.leases.items()
@@ -81,7 +82,7 @@ async def return_unsent(turn: Turn, live: Live) -> None:
     known = await turn.jobs(ids) if ids else {}
     for token in unsent:
         if turn.is_full:
-            return  # those that are left end as leases of a lost host do
+            return  # the leases that are left end as those of a lost host do
         job_id, lease = turn.state.leases[token]
         job = known[job_id].job if job_id in known else None
         apply(turn, job, token, decide.unsent(job, lease, turn.now, outcome=None))
@@ -127,7 +128,7 @@ async def run_timers(turn: Turn, *, full: bool = False) -> None:
 
 
 async def _due_and_next(turn: Turn) -> tuple[list[Row], list[Row]]:
-    """A page of timers that are due, and the first that is not."""
+    """Return a page of timers that are due, and the first that is not."""
     start, soon, now = b"timer/", timer_key(SOON, "", "")[:-2], b"timer/%015d/" % (turn.now + 1)
     later, sooner, next_one = await turn.state.storage.scan_many(
         [(soon, now, TIMERS_PER_TURN), (start, soon, SOON_PER_TURN), (now, after(b"timer/"), 1)]
@@ -136,7 +137,7 @@ async def _due_and_next(turn: Turn) -> tuple[list[Row], list[Row]]:
 
 
 async def _due_while_full(turn: Turn) -> list[Row]:
-    """A page of due timers that make no new work."""
+    """Return a page of due timers that make no new work."""
     start, end = b"timer/", b"timer/%015d/" % (turn.now + 1)
     found: list[Row] = []
     for _ in range(PAGES_WHILE_FULL):
@@ -153,7 +154,7 @@ Due = Sequence[tuple[int, str]]
 
 
 async def _expire(turn: Turn, due: Due) -> None:
-    """Out of the line; a running job is looked at when its attempt ends."""
+    """Expire jobs that wait. A running job is checked when its attempt ends."""
     ids = [job_id for _, job_id in due]
     known, dead = await turn.jobs(ids), await turn.dead(ids)
     for ms, job_id in due:
@@ -168,7 +169,7 @@ async def _expire(turn: Turn, due: Due) -> None:
 
 
 async def _forget_history(turn: Turn, due: Due) -> None:
-    """Whole days are dropped, a page a turn."""
+    """Delete the history of whole days, a page a turn."""
     for _, day in due:
         await _forget(turn, HISTORY, hist_day(int(day)), day)
 
@@ -182,7 +183,7 @@ async def _forget(turn: Turn, kind: str, prefix: bytes, day: str) -> None:
 
 
 async def _retire(turn: Turn, due: Due) -> None:
-    """Dead letters past their age are dropped, and counted."""
+    """Drop and count dead letters that are past their age."""
     ids = [job_id for _, job_id in due]
     letters = await turn.letters(ids)
     for ms, job_id in due:
@@ -197,7 +198,7 @@ async def _forget_results(turn: Turn, due: Due) -> None:
     for ms, job_id in due:
         key = result_key(job_id)
         row = turn.state.read(ResultRow, key, rows[key]) if key in rows else None
-        if row is not None and row.until <= ms:  # else it is of a later job of the same id
+        if row is not None and row.until <= ms:  # else the row is of a later job of the same id
             turn.state.storage.delete(key)
 
 

@@ -1,6 +1,6 @@
-"""The scheduler actor: its events, and what the turn of each is; the end of every turn is in `end_of_turn`.
+"""The scheduler actor: what the turn of each event does. The end of every turn is in `end_of_turn`.
 
-The work of each event is in the module named after it; memory is rebuilt from rows at activation.
+The work of an event is in the module named after it. Memory is read from rows at activation.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retr
 from tocsin.errors import ConflictError, StaleLeaseError
 
 ERASE_ALONE_MS = 5_000
-"""After so long without its caller asking for the next page, a removal goes on by itself."""
+"""A removal goes on by itself if its caller has not asked for the next page for this long."""
 
 Ticked = Callable[[int, int], None]
-"""A pass over schedules is durable: all their slots up to this instant are decided; and how late, in ms."""
+"""Is called when a pass over schedules is durable, with the instant up to which all slots are decided and how late the
+latest decision was, in ms."""
 
 
 REFUSED_WHILE_REMOVED: Final = (events.Submit, events.SubmitOnce, *get_args(ScheduleChange))
@@ -163,7 +164,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         return answer(event, self._state.paths.counting) if isinstance(event, events.CountPaths) else answered
 
     async def _erase_page(self) -> Erased:
-        """Part of a removal: begins it, or goes on with one that a crash interrupted."""
+        """Begin the removal of the instance, or go on with it: one page."""
         turn = self._turn()
         erased = await erase_page(turn)
         self.ctx.after_commit(self._inflight.result_waiters.tell_all)
@@ -176,7 +177,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         return erased
 
     async def _settle(self, turn: Turn) -> None:
-        """Book attempts that have ended; their lanes take the next jobs."""
+        """Settle attempts that have ended; their lanes take the next jobs."""
         lanes = self._inflight.lanes
         finished = lanes.take_finished()
         self.ctx.if_lost(lanes.not_settled, finished)
@@ -186,7 +187,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             self.ctx.after_commit(lanes.not_settled, finished[settled:])
 
     async def alarm(self) -> None:
-        """A head is due, a timer rings, or a lease ends."""
+        """Do what is due: a job, a timer, or the end of a lease."""
         if self._state.instance.erasing:
             if (await self._erase_page()).more:
                 self.ctx.set_alarm(self.ctx.now_ms())
@@ -202,7 +203,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             self._tell_of_pass(turn, state.occurrences.tick)
 
     def _tell_of_pass(self, turn: Turn, tick: Tick) -> None:
-        """A pass over schedules has ended: say so once this turn is durable, unless something went wrong in it."""
+        """Tell of the pass over schedules that has ended, once this turn is durable, unless something failed in it."""
         self._state.occurrences.tick = Tick()
         if self._ticked is not None and not tick.failed:
             self.ctx.after_commit(self._ticked, turn.now, tick.late_ms)

@@ -1,4 +1,4 @@
-"""The schedulers of one host: their lanes and permits, the dispatcher they share, and how they stop."""
+"""Hold what the schedulers of one host share: permits, the dispatcher, limits; and stop them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PAGES_AT_ONCE = 2
 
 
 class SchedulerService:
-    """Made before its host (which needs `kind`), then bound to it."""
+    """The schedulers of one host. It is made before its host, which needs `kind`, and then bound to it."""
 
     def __init__(
         self,
@@ -99,13 +99,13 @@ class SchedulerService:
         self._stopping = False
         self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)
-        """Pages of lists that are being made: each takes the loop for some ms at a time, and several are no faster."""
+        """Bounds how many pages of lists are made at once: each takes the loop for some ms, and more are no faster."""
 
     def start(self) -> None:
         self._stopping = self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
         self._dispatcher.open()
-        self._inflight.clear()  # those of an earlier run serve nobody, and go when the garbage of its actors does
+        self._inflight.clear()  # what an earlier run left serves nobody
         if self._ticks is not None:
             self._ticks.start()
 
@@ -127,13 +127,13 @@ class SchedulerService:
 
     async def _doubt_alarm(self, actor: ActorId) -> None:
         """Wake a scheduler whose schedules are ahead of the clock (their next slots may be a lifetime away) or were
-        computed with other time zones. What is stored says so, without waking it."""
+        computed with other time zones. Its rows are read for that, without an activation."""
         rows = await self.host.provider.view(str(actor)).get([META_SLOT, META_ZONES])
         if META_SLOT in rows and in_doubt(self.clock.now_ms(), rows[META_SLOT], rows.get(META_ZONES)):
             await self.host.post(actor, ClaimMore())  # its start looks at zones, and every turn at the clock
 
     def inflight(self, name: str) -> Inflight:
-        """What this host has in memory of that scheduler."""
+        """Return what this host has in memory of that scheduler."""
         found = self._inflight.get(name)
         if found is None:
             found = Inflight(name, self.host, self.permits, self._lanes_limit, self._sender)
@@ -145,12 +145,12 @@ class SchedulerService:
         return found
 
     def lanes_in_use(self, name: str) -> tuple[int, int]:
-        """In flight, and the limit."""
+        """Return how many lanes of that scheduler are in use, and the limit."""
         found = self._inflight.get(name)
         return (found.lanes.in_flight if found else 0), self._lanes_limit
 
     def facts(self, name: str) -> Facts:
-        """What only this host knows of why a job waits."""
+        """Return what only this host knows of why a job waits."""
         here = self.inflight(name)
         lanes = here.lanes
         return Facts(
@@ -168,7 +168,7 @@ class SchedulerService:
     # ---- Stopping --------------------------------------------------------------------------------
 
     def stop_waiting(self) -> None:
-        """Who waits for jobs, or for the end of one, is answered; nobody waits from now on."""
+        """Answer every call that waits for jobs or for the end of one; let no call wait from now on."""
         self._nobody_waits = True
         for one in list(self._inflight.values()):
             one.stop_waiting()

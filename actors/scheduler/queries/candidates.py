@@ -1,7 +1,7 @@
-"""Which jobs a list may have to show, by the index that its filters allow: ids in the list's order, a chunk at a time.
+"""Find the jobs that a list may show, through the index that its filters allow: ids in the list's order, in chunks.
 
-Every filter is checked again on the job itself. What is read here are keys and summaries, about 1 µs each, where a job
-costs 25 µs and its args; so a list looks at many more of these than at jobs.
+Every filter is checked again on the job itself. This module reads keys and summaries, at about 1 µs each. A job costs
+25 µs and its args, so a list reads many more keys than jobs.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ CHUNK: Final = 100
 """Jobs loaded at once: with inline args of 64 KiB each, well inside the bytes of one read."""
 PAGE: Final = 5_000
 INDEX_ROWS: Final = 100_000
-"""So many rows of an index a page looks at, at most: about 0.2 s."""
+"""The most rows of an index that a page reads: about 0.2 s."""
 LINES_MERGED: Final = 1_000
 SORTED: Final = 1_000
-"""Of a label by due: as many as a page may show."""
+"""How many jobs of a label are sorted by due instant at once: as many as a page may show."""
 Place = tuple[int, str]
 """Sort key of a list: the instant (0 in lists by id), and the id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which jobs to show; None does not ask."""
+    """Which jobs to show. A member that is None matches every job."""
 
     pool: str | None = None
     state: str | None = None
@@ -66,10 +66,11 @@ class Filter:
         )
 
     def may_be_due(self, due: int, now: int) -> bool:
-        """Whether the state asked for goes with that instant."""
+        """Return whether a job that is due at this instant may be in the state asked for."""
         return self.state in (None, "running") or (self.state == "waiting") == (due <= now)
 
     def takes_letter(self, letter: ParkedRow | None) -> bool:
+        """Return whether the index entry of a dead letter passes, as far as the entry says."""
         return letter is not None and (
             self.pool in (None, letter.pool)
             and self.reason in (None, letter.reason)
@@ -77,6 +78,7 @@ class Filter:
         )
 
     def takes_lease(self, lease: LeaseRow | None) -> bool:
+        """Return whether the job of this lease passes, as far as the lease says."""
         return lease is not None and (
             not lease.orphan and self.pool in (None, lease.pool) and self.queue in (None, lease.queue)
         )
@@ -84,19 +86,19 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Jobs that may be shown, in order, and the last place that was looked at."""
+    """Jobs that may be shown, in order, and the last place that was read."""
 
     places: Sequence[Place]
     last: Place
     looked: int
-    """Rows of an index that were read for it."""
+    """How many rows of an index were read for this chunk."""
 
 
 Chunks = AsyncGenerator[Chunk, None]
 
 
 async def _chunked(pages: AsyncIterator[tuple[list[Place], Place, int]]) -> Chunks:
-    """Pages of an index, cut into chunks."""
+    """Cut pages of an index into chunks."""
     async for places, last, looked in pages:
         for start in range(0, max(len(places), 1), CHUNK):
             some = places[start : start + CHUNK]
@@ -107,6 +109,7 @@ async def _chunked(pages: AsyncIterator[tuple[list[Place], Place, int]]) -> Chun
 async def _index(
     view: StoreView, start: bytes, end: bytes, wanted: Callable[[Row], Place | None], last_of: Callable[[bytes], Place]
 ) -> AsyncIterator[tuple[list[Place], Place, int]]:
+    """Read an index in growing pages: the places wanted, the last place read, and how many rows were read."""
     limit = CHUNK
     while rows := await view.scan(start, end, limit=limit):
         yield [place for row in rows if (place := wanted(row)) is not None], last_of(rows[-1][0]), len(rows)
@@ -117,7 +120,7 @@ async def _index(
 
 
 async def by_id(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
-    """Of live jobs."""
+    """Return chunks of live jobs in id order."""
     behind = place[1] if place else ""
     if wanted.label is not None and await labels.are_filled(view):
         return _of_label(view, now, wanted, behind)
@@ -152,7 +155,7 @@ def _of_leases(view: StoreView, wanted: Filter, behind: str) -> Chunks:
 
 
 def _of_jobs(view: StoreView, behind: str) -> Chunks:
-    """All jobs, dead ones too."""
+    """Walk all jobs, dead ones included."""
 
     async def pages() -> AsyncIterator[tuple[list[Place], Place, int]]:
         start = job_key(behind) + b"\x00" if behind else b"job/"
@@ -170,21 +173,21 @@ async def _these(places: list[Place]) -> Chunks:
 
 
 async def _nothing_runs(view: StoreView, path: str) -> bool:
-    """By its count: there is no index by path, as every job would pay for it."""
+    """Return whether no live job runs this path, by its count: every job would pay for an index by path."""
     key = path_key(path)
     return not await view.get([key]) and await is_counted(view)
 
 
 async def _gathered(view: StoreView, now: int, wanted: Filter) -> set[str] | None:
-    """All ids that stand in the lines and leases which the filters leave; None if those are so many that a walk over
-    all jobs finds them as fast."""
+    """Collect the ids in the lines and leases that the filters leave. None if they are so many that a walk over all
+    jobs is as fast."""
     counters = read(Counters, META_COUNTERS, (await view.get([META_COUNTERS])).get(META_COUNTERS)) or Counters()
     most = min((counters.waiting + counters.leased) // 4, INDEX_ROWS)
-    streams = [(stream_prefix(*name, priority), count) for name, priority, count in await _streams(view, wanted)]
-    if wanted.state is None and sum(count for _, count in streams) > most:
+    buckets = [(stream_prefix(*name, priority), count) for name, priority, count in await _buckets(view, wanted)]
+    if wanted.state is None and sum(count for _, count in buckets) > most:
         return None
     found: set[str] = set()
-    for prefix, _ in streams:
+    for prefix, _ in buckets:
         start, end = _bounds(prefix, now, wanted)
         while rows := await view.scan(start, end, limit=PAGE):
             found.update(split_line_tail(key)[1] for key, _ in rows)
@@ -201,15 +204,16 @@ async def _gathered(view: StoreView, now: int, wanted: Filter) -> set[str] | Non
 
 
 async def by_due(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
-    """Of live jobs. Merges lines: past 1,000 it needs a pool, a queue or a label."""
+    """Return chunks of live jobs by the instant of their next attempt. Lines are merged; past 1,000 lines the list
+    needs a pool, a queue or a label."""
     if wanted.label is not None and await labels.are_filled(view):
         return _sorted(view, now, wanted, place)
     return _of_lines(view, now, wanted, place)
 
 
 async def _sorted(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
-    """Live jobs of a label, the next 1,000 at a time: all of its rows are read for each. Rows are compared as bytes,
-    which sort as (due, id) does."""
+    """Sort the live jobs of a label, 1,000 at a time; each time all rows of the label are read. Rows are compared as
+    bytes, which sort as (due, id) does."""
     prefix, border = labels.live_prefix(wanted.label or ""), b"%015d/" % (now + 1)
     low = border if wanted.state == "pending" else b""
     high = border if wanted.state == "waiting" else b":"
@@ -245,11 +249,11 @@ async def _rows_of_label(view: StoreView, prefix: bytes) -> AsyncIterator[Sequen
 
 
 async def _of_lines(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:
-    """Each chunk is read from one snapshot of lines and leases, so a job that starts meanwhile is in the one or in the
-    other."""
+    """Merge lines and leases. Each chunk is read from one snapshot of both, so a job that starts meanwhile is in one of
+    them."""
     while True:
-        streams = [stream_prefix(*name, priority) for name, priority, _ in await _streams(view, wanted, LINES_MERGED)]
-        chunk, more = await _chunk(view, streams, now, place, wanted)
+        buckets = [stream_prefix(*name, priority) for name, priority, _ in await _buckets(view, wanted, LINES_MERGED)]
+        chunk, more = await _chunk(view, buckets, now, place, wanted)
         if chunk:
             yield Chunk(chunk, chunk[-1], 0)
             place = chunk[-1]
@@ -258,13 +262,14 @@ async def _of_lines(view: StoreView, now: int, wanted: Filter, place: Place | No
 
 
 async def _chunk(
-    view: StoreView, streams: Sequence[bytes], now: int, place: Place | None, wanted: Filter
+    view: StoreView, buckets: Sequence[bytes], now: int, place: Place | None, wanted: Filter
 ) -> tuple[list[Place], bool]:
-    """The next entries of all streams and leases, as far as they are known completely; whether there are more."""
-    each = CHUNK // max(len(streams), 1) + 2
+    """Read the next entries of all buckets and leases, as far as they are known completely; say whether there are
+    more."""
+    each = CHUNK // max(len(buckets), 1) + 2
     with_leases = wanted.state in (None, "running")
     ranges: list[Range] = [(b"lease/", after(b"lease/"), PAGE if with_leases else 1)]
-    for prefix in streams:
+    for prefix in buckets:
         start, end = _bounds(prefix, now, wanted)
         behind = prefix + b"%015d/%b\x00" % (place[0], place[1].encode()) if place else prefix
         ranges.append((max(start, behind), max(end, behind, start), each))
@@ -277,7 +282,7 @@ async def _chunk(
         entries = [split_line_tail(key) for key, _ in rows]
         found.update(entries)
         if len(rows) == each and (horizon is None or entries[-1] < horizon):
-            horizon = entries[-1]  # behind it, this stream may hold more than was read
+            horizon = entries[-1]  # behind it, this bucket may hold more than was read
     chunk = sorted(entry for entry in found if horizon is None or entry <= horizon)
     return chunk, horizon is not None
 
@@ -293,7 +298,7 @@ def _running(leases: Sequence[Row], wanted: Filter) -> Iterator[Place]:
 
 
 async def dead(view: StoreView, wanted: Filter, place: Place | None, since: int) -> Chunks:
-    """Dead letters by the instant they were parked."""
+    """Return chunks of dead letters by the instant at which they were parked."""
     prefix = b"parked/"
     if wanted.label is not None and await labels.are_filled(view):
         prefix = labels.dead_prefix(wanted.label)
@@ -308,9 +313,11 @@ async def dead(view: StoreView, wanted: Filter, place: Place | None, since: int)
 # ---- Keys ----------------------------------------------------------------------------------------
 
 
-async def _streams(view: StoreView, wanted: Filter, most: int | None = None) -> list[tuple[tuple[str, str], int, int]]:
-    """Lines that hold waiting jobs of the pool and queue asked for: name, priority, how many. InvalidInputError for
-    more than `most` lines."""
+async def _buckets(view: StoreView, wanted: Filter, most: int | None = None) -> list[tuple[tuple[str, str], int, int]]:
+    """Return the buckets that hold waiting jobs of the pool and queue asked for: line, priority, how many.
+
+    InvalidInputError for more than `most` lines.
+    """
     if wanted.state == "running":
         return []
     prefix = b"lines/%b/" % wanted.pool.encode() if wanted.pool is not None else b"lines/"
@@ -336,7 +343,7 @@ def _is_of(key: bytes, queue: str) -> bool:
 
 
 def _bounds(prefix: bytes, now: int, wanted: Filter) -> tuple[bytes, bytes]:
-    """Of a stream: what is due by now, what is not yet, or all of it."""
+    """Return the range of a bucket that the filter leaves: what is due by now, what is not yet due, or all of it."""
     border = prefix + b"%015d/" % (now + 1)
     if wanted.state == "waiting":
         return prefix, border

@@ -1,4 +1,4 @@
-"""How a host and its schedulers are: what is wrong now, in words; and what the log says when callbacks stop."""
+"""Say what is wrong with a host and its schedulers now, in words; and log when callbacks stop and go on."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ log = logging.getLogger("tocsin.scheduler")
 
 AMBER_DEAD: Final = 100_000
 COUNTED: Final = 100
-"""Of so many schedulers the waiting callbacks are counted for the log."""
+"""Of how many schedulers the waiting callbacks are counted for the log."""
 SOON_MS: Final = 2 * UNREACHABLE_MS
-"""What is due within that is counted too: the attempts that opened the circuit are due again by then."""
+"""What is due within this time is counted, too: the attempts that opened the circuit are due again by then."""
 HOST: Final = ""
-"""The scope of what is wrong with all of a host; no instance is named so."""
+"""The scope of what is wrong with a whole host; no instance has this name."""
 
 
 class HostHealth:
-    """Of one host. `busy()` names schedulers with callbacks that wait or are under way; `found()` gives what else is
-    wrong with all of the host."""
+    """The health of one host. `busy()` names schedulers with callbacks that wait or are under way; `found()` gives what
+    else is wrong with the whole host."""
 
     def __init__(
         self,
@@ -63,15 +63,15 @@ class HostHealth:
     # ---- What is wrong ---------------------------------------------------------------------------
 
     def of_host(self) -> Sequence[HealthReason]:
-        """What is wrong with the whole host, alarms of any actor that fail included."""
+        """Return what is wrong with the whole host, failing alarms of any actor included."""
         causes = [*self._of_all(), *self._of_alarms()]
         return self._health.reasons(HOST, causes)
 
     def of_instance(
         self, actor: ActorId, *, dead: int = 0, suspects: int = 0, lost: Lost | None = None
     ) -> Sequence[HealthReason]:
-        """What is wrong as one scheduler sees it, the whole host included. `suspects`: how many jobs wait that must
-        be kept apart; `lost`: how many cannot be read any more."""
+        """Return what is wrong as one scheduler sees it, the whole host included. `suspects`: how many jobs wait that
+        must be kept apart; `lost`: how many cannot be read any more."""
         causes = list(self._of_all())
         if (failed := self._host().alarms.failing.get(actor)) is not None:
             times = "once" if failed.count == 1 else f"{failed.count} times in a row"
@@ -89,7 +89,7 @@ class HostHealth:
         return self._health.reasons(str(actor), causes)
 
     def store_trouble(self) -> StoreError | None:
-        """Asked in every turn, so it is known since when there is trouble."""
+        """Return what is wrong with the store. Every turn asks, so it is known since when there is trouble."""
         trouble = self._host().provider.trouble
         if (trouble is None) != (self._trouble_since is None):
             self._trouble_since = None if trouble is None else self._host().clock.now_ms()
@@ -98,7 +98,7 @@ class HostHealth:
     _trouble_since: int | None = None
 
     def circuit_in_words(self) -> str | None:
-        """Why the circuit is open; None: it is closed."""
+        """Say why the circuit is open; None: it is closed."""
         broken = self._circuit.broken
         return None if broken is None else f"{self._what_fails(broken)}: {broken.message}"
 
@@ -133,7 +133,7 @@ class HostHealth:
     # ---- What the log says -----------------------------------------------------------------------
 
     def circuit_changed(self, broken: Broken, is_open: bool) -> None:
-        """One line when callbacks stop, one when they go on."""
+        """Log one line when callbacks stop, and one when they go on."""
         self._start_soon(self._tell(broken, is_open))
 
     async def _tell(self, broken: Broken, is_open: bool) -> None:
@@ -157,7 +157,7 @@ class HostHealth:
                 log.warning("the origin %s answers again after %.0f s (%s). %s", origin, away_s, broken.message, jobs)
 
     async def _due_callbacks(self) -> int:
-        """Of the schedulers that have some under way or waiting for a permit, as far as that is counted."""
+        """Count the due callbacks of schedulers that have some under way or waiting for a permit, up to a bound."""
         provider, now, due = self._host().provider, self._host().clock.now_ms(), 0
         for actor in list(islice(self._busy(), COUNTED)):
             due += await query.due_callbacks(provider.view(str(actor)), now + SOON_MS)

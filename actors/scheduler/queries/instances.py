@@ -1,4 +1,4 @@
-"""The instances of a store: their names, in order, with what their counters say. Reads committed state only."""
+"""List the instances of a store by name, with what their counters say, from committed state."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Shown = Callable[[str], Awaitable[bool]]
 
 
 async def page(provider: StoreProvider, start: str, limit: int, shown: Shown) -> InstancePage:
-    """At most `limit` instances that `shown` lets pass, with names after `start`.
+    """Return at most `limit` instances that `shown` lets pass, with names after `start`.
 
-    The cursor is the last name on the page, so it tells nothing of an instance that is not shown.
+    The cursor is the last name on the page, so it reveals no instance that is not shown.
     """
     found: list[Instance] = []
     async for name in names(provider, start):
@@ -31,7 +31,7 @@ async def page(provider: StoreProvider, start: str, limit: int, shown: Shown) ->
 
 
 async def names(provider: StoreProvider, start: str) -> AsyncIterator[str]:
-    """Names of instances in code-point order, strictly after `start`."""
+    """Yield the names of instances in code-point order, strictly after `start`."""
     prefix = str(actor_of(""))
     last = prefix + start
     while True:
@@ -45,7 +45,7 @@ async def names(provider: StoreProvider, start: str) -> AsyncIterator[str]:
 
 
 async def instance(provider: StoreProvider, name: str) -> Instance | None:
-    """None if nothing is left of it but the runtime's own row: it was removed."""
+    """Return one instance; None if it was removed, so that only the runtime's own row is left."""
     view = provider.view(str(actor_of(name)))
     any_row, counted, own = await view.scan_many([(b"\x01", b"\xff", 1), one(META_COUNTERS), one(INSTANCE)])
     if not any_row:

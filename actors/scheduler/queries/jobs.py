@@ -1,4 +1,4 @@
-"""Reads of committed state, outside the actor's turn: one job, its counts. Lists are in `listing`.
+"""Read committed state outside the actor's turns: one job, counts, pools. Lists are in `listing`.
 
 Every answer comes from one snapshot of the store, so it never shows half of a turn.
 """
@@ -49,7 +49,7 @@ PAGE = 5_000
 
 
 def read(kind: type[R], key: bytes, value: bytes | None) -> R | None:
-    """A row; None if it is not there or unreadable (the actor moves such rows aside, a view only passes by)."""
+    """Decode a row; None if it is missing or unreadable. Only the actor moves an unreadable row aside."""
     if value is None:
         return None
     try:
@@ -59,7 +59,7 @@ def read(kind: type[R], key: bytes, value: bytes | None) -> R | None:
 
 
 def one(key: bytes) -> Range:
-    """The range of exactly this key."""
+    """Return the range of exactly this key."""
     return key, key + b"\x00", 1
 
 
@@ -67,12 +67,13 @@ def one(key: bytes) -> Range:
 
 
 async def get(view: StoreView, job_id: str, now: int) -> Record | None:
+    """Return one job as users see it; None if there is no such job."""
     found = await find(view, job_id)
     return None if found is None else found.record(now)
 
 
 async def find(view: StoreView, job_id: str) -> Found | None:
-    """The rows of a job."""
+    """Return the rows of a job; None if there is no such job."""
     lease_prefix = b"lease/%b/" % job_id.encode()
     ranges = [
         one(job_key(job_id)),
@@ -92,7 +93,7 @@ async def find(view: StoreView, job_id: str) -> Found | None:
 
 
 def attach(found: Found, rows: Mapping[bytes, bytes], leases: Sequence[Row]) -> None:
-    """Give a job the rows that say where it stands."""
+    """Add the rows that say where the job stands."""
     job_id = found.job.id
     found.at = read(AtRow, at_key(job_id), rows.get(at_key(job_id)))
     found.dead = read(DeadRow, dead_key(job_id), rows.get(dead_key(job_id)))
@@ -119,14 +120,14 @@ class Counts:
     retired: int
     paused: bool
     suspects: int
-    """Jobs that are kept apart from others, and wait."""
+    """How many jobs wait that are kept apart from others."""
 
 
-Streams = Mapping[tuple[str, str, int], tuple[int, int]]
+Buckets = Mapping[tuple[str, str, int], tuple[int, int]]
 
 
 async def counts(view: StoreView, now: int) -> Counts:
-    """From counters and line summaries; jobs are not walked, but for up to 10,000 due ones."""
+    """Count from counters and line summaries. No job is read; of due jobs up to 10,000 keys are."""
     summaries = [
         one(META_COUNTERS),
         one(INSTANCE),
@@ -137,53 +138,54 @@ async def counts(view: StoreView, now: int) -> Counts:
     lines += await _rest(view, b"lines/", lines)
     pools += await _rest(view, b"pool/", pools)
     leases += await _rest(view, b"lease/", leases)
-    streams = _streams(lines)
-    due, oldest = await _due(view, streams, now)
-    shown, more = _pools(streams, pools, leases)
-    suspects = sum(waiting for (_, queue, _), (waiting, _) in streams.items() if level_in(queue))
+    buckets = _buckets(lines)
+    due, oldest = await _due(view, buckets, now)
+    shown, more = _pools(buckets, pools, leases)
+    suspects = sum(waiting for (_, queue, _), (waiting, _) in buckets.items() if level_in(queue))
     return Counts(
         counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired,
         paused=is_paused(instance_rows), suspects=suspects,
     )  # fmt: skip
 
 
-def _streams(lines: Sequence[Row]) -> Streams:
-    """Of each pool, queue and priority: how many wait, and the first due instant."""
+def _buckets(lines: Sequence[Row]) -> Buckets:
+    """Return for each pool, queue and priority how many wait, and the first due instant."""
     return {
-        (*split_lines_key(key), priority): stream
+        (*split_lines_key(key), priority): bucket
         for key, value in lines
         if (row := read(LinesRow, key, value)) is not None
-        for priority, stream in row.streams.items()
+        for priority, bucket in row.streams.items()
     }
 
 
 async def due_callbacks(view: StoreView, until: int) -> int:
-    """How many are due by then, or on their way; counted to a bound."""
+    """Count the callbacks that are due by then or on their way, up to a bound."""
     families = (b"lines/", b"lease/")
     lines, leases = await view.scan_many([(prefix, after(prefix), PAGE) for prefix in families])
-    waiting = {name: stream for name, stream in _streams(lines).items() if not plain(name[1])}
+    waiting = {name: bucket for name, bucket in _buckets(lines).items() if not plain(name[1])}
     rows = (read(LeaseRow, key, value) for key, value in leases)
     sent = sum(row is not None and row.kind == "fired" for row in rows)
     return min((await _due(view, waiting, until))[0] + sent, DUE_COUNTED)
 
 
 def is_paused(rows: Sequence[Row]) -> bool:
+    """Return whether the instance's own row says that all firing is stopped."""
     return instance_row(rows).paused
 
 
 def instance_row(rows: Sequence[Row]) -> InstanceRow:
-    """What the instance's own row says; without one nothing was set."""
+    """Decode the instance's own row; the defaults if it has none."""
     return (read(InstanceRow, INSTANCE, rows[0][1]) if rows else None) or InstanceRow()
 
 
 async def whole(view: StoreView, prefix: bytes) -> list[Row]:
-    """Every row of a family, a page at a time."""
+    """Read every row of a family, a page at a time."""
     first = await view.scan(prefix, after(prefix), limit=PAGE)
     return [*first, *await _rest(view, prefix, first)]
 
 
 async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Row]:
-    """The pages behind the first one."""
+    """Read the pages behind the first one."""
     more: list[Row] = []
     page = first
     while len(page) == PAGE:
@@ -192,9 +194,9 @@ async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Ro
     return more
 
 
-async def _due(view: StoreView, streams: Streams, now: int) -> tuple[int, int | None]:
-    """How many jobs are due, counted to a bound, and for how long the first of them has been."""
-    ripe = [(name, stream) for name, stream in streams.items() if stream[1] <= now and stream[0]]
+async def _due(view: StoreView, buckets: Buckets, now: int) -> tuple[int, int | None]:
+    """Count the jobs that are due, up to a bound, and say for how long the first of them has been."""
+    ripe = [(name, bucket) for name, bucket in buckets.items() if bucket[1] <= now and bucket[0]]
     if not ripe:
         return 0, None
     oldest = now - min(first for _, (_, first) in ripe)
@@ -211,9 +213,10 @@ async def _due(view: StoreView, streams: Streams, now: int) -> tuple[int, int | 
     return due, oldest
 
 
-def _pools(streams: Streams, pools: Sequence[Row], leases: Sequence[Row]) -> tuple[list[PoolStatus], bool]:
+def _pools(buckets: Buckets, pools: Sequence[Row], leases: Sequence[Row]) -> tuple[list[PoolStatus], bool]:
+    """Return the pools with the longest lines, and whether there are more than are shown."""
     queued: Counter[str] = Counter()
-    for (pool, _, _), (waiting, _) in streams.items():
+    for (pool, _, _), (waiting, _) in buckets.items():
         queued[pool] += waiting
     held: Counter[str] = Counter()
     for key, value in leases:
@@ -236,7 +239,7 @@ HOLDERS_SHOWN = 1_000
 
 
 async def pool(view: StoreView, name: str) -> Pool:
-    """One pool, from its lines and leases."""
+    """Return one pool, from its lines and leases."""
     prefix = b"lines/%b/" % name.encode()
     rows, lines, leases = await view.scan_many(
         [one(pool_key(name)), (prefix, after(prefix), PAGE), (b"lease/", after(b"lease/"), PAGE)]

@@ -1,6 +1,6 @@
-"""Lists of jobs and dead letters, page by page, from committed state, looking at a bounded number of rows.
+"""List jobs and dead letters from committed state, in pages, each reading a bounded number of rows.
 
-A cursor is the sort key of the last row looked at, bound to its list and filters by a checksum.
+A cursor is the sort key of the last row read, bound to its list and filters by a checksum.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ BYTES_PER_PAGE = 8 * 1024 * 1024
 
 
 class Cursor(msgspec.Struct, array_like=True, frozen=True):
-    """Where a list goes on: behind (`at`, `id`)."""
+    """Where a list continues: behind (`at`, `id`)."""
 
     scope: bytes
-    """Which list and filters gave it out, hashed."""
+    """A hash of the list and the filters that gave out the cursor."""
     at: int
     id: str
 
@@ -42,7 +42,7 @@ def encode_cursor(scope: str, at: int, job_id: str) -> str:
 
 
 def decode_cursor(scope: str, text: str | None) -> tuple[int, str] | None:
-    """Raises InvalidInputError for one that was made up, damaged, or given out by another list."""
+    """Decode a cursor. InvalidInputError if it was made up, damaged, or given out by another list."""
     if text is None:
         return None
     try:
@@ -63,7 +63,7 @@ def _check(body: bytes) -> bytes:
 
 
 async def list_by_id(view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter) -> Page:
-    """Live jobs in id order."""
+    """List live jobs in id order."""
     scope = f"id/{instance}/{wanted}"
     place = decode_cursor(scope, cursor)
     chunks = await candidates.by_id(view, now, wanted, place)
@@ -71,7 +71,7 @@ async def list_by_id(view: StoreView, instance: str, now: int, limit: int, curso
 
 
 async def list_by_due(view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter) -> Page:
-    """Live jobs in the order of their next attempt."""
+    """List live jobs in the order of their next attempt."""
     scope = f"due/{instance}/{wanted}"
     place = decode_cursor(scope, cursor)
     chunks = await candidates.by_due(view, now, wanted, place)
@@ -81,7 +81,7 @@ async def list_by_due(view: StoreView, instance: str, now: int, limit: int, curs
 async def list_dead(
     view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter, since: int
 ) -> Page:
-    """Dead letters, the newest last."""
+    """List dead letters, the newest last."""
     scope = f"dead/{instance}/{wanted}/{since}"
     place = decode_cursor(scope, cursor)
     chunks = await candidates.dead(view, wanted, place, since)
@@ -91,7 +91,7 @@ async def list_dead(
 async def _page(
     view: StoreView, chunks: candidates.Chunks, pager: _Pager, now: int, wanted: Filter, *, dead: bool
 ) -> Page:
-    """Those of the candidates that are still so."""
+    """Fill a page with the candidates that still are what the list asks for."""
     async with aclosing(chunks):
         async for chunk in chunks:
             ids = [job_id for _, job_id in chunk.places]
@@ -111,7 +111,7 @@ async def _page(
 
 
 async def load(view: StoreView, ids: Sequence[str]) -> list[Found]:
-    """Those of these jobs that exist, each as it stood at one instant, in the order asked."""
+    """Read those of these jobs that exist, each as it stood at one instant, in the order asked."""
     points = [key for job_id in ids for key in (job_key(job_id), at_key(job_id), dead_key(job_id))]
     ranges: list[Range] = [(key, key + b"\x00", 1) for key in points]
     for job_id in ids:
@@ -139,7 +139,7 @@ async def _rest_of_args(view: StoreView, found: Sequence[Found]) -> None:
 
 
 class _Pager:
-    """Gathers a page until it holds `limit` records, or has looked at enough rows or bytes."""
+    """A page being filled, until it holds `limit` records or enough rows or bytes were read."""
 
     def __init__(self, scope: str, limit: int) -> None:
         self._scope, self._limit = scope, limit
@@ -162,12 +162,12 @@ class _Pager:
             self.last = place
 
     def pass_by(self, place: tuple[int, str], rows: int) -> None:
-        """Rows of an index up to there were looked at, whether or not they name jobs that may be shown."""
+        """Count rows of an index that were read up to this place, whether or not they name jobs that may be shown."""
         self._index_rows += rows
         self.last = place
 
     def take(self, record: Record, wanted: Filter) -> bool:
-        """True when the page is full."""
+        """Add the record if it passes. Return whether the page is full."""
         if wanted.passes(record):
             self._records.append(record)
             args = record.raw_args

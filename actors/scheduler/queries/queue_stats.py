@@ -1,4 +1,4 @@
-"""What queues hold, and what still pends: from summaries in committed state; jobs are not walked."""
+"""Count what queues hold and what still pends, from summaries in committed state; no job is read."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ PAGE = 5_000
 
 
 async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -> Sequence[Queue]:
+    """Return each queue that holds jobs, by name. `waiting_for` says how many claims wait for a queue."""
     lines = await query.whole(view, b"lines/")
     waiting: Counter[str] = Counter()
     oldest: dict[str, int] = {}
-    streams: dict[str, list[bytes]] = {}
+    buckets: dict[str, list[bytes]] = {}
     for key, value in lines:
         row = query.read(LinesRow, key, value)
         pool, line = split_lines_key(key)
@@ -41,7 +42,7 @@ async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -
             waiting[queue] += count
             oldest[queue] = min(oldest.get(queue, first_due), first_due)
             if first_due <= now:
-                streams.setdefault(queue, []).append(stream_prefix(pool, line, priority))
+                buckets.setdefault(queue, []).append(stream_prefix(pool, line, priority))
     held: Counter[str] = Counter()
     for key, value in await query.whole(view, b"lease/"):
         lease = query.read(LeaseRow, key, value)
@@ -51,10 +52,10 @@ async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -
         Queue(
             name=queue,
             waiting=waiting[queue],
-            due=await _due(view, streams.get(queue, []), now),
+            due=await _due(view, buckets.get(queue, []), now),
             in_flight=held[queue],
             workers_waiting=waiting_for(queue),
-            oldest_due_ms=now - oldest[queue] if queue in streams else None,
+            oldest_due_ms=now - oldest[queue] if queue in buckets else None,
         )
         for queue in sorted({*waiting, *held})
     ]
@@ -71,13 +72,13 @@ async def _due(view: StoreView, prefixes: Sequence[bytes], now: int) -> int:
 
 
 async def is_counted(view: StoreView) -> bool:
-    """Whether `pending` finds all counts: not so in a store of an older layout that nobody has needed since."""
+    """Return whether `pending` finds all counts: not in a scheduler of the oldest layout before its activation."""
     meta = await view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT])
     return META_RECOUNT not in meta and layout_of(meta) != OLDEST
 
 
 async def pending(view: StoreView, prefix: str) -> Pending:
-    """From the counts by path, in pages: a store that cannot answer raises, it does not say no."""
+    """Sum the counts of all paths that begin so. A store that cannot answer raises; it never means that none pends."""
     start = path_key(prefix)[: len(PATHS) + PATH_BYTES]
     end, count = after(start), 0
     while True:

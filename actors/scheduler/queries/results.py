@@ -1,4 +1,4 @@
-"""What a job and its attempts came to: from committed state, for those who wait for it or ask."""
+"""Say from committed state what a job and its attempts came to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HISTORY_DAYS = 31
 
 
 async def of(view: StoreView, job_id: str, now: int) -> Outcome:
-    """How it ended or stands. NotFoundError if nothing is known of it, or nobody asked for its result to be kept."""
+    """Return how the job ended or stands. NotFoundError if nothing is known of it, or its result is not kept."""
     record = await query.get(view, job_id, now)
     if record is not None and record.keep_result_ms is None:
         raise NotFoundError(
@@ -41,7 +41,7 @@ async def of(view: StoreView, job_id: str, now: int) -> Outcome:
 
 
 async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
-    """Of every incarnation of the id that is still kept, the oldest first."""
+    """Return the attempts of every incarnation of the id that are still kept, the oldest first."""
     today = now // DAY_MS
     days = range(today - HISTORY_DAYS, today + 2)
     ranges = [(prefix, after(prefix), 1_000) for day in days for prefix in [hist_day(day) + job_id.encode() + b"/"]]

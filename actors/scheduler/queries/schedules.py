@@ -1,4 +1,4 @@
-"""Reading schedules from committed state, outside the actor's turns."""
+"""Read schedules from committed state, outside the actor's turns."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ from tocsin.actors.scheduler.queries.listing import decode_cursor, encode_cursor
 from tocsin.storage.api import StoreView, after
 
 BYTES_PER_PAGE: Final = 4 * 1024 * 1024
-"""Of definitions, each with up to 64 KiB of its args."""
+"""How much a page reads of definitions, each with up to 64 KiB of its args."""
 SLOTS_AT_ONCE: Final = 1_000
 LOOKED_UP: Final = 100
-"""Jobs at once, for the same reason."""
+"""How many jobs are read at once: each brings up to 64 KiB of its args, too."""
 
 
 async def get(view: StoreView, name: str) -> ScheduleRecord | None:
+    """Return one schedule; None if there is none of this name."""
     found = await _records(view, [name])
     return found[0] if found else None
 
 
 async def page(view: StoreView, instance: str, limit: int, cursor: str | None) -> SchedulePage:
-    """By name. Shorter than asked for if the definitions are very large."""
+    """Return a page of schedules by name. It is shorter than asked for if the definitions are very large."""
     scope = f"schedules/{instance}"
     place = decode_cursor(scope, cursor)
     start = b"cron/" if place is None else definition_key(place[1]) + b"\x00"
@@ -69,7 +70,7 @@ async def _records(view: StoreView, names: Sequence[str]) -> list[ScheduleRecord
 
 
 async def occurrences(view: StoreView, instance: str, name: str, limit: int, cursor: str | None) -> OccurrencePage:
-    """The newest first."""
+    """Return a page of occurrences, the newest first."""
     scope = f"occurrences/{instance}/{name}"
     place = decode_cursor(scope, cursor)
     prefix = slot_prefix(name)
@@ -89,7 +90,8 @@ def _slot(value: bytes) -> SlotRow | None:
 
 
 async def live_jobs(view: StoreView, name: str) -> list[tuple[str, str]]:
-    """Id and incarnation of its occurrences that wait, run or retry; not those of one that was made meanwhile."""
+    """Return id and incarnation of the schedule's occurrences that wait, run or retry. Those of a schedule that was
+    made meanwhile under the same name are left out."""
     found: list[tuple[str, str, str]] = []
     start = prefix = slot_prefix(name)
     while rows := await view.scan(start, after(prefix), limit=SLOTS_AT_ONCE):
@@ -104,8 +106,8 @@ def _job_ids(rows: Sequence[tuple[bytes, bytes]]) -> list[str]:
 
 
 async def _live(view: StoreView, name: str, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The incarnation, and the uid of the schedule, of those that are its own: anybody may take the id of an
-    occurrence that has ended."""
+    """Return the incarnation, and the uid of the schedule, of those jobs that are occurrences of it: any caller may
+    take the id of an occurrence that has ended."""
     found: dict[str, tuple[str, str]] = {}
     for start in range(0, len(ids), LOOKED_UP):
         some = ids[start : start + LOOKED_UP]

@@ -1,4 +1,4 @@
-"""Why a job is not running: every reason, in words and as data, from committed state and what the host knows."""
+"""Say why a job is not running: every reason, in words and as data, from committed state and what the host knows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Facts:
     max_in_flight: int
     max_suspects: int
     hindrances: Callable[[int], Sequence[str]]
-    """Codes of what keeps callbacks of a level in `suspects` from starting."""
+    """Codes of what keeps callbacks of this level (see `suspects`) from starting."""
     circuit: str | None
-    """Why it is open, in words."""
+    """Why the circuit is open, in words; None if it is closed."""
     store_trouble: StoreError | None
     stopping: bool
     alarm_failures: int
@@ -39,7 +39,7 @@ class Facts:
 
 
 async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[Reason]:
-    """Empty only for a job that may start at this instant. Each rule is asked where claims ask it, too."""
+    """Return every reason; none only for a job that may start at this instant. Claims ask the same rules."""
     found = await query.find(view, job_id)
     if found is None:
         return [
@@ -98,7 +98,7 @@ def _of_job(record: Record, level: int, now: int) -> list[Reason]:
 
 
 def _apart(record: Record, level: int) -> Reason:
-    """It may be what its hosts or workers died of."""
+    """Say how a job is kept apart that its hosts or workers may have died of."""
     whom = "hosts were lost while it ran" if record.queue is None else "workers were lost while they had it"
     how = {
         (ALONE, True): "it starts when nothing else runs on this host, and nothing else starts meanwhile",
@@ -148,7 +148,7 @@ def _of_host(facts: Facts) -> list[Reason]:
 
 
 def _of_callbacks(code: str, facts: Facts) -> Reason:
-    """What holds up callbacks, and no work that is pulled."""
+    """Say what holds up callbacks; pulled work goes on."""
     words = {
         CIRCUIT_OPEN: f"{facts.circuit}; one callback every 5 s is tried",
         LANES_FULL: f"all {facts.lanes_limit} lanes of this scheduler are in use",

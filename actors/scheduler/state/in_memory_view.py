@@ -1,4 +1,4 @@
-"""Rows held in memory, read like a store: what fits into one page is read once, and looked at from all sides."""
+"""Hold rows in memory and read them like a store, so that a small store is read only once for many questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class InMemoryView:
         self._values = dict(rows)
 
     def prefixes(self) -> set[bytes]:
-        """What keys begin with, up to their first slash; whole keys that have none."""
+        """Return what keys begin with, up to their first slash; a key without a slash is returned whole."""
         return {key[: key.find(b"/") + 1] or key for key in self._keys}
 
     async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -27,7 +27,7 @@ class InMemoryView:
     async def scan_many(
         self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
     ) -> list[list[Row]]:
-        """All rows of each range: they are in memory anyway, so `max_bytes` bounds nothing here."""
+        """Return all rows of each range. They are in memory, so `max_bytes` bounds nothing."""
         return [self._range(*one, reverse) for one in ranges]
 
     async def scan(
@@ -42,7 +42,7 @@ class InMemoryView:
 
 
 async def hold(view: StoreView) -> StoreView:
-    """The rows themselves if they are few, else the view they came from."""
+    """Return a view of the rows in memory if they are few, else the view they came from."""
     rows = await view.scan(b"\x01", b"\xff", limit=PAGE)
     size = sum(len(key) + len(value) for key, value in rows)
     return InMemoryView(rows) if len(rows) < PAGE and size < MAX_SCAN_BYTES else view

@@ -1,9 +1,9 @@
-"""Memory of what waits: which lines have jobs, when the first of each is due, and which may start.
+"""Keep in memory what waits: which lines have jobs, when the first of each is due, and which may start.
 
-A line is named by pool and queue. Inside it each priority is a bucket, ordered by due time. The first job of a bucket
-stands in a `ReadyHeap`: there is one for callbacks, where all are in one order, and one for pulled work, where each
-queue has an order of its own and queues take turns. A line whose pool is full or paused stands in neither: it costs
-nothing until its pool changes.
+A line is named by pool and queue. Inside it each priority is a bucket, ordered by due instant. A bucket has at most one
+entry in a `ReadyHeap`, for its first job. There is one heap for callbacks, where all are in one order, and one for
+pulled work, where each queue has an order of its own and queues take turns. A line whose pool is full or paused has no
+entry: it costs nothing until its pool changes.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class PriorityBucket:
         self.priority = priority
         self.prefix = stream_prefix(line.pool, line.queue, priority)
         self.count = 0
-        self.first_due = 0  # while count: no row of the stream is due earlier
+        self.first_due = 0  # while count: no row of the bucket is due earlier
         self.serial = 0  # of its one valid heap entry
 
     @property
     def order(self) -> int:
-        """What decides who starts first."""
+        """Return the place in the start order: each level of priority is worth 30 s."""
         return self.first_due - self.priority * PRIORITY_MS
 
 
 class Line:
     """The waiting jobs of one pool and queue, by priority."""
 
-    __slots__ = ("pool", "queue", "streams")
+    __slots__ = ("buckets", "pool", "queue")
 
     def __init__(self, pool: str, queue: str) -> None:
         self.pool = pool
         self.queue = queue
-        self.streams: dict[int, PriorityBucket] = {}
+        self.buckets: dict[int, PriorityBucket] = {}
 
     def row(self) -> LinesRow | None:
-        """The summary as it is stored; None if nothing waits."""
-        waiting = {s.priority: (s.count, s.first_due) for s in self.streams.values() if s.count}
+        """Return the summary as it is stored; None if nothing waits."""
+        waiting = {s.priority: (s.count, s.first_due) for s in self.buckets.values() if s.count}
         return LinesRow(waiting) if waiting else None
 
 
@@ -62,64 +62,67 @@ Others = Callable[[PriorityBucket], bool]
 
 
 class ReadyHeap:
-    """Each stream has at most one valid entry, known by its serial; others are stale and dropped when met."""
+    """Buckets in the order in which they may start: those of the future by due instant, those due by start order.
+
+    Each bucket has at most one valid entry, known by its serial. Other entries are stale and dropped when met.
+    """
 
     def __init__(self, may_start: Callable[[Line], bool], room: Callable[[str], int | None]) -> None:
         self._may_start, self._room = may_start, room
         self._future: list[Entry] = []
         self._ready: dict[str, list[Entry]] = {}  # by queue
-        self._turns: OrderedDict[str, int] = OrderedDict()  # by queue: when it had its last one, or came; in that order
+        self._turns: OrderedDict[str, int] = OrderedDict()  # by queue: its last turn, or when it came; in that order
         self._turn = count(1)
         self._serial = count(1)
         self._compact_at = 1_000
 
-    def enter(self, stream: PriorityBucket) -> None:
-        """Give the stream its one valid place, if it may start at all."""
-        stream.serial = 0
-        if self._may_start(stream.line):
-            stream.serial = next(self._serial)
-            heapq.heappush(self._future, (stream.first_due, stream.serial, stream))
+    def enter(self, bucket: PriorityBucket) -> None:
+        """Give the bucket its one valid entry, if its line may start at all."""
+        bucket.serial = 0
+        if self._may_start(bucket.line):
+            bucket.serial = next(self._serial)
+            heapq.heappush(self._future, (bucket.first_due, bucket.serial, bucket))
             if len(self._future) > self._compact_at:
                 self._compact()
 
     def any_ready(self, now: int, queue: str) -> bool:
-        """Whether a due job of the queue may start."""
+        """Return whether a due job of the queue may start."""
         self._promote_due(now)
         return self._is_ready(queue)
 
     def ready_queues(self, now: int) -> Iterator[str]:
-        """Queues with a due job that may start, the one whose turn it is first. There may be many, so none is looked at
-        before it is asked for; turns are taken behind that."""
+        """Yield queues with a due job that may start, the one whose turn it is first. There may be many, so each is
+        checked only when it is asked for."""
         self._promote_due(now)
         return (queue for queue in self._turns if self._is_ready(queue))
 
     def ready_of(self, now: int, queues: Sequence[str]) -> list[str]:
-        """Those of these queues, in the same order."""
+        """Return those of these queues that have a due job that may start, in the order of their turns."""
         self._promote_due(now)
         return sorted(filter(self._is_ready, queues), key=self._turns.__getitem__)
 
     def had_turn(self, queue: str) -> None:
-        """The others come first now."""
+        """Note that the queue has had its turn: the others come first now."""
         self._turns[queue] = next(self._turn)
         self._turns.move_to_end(queue)
 
     def forget(self, queue: str) -> None:
-        """Nothing waits in it: it comes as a new one, behind the others."""
+        """Forget the turn of a queue in which nothing waits: when it comes again, it is behind the others."""
         self._turns.pop(queue, None)
 
     def next_due(self, now: int) -> int | None:
-        """When the first future head that may start is due."""
+        """Return when the first future bucket that may start is due."""
         self._promote_due(now)
-        stream = self._peek(self._future)
-        return None if stream is None else stream.first_due
+        bucket = self._peek(self._future)
+        return None if bucket is None else bucket.first_due
 
     def pick(
         self, now: int, queue: str, most: int, of_pool: Counter[str], after_others: Others | None = None
     ) -> list[PriorityBucket]:
-        """Take up to `most` due streams that may start, in start order. Give each back with `enter`.
+        """Take up to `most` due buckets that may start, in start order. Give each back with `enter`.
 
-        Of one pool no more streams than it has slots (`of_pool` counts): its first jobs stand in those, and others need
-        the rest. `after_others` says of which streams others come first.
+        No more buckets of a pool are taken than it has slots (`of_pool` counts them): its first jobs are in those, and
+        other pools need the rest. `after_others` says which buckets others come before.
         """
         self._promote_due(now)
         ready = self._ready.get(queue, [])
@@ -127,20 +130,20 @@ class ReadyHeap:
         passed: list[Entry] = []
         while ready and len(picked) < most:
             entry = heapq.heappop(ready)
-            _, serial, stream = entry
-            if serial != stream.serial or not stream.count:
+            _, serial, bucket = entry
+            if serial != bucket.serial or not bucket.count:
                 continue
-            if after_others is not None and after_others(stream):
+            if after_others is not None and after_others(bucket):
                 passed.append(entry)
                 continue
-            room = self._room(stream.line.pool)
-            if room is not None and room and of_pool[stream.line.pool] >= room:
+            room = self._room(bucket.line.pool)
+            if room is not None and room and of_pool[bucket.line.pool] >= room:
                 passed.append(entry)
                 continue
-            stream.serial = 0
-            if self._may_start(stream.line):
-                picked.append(stream)
-                of_pool[stream.line.pool] += 1
+            bucket.serial = 0
+            if self._may_start(bucket.line):
+                picked.append(bucket)
+                of_pool[bucket.line.pool] += 1
         for entry in passed:
             heapq.heappush(ready, entry)
         return picked
@@ -154,32 +157,32 @@ class ReadyHeap:
 
     def _promote_due(self, now: int) -> None:
         while self._future and self._future[0][0] <= now:
-            _, serial, stream = heapq.heappop(self._future)
-            if serial == stream.serial and stream.count:
-                queue = stream.line.queue
-                heapq.heappush(self._ready.setdefault(queue, []), (stream.order, serial, stream))
+            _, serial, bucket = heapq.heappop(self._future)
+            if serial == bucket.serial and bucket.count:
+                queue = bucket.line.queue
+                heapq.heappush(self._ready.setdefault(queue, []), (bucket.order, serial, bucket))
                 if queue not in self._turns:
                     self._turns[queue] = next(self._turn)
 
     def _peek(self, heap: list[Entry]) -> PriorityBucket | None:
         while heap:
-            _, serial, stream = heap[0]
-            if serial == stream.serial and stream.count:
-                if self._may_start(stream.line):
-                    return stream
-                stream.serial = 0
+            _, serial, bucket = heap[0]
+            if serial == bucket.serial and bucket.count:
+                if self._may_start(bucket.line):
+                    return bucket
+                bucket.serial = 0
             heapq.heappop(heap)
         return None
 
     def _compact(self) -> None:
-        """Heads that moved leave stale entries behind; drop them before they outgrow the lines."""
+        """Drop stale entries before they outgrow the lines: each first job that changes leaves one behind."""
         self._future = [entry for entry in self._future if entry[1] == entry[2].serial]
         heapq.heapify(self._future)
         self._compact_at = 2 * len(self._future) + 1_000
 
 
 def slots_left(pool: PoolRow | None, held: int) -> int:
-    """How many more jobs of a pool may start; what is there of it says its row, if it has one."""
+    """Return how many more jobs of a pool may start. A pool without a row has one slot."""
     row = PoolRow(1) if pool is None else pool
     return 0 if row.paused else max(row.cap - held, 0)
 
@@ -196,7 +199,7 @@ class Outlook(NamedTuple):
 
 
 class JobQueues:
-    """All lines of one scheduler, and the fill of its pools."""
+    """All lines of one scheduler, and how many slots of its pools are held."""
 
     def __init__(self) -> None:
         self.pools: dict[str, PoolRow] = {}
@@ -204,7 +207,7 @@ class JobQueues:
         self.touched: set[LineName] = set()
         self.paused = False  # the whole instance
         self.in_queue: Counter[str] = Counter()
-        """How many jobs wait in each queue, those of the future too."""
+        """How many jobs wait in each queue, those of the future included."""
         self.headless: dict[bytes, PriorityBucket] = {}
         """Buckets whose first job was removed, by prefix: the next one must be looked up when the turn closes."""
         self._lines: dict[LineName, Line] = {}
@@ -221,41 +224,41 @@ class JobQueues:
     def load(self, name: LineName, row: LinesRow) -> None:
         line = self._line(name)
         for priority, (waiting, first_due) in row.streams.items():
-            stream = line.streams[priority] = PriorityBucket(line, priority)
-            stream.count, stream.first_due = waiting, first_due
+            bucket = line.buckets[priority] = PriorityBucket(line, priority)
+            bucket.count, bucket.first_due = waiting, first_due
             self.in_queue[name[1]] += waiting
-            self._enter(stream)
+            self._enter(bucket)
 
     def add(self, pool: str, queue: str, priority: int, due: int) -> None:
         line = self._line((pool, queue))
-        stream = line.streams.get(priority)
-        if stream is None:
-            stream = line.streams[priority] = PriorityBucket(line, priority)
-        stream.count += 1
+        bucket = line.buckets.get(priority)
+        if bucket is None:
+            bucket = line.buckets[priority] = PriorityBucket(line, priority)
+        bucket.count += 1
         self.in_queue[queue] += 1
-        if stream.count == 1 or due < stream.first_due:
-            stream.first_due = due
-            self._enter(stream)
+        if bucket.count == 1 or due < bucket.first_due:
+            bucket.first_due = due
+            self._enter(bucket)
         self.touched.add((pool, queue))
 
     def remove(self, pool: str, queue: str, priority: int, due: int) -> None:
-        """One job fewer."""
-        stream = self._lines[pool, queue].streams[priority]
-        stream.count -= 1
+        """Count one job fewer."""
+        bucket = self._lines[pool, queue].buckets[priority]
+        bucket.count -= 1
         self.in_queue[queue] -= 1
         if not self.in_queue[queue]:
             del self.in_queue[queue]
             self.pulled.forget(queue)
         self.touched.add((pool, queue))
-        if stream.count and due == stream.first_due:
-            self.headless[stream.prefix] = stream
+        if bucket.count and due == bucket.first_due:
+            self.headless[bucket.prefix] = bucket
 
-    def set_head(self, stream: PriorityBucket, due: int) -> None:
+    def set_head(self, bucket: PriorityBucket, due: int) -> None:
         """Say when the first job of the bucket is due."""
         if self.headless:
-            self.headless.pop(stream.prefix, None)
-        stream.first_due = due
-        self._enter(stream)
+            self.headless.pop(bucket.prefix, None)
+        bucket.first_due = due
+        self._enter(bucket)
 
     def take_headless(self) -> list[PriorityBucket]:
         """Take the buckets whose first job must be looked up."""
@@ -291,7 +294,7 @@ class JobQueues:
     # ---- What may start --------------------------------------------------------------------------
 
     def room(self, pool: str) -> int | None:
-        """How many more of this pool may start; None: no bound."""
+        """Return how many more jobs of this pool may start; None: no bound."""
         if not pool:
             return None
         return slots_left(self.pools.get(pool), self.holders[pool])
@@ -317,29 +320,29 @@ class JobQueues:
             self.pool_changed(pool)
 
     def queued(self, pool: str) -> int:
-        """How many jobs of a pool wait."""
+        """Return how many jobs of a pool wait."""
         lines = (self._lines[name] for name in self._of_pool.get(pool, ()))
-        return sum(stream.count for line in lines for stream in line.streams.values())
+        return sum(bucket.count for line in lines for bucket in line.buckets.values())
 
     def pool_changed(self, pool: str) -> None:
-        """A slot, the cap or the pause changed: its waiting heads may stand in a heap again."""
+        """Enter the pool's buckets again: a slot, the cap or the pause has changed."""
         for name in self._of_pool.get(pool, ()):
-            for stream in self._lines[name].streams.values():
-                if stream.count and not stream.serial:
-                    self._enter(stream)
+            for bucket in self._lines[name].buckets.values():
+                if bucket.count and not bucket.serial:
+                    self._enter(bucket)
 
     def pick(self, now: int, most: int) -> list[PriorityBucket]:
-        """Take up to `most` due streams of callbacks that may start, in start order. Give each back with `set_head`."""
+        """Take up to `most` due buckets of callbacks that may start, in start order; give each back with `set_head`."""
         return self._called.pick(now, "", most, Counter())
 
-    def callback_first(self, stream: PriorityBucket, now: int) -> bool:
-        """Whether a callback of the same pool stands before this stream of pulled jobs: they share its slots."""
-        for name in self._of_pool.get(stream.line.pool, ()) if stream.line.pool else ():
+    def callback_first(self, bucket: PriorityBucket, now: int) -> bool:
+        """Return whether a callback of the same pool comes before this bucket of pulled jobs: they share its slots."""
+        for name in self._of_pool.get(bucket.line.pool, ()) if bucket.line.pool else ():
             if plain(name[1]):
                 continue
-            for other in self._lines[name].streams.values():
+            for other in self._lines[name].buckets.values():
                 stands = other.count and (other.serial or name in self._suspects)
-                if stands and other.first_due <= now and other.order < stream.order:
+                if stands and other.first_due <= now and other.order < bucket.order:
                     return True
         return False
 
@@ -354,18 +357,18 @@ class JobQueues:
         return Outlook(ready, levels, min(later if head is None else [*later, head], default=None))
 
     def suspects_ready(self, now: int, level: int) -> list[PriorityBucket]:
-        """Where due callbacks of suspects of this level wait that may start; the first in order first."""
-        due = [stream for stream in self._kept_apart(level) if stream.first_due <= now]
-        return sorted(due, key=lambda stream: stream.order)
+        """Return the buckets of suspects of this level that are due and may start, in start order."""
+        due = [bucket for bucket in self._kept_apart(level) if bucket.first_due <= now]
+        return sorted(due, key=lambda bucket: bucket.order)
 
     def _kept_apart(self, wanted: int | None) -> Iterator[PriorityBucket]:
         for name, level in self._suspects.items():
             line = self._lines[name]
             if wanted in (None, level) and self.may_start(line):
-                yield from (stream for stream in line.streams.values() if stream.count)
+                yield from (bucket for bucket in line.buckets.values() if bucket.count)
 
-    def _enter(self, stream: PriorityBucket) -> None:
-        """Callbacks of suspects stand in neither: `suspects_ready` finds them."""
-        name = stream.line.pool, stream.line.queue
+    def _enter(self, bucket: PriorityBucket) -> None:
+        """Enter the bucket in its heap. Callbacks of suspects are in neither heap: `suspects_ready` finds them."""
+        name = bucket.line.pool, bucket.line.queue
         if name not in self._suspects:
-            (self.pulled if stream.line.queue else self._called).enter(stream)
+            (self.pulled if bucket.line.queue else self._called).enter(bucket)

@@ -1,8 +1,8 @@
-"""Which jobs have a label: `label/<label>/<id>` of live ones, with the instant of their next attempt, and
-`deadlabel/<label>/<parked>/<id>` of dead ones. So a list by label costs what it finds. A job without labels has none.
+"""Index jobs by label: `label/<label>/<id>` for live jobs, with the instant of their next attempt, and
+`deadlabel/<label>/<parked>/<id>` for dead ones. So a list by label reads only what it shows.
 
-The rows change in the commit of what they follow from. A scheduler of a layout without them is filled a page a turn;
-meanwhile lists walk all jobs, as they did.
+The rows change in the commit of what they follow from. In a scheduler of a layout without them they are filled in, a
+page a turn; meanwhile lists walk all jobs.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tocsin.storage.api import Row, StoreView, after
 LIVE: Final = b"label/"
 DEAD: Final = b"deadlabel/"
 META_LABELS: Final = b"meta/labels"
-"""There while rows are still missing: the key of the job with which the filling goes on."""
+"""Exists while rows are missing: the key of the job with which the filling goes on."""
 SINCE_LAYOUT: Final = 3
 FILLED_AT_ONCE: Final = 100
-"""Jobs a turn: their args ride along."""
+"""How many jobs are read in a turn, each with its args."""
 PAGE: Final = 1_000
 STRAYS_AT_ONCE: Final = 200
 
@@ -54,14 +54,14 @@ def live_rows(job: JobRow, due: int) -> Iterator[Row]:
 
 
 def dead_rows(job: JobRow, dead: DeadRow) -> Iterator[Row]:
-    """Each says what `parked/` says."""
+    """Return the rows of a dead job; each holds what its row `parked/` holds."""
     said = encode(ParkedRow(dead.reason, job.pool, job.target)) if job.labels else b""
     for label in set(job.labels):
         yield dead_prefix(label) + b"%015d/%b" % (dead.parked_at, job.id.encode()), said
 
 
 class Labels:
-    """Part of the book, and like it dropped when a turn fails."""
+    """Part of the state, and dropped with it when a turn fails."""
 
     def __init__(self, storage: ActorStorage) -> None:
         self._storage = storage
@@ -69,7 +69,7 @@ class Labels:
         """The key of the job with which the filling goes on; None: no rows are missing."""
 
     def load(self, layout: int, place: bytes | None) -> None:
-        """`layout` as it was found, 0 for none; `place` as stored under `meta/labels`."""
+        """Take over what is stored: `layout` as found, 0 for none; `place` from the row `meta/labels`."""
         self.next_to_fill = place
         if 0 < layout < SINCE_LAYOUT:
             self.next_to_fill = b"job/"
@@ -101,7 +101,7 @@ class Labels:
     # ---- All of them -----------------------------------------------------------------------------
 
     async def fill(self, start: bytes, running: Callable[[str], AtRow | None]) -> None:
-        """Fill a page from this key on. `running`: what a job's lease says of its place."""
+        """Fill in the rows of a page of jobs from this key on. `running` returns the place that a job's lease holds."""
         page = await self._storage.scan(start, after(b"job/"), limit=FILLED_AT_ONCE)
         jobs = [job for row in page if (job := _row(JobRow, *row)) is not None and job.labels]
         rows = await self._storage.get_many([key for job in jobs for key in (at_key(job.id), dead_key(job.id))])
@@ -121,7 +121,7 @@ class Labels:
             self._storage.put(META_LABELS, self.next_to_fill)
 
     async def replace(self, right: Mapping[bytes, bytes]) -> None:
-        """These rows and no others; while rows are being filled in, those that are missing are left to that."""
+        """Make the index hold these rows and no others. Missing rows are left to `fill` while it is at work."""
         missing = dict(right)
         async for key, value in self._all():
             said = missing.pop(key, None)
@@ -134,7 +134,7 @@ class Labels:
                 self._storage.put(key, value)
 
     async def drop_strays(self) -> None:
-        """Of jobs that are not there: their rows could not be read, and were set aside."""
+        """Delete rows of jobs that do not exist: the job rows could not be read, and were set aside."""
         some: list[bytes] = []
         async for key, _ in self._all():
             some.append(key)
@@ -162,11 +162,11 @@ def _row(kind: type[R], key: bytes, value: bytes) -> R | None:
     try:
         return decode(kind, key, value)
     except BadRow:
-        return None  # whoever needs it sets it aside
+        return None  # the turn that needs the row sets it aside
 
 
 async def are_filled(view: StoreView) -> bool:
-    """Whether a list may rely on these rows."""
+    """Return whether a list may rely on the index."""
     meta = await view.get([META_LAYOUT, META_COUNTERS, META_LABELS])
     layout = layout_of(meta) or b"%d" % SINCE_LAYOUT
     return META_LABELS not in meta and layout.isdigit() and int(layout) >= SINCE_LAYOUT

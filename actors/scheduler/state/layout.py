@@ -1,4 +1,4 @@
-"""Which layout the rows of a scheduler have (docs/rows.md): the one place that reads its number."""
+"""Read which layout the rows of a scheduler have (docs/rows.md). No other module reads the number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ OLDEST: Final = b"1"
 
 
 def layout_of(meta: Mapping[bytes, bytes]) -> bytes | None:
-    """As it is written; None: there are no rows yet. `meta` has the rows `meta/layout` and `meta/counters`, if they are
-    there.
+    """Return the number as it is written; None: there are no rows yet. `meta` holds the rows `meta/layout` and
+    `meta/counters`, if they exist.
 
-    A scheduler that was removed, and used again before its next activation, got no number from earlier versions: what
-    such a one lacks is not known, so it counts as the oldest.
+    Earlier versions wrote no number for a scheduler that was removed and used again before its next activation. What
+    its rows lack is not known, so they count as the oldest layout.
     """
     return meta.get(META_LAYOUT, OLDEST if META_COUNTERS in meta else None)

@@ -1,4 +1,4 @@
-"""The attempts that are alive: memory of the lease rows, by token, by job, by end, and by the worker that pulled."""
+"""Keep lease rows in memory: by token, by job, by end, and by the worker that pulled."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ Lease = tuple[str, str, LeaseRow]  # id, token and row
 
 
 def as_promised(lease: LeaseRow) -> LeaseRow:
-    """The one rule of when a lease ends: whatever becomes of its attempt, not before an answered `/extend` said."""
+    """Return the lease with the end it must have. The one rule: whatever becomes of its attempt, a lease does not end
+    before the instant that an answered `/extend` promised."""
     return lease if lease.until >= lease.promised else msgspec.structs.replace(lease, until=lease.promised)
 
 
 class Leases:
-    """The part of the book that knows leases, and the counters that change with them."""
+    """The leases of one scheduler, and the counters that change with them."""
 
     def __init__(self, storage: ActorStorage) -> None:
         self.storage = storage
@@ -72,14 +73,14 @@ class Leases:
         return job_id, token, lease
 
     def lease_of(self, job_id: str) -> str | None:
-        """The token of the attempt that runs this job, not of one whose job was cancelled."""
+        """Return the token of the attempt that runs this job, not of one whose job was cancelled."""
         for token in self.by_id.get(job_id, ()):
             if not self.leases[token][1].orphan:
                 return token
         return None
 
     def first_end(self) -> tuple[int, str] | None:
-        """The lease that ends first."""
+        """Return end and token of the lease that ends first."""
         while self._ends:
             until, token = self._ends[0]
             lease = self.leases.get(token)

@@ -1,4 +1,4 @@
-"""What the settings of a host say of each of its schedulers."""
+"""Limits that the settings of a host set for each of its schedulers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the host's settings say of every scheduler."""
+    """The same for all schedulers of a host."""
 
     dead_ms: int | None = None
-    """How long dead letters are kept; None: for ever."""
+    """How long dead letters are kept; None: they are kept forever."""
     quota: int | None = None
     """How many jobs an instance may hold."""
     kept_slots: int = KEPT_SLOTS

@@ -1,6 +1,6 @@
-"""What a turn notes of schedules while it does something else: occurrences that ended, and how far slots have come.
+"""Note what a turn learns of schedules while it does something else: occurrences that ended, and the latest slot.
 
-`recurring` reads it when the turn closes. Part of the book, and like it dropped when a turn fails.
+The rooms of schedules read it at the end of the turn. It is part of the state, so it is dropped when a turn fails.
 """
 
 from __future__ import annotations
@@ -22,43 +22,44 @@ FailedSlots = dict[Version, str]
 
 @dataclass(slots=True)
 class Tick:
-    """A pass: looks at schedules, turn after turn, until no slot is left that has come."""
+    """A pass over schedules: turn after turn, until every slot that has come is decided."""
 
     late_ms: int = 0
-    """How late the latest of its decisions was."""
+    """How late the latest decision of the pass was."""
     failed: bool = False
-    """One of the schedules has stopped."""
+    """A schedule was stopped by an error in this pass."""
     rest: bool = False
-    """This turn has left some."""
+    """This turn has left some schedules to the next one."""
     looked: bool = False
 
 
 class Occurrences:
-    """In memory; only the latest slot is a row."""
+    """In memory. Only the latest slot is a row, too."""
 
     def __init__(self) -> None:
         self.ended: list[End] = []
         self.spread = Spread()
-        """Late occurrences start one after the other."""
+        """When late occurrences start."""
         self.latest_slot = 0
-        """A clock that is a day behind it was ahead when that slot was decided."""
+        """The latest slot that was decided. A clock that is a day behind it was ahead when it was decided."""
         self.sealed_slot = 0
         self.lost_jobs = False
-        """The row of an occurrence was unreadable: its schedule would count it as live for ever."""
+        """The row of an occurrence was unreadable, so its schedule would count it as live forever."""
         self.tick = Tick()
         self.failed: FailedSlots = {}
         """Schedules to be set aside. Kept by the host, since all else here is dropped with the turn that failed."""
         self.registered: dict[str, str] = {}
-        """By owner: its latest registration since the activation; an earlier one leaves alone what it does not name."""
+        """By owner: its latest registration since the activation. An earlier registration deletes nothing that it does
+        not name."""
         self.zones_noted = False
-        """Whether the version of the time zones stands in its row: from the first schedule on."""
+        """Whether the version of the time zones is in its row, which is so from the first schedule on."""
 
     def load(self, value: bytes | None) -> None:
         if value is not None and value.isdigit():
             self.latest_slot = self.sealed_slot = int(value)
 
     def note(self, job: JobRow, how: str) -> None:
-        """A job has ended (or lives again); if it is an occurrence, its slot hears of it when the turn closes."""
+        """Note that a job ended, or lives again. If it is an occurrence, its slot is told when the turn ends."""
         if job.schedule is not None:
             self.ended.append((job.schedule, job.id, how))
 
@@ -73,5 +74,5 @@ class Occurrences:
         self.latest_slot = max(self.latest_slot, slot)
 
     def forget_latest(self, now: int) -> None:
-        """The clock was wrong."""
+        """Forget the latest slot: the clock was wrong when it was decided."""
         self.latest_slot = now

@@ -1,5 +1,5 @@
-"""How many live jobs, chained ones included, run each function path: `paths/<path>`, one row for each, written at most
-once a turn. So "does anything of this prefix still pend" is answered without walking jobs."""
+"""Count how many live jobs, chained ones included, run each function path: one row `paths/<path>`, written at most once
+a turn. So "does anything of this prefix still pend" is answered without reading jobs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from tocsin.actors.scheduler.model.rows import META_RECOUNT, BadRow, JobRow, dec
 from tocsin.storage.api import Row, after
 
 PATH_BYTES: Final = 768
-"""Of a function path in a key."""
+"""How many bytes of a function path stand in a key; of a longer path the rest is hashed."""
 PATHS: Final = b"paths/"
 """The family sorts beside `meta/` and `lines/`: on a page that a commit writes anyway (measured: 4 KiB less each)."""
 KNOWN: Final = 4_096
-"""Counts kept in memory, so that a turn reads none of paths in use."""
-
-
+"""How many counts are kept in memory, so that a turn need not read those of paths in use."""
 WRITTEN_AT_ONCE: Final = 500
-"""Counts that are written in one turn, of many that were counted anew."""
+"""How many counts one turn writes of those that were counted anew."""
 PAGE: Final = 1_000
 
 
 class Paths:
-    """Part of the book, and like it dropped when a turn fails. Paths are known by their keys."""
+    """Part of the state, and dropped with it when a turn fails. Paths are known by their keys."""
 
     def __init__(self, storage: ActorStorage) -> None:
         self._storage = storage
@@ -41,7 +39,7 @@ class Paths:
         """Whether counts of the last recount may still have to be written."""
 
     async def close(self, at_once: int = WRITTEN_AT_ONCE) -> None:
-        """At the end of a turn: write the counts that changed, and so many of those that were counted anew."""
+        """Write the counts that changed in this turn, and up to `at_once` of those that were counted anew."""
         changes: Counter[bytes] = Counter()
         for target, by in self.changes.items():
             changes[path_key(target)] += by
@@ -73,7 +71,7 @@ class Paths:
     # ---- Counting anew ---------------------------------------------------------------------------
 
     async def count_anew(self) -> None:
-        """From the rows of all jobs: where there are no counts yet, or wrong ones."""
+        """Count from the rows of all jobs, where there are no counts yet or they may be wrong."""
         parked = {key[5:] async for key, _ in self._rows(b"dead/")}
         counts: Counter[bytes] = Counter()
         async for key, value in self._rows(b"job/"):
@@ -85,12 +83,12 @@ class Paths:
         await self._replace(counts)
 
     async def replace(self, living: Iterable[JobRow]) -> None:
-        """These jobs and no others count."""
+        """Count these jobs and no others."""
         await self._replace(Counter(key for job in living for key in keys_of(job)))
 
     async def _replace(self, counts: Counter[bytes]) -> None:
-        """Those that are right stay. Until all others are written `meta/recount` says so: a process that ends before
-        counts again."""
+        """Replace all counts; rows that are right stay. The row `meta/recount` exists until all others are written, so
+        that the next activation counts again if the process ends before."""
         self.changes.clear()
         self._known.clear()
         wrong: dict[bytes, int] = dict(counts)
@@ -103,7 +101,7 @@ class Paths:
         self._storage.put(META_RECOUNT, b"")
 
     async def _rows(self, prefix: bytes) -> AsyncIterator[Row]:
-        """A page at a time: job rows hold args, and there may be many."""
+        """Read the rows of a family, a page at a time: job rows hold args, and there may be many."""
         start, end = prefix, after(prefix)
         while True:
             page = await self._storage.scan(start, end, limit=PAGE)
@@ -115,14 +113,14 @@ class Paths:
 
 
 def keys_of(job: JobRow) -> Iterator[bytes]:
-    """Under which a job counts: its own, and one for each job that follows it."""
+    """Return the keys under which a job counts: its own, and one for each job that follows it."""
     yield path_key(job.target)
     for target in job.chained:
         yield path_key(target)
 
 
 def paths_of(job: JobRow) -> frozenset[str]:
-    """What it and all that follow it are to run."""
+    """Return the paths of a job and of all that follow it."""
     return frozenset((job.target, *job.chained))
 
 
@@ -131,7 +129,7 @@ def _count(value: bytes) -> int:
 
 
 def path_key(target: str) -> bytes:
-    """Of a long one only the beginning and a hash."""
+    """Return the key of a path; of a long path, its beginning and a hash."""
     whole = target.encode()
     if len(whole) > PATH_BYTES:
         whole = whole[:PATH_BYTES] + b"#" + hashlib.blake2b(whole, digest_size=8).hexdigest().encode()

@@ -1,8 +1,8 @@
-"""Rebuild what is summarised (lines, counters) from what is there, after an unreadable row was set aside.
+"""Rebuild the summaries (lines, counters) from the rows, after an unreadable row was set aside.
 
-Walks every row, so it runs only then: at activation, before the first event; and in a repair (`mending`). A job that
-stands nowhere any more, because its lease or place could not be read, goes back to its line at its own due time.
-One that stands in two places keeps the one that comes first: its lease, its line, its dead letter.
+A rebuild reads every row, so it runs only then: at activation, before the first event; and in a repair. A job whose
+lease or place could not be read goes back to its line at its own due instant. A job that stands in two places keeps the
+first of these: its lease, its line, its dead letter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Places = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What was found: readable jobs (without their args), and which of them are dead letters."""
+    """The readable jobs, without their args, and which of them wait or are dead letters."""
 
     jobs: dict[str, JobRow] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
@@ -47,13 +47,13 @@ class Rebuilt:
 
 
 async def load(state: SchedulerState) -> None:
-    """Read memory from rows, and make it anew where one could not be read."""
+    """Read memory from rows; rebuild it if one could not be read."""
     if await state.load():
         await rebuild(state)
 
 
 async def rebuild(state: SchedulerState) -> Rebuilt:
-    """Memory and summaries anew; history, answers, redrives and timers are not looked at."""
+    """Rebuild memory and summaries. History, answers, redrives and timers are not read."""
     found = Rebuilt()
     for shape in await _read(state, b"job"):
         found.jobs[shape.names[0]] = msgspec.structs.replace(shape.row, args=b"")
@@ -99,7 +99,7 @@ def _is_held(state: SchedulerState, found: Rebuilt, job_id: str) -> bool:
 
 
 async def _read(state: SchedulerState, family: bytes) -> list[Shape]:
-    """The readable rows of a family; the others are set aside."""
+    """Return the readable rows of a family; the others are set aside."""
     shapes: list[Shape] = []
     for key, value in await state.all_rows(family + b"/"):
         try:
@@ -113,7 +113,8 @@ async def _read(state: SchedulerState, family: bytes) -> list[Shape]:
 
 
 def _orphan(state: SchedulerState, jobs: dict[str, JobRow]) -> None:
-    """An attempt without a job, or beside a later attempt of it, holds its slot until it ends and settles nothing."""
+    """Orphan leases without a job, or beside a later attempt of it: each holds its slot until it ends and settles
+    nothing."""
     for tokens in list(state.by_id.values()):
         mine = [token for token in tokens if not state.leases[token][1].orphan]
         mine.sort(key=lambda token: (state.leases[token][1].at.attempt, state.leases[token][1].started))
@@ -128,7 +129,8 @@ def _orphan(state: SchedulerState, jobs: dict[str, JobRow]) -> None:
 
 
 async def _places(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -> tuple[Places, dict[str, AtRow]]:
-    """Who waits where, and who is to be moved: the row says where the job stands, unless the job says more."""
+    """Find which jobs wait where, and which are to be moved: the job's own place, if it has one, decides over the line
+    row."""
     places: Places = {}
     keys: dict[str, list[bytes]] = {}
     for shape in await _read(state, b"line"):
@@ -149,7 +151,7 @@ async def _places(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -
             if key != right and right in stands:
                 _set_aside(state, key)
             elif key != right:
-                state.storage.delete(key)  # it goes where it belongs, so nothing is lost
+                state.storage.delete(key)  # the job is entered where it belongs, so nothing is lost
         if right not in stands:
             moved[job_id] = place
             continue
@@ -163,7 +165,8 @@ async def _places(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -
 
 
 def _as_the_line_says(job: JobRow, stands: Iterable[bytes]) -> AtRow:
-    """The job's own place if it stands there; else the earliest of those it stands at, for its own word is lost."""
+    """Return the place that the job row implies if the job stands there, else the earliest at which it stands: the row
+    of its place is lost."""
     own = line_key(job.pool, job.queue, job.priority, job.scheduled_for, job.id)
     if own in stands:
         return AtRow(job.scheduled_for)
@@ -172,7 +175,7 @@ def _as_the_line_says(job: JobRow, stands: Iterable[bytes]) -> AtRow:
 
 
 async def _letters(state: SchedulerState, found: Rebuilt, moved: dict[str, AtRow]) -> None:
-    """Who is dead. A letter that cannot be read is written anew from its entry in `parked/`, so it stays dead."""
+    """Find the dead letters. An unreadable one is rewritten from its entry in `parked/`, so that its job stays dead."""
     for shape in await _read(state, b"dead"):
         job_id = shape.names[0]
         if job_id not in found.jobs or job_id in found.waiting or job_id in moved or state.lease_of(job_id) is not None:
@@ -193,7 +196,7 @@ async def _letters(state: SchedulerState, found: Rebuilt, moved: dict[str, AtRow
 
 
 def _leftovers(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -> None:
-    """Words on the place of a job that does not wait: read later, they would be wrong."""
+    """Set aside rows of places of jobs that do not wait: read later, they would be wrong."""
     for job_id, row in at.items():
         if job_id not in found.jobs or _is_held(state, found, job_id):
             state.storage.put(bad_key(at_key(job_id)), encode(row))

@@ -1,7 +1,7 @@
-"""The scheduler's books: every change of a row together with the memory that mirrors it.
+"""Write the rows of a scheduler, each together with the memory that mirrors it.
 
-The turns (submit, claim, settle, ...) call these; nothing else writes rows. Memory changes with the row, in
-the turn: if the turn fails, the runtime drops the actor and memory is read anew (`load`).
+All turns (submit, claim, settle, ...) write rows through this module. Memory changes with the row, in the turn. If the
+turn fails, the runtime drops the actor, and memory is read again (`load`).
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ RESULT = "result"
 DEAD_MS = 30 * DAY_MS
 """How long dead letters are kept."""
 TIMEOUT_MS = 60_000
-"""The deadline of a callback, where neither its job, the instance nor the host says another."""
+"""The deadline of a callback, if neither its job, the instance nor the host sets another."""
 HISTORY_MS = 7 * DAY_MS
-"""How long the end of an attempt is kept, by whole days."""
+"""How long history keeps the end of an attempt, by whole days."""
 
 
 class SchedulerState(Leases):
@@ -86,15 +86,16 @@ class SchedulerState(Leases):
         self.paths = Paths(storage)
         self.labels = Labels(storage)
         self.to_tell: list[str] = []
+        """Ids of jobs that ended in this turn and whose result somebody may wait for."""
         self.deaths: list[tuple[JobRow, DeadRow]] = []
-        """Jobs of this turn whose end somebody may wait for: they asked for their result to be kept."""
+        """Jobs that died in this turn."""
         self.instance = InstanceRow()
         self.next_timer: int | None = None  # no timer is earlier
         self.history_ms = HISTORY_MS
         self.dead_ms: int | None = DEAD_MS
         self.quota: int | None = None
         self.redrives: dict[str, RedriveRow] | None = None
-        """Bulk retries that have not ended, once somebody has asked (`redrive`)."""
+        """Bulk retries that have not ended; None until they are first asked for (`redrive`)."""
         self.occurrences = Occurrences()
         self.kept_slots = KEPT_SLOTS
         self.timeout_ms = TIMEOUT_MS
@@ -119,7 +120,7 @@ class SchedulerState(Leases):
             self.instance = instance
             self.lines.paused = instance.paused
             if instance.erasing:
-                return False  # half of the rows are gone: nothing is to be made of the rest
+                return False  # the instance is being removed: only some of the rows are left
         for key, value in await self.all_rows(b"pool/"):
             if (pool := self.read(PoolRow, key, value)) is not None:
                 self.lines.pools[key[5:].decode()] = pool
@@ -136,7 +137,7 @@ class SchedulerState(Leases):
         return self._damaged
 
     def _check_layout(self, value: bytes | None) -> int:
-        """The layout that the rows have; 0: there are none."""
+        """Return the layout that the rows have; 0 if there are none. Refuse a newer one."""
         layout = 0
         if value is not None:
             if not value.isdigit():
@@ -153,7 +154,7 @@ class SchedulerState(Leases):
         return layout
 
     async def all_rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Every row of a family, a page at a time."""
+        """Read every row of a family, a page at a time."""
         found: list[tuple[bytes, bytes]] = []
         start, end = prefix, after(prefix)
         while True:
@@ -164,7 +165,7 @@ class SchedulerState(Leases):
             start = page[-1][0] + b"\x00"
 
     def _names(self, key: bytes, parts: int, value: bytes) -> tuple[str, str] | None:
-        """The two names in a key of so many parts; None after moving a misshapen one aside."""
+        """Return the two names in a key of so many parts; None after setting a misshapen key aside."""
         try:
             _, first, second = key.decode().split("/", parts)
         except ValueError:
@@ -173,7 +174,7 @@ class SchedulerState(Leases):
         return first, second
 
     async def find_place(self, job: JobRow) -> AtRow:
-        """Where a job stands whose own word for it cannot be read: by its line row, found the long way."""
+        """Find where a job stands whose row of its place cannot be read, by a search for its line row."""
         for queue in (marked(job.queue, level) for level in (0, *LEVELS)):
             for key, _ in await self.all_rows(stream_prefix(job.pool, queue, job.priority)):
                 due, job_id = split_line_tail(key)
@@ -182,7 +183,7 @@ class SchedulerState(Leases):
         return AtRow(job.scheduled_for)
 
     def read(self, kind: type[R], key: bytes, value: bytes) -> R | None:
-        """A row, or None after moving an unreadable one aside: it is reported and kept, and stops nobody."""
+        """Decode a row. An unreadable one is set aside: reported and kept, so that it stops nothing. None then."""
         try:
             return decode(kind, key, value)
         except BadRow as error:
@@ -190,6 +191,7 @@ class SchedulerState(Leases):
             return None
 
     def set_aside(self, key: bytes, value: bytes, reason: str) -> None:
+        """Move an unreadable row to bad/, and note that what is summarised must be rebuilt."""
         log.error("an unreadable row was moved to bad/: %r: %s", key, reason)
         self.storage.put(bad_key(key), value)
         self.storage.delete(key)
@@ -199,7 +201,7 @@ class SchedulerState(Leases):
         self.occurrences.set_aside(key)
 
     def write_at(self, job: JobRow, at: AtRow) -> None:
-        """The job's place, where it says more than the job itself."""
+        """Write the job's place if it says more than the job itself."""
         if at != AtRow(job.scheduled_for):
             self.storage.put(at_key(job.id), encode(at))
 
@@ -208,7 +210,7 @@ class SchedulerState(Leases):
         self.note_next_timer(await self.storage.scan(b"timer/", after(b"timer/"), limit=1))
 
     def note_next_timer(self, first: Sequence[Row]) -> None:
-        """The first timer row, if there is any, says when the next one rings."""
+        """Take from the first timer row, if there is one, when the next timer rings."""
         self.next_timer = int(first[0][0][6:21]) if first and first[0][0][6:21].isdigit() else None
 
     # ---- Jobs and lines --------------------------------------------------------------------------
@@ -245,7 +247,7 @@ class SchedulerState(Leases):
             self.storage.delete(timer_key(job.expires_at, EXPIRE, job.id))
 
     def enter_line(self, job: JobRow, at: AtRow) -> None:
-        """Wait. `at` is written only if it says more than the job itself."""
+        """Write the job's place in its line. `at` is written only if it says more than the job itself."""
         due, queue = at.next_at, _queue_of(job, at)
         self.write_at(job, at)
         self.storage.put(line_key(job.pool, queue, job.priority, due, job.id), b"")
@@ -255,12 +257,13 @@ class SchedulerState(Leases):
         self.lines.add(job.pool, queue, job.priority, due)
 
     def leave_line(self, job: JobRow, at: AtRow) -> None:
-        """Wait no more."""
+        """Delete the job's place in its line."""
         self.drop_line(job.pool, _queue_of(job, at), job.priority, at.next_at, job.id)
         if at != AtRow(job.scheduled_for):
             self.storage.delete(at_key(job.id))
 
     def drop_line(self, pool: str, queue: str, priority: int, due: int, job_id: str) -> None:
+        """Delete a row of a line."""
         self.storage.delete(line_key(pool, queue, priority, due, job_id))
         self.counters.waiting -= 1
         self.lines.remove(pool, queue, priority, due)
@@ -268,6 +271,7 @@ class SchedulerState(Leases):
     # ---- Dead letters, timers, pools -------------------------------------------------------------
 
     def park(self, job: JobRow, dead: DeadRow) -> None:
+        """Write the job's dead letter, its index rows and the timer of its age."""
         if self.dead_ms is not None:
             dead = msgspec.structs.replace(dead, retire_at=dead.parked_at + self.dead_ms)
             self.put_timer(dead.parked_at + self.dead_ms, RETIRE, job.id)
@@ -281,6 +285,7 @@ class SchedulerState(Leases):
         self.note_end(job)
 
     def unpark(self, job: JobRow, dead: DeadRow) -> None:
+        """Delete the job's dead letter and what belongs to it."""
         self.storage.delete(dead_key(job.id))
         self.storage.delete(parked_key(dead.parked_at, job.id))
         self.labels.unpark(job, dead)
@@ -290,6 +295,7 @@ class SchedulerState(Leases):
         self.counters.dead -= 1
 
     def put_timer(self, ms: int, kind: str, key: str) -> None:
+        """Write a timer: the alarm rings at this instant, or at once if it has passed."""
         self.storage.put(timer_key(ms, kind, key), b"")
         if self.next_timer is None or ms < self.next_timer:
             self.next_timer = ms
@@ -316,7 +322,7 @@ class SchedulerState(Leases):
     # ---- Counting and closing --------------------------------------------------------------------
 
     def note(self, job: JobRow, row: HistRow) -> None:
-        """History: one row for every end of an attempt, and for the end of a job that had none."""
+        """Write a row of history, for the end of an attempt or of a job that had none."""
         n = f"{row.attempt:06d}" + ("" if row.token else f"-{row.outcome}")
         self.storage.put(hist_key(row.ended, job.id, job.incarnation, n), encode(row))
         day = row.ended // DAY_MS
@@ -325,13 +331,14 @@ class SchedulerState(Leases):
             self.put_timer((day + 1) * DAY_MS + self.history_ms, HISTORY, str(day))
 
     def note_end(self, job: JobRow) -> None:
+        """Tell whoever waits for the job's result, once the turn is durable, that it ended."""
         if job.keep_result_ms is not None:
             self.to_tell.append(job.id)
 
     def keep_result(
         self, job: JobRow, state: str, now: int, result: bytes | None = None, no_result: str | None = None
     ) -> None:
-        """How it ended, if that was asked for."""
+        """Write how the job ended, if its result is to be kept."""
         if job.keep_result_ms is not None:
             until = now + job.keep_result_ms
             row = ResultRow(job.incarnation, state, now, until, result, no_result)
@@ -340,7 +347,7 @@ class SchedulerState(Leases):
             self.note_end(job)
 
     def remember_answer(self, digest: bytes, row: IdemRow) -> None:
-        """The answer to a request with an Idempotency-Key, for 24 hours and the rest of that day."""
+        """Keep the answer to a request with an Idempotency-Key for 24 hours and the rest of that day."""
         day = row.at // DAY_MS
         self.storage.put(idem_key(day, digest), encode(row))
         if day != self._idem_day:
@@ -348,7 +355,7 @@ class SchedulerState(Leases):
             self.put_timer((day + 2) * DAY_MS, IDEM, str(day))
 
     async def close(self) -> None:
-        """Close the turn: look up unknown heads (one hop) and write the summaries that changed."""
+        """End the turn: look up the first jobs that are not known (one hop), and write the summaries that changed."""
         lines, storage = self.lines, self.storage
         if lines.headless:
             streams = lines.take_headless()
@@ -386,5 +393,5 @@ class SchedulerState(Leases):
 
 
 def _queue_of(job: JobRow, at: AtRow) -> str:
-    """The queue of the job's line: its own, unless a host or a worker was lost with it."""
+    """Return the queue of the job's line: its own, unless a host or a worker was lost with it."""
     return queue_of(job, at) if at.losses or at.apart else job.queue

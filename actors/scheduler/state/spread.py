@@ -1,5 +1,5 @@
-"""When late occurrences start: one after the other, so that a catch-up does not fire everything in one second; those of
-one schedule in the order of their slots."""
+"""Spread late occurrences over time, so that a catch-up does not fire all of them in one second. Those of one schedule
+start in the order of their slots."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from typing import Final
 
 SPREAD_MS: Final = 300_000
 SPREAD_OVER: Final = 3_000
-"""Late occurrences start 100 ms apart, within five minutes: the more of them, the closer."""
+"""Late occurrences start 100 ms apart within five minutes; the more there are, the smaller the distance."""
 AT_ONCE: Final = 20
-"""So many schedules start at once, each with the first of its late ones: the others stand behind those."""
+"""How many schedules start at once, each with its first late occurrence; all others come after those."""
 
 
 class Spread:
-    """Of one scheduler, in memory. Instants that only a clock which stepped back explains count for nothing."""
+    """Until when late occurrences of one scheduler are spread, in memory. Instants further ahead than the spread are
+    ignored: the clock has stepped back."""
 
     def __init__(self) -> None:
         self._firsts_until = 0
         self._others_until = 0
 
     def place(self, now: int, not_before: int, expires_at: int | None) -> tuple[int, int]:
-        """When a late one may start, and from when on the next one of its schedule. `not_before`: an earlier one of
-        that starts until then; if that has passed, this is a first one. What would expire meanwhile is not spread."""
+        """Return when a late occurrence may start, and from when on the next one of its schedule.
+
+        `not_before` is when the earlier one of the schedule starts; if that has passed, this is a first one. An
+        occurrence that would expire meanwhile is not spread.
+        """
         first = not_before <= now
         until = self._firsts_until - (AT_ONCE - 1) * _apart(0) if first else self._others_until
         at = max(now, not_before, until if until <= now + SPREAD_MS else now)
@@ -38,7 +42,8 @@ class Spread:
 
 
 def not_before(now: int, earlier: int | None) -> int:
-    """Of what a schedule's cursor says."""
+    """Return when the earlier late occurrence starts, as the cursor says; 0 if it says nothing or the clock stepped
+    back."""
     return earlier if earlier is not None and earlier <= now + SPREAD_MS else 0
 
 

@@ -1,4 +1,4 @@
-"""What every turn of the scheduler has at hand: the book, the instant, chance, and its own limits."""
+"""Give every turn of the scheduler what it needs: the state, the instant, chance, and the limits of a turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 LEASE_MARGIN_MS = 15_000
 KEYS_PER_TURN = 4_000
 BYTES_PER_TURN = 3 * 1024 * 1024
-"""Of the 20,000 keys and 8 MiB of a commit. A turn that has written so much begins no more work that can wait."""
+"""A part of the 20,000 keys and 8 MiB of a commit. A turn that has written this much leaves to the next one what can
+wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,16 @@ class Turn:
 
     @property
     def is_full(self) -> bool:
-        """Whether what can wait is to be left to the next turn: a page of jobs may write little, or, with long args and
-        chains, more than a commit holds; and a turn that can never be committed is tried for ever."""
+        """Return whether to leave to the next turn what can wait. A page of jobs may write little or, with long args
+        and chains, more than a commit holds; and a turn that can never be committed is retried forever."""
         layer, paths = self.state.storage.layer, self.state.paths
         keys = len(layer.puts) + len(layer.deletes)
         keys += len(paths.changes) + min(len(paths.recounted), WRITTEN_AT_ONCE)
         return keys >= KEYS_PER_TURN or layer.size >= BYTES_PER_TURN
 
     def incarnation(self) -> str:
-        """Unique for ever, over all schedulers, hosts and stores, since receivers know jobs of many by it. Holds no dot
-        (the signed text uses it as delimiter) and no colon or slash (webhook-ids and keys do)."""
+        """Make an incarnation, unique over all schedulers, hosts and stores: receivers know jobs of many of them by it.
+        It holds no dot (the delimiter of the signed text) and no colon or slash (those of webhook-ids and keys)."""
         return f"{self.ctx.activation}-{self.ctx.next_seq()}"
 
     def token(self) -> str:
@@ -59,7 +60,7 @@ class Turn:
         return f"{self.ctx.epoch}.{self.ctx.next_seq()}.{self.ctx.random.getrandbits(96):024x}"
 
     async def jobs(self, ids: Sequence[str]) -> dict[str, Known]:
-        """Job and place of each id that exists, in one hop."""
+        """Read job and place of each id that exists, in one hop."""
         keys = {job_id: (job_key(job_id), at_key(job_id)) for job_id in ids}
         rows = await self.state.storage.get_many([key for pair in keys.values() for key in pair])
         known: dict[str, Known] = {}
@@ -87,12 +88,12 @@ class Turn:
         return found
 
     async def dead(self, ids: Sequence[str]) -> set[str]:
-        """Which of these jobs are dead letters."""
+        """Return which of these jobs are dead letters."""
         rows = await self.state.storage.get_many([dead_key(job_id) for job_id in ids])
         return {job_id for job_id in ids if dead_key(job_id) in rows}
 
     async def all_args(self, jobs: Sequence[JobRow]) -> dict[str, bytes]:
-        """The whole args of each job; a hop only if some continue in other rows."""
+        """Return the whole args of each job; a hop only if some continue in other rows."""
         keys = [args_key(job.id, n) for job in jobs for n in range(job.args_rows)]
         rows = await self.state.storage.get_many(keys) if keys else {}
         return {
@@ -103,13 +104,13 @@ class Turn:
 
 @dataclass(slots=True)
 class Known:
-    """A job and where it stands (meaningful only while it waits in its line)."""
+    """A job and its place, which means something only while the job waits in its line."""
 
     job: JobRow
     at: AtRow
 
 
 def lease_ms(turn: Turn, job: JobRow) -> int:
-    """Of a callback: what it may take, and a margin. The job's own deadline, the instance's or the host's, as they are
-    when it starts."""
+    """Return how long the lease of a callback is: its deadline and a margin. The deadline is the job's own, else the
+    instance's, else the host's, as they are when the attempt starts."""
     return (job.timeout_ms or turn.state.instance.timeout_ms or turn.state.timeout_ms) + LEASE_MARGIN_MS
