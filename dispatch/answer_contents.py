@@ -37,18 +37,18 @@ Headers = Mapping[str, str]
 
 
 def members(headers: Headers, name: str) -> list[str]:
-    """Of a header that may be a list, without blanks and quotes, in lower case."""
+    """Return the members of a header that may be a list, without blanks and quotes, in lower case."""
     found = (each.strip(" \t\"'").lower() for each in MEMBER.findall(headers.get(name, "")))
     return [each for each in found if each]
 
 
 def says(headers: Headers, name: str, word: str) -> bool:
-    """Whether one of the members is that word."""
+    """Return whether one of the members is that word."""
     return word in members(headers, name)
 
 
 def lease_ms(headers: Headers) -> int | None:
-    """How long a receiver that accepted asks to hold the lease: 1 s to 1 h; None if it does not say, or garbage.
+    """Return how long a receiver that accepted asks to hold the lease, 1 s to 1 h. None if it says nothing readable.
 
     Of several the longest: too long a lease delays a retry, too short a one runs the job twice.
     """
@@ -57,7 +57,7 @@ def lease_ms(headers: Headers) -> int | None:
 
 
 def retry_after_ms(headers: Headers, now_ms: int) -> int | None:
-    """Seconds or an HTTP date (RFC 9110, 10.2.3), capped at one hour; None if it is neither. A past date is 0.
+    """Read seconds or an HTTP date (RFC 9110, 10.2.3), at most one hour. A past date is 0; None if it is neither.
 
     Of several the longest. `now_ms` is the instant a date counts from.
     """
@@ -66,7 +66,7 @@ def retry_after_ms(headers: Headers, now_ms: int) -> int | None:
 
 
 def has_result(headers: Headers) -> bool:
-    """Whether the body of a 2xx answer is meant as a result: JSON as it came, not compressed."""
+    """Return whether the body of a 2xx answer is meant as a result: JSON as it came, not compressed."""
     if "tocsin-result" in headers and says(headers, "tocsin-result", "0"):
         return False
     types = [each.partition(";")[0].strip() for each in members(headers, "content-type")]
@@ -74,12 +74,12 @@ def has_result(headers: Headers) -> bool:
 
 
 def is_packed(headers: Headers) -> bool:
-    """Whether the body is compressed."""
+    """Return whether the body is compressed."""
     return any(each != "identity" for each in members(headers, "content-encoding"))
 
 
 def location(headers: Headers) -> str | None:
-    """Where a redirect leads, for people: no user, password, query or fragment, which may hold secrets."""
+    """Return where a redirect leads, without user, password, query or fragment, which may hold secrets."""
     try:
         parts = urlsplit(headers.get("location", "").strip())
         host, port = parts.hostname, parts.port
@@ -94,7 +94,7 @@ def location(headers: Headers) -> str | None:
 
 
 def whole(text: str) -> int | None:
-    """A whole number, cut to 16 digits without being read: Python refuses thousands of them."""
+    """Read a whole number by its first 16 digits: Python refuses thousands of them."""
     return int(text[:16]) if text.isascii() and text.isdigit() else None
 
 
@@ -144,7 +144,7 @@ class _NoResult(msgspec.Struct):
 
 
 def is_json(body: bytes) -> bool:
-    """Whether it is one JSON value."""
+    """Return whether it is one JSON value."""
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -153,7 +153,7 @@ def is_json(body: bytes) -> bool:
 
 
 def shown(text: str) -> str:
-    """One line that is fit to be stored and shown, without secrets."""
+    """Return one line that is fit to be stored and shown, without secrets."""
     one_line = BLANKS.sub(" ", SECRETS.sub(_blanked, text)).strip()
     escaped = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in one_line[: WORDS_KEPT + 1])
     return escaped if len(escaped) <= WORDS_KEPT else f"{escaped[:WORDS_KEPT]}..."
@@ -164,7 +164,7 @@ def _blanked(found: re.Match[str]) -> str:
 
 
 def _message(body: bytes) -> str | None:
-    """Of `{"error": {"message": ...}}`, or of `{"error": "..."}`, `{"message": "..."}`, `{"detail": "..."}`."""
+    """Read `{"error": {"message": ...}}`, `{"error": "..."}`, `{"message": "..."}` or `{"detail": "..."}`."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -58,7 +58,7 @@ class AsgiTransport:
                 task.cancel()
 
     async def _run(self, scope: Message, call: _Call) -> None:
-        """The app's own task: the end of the call is not the end of the app."""
+        """Run the app in a task of its own: the end of the call is not the end of the app."""
         try:
             await self._app(scope, call.receive, call.send)
         except asyncio.CancelledError:
@@ -72,7 +72,7 @@ class AsgiTransport:
             call.end(BrokenExchange("the app ended without a whole answer"))
 
     def reopen(self) -> None:
-        """After `aclose`, also in another event loop."""
+        """Serve again after `aclose`, also in another event loop."""
         self._closed = False
 
     async def aclose(self) -> None:
@@ -149,7 +149,7 @@ class _Call:
             raise BrokenExchange(f"the app sent {kind!r} out of turn")
 
     def _begin(self, message: Message) -> None:
-        """What is no answer over a wire is none here."""
+        """Begin the answer. What is no answer over a wire is none here."""
         status = message["status"]
         if not 200 <= status <= 999:
             raise BrokenExchange(f"the app sent the status {status!r}, with which no answer ends")
@@ -161,7 +161,7 @@ class _Call:
         self._status = status
 
     def _add(self, status: int, piece: bytes, *, more: bool) -> None:
-        """A server would drop what goes over the length that the app has said."""
+        """Take a piece of the body. What is longer than the app has said is dropped, as a server would do."""
         room = (self._max_body + 1 if self._length is None else self._length) - len(self._received)
         self._received += piece[: max(room, 0)]
         if len(self._received) > self._max_body:
@@ -176,7 +176,7 @@ class _Call:
         self.answer.set_result(answer)
 
     def end(self, error: TransportError) -> None:
-        """Nothing more will come, or be taken: an app that streams on after its answer was cut off hears of it."""
+        """Take nothing more. An app that streams on after its answer was cut off hears of it."""
         self.failed = not self.answered or self._cut
         if not self.answer.done():
             self.answer.set_exception(error)

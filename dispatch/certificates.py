@@ -13,7 +13,7 @@ CaFile: TypeAlias = str | os.PathLike[str]
 
 
 def trusting(ca_file: CaFile | None = None, name: str = "ca_file") -> ssl.SSLContext:
-    """A client's context that trusts the system's authorities, and those in `ca_file` beside them.
+    """Return a client's context that trusts the system's authorities, and those in `ca_file` beside them.
 
     The file is read now. SettingsError if it cannot be, or holds no certificate; `name` is what it is called there.
     """
@@ -24,7 +24,7 @@ def trusting(ca_file: CaFile | None = None, name: str = "ca_file") -> ssl.SSLCon
 
 
 def check_ca_file(ca_file: CaFile, name: str = "ca_file") -> None:
-    """SettingsError as from `trusting`, at a tenth of the price."""
+    """Raise a SettingsError as `trusting` does, at a tenth of the price."""
     _add(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca_file, name)
 
 

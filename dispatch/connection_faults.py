@@ -35,7 +35,7 @@ def closed_in_words(url: str) -> str:
 
 
 def place_of(url: str) -> str:
-    """Host and port, or "the origin" where the URL is none."""
+    """Return host and port, or "the origin" where the URL is none."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
@@ -47,7 +47,7 @@ def place_of(url: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was made of, the innermost first: libraries wrap what the system said."""
+    """Return the error and what it was made of, the innermost first: libraries wrap what the system said."""
     found: list[BaseException] = []
     left: list[BaseException | None] = [error]
     while left and len(found) < LONGEST_CHAIN:

@@ -97,7 +97,7 @@ class Current(Generic[T]):
 
 
 def _frozen(value: Any) -> Any:
-    """Comparable with a later answer, whatever its owner does to it meanwhile."""
+    """Return a value that can be compared with a later answer, whatever its owner does to it meanwhile."""
     if inspect.iscoroutine(value):
         value.close()
         raise SettingsError("what may change comes from a plain function, not from an `async def`")

@@ -20,8 +20,10 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 
 
 def duration_ms(value: object, name: str, most: int | None = LONGEST_MS) -> int:
-    """In milliseconds, fractions rounded up. InvalidInputError names the argument. `most` is None where the caller cuts
-    off what is too long."""
+    """Return milliseconds, fractions rounded up. InvalidInputError names the argument.
+
+    `most` is None where the caller cuts off what is too long.
+    """
     if isinstance(value, timedelta):
         ms = math.ceil(value / timedelta(milliseconds=1))
     elif isinstance(value, str):

@@ -21,7 +21,7 @@ class Fault(Exception):
 
 
 def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Headers as an `Answer` has them."""
+    """Return headers as an `Answer` has them."""
     headers: dict[str, str] = {}
     for name, value in pairs:
         name = name.lower()
@@ -30,7 +30,7 @@ def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def pairs(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Names and values, up to the empty line. One that begins with a blank goes on with the one before it."""
+    """Return names and values, up to the empty line. A line that begins with a blank continues the one before it."""
     if (unfit := UNFIT.search(block)) is not None:
         raise Fault(f"a header holds a control character: {block[max(unfit.start() - 20, 0) :][:40]!r}")
     found: list[tuple[bytes, bytes]] = []
@@ -50,12 +50,12 @@ def pairs(block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def headers_of(found: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """As an `Answer` has them."""
+    """Return headers as an `Answer` has them, from the bytes that came."""
     return joined((name.decode("latin-1"), text_of(value)) for name, value in found)
 
 
 def text_of(value: bytes) -> str:
-    """UTF-8 if it is, else what HTTP was made for."""
+    """Decode UTF-8, or latin-1 if the value is not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -63,12 +63,12 @@ def text_of(value: bytes) -> str:
 
 
 def listed(value: str | None) -> list[str]:
-    """The members of a list, in lower case."""
+    """Return the members of a list, in lower case."""
     return [] if value is None else [part for each in value.lower().split(",") if (part := each.strip())]
 
 
 def length_of(headers: Mapping[str, str]) -> int | None:
-    """Of the body, if a length is said, however often. Fault if it is none, or not always the same."""
+    """Return the length of the body if one is said, however often. Fault if it is no number, or not always the same."""
     said = headers.get("content-length")
     if said is None:
         return None
@@ -84,7 +84,7 @@ def length_of(headers: Mapping[str, str]) -> int | None:
 
 
 def keeps_open(headers: Mapping[str, str], *, new: bool) -> bool:
-    """Whether its sender means to answer again on this connection; `new`: it speaks HTTP/1.1 or later."""
+    """Return whether its sender means to answer again on this connection; `new`: it speaks HTTP/1.1 or later."""
     if "connection" not in headers:
         return new
     said = listed(headers["connection"])

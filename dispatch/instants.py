@@ -18,7 +18,7 @@ _EPOCH: Final = datetime(1970, 1, 1)
 
 
 def instant_ms(value: object, name: str) -> int:
-    """In epoch milliseconds; fractions round up. InvalidInputError names the argument."""
+    """Return epoch milliseconds; fractions round up. InvalidInputError names the argument."""
     if not isinstance(value, datetime):
         if not SPEAKS_JSON.get() and (isinstance(value, bool) or not isinstance(value, int)):
             hint = "; datetime.fromisoformat(...) reads a text" if isinstance(value, str) else ""
@@ -39,7 +39,7 @@ def instant_ms(value: object, name: str) -> int:
 
 
 def offset_of(value: datetime, name: str) -> timedelta:
-    """How far its clock is ahead of UTC. InvalidInputError if it has no zone, or one that cannot say."""
+    """Return how far its clock is ahead of UTC. InvalidInputError if it has no zone, or one that cannot say."""
     try:
         offset = value.utcoffset()
     except Exception as error:
@@ -54,7 +54,7 @@ def offset_of(value: datetime, name: str) -> timedelta:
 
 
 def epoch_ms(value: object, name: str) -> int:
-    """An integer number of milliseconds, 100000000000..999999999999999."""
+    """Return an integer number of milliseconds, 100000000000..999999999999999."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInputError(f"{name} must be an integer (epoch milliseconds), not {show(value)}")
     if 0 <= value < SMALLEST_MS:
@@ -65,7 +65,7 @@ def epoch_ms(value: object, name: str) -> int:
 
 
 def show(value: object) -> str:
-    """A value in a message: short, whatever it is."""
+    """Return what stands for a value in a message: short, whatever it is."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"a number of {value.bit_length()} bits"  # Python refuses to write thousands of digits
     try:

@@ -117,7 +117,7 @@ handler_values: Final = attrgetter(*HANDLER_OPTIONS)
 
 
 def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:
-    """Reads the members of `kind` from a row, or another value that has them; rows have "" for a name left out."""
+    """Return what reads the members of `kind` from a row or another value; rows have "" for a name left out."""
     names = kind.__struct_fields__
     values, texts = attrgetter(*names), [name for name in ("pool", "queue") if name in names]
 

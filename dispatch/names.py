@@ -41,7 +41,7 @@ class Names:
         self.forget()
 
     def forget(self) -> None:
-        """In a process that was forked there are no threads, so nobody would answer who waits for one of them."""
+        """Forget all questions in a process that was forked: it has no threads, so nobody would answer them."""
         self._lock = threading.Lock()
         self._asked: dict[Question, list[Waiting]] = {}
         self._queued: deque[Question] = deque()
@@ -63,7 +63,7 @@ class Names:
         return await answer
 
     def _begin_another(self, question: Question) -> None:
-        """A thread. OSError if there is none to have, and none at work that would come to the question later."""
+        """Start a thread. OSError if none can be had, and none is at work that would come to the question later."""
         self._threads += 1
         try:
             threading.Thread(target=self._work, name="tocsin-names", daemon=True).start()
@@ -94,7 +94,7 @@ class Names:
 
 
 def _looked_up(question: Question) -> Callable[[asyncio.Future[list[AddressInfo]]], None]:
-    """What brings the answer to one who waits."""
+    """Return what brings the answer to one who waits."""
     host, port, family = question
     found: list[Any] = []
     failure: Exception | None = None
@@ -156,7 +156,7 @@ async def _addresses(host: str, port: int) -> list[str]:
 
 
 def address_of(info: AddressInfo) -> str:
-    """With its zone, if it means something on one link only."""
+    """Return the address, with its zone if it means something on one link only."""
     address = info[4]
     return f"{address[0]}%{address[3]}" if info[0] == socket.AF_INET6 and address[3] else str(address[0])
 

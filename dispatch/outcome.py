@@ -26,7 +26,7 @@ CONFLICT, GONE, TOO_MANY, UNAVAILABLE = 409, 410, 429, 503
 
 
 def classify(answer: Answer, now_ms: int) -> Outcome:
-    """The first row of the table that fits: status and headers decide, however long the body is.
+    """Return the first row of the table that fits: status and headers decide, however long the body is.
 
     `now_ms` is the instant a Retry-After date counts from.
     """
@@ -59,7 +59,7 @@ def _redirected(answer: Answer) -> str:
 
 
 def _done(answer: Answer, kept: bytes) -> Outcome:
-    """The beginning of a body is no result: JSON that was cut off says something else, or nothing."""
+    """Judge a success. The beginning of a body is no result: JSON that was cut off says something else, or nothing."""
     status, body, meant = answer.status, answer.body, has_result(answer.headers)
     why = None
     if not meant:
@@ -74,7 +74,7 @@ def _done(answer: Answer, kept: bytes) -> Outcome:
 
 
 def from_error(error: TransportError) -> Outcome:
-    """The outcome of an exchange that brought no whole answer."""
+    """Return the outcome of an exchange that brought no whole answer."""
     if isinstance(error, NeverConnected):
         return Outcome(Verdict.UNREACHABLE, plain(f"never connected: {error}"))
     if isinstance(error, DeadlinePassed):
@@ -83,6 +83,6 @@ def from_error(error: TransportError) -> Outcome:
 
 
 def plain(text: str) -> str:
-    """Fit to be stored and shown: a broken receiver's bytes may be quoted in an error's text."""
+    """Return text that is fit to be stored and shown: an error may quote the bytes of a broken receiver."""
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:MESSAGE_KEPT])
     return shown if len(text) <= MESSAGE_KEPT else shown + "..."

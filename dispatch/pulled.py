@@ -24,7 +24,7 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 def raw_member(name: str) -> str:
-    """`raw_args` is `args` in JSON: the text as it was given, decoded only when it is asked for."""
+    """Return the name in JSON: `raw_args` is `args`, text as it was given that is decoded when it is asked for."""
     first, *rest = name.removeprefix("raw_").split("_")
     return first + "".join(part.title() for part in rest)
 
@@ -88,12 +88,12 @@ class Claimed(_Attempt, frozen=True, kw_only=True, rename=raw_member, omit_defau
 
     @property
     def args(self) -> Any:
-        """The args as the Python values that were given."""
+        """Return the args as the Python values that were given."""
         return values.decode(bytes(self.raw_args))
 
     @property
     def webhook_id(self) -> str:
-        """The same over all attempts, another when the id is used again: what effects are deduplicated by."""
+        """Return what effects are deduplicated by: the same over all attempts, another when the id is used again."""
         return f"{self.id}:{self.incarnation}"
 
 
@@ -110,8 +110,7 @@ class Settlement(_Value, frozen=True, kw_only=True, rename="camel", omit_default
 def check_end(
     *, ok: bool, error: object, retryable: bool, delay: object, charge: bool, result: object, in_json: bool = False
 ) -> None:
-    """InvalidInputError for what contradicts itself: a success with a reason, or a failure with a result. One of both
-    would have been taken for the other."""
+    """Raise an InvalidInputError for a success with a reason or a failure with a result: which it is cannot be told."""
     of_failures = {
         "error": error is not None,
         "retryable": not retryable,

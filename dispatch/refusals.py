@@ -52,7 +52,7 @@ BY_CODE: Final[dict[str, type[TocsinError]]] = {
 
 
 def refusal(status: int, value: dict[str, Any] | None, base: str) -> TocsinError:
-    """The error an answer stands for. One that is not a tocsin server's is an UnreachableError."""
+    """Return the error an answer stands for. One that is not a tocsin server's is an UnreachableError."""
     error = None if value is None else value.get("error")
     if not isinstance(error, dict) or not isinstance(error.get("code"), str):
         return UnreachableError(f"what answers at {base} is not a tocsin server (status {status})")

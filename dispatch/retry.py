@@ -48,7 +48,7 @@ class Retry(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
         _check("jitter", self.jitter, 1)
 
     def delay_ms(self, n: int, random: Random) -> int:
-        """The wait before the next attempt after the `n`-th charged failure (from 1), in whole ms."""
+        """Return the wait before the next attempt after the `n`-th charged failure (from 1), in whole ms."""
         base, parts = self.base_ms.as_integer_ratio()
         grown = base * n if self.backoff == "linear" else base << min(n - 1, DOUBLINGS)
         delay = min(-(-grown // parts), math.ceil(self.max_ms))

@@ -24,7 +24,7 @@ UNQUOTED: Final = "quotes are taken away by a shell, not by env files and contai
 
 
 def parse_secret(secret: str | bytes, which: str = "a secret") -> bytes:
-    """The key of `whsec_` + base64, or of at least 24 raw bytes.
+    """Return the key of `whsec_` + base64, or of at least 24 raw bytes.
 
     The SettingsError says what was found instead, and never shows the secret; `which` is how it is called there. What
     looks like a `whsec_` that something was done to is refused: as raw bytes it would sign what nobody verifies.
@@ -46,7 +46,7 @@ def parse_secret(secret: str | bytes, which: str = "a secret") -> bytes:
 
 
 def wrapped(text: str) -> str | None:
-    """What stands around a secret or a token where a file or a shell was to take it away; None: nothing."""
+    """Return what stands around a secret or a token where a file or a shell was to take it away; None: nothing."""
     bare = text.strip()
     if bare.startswith(MARKS):
         return "has a byte order mark before it: save the file as UTF-8 without one"
@@ -60,7 +60,7 @@ def wrapped(text: str) -> str | None:
 
 
 def check_unquoted(token: str, which: str) -> None:
-    """SettingsError for the secret of a token that stands in quotes: no header would bring it so."""
+    """Raise a SettingsError for the secret of a token that stands in quotes: no header would bring it so."""
     if len(token) > 1 and token[0] == token[-1] and token[0] in QUOTES:
         raise SettingsError(f"{which} has quotation marks around it: {UNQUOTED}")
 
@@ -77,7 +77,7 @@ def _fault(text: str, *, is_text: bool) -> str | None:
 
 
 def _fault_of_raw(text: str) -> str | None:
-    """Raw secrets are any text, but none that two readers would read as two."""
+    """Return why raw text is no secret: two readers would read it differently."""
     if text.startswith(MARKS):
         return wrapped(text)
     if INVISIBLE.search(text):
@@ -102,7 +102,7 @@ def _fault_before(before: str) -> str | None:
 
 
 def _fault_of_prefix(text: str) -> str | None:
-    """`text` begins with the word, in letters of any case."""
+    """Return what is wrong with `text`, which begins with the prefix in letters of any case."""
     after = text[len(WORD) :]
     if re.match("%5f", after, re.IGNORECASE):
         return "is percent-encoded: write it as it was before"
@@ -115,7 +115,7 @@ def _fault_of_prefix(text: str) -> str | None:
 
 
 def _fault_of_base64(payload: str) -> str | None:
-    """What comes after the prefix, as the libraries of the standard take it: base64 with its padding."""
+    """Return what comes after the prefix, as the libraries of the standard take it: base64 with its padding."""
     if WORD_IN_ANY_CASE.search(payload):
         return f"has another {PREFIX} in it: several are given as a list, or separated by commas"
     if payload != payload.strip():

@@ -45,7 +45,7 @@ class ServerClient:
         transport: httpx.AsyncBaseTransport | None = None,
         ca_file: CaFile | None = None,
     ) -> None:
-        """`ca_file`: certificates of authorities that are trusted beside the system's; read now."""
+        """Read `ca_file` now: certificates of authorities that are trusted beside the system's."""
         self._ssl_context = None if ca_file is None else trusting(ca_file)
         self._base, self._token = base_url_of(base_url), None if token is None else sendable_token(token)
         self._timeout_s, self._transport = timeout_s, transport
@@ -55,7 +55,7 @@ class ServerClient:
         return f"{type(self).__name__}({self._base!r})"
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         http, self._http = self._http, None
         if http is not None:
             await http.aclose()
@@ -130,13 +130,13 @@ class ServerClient:
 
 
 def base_url_of(base_url: object, name: str = "base_url") -> str:
-    """Of a server, without a slash at its end. SettingsError does not show what may hold a password."""
+    """Return the URL of a server, without a slash at its end. SettingsError does not show what may hold a password."""
     text = base_url.strip() if isinstance(base_url, str) else base_url
     return check_url(text, name, example=DEFAULT_URL).rstrip("/")
 
 
 def sendable_token(token: str) -> str:
-    """Refused here, where it is not shown."""
+    """Return the token, or refuse it here, where it is not shown."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise SettingsError("token must be printable ASCII without spaces")
     check_unquoted(token, "token")
@@ -144,7 +144,7 @@ def sendable_token(token: str) -> str:
 
 
 def json_object(answer: httpx.Response) -> dict[str, Any] | None:
-    """The body, if it is one."""
+    """Return the body, if it is one."""
     try:
         value = msgspec.json.decode(answer.content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -153,5 +153,5 @@ def json_object(answer: httpx.Response) -> dict[str, Any] | None:
 
 
 def retry_after_s(answer: httpx.Response) -> float:
-    """What it asks for in seconds, as our servers do; 0 if it does not."""
+    """Return what it asks for in seconds, as our servers do; 0 if it does not."""
     return max((whole(each) or 0 for each in members(answer.headers, "retry-after")), default=0)

@@ -38,7 +38,7 @@ class Signer:
         return f"Signer({len(self._keyed)} secrets)"
 
     def sign(self, message_id: str, timestamp_s: int, body: bytes) -> str:
-        """The value of `webhook-signature`, the first secret's signature first. The id must not hold a dot."""
+        """Return the value of `webhook-signature`, the first secret's signature first. The id must not hold a dot."""
         digests = self._digests(message_id, b"%d" % timestamp_s, body)
         return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
 
@@ -51,7 +51,7 @@ class Signer:
         max_age_s: float = MAX_AGE_S,
         max_ahead_s: float = MAX_AHEAD_S,
     ) -> str:
-        """The message id of a genuine request; header names in lower case. Raises SignatureError.
+        """Return the message id of a genuine request; header names in lower case. Raises SignatureError.
 
         Verify before parsing the body, and on its exact bytes. Its timestamp may be `max_age_s` old, or `max_ahead_s`
         ahead of `now_s`.
@@ -96,7 +96,7 @@ class Signer:
 
 
 def named(number: int, of: int) -> str:
-    """How errors call a secret of several."""
+    """Return how errors call a secret of several."""
     return f"secret {number} of {of}" if of > 1 else "a secret"
 
 
@@ -108,7 +108,7 @@ def _signatures(given: str) -> Iterator[bytes]:
 
 
 def _decoded(text: str | bytes) -> bytes | None:
-    """None if it is not base64."""
+    """Return None if it is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

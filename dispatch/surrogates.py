@@ -18,7 +18,7 @@ _ESCAPE: Final = re.compile(
 
 
 def is_whole(text: str) -> bool:
-    """Whether UTF-8 can hold it."""
+    """Return whether UTF-8 can hold the text."""
     if text.isascii():
         return True
     try:
@@ -29,13 +29,15 @@ def is_whole(text: str) -> bool:
 
 
 def where(value: Any) -> str | None:
-    """The first place in this that holds half a character: `args.items[3]`, of a key that of its object. None if there
-    is none; "" if it is the value itself."""
+    """Return the first place with an unpaired surrogate, like `args.items[3]`; of a key, the place of its object.
+
+    None if there is none; "" if it is the value itself.
+    """
     return next(_places(value, ""), None)
 
 
 def in_json(raw: bytes) -> str | None:
-    """What is wrong with a JSON text that spells out half a character; None if that is not what is wrong with it."""
+    """Return what is wrong with a JSON text that spells out an unpaired surrogate; None if it does not."""
     found = next((one for one in _ESCAPE.finditer(raw) if one[1]), None)
     if found is None:
         return None

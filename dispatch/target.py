@@ -25,7 +25,7 @@ NAME_LIMIT: Final = 253
 
 
 def check_url(value: object, name: str, *, example: str = EXAMPLE, query: bool = False, secret: bool = False) -> str:
-    """`http(s)://host[:port][/path]`, with a query if that is allowed; SettingsError says what is wrong with `name`.
+    """Check `http(s)://host[:port][/path]`, with a query if allowed. SettingsError says what is wrong with `name`.
 
     Returned in ASCII, as it is sent. An error does not show a value that is `secret` or may hold a password.
     """
@@ -55,7 +55,7 @@ def check_url(value: object, name: str, *, example: str = EXAMPLE, query: bool =
 
 
 def check_origin_url(origin: object, name: str = "the origin") -> str:
-    """Where callbacks go, with a path in front of theirs if there is one, and without trailing slashes."""
+    """Return where callbacks go, with a path in front of theirs if there is one, and without trailing slashes."""
     checked = check_url(origin, name).rstrip("/")
     if checked.endswith(DEFAULT_PATH):
         raise SettingsError(
@@ -66,7 +66,7 @@ def check_origin_url(origin: object, name: str = "the origin") -> str:
 
 
 def check_path(path: object, name: str = "the callback path") -> str:
-    """SettingsError unless it is an absolute path and nothing more. Returned as it is sent."""
+    """Return a path as it is sent. SettingsError unless it is an absolute path and nothing more."""
     if not isinstance(path, str):
         raise SettingsError(f"{name} must be a text like {DEFAULT_PATH}, not {type(path).__name__}")
     if not path.startswith("/") or UNFIT.search(path) or any(c in path for c in "?#"):
@@ -79,12 +79,12 @@ def check_path(path: object, name: str = "the callback path") -> str:
 
 
 def callback_url(origin: object, path: str) -> str:
-    """The two joined, with one slash between them."""
+    """Return the two joined, with one slash between them."""
     return check_origin_url(origin) + check_path(path)
 
 
 def origin_of(read: Callable[[], object]) -> str | None:
-    """What a callable says the origin is; None if there is none. SettingsError if it raises, or says no text."""
+    """Return what a callable says the origin is; None if there is none. SettingsError if it raises, or says no text."""
     try:
         origin = read()
     except SettingsError:
@@ -98,7 +98,7 @@ def origin_of(read: Callable[[], object]) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether only this machine can answer there: a loopback address, or `localhost`."""
+    """Return whether only this machine can answer there: a loopback address, or `localhost`."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True
@@ -109,7 +109,7 @@ def is_loopback(url: str) -> bool:
 
 
 def _host(host: str, *, literal: bool) -> str:
-    """In ASCII; `literal`: it stands in brackets. ValueError with what is wrong."""
+    """Return the host in ASCII; `literal`: it stands in brackets. ValueError says what is wrong."""
     if literal:
         if "%" in host:
             raise ValueError("must hold no zone of an IPv6 address: clients read it differently")
@@ -137,7 +137,7 @@ def _address(text: str) -> str:
 
 
 def _path(path: str) -> str:
-    """As it is sent. ValueError with what is wrong."""
+    """Return the path as it is sent. ValueError says what is wrong."""
     if ESCAPE.search(path):
         raise ValueError("has a % in its path that escapes nothing: write %25")
     if any(part.lower().replace("%2e", ".") in DOTS for part in path.split("/")):

@@ -125,7 +125,7 @@ class SimNetwork:
         return task
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Close nothing: nothing is held."""
 
 
 async def _answer(receive: Receive, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -183,14 +183,14 @@ class FakeReceiver:
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def wait_for(self, count: int) -> list[Delivery]:
-        """All deliveries, as soon as there are `count`."""
+        """Return all deliveries as soon as there are `count`."""
         while len(self.deliveries) < count:
             self._arrived.clear()
             await self._arrived.wait()
         return self.deliveries
 
     async def asgi(self, scope: Message, receive: AsgiReceive, send: Send) -> None:
-        """The receiver as an ASGI app, whatever the method and path."""
+        """Return the receiver as an ASGI app, whatever the method and path."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return

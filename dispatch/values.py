@@ -38,7 +38,7 @@ _SIGNS: Final = (b"$", b"\\u0024")
 
 
 def encode(value: object, name: str = "args") -> bytes:
-    """JSON text. InvalidInputError names the place of what cannot be written (`args.items[3].when`)."""
+    """Return JSON text. InvalidInputError names the place of what cannot be written (`args.items[3].when`)."""
     if value is LEFT_OUT:
         return b"{}"
     try:
@@ -48,7 +48,7 @@ def encode(value: object, name: str = "args") -> bytes:
 
 
 def decode(raw: bytes, name: str = "args") -> Any:
-    """The value of JSON text. InvalidInputError if it is not JSON, or holds a tag that says nothing."""
+    """Return the value of JSON text. InvalidInputError if it is not JSON, or holds a tag that says nothing."""
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -130,7 +130,7 @@ _NAMES: Final[Mapping[type, str]] = {kind: kind.__name__.lower() for kind in _WR
 
 
 def _root(path: _Path) -> str | int:
-    """What is written: `args`, a `result`."""
+    """Return what is written: `args`, a `result`."""
     outer, name = path
     return name if outer is None else _root(outer)
 
@@ -199,7 +199,7 @@ def _read_float(value: Mapping[str, str]) -> float:
 
 
 def _read_datetime(value: Mapping[str, str]) -> datetime:
-    """In its zone where that is known here, else with its offset: the instant is the same."""
+    """Return the datetime in its zone where that is known here, else with its offset: the instant is the same."""
     moment = datetime.fromisoformat(value["v"])
     if moment.tzinfo is None:
         raise ValueError

@@ -49,14 +49,14 @@ class Catalog:
 
     @classmethod
     def from_handlers(cls, handlers: Handlers | None = None, *, workflows: Handlers | None = None) -> Self:
-        """What handlers declare: the annotation of each one's first parameter. Without one anything goes."""
+        """Return what handlers declare: the annotation of each one's first parameter. Without one anything goes."""
         return cls(
             {path: _annotated(path, handler) for path, handler in (handlers or {}).items()},
             workflows={name: _annotated(name, handler) for name, handler in (workflows or {}).items()},
         )
 
     def __or__(self, other: Catalog) -> Catalog:
-        """Both. SettingsError if both name the same path or workflow."""
+        """Return both in one. SettingsError if both name the same path or workflow."""
         if not isinstance(other, Catalog):
             return NotImplemented
         both = self.functions.keys() & other.functions.keys() | self.workflows.keys() & other.workflows.keys()
@@ -65,7 +65,7 @@ class Catalog:
         return Catalog({**self.functions, **other.functions}, workflows={**self.workflows, **other.workflows})
 
     def refusal(self, target: Targeted, raw_args: bytes) -> str | None:
-        """Why a job with these args is refused, or None. `raw_args` is JSON text that was checked before.
+        """Return why a job with these args is refused, or None. `raw_args` is JSON text that was checked before.
 
         The message names the place and what was expected, and never more of the args than a short value.
         """
@@ -80,13 +80,13 @@ class Catalog:
         return expected.refusal(raw_args)
 
     def check(self, target: Targeted, raw_args: bytes) -> None:
-        """InvalidInputError if there is a refusal."""
+        """Raise an InvalidInputError if there is a refusal."""
         if (refused := self.refusal(target, raw_args)) is not None:
             raise InvalidInputError(refused)
 
 
 def expected_of(given: Any) -> Expected:
-    """What args must be, of whatever says so. SettingsError if that cannot be checked."""
+    """Return what args must be, of whatever says so. SettingsError if that cannot be checked."""
     if isinstance(given, Expected):
         return given
     if given is None or given is type(None):

@@ -24,10 +24,10 @@ class Expected(ABC):
 
     @abstractmethod
     def refusal(self, raw: bytes) -> str | None:
-        """Why this JSON text does not fit, or None. `raw` has been read before: it is JSON, and its tags are right."""
+        """Return why this JSON text does not fit, or None. `raw` was read before: it is JSON with right tags."""
 
     def read(self, value: Any) -> Any:
-        """What a handler that declares this type is given for `value` (args with Python's types). InvalidInputError."""
+        """Return what a handler of this type is given for `value` (args with Python's types). InvalidInputError."""
         return value
 
 
@@ -55,7 +55,7 @@ class NoArgs(Expected):
 
 
 def place(parts: Iterable[str | int], whole: str = "args") -> str:
-    """`args.items[3].amount`; what is no name of a member is quoted."""
+    """Return a place like `args.items[3].amount`; what is no name of a member is quoted."""
     return whole + "".join(f"[{part}]" if isinstance(part, int) else _member(part) for part in parts)
 
 
@@ -65,11 +65,11 @@ def _member(name: str) -> str:
 
 
 def fault(where: str, words: str) -> str:
-    """One line, and not a long one: what does not fit may be as long as args may be."""
+    """Return one short line: what does not fit may be as long as args may be."""
     said = f"{where}: {' '.join(words.split())}"
     return said if len(said) <= MAX_FAULT else said[: MAX_FAULT - 3] + "..."
 
 
 def raised(where: str, error: BaseException) -> str:
-    """For a type whose own code (`__post_init__`, a validator) fails with more than a ValueError."""
+    """Word the failure of a type's own code (`__post_init__`, a validator) with more than a ValueError."""
     return fault(where, f"its own check raised {type(error).__name__}")

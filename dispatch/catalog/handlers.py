@@ -21,8 +21,10 @@ POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITI
 
 
 def annotation_of(handler: Callable[..., Any]) -> Any:
-    """The type of a handler's first parameter, which is its args; Any if it has none. NameError if a name in it is
-    not known where the handler is defined."""
+    """Return the type of a handler's first parameter, which is its args; Any if it has none.
+
+    NameError if a name in it is not known where the handler is defined.
+    """
     try:
         parameters = inspect.signature(handler).parameters.values()
     except (TypeError, ValueError):
@@ -34,7 +36,7 @@ def annotation_of(handler: Callable[..., Any]) -> Any:
         return first.annotation
 
     def only() -> None:
-        """Has the one annotation that is asked for: others may name what is there for type checkers only."""
+        """Hold the one annotation that is asked for: others may name what is there for type checkers only."""
 
     only.__annotations__ = {"args": first.annotation}
     names = getattr(_function(handler), "__globals__", {})
@@ -42,7 +44,7 @@ def annotation_of(handler: Callable[..., Any]) -> Any:
 
 
 def _function(handler: Any) -> Any:
-    """The function that has the annotations."""
+    """Return the function that has the annotations."""
     handler = inspect.unwrap(handler)
     if isinstance(handler, functools.partial):
         return _function(handler.func)
@@ -52,8 +54,8 @@ def _function(handler: Any) -> Any:
 
 
 def reader_of(handler: Callable[..., Any]) -> Callable[[Any], Any] | None:
-    """What makes the args that a handler declares (a struct, a dataclass, a pydantic model, or what is built of them)
-    of args as they arrive; InvalidInputError if they do not fit. None: the handler takes them as they are.
+    """Return what makes declared args (a struct, a dataclass, a pydantic model, or what is built of them) of those
+    that arrive, with an InvalidInputError if they do not fit. None: the handler takes them as they are.
 
     TypedDicts, dicts, lists and plain types are taken as they are; so is what cannot be read, and the log says so.
     """

@@ -41,12 +41,12 @@ class JsonSchema(Expected):
 
 
 def _told(error: Any) -> tuple[list[str | int], str]:
-    """The place and the words of a jsonschema_rs.ValidationError."""
+    """Return the place and the words of a jsonschema_rs.ValidationError."""
     return list(error.instance_path), error.message
 
 
 def _copied(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Its owner may change what was given."""
+    """Copy it: its owner may change what was given."""
     try:
         copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(schema))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:

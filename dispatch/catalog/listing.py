@@ -41,7 +41,7 @@ class Listing:
 
 
 def listing(catalog: Catalog, most: int = MOST) -> Listing:
-    """At most `most` bytes of JSON. All names come first, then as many schemas as fit, in order."""
+    """Return at most `most` bytes of JSON: all names, then as many schemas as fit, in order."""
     names: list[tuple[Entry, int]] = []
     left, out = most - ENVELOPE, 0
     for entry in _entries(catalog):
@@ -70,7 +70,7 @@ def _entries(catalog: Catalog) -> Iterator[Entry]:
 
 
 def shown(schema: Any) -> Any:
-    """A schema without its defaults and examples, however deep. Members that are called so stay."""
+    """Return a schema without its defaults and examples, however deep. Members that are called so stay."""
     if isinstance(schema, list):
         return [shown(one) for one in schema]
     if not isinstance(schema, dict):

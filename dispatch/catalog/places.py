@@ -16,7 +16,7 @@ _PART: Final = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]")
 
 
 def named(path: str, value: Any, fault_of: Callable[[Any], str | None]) -> str:
-    """`path` with the first wrong key for each `[...]`. `fault_of` says what is wrong with args, the first fault only.
+    """Return `path` with the first wrong key for each `[...]`. `fault_of` says the first fault of args.
 
     What is checked first is what stands first: so the wrong key ends the shortest beginning of the dict that has the
     fault.
@@ -42,7 +42,7 @@ def _below(
 def _wrong_key(
     value: Any, parts: list[str | int], holder: Mapping[str, Any], wrong: Callable[[Any], bool]
 ) -> str | None:
-    """By halves: the last key of the shortest beginning that is wrong."""
+    """Search by halves for the last key of the shortest beginning that is wrong."""
     least, most = 1, len(holder)
     while least < most:
         middle = (least + most) // 2
@@ -76,7 +76,7 @@ def _at(value: Any, parts: list[str | int]) -> Any:
 
 
 def _with(value: Any, parts: list[str | int], inner: Any) -> Any:
-    """A copy of `value` in which `inner` stands at a place."""
+    """Return a copy of `value` in which `inner` stands at a place."""
     if not parts:
         return inner
     copy: Any = dict(value) if isinstance(value, dict) else list(value)

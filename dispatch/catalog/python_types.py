@@ -68,7 +68,7 @@ class PythonType(Expected):
 
 
 def _explained(said: str, value: Any, fault_of: Callable[[Any], str | None]) -> str:
-    """msgspec's words, behind the place."""
+    """Return msgspec's words, behind the place."""
     match = _FAULT.fullmatch(said)
     words, path = (match["words"], match["path"] or "") if match else (said, "")
     path = named(path, value, fault_of)
@@ -118,13 +118,13 @@ def _first(error: Any) -> str:
 
 
 def holds_pydantic(kind: Any) -> bool:
-    """Whether there is a pydantic model in it; without pydantic there can be none."""
+    """Return whether there is a pydantic model in it; without pydantic there can be none."""
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and any(issubclass(one, pydantic.BaseModel) for one in classes_of(kind))
 
 
 def classes_of(kind: Any) -> list[type]:
-    """The classes that an annotation names: `list[Invoice | None]` names list, Invoice and NoneType."""
+    """Return the classes that an annotation names: `list[Invoice | None]` names list, Invoice and NoneType."""
     found: list[type] = []
     waiting = [kind]
     while waiting:

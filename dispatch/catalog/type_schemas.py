@@ -55,7 +55,7 @@ _OBJECTS: Final = (inspect.StructType, inspect.DataclassType, inspect.TypedDictT
 
 
 def schema_of(kind: Any) -> Written:
-    """SettingsError names what args cannot hold, or what msgspec cannot check."""
+    """Return the schema of a type. SettingsError names what args cannot hold, or what msgspec cannot check."""
     try:
         info = inspect.type_info(kind)
     except (TypeError, NameError, RecursionError) as error:

@@ -83,7 +83,7 @@ class Dedup(Protocol):
         ...
 
     async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
-        """Done, for the retention. False, and nothing changed, if another lease has claimed it since."""
+        """Note that it is done, for the retention. False, with no change, if another lease claimed it since."""
         ...
 
     async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
@@ -91,8 +91,11 @@ class Dedup(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """The receiver is closed. One that is entered again calls `reopen()` first, if there is such a method; a store
-        without it serves one life of a receiver."""
+        """Close the store with its receiver.
+
+        A receiver that is entered again calls `reopen()` first; a store without that method serves one life of a
+        receiver.
+        """
         ...
 
 
@@ -103,19 +106,19 @@ class AnswerKeeping(Dedup, Protocol):
     """
 
     async def finish(self, webhook_id: str, lease: str, *, now_ms: int, answer: bytes | None = None) -> bool:
-        """As `Dedup.finish`; `answer` (64 KiB and a byte at most, to be given back as it is) in the same commit.
+        """Do as `Dedup.finish`, with `answer` (at most 64 KiB and a byte, given back as it is) in the same commit.
 
         It takes the place of an earlier one, also if it is None.
         """
         ...
 
     async def answer(self, webhook_id: str, *, now_ms: int) -> bytes | None:
-        """What the `finish` that holds came with; None if nothing, or if it is kept no more."""
+        """Return what the `finish` that holds came with; None if nothing, or if it is kept no more."""
         ...
 
 
 def keeps_answers(dedup: Dedup) -> TypeGuard[AnswerKeeping]:
-    """By what its methods take: one that overrides `finish` as it was before there were answers keeps none."""
+    """Tell by what its methods take: one that overrides `finish` as it was before there were answers keeps none."""
     if not callable(getattr(dedup, "answer", None)):
         return False
     try:
@@ -137,7 +140,7 @@ def is_forgotten(row: Row, now_ms: int, retention_ms: int) -> bool:
 
 
 def claimed(row: Row | None, claim: Claim, now_ms: int) -> tuple[Found, Row | None]:
-    """What the claim meets, and the new row if it is taken."""
+    """Return what the claim meets, and the new row if it is taken."""
     if row is not None:
         if row.state is State.DONE:
             return Found.DONE, None
@@ -150,14 +153,14 @@ def claimed(row: Row | None, claim: Claim, now_ms: int) -> tuple[Found, Row | No
 
 
 def held(row: Row | None, lease: str, until_ms: int, now_ms: int) -> Row | None:
-    """The new row; None where nothing changes. A claim that lapsed and was not taken over is alive again."""
+    """Return the new row; None where nothing changes. A claim that lapsed and was not taken over is alive again."""
     if row is None or row.lease != lease or row.state is not State.RUNNING:
         return None
     return replace(row, until_ms=until_ms, touched_ms=now_ms)
 
 
 def finished(row: Row | None, lease: str, now_ms: int) -> Row | None:
-    """Also after a release: whoever says it is done, and nobody came since."""
+    """Return the new row, also after a release; None if another lease claimed it since."""
     if row is None or row.lease != lease:
         return None
     return replace(row, state=State.DONE, touched_ms=now_ms)
@@ -274,10 +277,10 @@ class MemoryDedup:
             return self._put(webhook_id, released(self._row(webhook_id, now_ms), lease, now_ms))
 
     def reopen(self) -> None:
-        """Nothing was given up."""
+        """Do nothing: nothing was given up."""
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
     def _row(self, webhook_id: str, now_ms: int) -> Row | None:
         row = self._rows.get(webhook_id)
@@ -319,7 +322,7 @@ class _Answers:
         return self._by_id.get(webhook_id)
 
     def put(self, webhook_id: str, answer: bytes | None) -> None:
-        """In place of the one before; None: no more."""
+        """Keep it in place of the one before; None: keep none."""
         self._size -= len(self._by_id.pop(webhook_id, b""))
         if answer is None:
             return
@@ -349,7 +352,7 @@ class NoDedup:
         return True
 
     def reopen(self) -> None:
-        """Nothing was given up."""
+        """Do nothing: nothing was given up."""
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""

@@ -47,7 +47,7 @@ class Handlers:
         self.open()
 
     def add(self, handlers: Mapping[tuple[str, str], Handler]) -> None:
-        """By kind and name; all of them or none. SettingsError names the one that does not fit."""
+        """Add all of them, by kind and name, or none. SettingsError names the one that does not fit."""
         new = {}
         for (kind, name), handler in handlers.items():
             if not isinstance(name, str) or not name:
@@ -64,7 +64,7 @@ class Handlers:
         return self._by_name.get((WORKFLOW, job.target))
 
     async def call(self, found: Registered, job: Received) -> Any:
-        """What it returned. A function in a thread that has begun is waited for, also when this task is cancelled."""
+        """Call a handler. A function that has begun on a thread is waited for, also when this task is cancelled."""
         args = job.args if found.read is None else _declared(found.read, job)
         arguments = (args, job) if found.takes_job else (args,)
         if found.is_async:
@@ -79,7 +79,7 @@ class Handlers:
         return await result if inspect.isawaitable(result) else result
 
     def catalog(self) -> Catalog:
-        """What they declare; made anew only when there are more of them. SettingsError if it cannot be checked."""
+        """Return what they declare, made anew when there are more of them. SettingsError if it cannot be checked."""
         if self._catalog is None:
             by_kind: dict[str, dict[str, Handler]] = {FUNCTION: {}, WORKFLOW: {}}
             for (kind, name), registered in self._by_name.items():
@@ -92,7 +92,7 @@ class Handlers:
         self._threads = ThreadPoolExecutor(self._at_most, thread_name_prefix="tocsin-handler")
 
     def close(self) -> None:
-        """No function begins any more; those at work end by themselves."""
+        """Let no function begin any more; those at work end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -105,7 +105,7 @@ def _in_time(handler: Handler, arguments: tuple[Any, ...], job: Received) -> Any
 
 
 def _declared(read: Callable[[Any], Any], job: Received) -> Any:
-    """Another attempt would bring the same args."""
+    """Make the args that are declared. TerminalError if they do not fit: another attempt would bring the same."""
     try:
         return read(job.args)
     except InvalidInputError as error:
@@ -113,8 +113,10 @@ def _declared(read: Callable[[Any], Any], job: Received) -> Any:
 
 
 def registered(name: str, handler: Handler, second: str = "job") -> Registered:
-    """SettingsError if it is none, or takes other arguments than `(args)` or `(args, job)`; `second` is what the second
-    one is called here."""
+    """Return a handler and how it is called. SettingsError if it takes other arguments than `(args)` or `(args, job)`.
+
+    `second` is what the second one is called in that error.
+    """
     if not callable(handler):
         raise SettingsError(f"the handler of {name!r} must be a function, not {type(handler).__name__}")
     called = handler if inspect.isroutine(handler) or inspect.isclass(handler) else type(handler).__call__
@@ -125,7 +127,7 @@ def registered(name: str, handler: Handler, second: str = "job") -> Registered:
 
 
 def _takes_job(name: str, handler: Handler, second: str) -> bool:
-    """By the parameters that have no default: one is `args` (which may have one), a second one the `Received`."""
+    """Tell by the parameters without a default: one is `args` (which may have one), a second one the `Received`."""
     wanted = f"the handler of {name!r} must take (args) or (args, {second})"
     try:
         parameters = list(inspect.signature(handler).parameters.values())

@@ -125,7 +125,7 @@ class LeaseClient(ServerClient):
             log.error("job %s: its claim could not be changed, and lapses later", job.webhook_id, exc_info=error)
 
     async def _post(self, job: Received | Leased, operation: str, said: dict[str, Any]) -> dict[str, Any]:
-        """The answer; tried again while that may help."""
+        """Return the answer; tried again while that may help."""
         content = msgspec.json.encode(said)
         loop = asyncio.get_running_loop()
         end, pause = loop.time() + self._patience_s, FIRST_PAUSE_S

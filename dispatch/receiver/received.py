@@ -69,12 +69,12 @@ class Received(HandlerOptions):
 
     @property
     def target(self) -> str:
-        """The function path or the workflow's name."""
+        """Return the function path or the workflow's name."""
         return self.function_path if self.function_path is not None else self.workflow or ""
 
     @property
     def fence(self) -> tuple[int, int]:
-        """A number that is higher for each later attempt: store it with your writes, and refuse lower ones.
+        """Return a number that is higher for each later attempt: store it with your writes, and refuse lower ones.
 
         It is the epoch and sequence of the lease, so it orders all attempts of all jobs of one scheduler by when
         they were claimed, also over a store that was restored or made anew, if the scheduler's clock is right.
@@ -84,11 +84,11 @@ class Received(HandlerOptions):
 
     @property
     def leased(self) -> Leased:
-        """For a `LeaseClient`, here or in another process."""
+        """Return what a `LeaseClient` needs, here or in another process."""
         return Leased(instance=self.instance, id=self.id, lease=self.lease, webhook_id=self.webhook_id)
 
     def remaining_s(self) -> float | None:
-        """Seconds until the scheduler stops waiting for the answer; negative when it has; None if it did not say.
+        """Return seconds until the scheduler stops waiting for the answer; negative after that; None if it did not say.
 
         It never ends after the instant of `tocsin-deadline`, by the clock here on arrival; from then on the
         monotonic clock counts. So a clock that is ahead of the scheduler's takes as much from the handler, and one
@@ -99,7 +99,7 @@ class Received(HandlerOptions):
 
 
 def fence_of(lease: str) -> tuple[int, int]:
-    """Epoch and sequence of a lease."""
+    """Return epoch and sequence of a lease."""
     match = LEASE.fullmatch(lease)
     if match is None:
         raise InvalidInputError("lease must look like <epoch>.<seq>.<random> to have an order")

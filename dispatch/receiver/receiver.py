@@ -85,19 +85,19 @@ class Receiver(AsgiApp):
         return self._decorator(FUNCTION, function_path)
 
     def workflow(self, name: str) -> Callable[[H], H]:
-        """The same for a job's `workflow`. Call the instance that it creates by `job.webhook_id`: ids come again."""
+        """Decorate the handler of a `workflow`. Call the instance it creates by `job.webhook_id`: ids come again."""
         return self._decorator(WORKFLOW, name)
 
     def register(
         self, handlers: Mapping[str, Handler] | None = None, *, workflows: Mapping[str, Handler] | None = None
     ) -> None:
-        """Many at once, by function path and by workflow; all of them or, with a SettingsError, none."""
+        """Register many at once, by function path and by workflow; all of them or, with a SettingsError, none."""
         functions = {(FUNCTION, path): handler for path, handler in (handlers or {}).items()}
         self._handlers.add(functions | {(WORKFLOW, name): handler for name, handler in (workflows or {}).items()})
 
     @property
     def catalog(self) -> Catalog:
-        """What the handlers here declare of their args, for a host in the same process:
+        """Return what the handlers here declare of their args, for a host in the same process:
         `ActorHost.open(..., catalog=lambda: receiver.catalog)`. SettingsError names a type that cannot be checked."""
         return self._handlers.catalog()
 
@@ -127,10 +127,10 @@ class Receiver(AsgiApp):
         return read(headers, body, self._signers, self._clock, self._bounds)
 
     async def handle(self, headers: Headers, body: bytes) -> Answer:
-        """Return the answer to a POST: status, headers and body, to be sent as they are. `body` is the bytes as they
-        came.
+        """Return the answer to a POST: status, headers and body, to be sent as they are.
 
-        Its caller's cancellation does not stop the handler. Raises nothing but a TypeError for a body of another type.
+        `body` is the bytes as they came; a TypeError for another type is all that is raised. The caller's cancellation
+        does not stop the handler.
         """
         taken = self.take(headers, body)
         return taken if isinstance(taken, Answer) else await taken

@@ -133,7 +133,7 @@ class SQLiteDedup:
         return await self._change(webhook_id, now_ms, lambda row: released(row, lease, now_ms))
 
     def reopen(self) -> None:
-        """After `aclose`: the next use opens the file again."""
+        """Let the next use open the file again, after `aclose`."""
         self._closed = False
 
     async def aclose(self) -> None:
@@ -153,7 +153,7 @@ class SQLiteDedup:
         return await _to_its_end(lambda: file.submit(work))
 
     def _opened(self) -> _File:
-        """Of this process: neither connections nor threads survive a fork."""
+        """Return the file of this process: neither connections nor threads survive a fork."""
         with self._opening:
             if self._closed:
                 raise closed(self.path)
@@ -214,7 +214,7 @@ class _File:
             return done
 
     def _serve(self) -> None:
-        """All that waits, together: done when it is durable, or none of it."""
+        """Commit all that waits together, or none of it; it is done when it is durable."""
         taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH))]
         batch = [each for each in taken if each[1].set_running_or_notify_cancel()]
         if not batch:
@@ -264,14 +264,14 @@ class _File:
 
 
 def _make_private(path: Path) -> None:
-    """An empty file that only its owner reads, if there is none yet; SQLite gives -wal and -shm the same rights."""
+    """Make an empty file that only its owner reads, if there is none; SQLite gives -wal and -shm the same rights."""
     with _making, suppress(OSError):  # it is there already, or SQLite says what is wrong
         os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 @contextmanager
 def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Takes the right to write at once: two that first read and then write would both be refused."""
+    """Take the right to write at once: two that first read and then write would both be refused."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -283,7 +283,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _into_wal(db: sqlite3.Connection) -> None:
-    """SQLite's own waiting leaves this one statement out: processes that start together refuse each other."""
+    """Try again, since SQLite's own waiting leaves this statement out: processes that start together meet here."""
     pause = threading.Event()
     for left in range(int(BUSY_S / AGAIN_S), -1, -1):
         try:
@@ -296,9 +296,9 @@ def _into_wal(db: sqlite3.Connection) -> None:
 
 
 async def _to_its_end(start: Callable[[], Future[T]]) -> T:
-    """Its result, also for a task that is cancelled meanwhile: the work is on the thread and cannot be called back.
+    """Wait for its result, also when this task is cancelled: what is on the thread cannot be called back.
 
-    The task still knows (`cancelling()`), and says so itself when it has put away what it got.
+    The task can still tell that it was cancelled (`cancelling()`), when it has put away the result.
     """
     future = asyncio.wrap_future(start())
     while not future.done():

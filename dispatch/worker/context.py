@@ -1,4 +1,4 @@
-"""What a handler is told of its job and its attempt, and what it may ask."""
+"""What a handler can read and ask about its job and its attempt."""
 
 from __future__ import annotations
 
@@ -50,30 +50,30 @@ class Context(OptionsOfJob):
 
     @property
     def job(self) -> Claimed:
-        """The job as it was claimed."""
+        """Return the job as it was claimed."""
         return self._attempt.job
 
     @property
     def attempt(self) -> int:
-        """Counts dispatches from 1; never repeats for a webhook_id."""
+        """Return the count of dispatches, from 1; it never repeats for a webhook_id."""
         return self.job.attempt
 
     @property
     def parent(self) -> Parent | None:
-        """In a chain: the job before this one, with its `result`."""
+        """Return the job before this one in a chain, with its `result`."""
         return self.job.parent
 
     # ---- Asking ----------------------------------------------------------------------------------
 
     def assert_ownership(self) -> None:
-        """LeaseLostError if this attempt is not surely this worker's any more; before effects are published.
+        """Raise a LeaseLostError if this worker may have lost this attempt. Call it before effects are published.
 
-        Looks at this machine's clock and asks nobody, so it may be called often, and in any thread. `extend` asks.
+        It looks at this machine's clock and asks nobody, so it may be called often, and in any thread.
         """
         self._attempt.lease.check(self.job.id)
 
     async def extend(self, lease_ms: int | None = None) -> int:
-        """Ask the host to hold the lease until `lease_ms` (1 s to 1 h) from now; until when, epoch ms of its clock.
+        """Ask the host to hold the lease until `lease_ms` (1 s to 1 h) from now. Return epoch ms of its clock.
 
         The worker renews leases by itself, from now on for this length; say it before the event loop is blocked for
         longer than a lease. LeaseLostError if the attempt is over; UnreachableError and others if nobody answers.
@@ -82,7 +82,7 @@ class Context(OptionsOfJob):
         return await self._attempt.extend(lease_ms)
 
     def extend_from_thread(self, lease_ms: int | None = None) -> int:
-        """`extend` for handlers that run in a thread: waits for the answer."""
+        """Do as `extend`, in a handler that runs in a thread, and wait for the answer."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
@@ -92,7 +92,7 @@ class Context(OptionsOfJob):
         return asyncio.run_coroutine_threadsafe(self.extend(lease_ms), self._loop).result()
 
     def will_retry(self, error: BaseException) -> bool:
-        """Whether the job would be tried again if this attempt ended now with `error`.
+        """Return whether the job would be tried again if this attempt ended now with `error`.
 
         The kind of error, the failures so far and the job's expiry decide. False for a job that was cancelled.
         """
@@ -111,14 +111,14 @@ class Context(OptionsOfJob):
         return job.expires_at is None or now + delay < job.expires_at
 
     def remaining_s(self) -> float | None:
-        """Seconds until this attempt times out; negative when it has; None if it has no timeout."""
+        """Return seconds until this attempt times out; negative when it has; None if it has no timeout."""
         return self._attempt.remaining_s()
 
     # ---- As `Received` ---------------------------------------------------------------------------
 
     @property
     def args(self) -> Any:
-        """As they were scheduled: tagged values are Python's types again."""
+        """Return the args as they were scheduled: tagged values are Python's types again."""
         return self._attempt.args
 
     @property
@@ -127,12 +127,12 @@ class Context(OptionsOfJob):
 
     @property
     def webhook_id(self) -> str:
-        """`<id>:<incarnation>`: the same over all attempts, so write it with your own writes to have them once."""
+        """Return `<id>:<incarnation>`, the same over all attempts: write it with your own writes to have them once."""
         return self.job.webhook_id
 
     @property
     def instance(self) -> str:
-        """The scheduler's name."""
+        """Return the scheduler's name."""
         return self.job.instance_name
 
     @property
@@ -145,7 +145,7 @@ class Context(OptionsOfJob):
 
     @property
     def target(self) -> str:
-        """The function path or the workflow's name."""
+        """Return the function path or the workflow's name."""
         return self.job.function_path or self.job.workflow or ""
 
     @property
@@ -154,17 +154,17 @@ class Context(OptionsOfJob):
 
     @property
     def leased(self) -> Leased:
-        """For a `LeaseClient`, here or in another process."""
+        """Return what a `LeaseClient` needs, here or in another process."""
         return Leased(instance=self.instance, id=self.id, lease=self.lease, webhook_id=self.webhook_id)
 
     @property
     def fence(self) -> tuple[int, int]:
-        """Higher for each later attempt: store it with your writes, and refuse lower ones."""
+        """Return a number that is higher for each later attempt: store it with your writes, and refuse lower ones."""
         return fence_of(self.job.lease)
 
     @property
     def scheduled_for(self) -> int:
-        """The original due instant, whatever retries did."""
+        """Return the original due instant, whatever retries did."""
         return self.job.scheduled_for
 
     @property
@@ -173,16 +173,16 @@ class Context(OptionsOfJob):
 
     @property
     def schedule(self) -> Mapping[str, Any] | None:
-        """For an occurrence of a recurring job: name, slot, and more, named as in JSON."""
+        """Return name, slot, and more of an occurrence of a recurring job, named as in JSON."""
         slot = self.job.schedule
         return None if slot is None else msgspec.to_builtins(slot)
 
     @property
     def timeout_s(self) -> float | None:
-        """How long this attempt may take; None if nothing says so."""
+        """Return how long this attempt may take; None if nothing says so."""
         return self._attempt.timeout_s
 
     @property
     def traceparent(self) -> None:
-        """No trace comes with a job that is pulled."""
+        """Return None: no trace comes with a job that is pulled."""
         return None

@@ -33,7 +33,7 @@ class HandlerOutcome:
 
 
 def failed(error: BaseException) -> HandlerOutcome:
-    """What an error of the handler means."""
+    """Return what an error of the handler means."""
     if isinstance(error, TerminalError):
         return HandlerOutcome(error=written(error.message), retryable=False, cause=error)
     if isinstance(error, RetryLater):
@@ -44,7 +44,7 @@ def failed(error: BaseException) -> HandlerOutcome:
 
 
 def later_s(error: RetryLater) -> int:
-    """When it comes again."""
+    """Return in how many seconds the job comes again."""
     return min(max(error.delay_s, LATER_S[0]), LATER_S[1])
 
 
@@ -54,30 +54,30 @@ def timed_out(timeout_s: float, *, goes_on: str = "") -> HandlerOutcome:
 
 
 def interrupted(*, delay_s: float = 0, goes_on: str = "") -> HandlerOutcome:
-    """The worker stopped: nobody's fault."""
+    """Give the job back uncharged, because its worker stopped."""
     return HandlerOutcome(error=f"interrupted by shutdown{goes_on}", charge=False, delay_s=delay_s)
 
 
 def cancelled() -> HandlerOutcome:
-    """Frees the slot of a job that was cancelled while it ran."""
+    """Free the slot of a job that was cancelled while it ran."""
     return HandlerOutcome(error="cancelled", charge=False, delay_s=0)
 
 
 def unknown(job: Claimed) -> HandlerOutcome:
-    """While a new version is rolled out another worker may know it: given back, not charged."""
+    """Give a job without a handler back uncharged: during a rollout another worker may have it."""
     kind, name = ("function path", job.function_path) if job.workflow is None else ("workflow", job.workflow)
     error = NotFoundError(f"this worker has no handler for the {kind} {str(name)[:200]!r}")
     return HandlerOutcome(error=error.message, charge=False, delay_s=UNKNOWN_AGAIN_S, cause=error)
 
 
 def unstorable(error: BaseException) -> HandlerOutcome:
-    """The work is done and would be done again by every retry, to the same end: dead, for somebody to look at."""
+    """Make the job dead whose result cannot be kept: every retry would do its work again, to the same end."""
     words = f"the handler succeeded, but what it returned cannot be kept: {described(error)}"
     return HandlerOutcome(error=written(words), retryable=False, cause=error)
 
 
 def described(error: BaseException) -> str:
-    """Its kind and its text."""
+    """Return the kind of an error and its text."""
     try:
         text = str(error)
     except Exception:  # a stranger's own
@@ -86,5 +86,5 @@ def described(error: BaseException) -> str:
 
 
 def written(text: str) -> str:
-    """As it can be sent: bounded, and without half characters."""
+    """Cut a text, and replace its unpaired surrogates, which cannot be sent."""
     return text[:MAX_ERROR].encode("utf-8", "replace").decode()

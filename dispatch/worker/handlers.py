@@ -96,7 +96,7 @@ class Handlers:
         wrapper: Wrapper | None = None,
         timeout: Duration | None = None,
     ) -> Callable[[], None]:
-        """All of a group, or with a SettingsError none; the clean-up that takes them out again.
+        """Register all of a group, or with a SettingsError none. Return the clean-up that takes them out again.
 
         A handler takes `(args)` or `(args, context)`; `async def` runs in the event loop, `def` in a thread.
         `wrapper`, `async def wrapper(run, context)`, stands around every execution and returns what `await run()`
@@ -136,19 +136,22 @@ class Handlers:
         return decorated
 
     def find(self, job: Claimed) -> Handling | None:
-        """Who handles this job, at this moment."""
+        """Return the handler of this job at this moment, None if there is none."""
         if job.function_path is not None:
             return self._by_name.get((FUNCTION, job.function_path))
         return self._by_name.get((WORKFLOW, job.workflow or ""))
 
     def functions(self) -> dict[str, Handler]:
-        """The handlers of function paths."""
+        """Return the handlers of function paths."""
         return self._of(FUNCTION)
 
     @property
     def catalog(self) -> Catalog:
-        """What they declare, for `ActorHost.open(catalog=lambda: handlers.catalog)`: then a host takes only jobs that
-        somebody handles, with args that fit. SettingsError if an annotation cannot be checked."""
+        """Return what they declare, for `ActorHost.open(catalog=lambda: handlers.catalog)`.
+
+        Then a host takes only jobs that somebody handles, with args that fit. SettingsError if an annotation cannot be
+        checked.
+        """
         if self._catalog is None:
             self._catalog = Catalog.from_handlers(self._of(FUNCTION), workflows=self._of(WORKFLOW))
         return self._catalog

@@ -49,7 +49,7 @@ class Hooks:
         self._running: set[asyncio.Task[None]] = set()
 
     def heard(self, job: Claimed, report: Report) -> None:
-        """The host has answered."""
+        """Count how an attempt ended, and call the hook for it."""
         settlement = report.settlement
         if settlement is None:
             self._tally.lost += report.lost
@@ -65,11 +65,11 @@ class Hooks:
             self._start("on_final_failure", job, self._on_final_failure, error, settlement.reason)
 
     def failed(self) -> None:
-        """One call of a hook did not end well."""
+        """Count a call of a hook that did not end well."""
         self._tally.hook_failures += 1
 
     async def ended(self) -> None:
-        """When all have ended; each has 30 s."""
+        """Wait until all hooks have ended; each has 30 s."""
         while self._running:
             await asyncio.wait(self._running)
 

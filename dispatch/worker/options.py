@@ -38,7 +38,7 @@ class Options:
 def checked(
     queues: object, exclude: object, concurrency: object, lease_ms: object, wait: object, drain: object, name: object
 ) -> Options:
-    """SettingsError names the option, the value and the limit."""
+    """Return checked options. SettingsError names the option, the value and the limit."""
     selected = ALL if queues == ALL else _names("queues", queues)
     left_out = _names("exclude", exclude, none=True)
     if left_out and selected != ALL:
@@ -57,7 +57,7 @@ def checked(
 
 
 def source_of(jobs: object) -> Source:
-    """What can be claimed from."""
+    """Return `jobs` if it can be claimed from, else raise a SettingsError."""
     if isinstance(jobs, str):
         raise SettingsError("jobs must be a scheduler, not a text: give RemoteScheduler(url, token=...)")
     if missing := [name for name in ("claim", "settle", "extend", "announce") if not hasattr(jobs, name)]:
@@ -70,7 +70,7 @@ def source_of(jobs: object) -> Source:
 
 
 def handlers_of(handlers: object) -> Handlers:
-    """A registry, or a mapping from function paths to functions."""
+    """Return a registry, or a mapping from function paths to functions."""
     if isinstance(handlers, Handlers):
         return handlers
     if isinstance(handlers, Mapping):

@@ -28,11 +28,12 @@ from tocsin.dispatch.pulled import (
 )
 from tocsin.dispatch.receiver.lease_client import MAX_ERROR, PATIENCE_S, TIMEOUT_S
 from tocsin.dispatch.refusals import refusal
+from tocsin.dispatch.scheduled import Cancelled, Scheduled
 from tocsin.dispatch.server_client import DEFAULT_URL, ServerClient, base_url_of
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.dispatch.worker.ending import described
 from tocsin.dispatch.worker.options import ALL, NAME
-from tocsin.dispatch.worker.specs import Cancelled, Scheduled, body_of
+from tocsin.dispatch.worker.specs import body_of
 from tocsin.dispatch.worker.trouble import Pauses, may_pass
 from tocsin.errors import (
     InvalidInputError,
@@ -146,7 +147,7 @@ class RemoteScheduler(ServerClient):
         worker: WorkerInfo | None = None,
         exclude: Sequence[str] = (),
     ) -> list[Claimed]:
-        """As `Scheduler.claim`. Cancelled, it hangs up, and the server gives the job to somebody else."""
+        """Do as `Scheduler.claim`. Cancelled, it hangs up, and the server gives the job to another worker."""
         wait_ms = duration_ms(wait, "wait")
         said: dict[str, Any] = {"max": max, "leaseMs": lease_ms, "waitMs": wait_ms}
         if worker is not None:
@@ -176,7 +177,7 @@ class RemoteScheduler(ServerClient):
         charge: bool = True,
         result: Any = None,
     ) -> Settlement:
-        """As `Scheduler.settle`. Safe to repeat for ten minutes."""
+        """Do as `Scheduler.settle`. It may be repeated for ten minutes."""
         check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result)
         said: dict[str, Any] = {"id": id, "lease": lease, "ok": ok}
         if error is not None:
@@ -190,11 +191,11 @@ class RemoteScheduler(ServerClient):
         return await self._call("POST", self.name, "complete", Settlement, said)
 
     async def complete(self, id: str, lease: str, **how: Any) -> bool:
-        """`settle` without what becomes of the job."""
+        """Settle, and return only whether that was done."""
         return (await self.settle(id, lease, **how)).settled
 
     async def extend(self, id: str, lease: str, lease_ms: int) -> int:
-        """Hold the lease until `lease_ms` from now; epoch ms of the server's clock. StaleLeaseError if it is over."""
+        """Hold the lease until `lease_ms` from now. Return epoch ms of the server. StaleLeaseError if it is over."""
         said = {"id": id, "lease": lease, "leaseMs": lease_ms}
         return (await self._call("POST", self.name, "extend", _Held, said)).lease_until
 
@@ -205,19 +206,21 @@ class RemoteScheduler(ServerClient):
     # ---- For apps --------------------------------------------------------------------------------
 
     async def run_at(self, at: datetime | int, path: str | None = None, args: Any = LEFT_OUT, **options: Any) -> str:
-        """As `Scheduler.run_at`: the id of a job that is on disk.
+        """Do as `Scheduler.run_at`: return the id of a job that is on disk.
 
         Where the network or the server fails for a moment it is sent again, with a key under which it happens once.
         """
         return (await self._schedule({"path": path, "args": args, "at": at}, options)).id
 
     async def run_after(self, delay: Duration, path: str | None = None, args: Any = LEFT_OUT, **options: Any) -> str:
-        """As `run_at`, after a delay: timedelta, seconds, or text like "90s", "5m"."""
+        """Do as `run_at`, after a delay: timedelta, seconds, or text like "90s", "5m"."""
         return (await self._schedule({"path": path, "args": args, "after": delay}, options)).id
 
     async def submit_many(self, jobs: Sequence[Any]) -> list[Scheduled | TocsinError]:
-        """Up to 1,000 jobs in one atomic commit: each a `Job`, or a mapping with `path` (or `workflow`), `args`, `at`
-        or `after`, and `options`. One answer each, in order: accepted, or why not."""
+        """Submit up to 1,000 jobs in one atomic commit. Return one answer each, in order: accepted, or why not.
+
+        Each is a `Job`, or a mapping with `path` (or `workflow`), `args`, `at` or `after`, and `options`.
+        """
         bodies = [_named(job, f"jobs[{n}]") for n, job in enumerate(jobs)]
         answer = await self._once("schedule/batch", _Results, {"jobs": bodies})
         return [
@@ -226,12 +229,14 @@ class RemoteScheduler(ServerClient):
         ]
 
     async def cancel(self, id: str) -> Cancelled:
-        """Remove a live job. Not sent again by itself: a second answer would say that there was none."""
+        """Remove a live job. It is sent once: the answer to a second request would say that there was none."""
         return await self._call("POST", self.name, "cancel", Cancelled, {"id": id})
 
     async def get(self, id: str) -> dict[str, Any] | None:
-        """The JSON record of `GET /get` (`scheduledFor`, not `scheduled_for`), but `args` as Python values; None if
-        there is no such job. A `Scheduler` gives a `Record`, which has the same in snake case."""
+        """Return the JSON record of `GET /get`, but `args` as Python values; None if there is no such job.
+
+        Its names are those of JSON (`scheduledFor`); a `Scheduler` gives a `Record`, which has the same in snake case.
+        """
         found = (await self._patiently("GET", "get", _Found, query={"id": id})).record
         if found is None:
             return None
@@ -241,7 +246,7 @@ class RemoteScheduler(ServerClient):
         }
 
     async def result(self, id: str, timeout: Duration | None = None) -> Any:
-        """As `Scheduler.result`: JobFailedError, NotYetError, NotFoundError."""
+        """Do as `Scheduler.result`: JobFailedError, NotYetError, NotFoundError."""
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + duration_ms(timeout, "timeout") / 1000
         while True:
@@ -263,7 +268,7 @@ class RemoteScheduler(ServerClient):
     # ---- Inside ----------------------------------------------------------------------------------
 
     async def _hung_up(self, asked: asyncio.Future[_Jobs]) -> None:
-        """A claim is over. What the server had answered in this instant is given back."""
+        """End a claim. Jobs that the server answered with in this instant are given back."""
         asked.cancel()
         await asyncio.wait([asked])
         if asked.cancelled() or asked.exception() is not None:
@@ -280,13 +285,13 @@ class RemoteScheduler(ServerClient):
         return await self._once("schedule", Scheduled, body_of(spec))
 
     async def _once(self, route: str, kind: type[T], said: Any) -> T:
-        """The answer to what has its effect once, however often it is sent."""
+        """Ask patiently, with a key under which the request has its effect once however often it is sent."""
         return await self._patiently("POST", route, kind, said, key=f"{self._random.getrandbits(128):032x}")
 
     async def _patiently(
         self, method: str, route: str, kind: type[T], said: Any = None, *, until: float | None = None, **how: Any
     ) -> T:
-        """Asked again where that may help, for `patience_s`, and not beyond `until`."""
+        """Ask again where that may help, for `patience_s`, and not beyond `until`."""
         loop = asyncio.get_running_loop()
         end, pauses = loop.time() + self._patience_s, Pauses(self._random)
         end = end if until is None else min(end, until)

@@ -16,26 +16,8 @@ from tocsin.errors import InvalidInputError
 PARTS: Final = ("path", "args", "at", "after", "workflow", "options")
 
 
-class Scheduled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An accepted job. `created` is False if `on_conflict="keep"` found the id taken; then `identical` says whether
-    that job is what was asked for, and `state` how it stands."""
-
-    id: str
-    scheduled_for: int
-    created: bool = True
-    identical: bool | None = None
-    state: str | None = None
-
-
-class Cancelled(msgspec.Struct, frozen=True, rename="camel"):
-    """`was_running`: an attempt is under way; its slot is held until it ends, nothing else remains."""
-
-    cancelled: bool
-    was_running: bool
-
-
 def body_of(spec: object, place: str = "") -> dict[str, Any]:
-    """The JSON members of one job: a `Job`, or a mapping with its parts."""
+    """Return the JSON members of one job: a `Job`, or a mapping with its parts."""
     parts = _parts(spec, place)
     body: dict[str, Any] = {"args": msgspec.Raw(values.encode(parts["args"], f"{place}args"))}
     if parts["path"] is not None:

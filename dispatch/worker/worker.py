@@ -18,11 +18,11 @@ from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import Claimed, WorkerInfo, WorkerJob, WorkerSnapshot
 from tocsin.dispatch.receiver.handlers import Handler
 from tocsin.dispatch.worker import options
+from tocsin.dispatch.worker.announcer import Announcer, Listener
 from tocsin.dispatch.worker.attempt import Attempt, Bench, Report, Why
 from tocsin.dispatch.worker.ending import described
 from tocsin.dispatch.worker.handlers import Handlers
 from tocsin.dispatch.worker.hooks import Hooks, OnFinalFailure, OnRetry, Tally
-from tocsin.dispatch.worker.presence import Listener, Presence
 from tocsin.dispatch.worker.source import Source
 from tocsin.dispatch.worker.trouble import Pauses, is_closed, is_refusal, told_to_stop
 from tocsin.errors import SettingsError
@@ -74,7 +74,7 @@ class Worker:
         self.tally = Tally()
         self._hooks = Hooks(self.tally, on_retry, on_final_failure)
         self.info = self._new_info()
-        self._presence = Presence(self.snapshot, self._source.announce, on_heartbeat, self._hooks.failed)
+        self._announcer = Announcer(self.snapshot, self._source.announce, on_heartbeat, self._hooks.failed)
         self._attempts: dict[Attempt, asyncio.Task[Report]] = {}
         self._room = asyncio.Event()
         self._started_at = 0
@@ -86,14 +86,14 @@ class Worker:
 
     @property
     def drain_s(self) -> float | None:
-        """What jobs have to end in at a stop; None: as long as they need."""
+        """Return how long jobs may take to end at a stop; None: as long as they need."""
         return self._options.drain_s
 
     def __repr__(self) -> str:
         return f"Worker({self.info.id!r}, {self.status})"
 
     def _new_info(self) -> WorkerInfo:
-        """Its id is never that of another start, whose pid and hostname may come again."""
+        """Make an id that is never that of another start, whose pid and hostname may come again."""
         pid, hostname = os.getpid(), socket.gethostname()
         id = f"{pid}-{self._random.getrandbits(80):020x}"
         return WorkerInfo(id=id, name=self._options.name or hostname, hostname=hostname, pid=pid)
@@ -112,7 +112,7 @@ class Worker:
         )
         self._started_at = self._clock.now_ms()
         self._room.set()
-        self._presence.start()
+        self._announcer.start()
         self._claiming = asyncio.create_task(self._claim_on(bench))
         self._life = asyncio.create_task(self._live(self._claiming, threads))
         if self._stopping:
@@ -139,13 +139,13 @@ class Worker:
         """Claim nothing more: a claim that waits ends. Jobs that run go on. May be awaited until claiming has ended."""
         if not self._stopping:
             self._stopping = True
-            self._presence.changed.set()
+            self._announcer.changed.set()
             if self._claiming is not None:
                 self._claiming.cancel()
         return _Ended(self._claiming)
 
     async def stop_and_drain(self, timeout: Duration | None = None) -> int:
-        """Stop, and wait until all jobs have ended. How many had to be interrupted.
+        """Stop, and wait until all jobs have ended. Return how many had to be interrupted.
 
         After `timeout` coroutines are cancelled, and what does not end by itself goes back to its queue, uncharged,
         with the words "interrupted by shutdown". Functions in threads cannot be stopped: their jobs are given back for
@@ -179,7 +179,7 @@ class Worker:
             raise self.refused  # what the body raised, waiting for jobs that nobody ran, is its context
 
     async def _end_now(self) -> int:
-        """Interrupt what runs and wait for that; the wait may be cancelled, what it waits for goes on."""
+        """Interrupt the jobs that run, and wait for their end. A cancelled wait stops none of that."""
         self.stop()
         self._ending = True
         interrupted = list(self._attempts)
@@ -190,18 +190,18 @@ class Worker:
         return len(interrupted)
 
     async def _live(self, claiming: asyncio.Task[None], threads: ThreadPoolExecutor) -> None:
-        """In this order: claims end, jobs end and are settled, hooks end, the last word is said."""
+        """End claims, then wait for jobs and their settlement, then for hooks, then announce for the last time."""
         await asyncio.wait([claiming])
         self._stopping = True
         if not claiming.cancelled() and (error := claiming.exception()) is not None:
             log.error("this worker stops: it can claim nothing: %s", described(error))
             self.refused = error
         while self._attempts:
-            self._presence.changed.set()
+            self._announcer.changed.set()
             await asyncio.wait(self._attempts.values(), return_when=asyncio.FIRST_COMPLETED)
         await self._hooks.ended()
         threads.shutdown(wait=False)
-        await self._presence.stop()
+        await self._announcer.stop()
 
     # ---- Claiming --------------------------------------------------------------------------------
 
@@ -272,24 +272,24 @@ class Worker:
             self._room.set()
         else:
             self._room.clear()
-        self._presence.changed.set()
+        self._announcer.changed.set()
 
-    # ---- Presence --------------------------------------------------------------------------------
+    # ---- Announcing --------------------------------------------------------------------------------
 
     def listen(self, listener: Listener) -> None:
         """Give snapshots to one more listener."""
-        self._presence.listeners.append(listener)
+        self._announcer.listeners.append(listener)
 
     @property
     def status(self) -> str:
-        """What `GET /workers` shows of it."""
+        """Return the status that `GET /workers` shows."""
         if self._stopping:
             at_work = self._attempts or (self._claiming is not None and not self._claiming.done())
             return "stopping" if at_work else "stopped"
         return "busy" if self._attempts else "idle"
 
     def snapshot(self) -> WorkerSnapshot:
-        """How it is now."""
+        """Return how the worker is now."""
         jobs = [
             WorkerJob(
                 id=one.job.id,

@@ -12,23 +12,13 @@ from tocsin.dispatch import values
 from tocsin.dispatch.job_options import RecordMembers
 from tocsin.dispatch.pulled import WorkerSnapshot
 from tocsin.dispatch.retry import OlderRetry, Retry
-from tocsin.dispatch.worker.specs import Cancelled as Cancelled
+from tocsin.dispatch.scheduled import Cancelled as Cancelled
+from tocsin.dispatch.scheduled import Scheduled as Scheduled
 from tocsin.errors import StoreCorrupt
 
 
 class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     pass
-
-
-class Scheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
-    """The answer to a schedule request. `created` is False if `onConflict: keep` found the id taken; then
-    `identical` says whether that job is what was asked for, and `state` how it stands."""
-
-    id: str
-    scheduled_for: int
-    created: bool
-    identical: bool | None = None
-    state: str | None = None
 
 
 class ErrorInfo(_Value, frozen=True, rename="camel", omit_defaults=True):

@@ -22,7 +22,7 @@ PATIENCE_S: Final = 5.0
 Listener = Callable[[WorkerSnapshot], Any]
 
 
-class Presence:
+class Announcer:
     """Tells a snapshot soon after each change (mark it in `changed`) and every ten seconds, in a task of its own."""
 
     def __init__(

@@ -1,0 +1,23 @@
+"""What a scheduler answers to those who schedule and cancel, in its process and over HTTP."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Scheduled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The answer to a schedule request. `created` is False if `onConflict: keep` found the id taken; then
+    `identical` says whether that job is what was asked for, and `state` how it stands."""
+
+    id: str
+    scheduled_for: int
+    created: bool
+    identical: bool | None = None
+    state: str | None = None
+
+
+class Cancelled(msgspec.Struct, frozen=True, rename="camel"):
+    """`was_running`: an attempt is under way; its slot is held until it ends, nothing else remains."""
+
+    cancelled: bool
+    was_running: bool
