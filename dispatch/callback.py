@@ -65,7 +65,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttemptOutcome:
     """How one attempt ended. `message` is for people and never holds a secret."""
 
     verdict: Verdict

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Callback, Occurrence, Verdict
 from tocsin.dispatch.job_options import HANDLER_OPTIONS, HandlerMembers, handler_values
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.signing import Signer
@@ -87,7 +87,7 @@ class Dispatcher:
         self._user_agent = f"tocsin/{version or _own_version()}"
         self._last = ("", "", False)
 
-    async def attempt(self, callback: Callback, *, now_ms: int) -> Outcome:
+    async def attempt(self, callback: Callback, *, now_ms: int) -> AttemptOutcome:
         """Send `callback` and return its outcome. `now_ms` is the instant the attempt starts.
 
         It raises nothing but the cancellation of its task.
@@ -108,11 +108,11 @@ class Dispatcher:
         except TransportError as error:
             return from_error(error)
         except SettingsError as error:
-            return Outcome(Verdict.UNREACHABLE, plain(error.message), code=ORIGIN_NOT_CONFIGURED)
+            return AttemptOutcome(Verdict.UNREACHABLE, plain(error.message), code=ORIGIN_NOT_CONFIGURED)
         except Exception as error:
             # A fault of ours must not take the lane down: the job is retried, and its record says why.
             log.exception("the attempt of %s failed inside tocsin", callback.id)
-            return Outcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
+            return AttemptOutcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
 
     @property
     def last_origin(self) -> str | None:

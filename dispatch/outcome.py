@@ -17,7 +17,7 @@ from tocsin.dispatch.answer_contents import (
     says,
     words_of,
 )
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, TransportError
 
 RESPONSE_KEPT: Final = 2 * 1024
@@ -25,7 +25,7 @@ MESSAGE_KEPT: Final = 500
 CONFLICT, GONE, TOO_MANY, UNAVAILABLE = 409, 410, 429, 503
 
 
-def classify(answer: Answer, now_ms: int) -> Outcome:
+def classify(answer: Answer, now_ms: int) -> AttemptOutcome:
     """Return the first row of the table that fits: status and headers decide, however long the body is.
 
     `now_ms` is the instant a Retry-After date counts from.
@@ -33,23 +33,23 @@ def classify(answer: Answer, now_ms: int) -> Outcome:
     status, headers, kept = answer.status, answer.headers, answer.body[:RESPONSE_KEPT]
     if 200 <= status <= 299:
         if "tocsin-accepted" in headers and says(headers, "tocsin-accepted", "1"):
-            return Outcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms=lease_ms(headers))
+            return AttemptOutcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms=lease_ms(headers))
         return _done(answer, kept)
     is_redirect = 300 <= status <= 399  # its body is a page for browsers
     said, words = f"HTTP {status}", "" if is_redirect else words_of(answer)
     own = f": {words}" if words else ""
     if status == CONFLICT and says(headers, "tocsin-declined", "1"):
         said = f"{said}: declined, an earlier attempt still runs there{own}"
-        return Outcome(Verdict.DECLINED, said, status, None, kept)
+        return AttemptOutcome(Verdict.DECLINED, said, status, None, kept)
     if says(headers, "tocsin-retry", "never"):
-        return Outcome(Verdict.DEAD, f"{said}: the receiver asked for no retry{own}", status, None, kept)
+        return AttemptOutcome(Verdict.DEAD, f"{said}: the receiver asked for no retry{own}", status, None, kept)
     if status == GONE:
-        return Outcome(Verdict.DEAD, f"{said}: gone{own}", status, None, kept)
+        return AttemptOutcome(Verdict.DEAD, f"{said}: gone{own}", status, None, kept)
     if status in (TOO_MANY, UNAVAILABLE):
         wait = retry_after_ms(headers, now_ms)
         if wait is not None:
-            return Outcome(Verdict.BUSY, f"{said}: busy, retry after {wait} ms{own}", status, wait, kept)
-    return Outcome(Verdict.FAILED, _redirected(answer) if is_redirect else f"{said}{own}", status, None, kept)
+            return AttemptOutcome(Verdict.BUSY, f"{said}: busy, retry after {wait} ms{own}", status, wait, kept)
+    return AttemptOutcome(Verdict.FAILED, _redirected(answer) if is_redirect else f"{said}{own}", status, None, kept)
 
 
 def _redirected(answer: Answer) -> str:
@@ -58,7 +58,7 @@ def _redirected(answer: Answer) -> str:
     return plain(f"{said}; it leads to {where}") if where else said
 
 
-def _done(answer: Answer, kept: bytes) -> Outcome:
+def _done(answer: Answer, kept: bytes) -> AttemptOutcome:
     """Judge a success. The beginning of a body is no result: JSON that was cut off says something else, or nothing."""
     status, body, meant = answer.status, answer.body, has_result(answer.headers)
     why = None
@@ -69,17 +69,17 @@ def _done(answer: Answer, kept: bytes) -> Outcome:
     elif body and not is_json(body):
         why = "the body is not JSON, so it is not kept as the result"
     if why is not None:
-        return Outcome(Verdict.DONE, f"HTTP {status}: {why}", status, None, kept)
-    return Outcome(Verdict.DONE, None, status, None, kept, body if body and meant else None)
+        return AttemptOutcome(Verdict.DONE, f"HTTP {status}: {why}", status, None, kept)
+    return AttemptOutcome(Verdict.DONE, None, status, None, kept, body if body and meant else None)
 
 
-def from_error(error: TransportError) -> Outcome:
+def from_error(error: TransportError) -> AttemptOutcome:
     """Return the outcome of an exchange that brought no whole answer."""
     if isinstance(error, NeverConnected):
-        return Outcome(Verdict.UNREACHABLE, plain(f"never connected: {error}"))
+        return AttemptOutcome(Verdict.UNREACHABLE, plain(f"never connected: {error}"))
     if isinstance(error, DeadlinePassed):
-        return Outcome(Verdict.UNKNOWN, plain(f"no answer in time: {error}"))
-    return Outcome(Verdict.FAILED, plain(f"broken exchange: {error}"))
+        return AttemptOutcome(Verdict.UNKNOWN, plain(f"no answer in time: {error}"))
+    return AttemptOutcome(Verdict.FAILED, plain(f"broken exchange: {error}"))
 
 
 def plain(text: str) -> str:

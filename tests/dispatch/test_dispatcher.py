@@ -15,7 +15,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from tests.dispatch.scripted_server import OK, ClientConnection, answering, refused_port, scripted_server, silent
-from tocsin.dispatch.callback import Callback, Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Callback, Verdict
 from tocsin.dispatch.dispatcher import CONNECT_TIMEOUT_S, MAX_ANSWER, Dispatcher, body_of
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected, Transport
@@ -217,7 +217,7 @@ async def test_an_origin_that_is_no_text_is_nobodys_fault(origin: Any) -> None:
     outcome = await dispatcher(Recorder(), origin=lambda: origin).attempt(JOB, now_ms=NOW)
 
     said = f"origin() must return text, not {type(origin).__name__}"
-    assert outcome == Outcome(Verdict.UNREACHABLE, said, code="ORIGIN_NOT_CONFIGURED")
+    assert outcome == AttemptOutcome(Verdict.UNREACHABLE, said, code="ORIGIN_NOT_CONFIGURED")
 
 
 @pytest.mark.parametrize("path", ["cb", "https://x/", "/a?b"])
@@ -261,7 +261,7 @@ async def test_a_fault_of_ours_is_logged_and_charged_and_the_secret_is_not_told(
 ) -> None:
     outcome = await dispatcher(Recorder(ZeroDivisionError("ours"))).attempt(JOB, now_ms=NOW)
 
-    assert outcome == Outcome(Verdict.FAILED, "internal error: ZeroDivisionError")
+    assert outcome == AttemptOutcome(Verdict.FAILED, "internal error: ZeroDivisionError")
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert "job" in caplog.text and "ours" in caplog.text
     assert SECRET[6:] not in caplog.text and "secret secret" not in caplog.text
@@ -290,7 +290,7 @@ async def test_a_callback_over_a_socket(transport: Transport) -> None:
         line, *fields = head.decode().split("\r\n")
         headers = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
 
-    assert outcome == Outcome(Verdict.DONE, None, 200, None, b"ok")
+    assert outcome == AttemptOutcome(Verdict.DONE, None, 200, None, b"ok")
     assert line.startswith("POST /_tocsin/callback ")
     assert body == body_of(JOB)
     assert Signer([SECRET]).verify(headers, body, now_s=NOW / 1000) == "job:1-7"

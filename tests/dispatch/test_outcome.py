@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.dispatch import answer_contents
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected
 
@@ -23,7 +23,7 @@ def retry_after_ms(value: str | None, now_ms: int) -> int | None:
     return answer_contents.retry_after_ms({} if value is None else {"retry-after": value}, now_ms)
 
 
-def judged(status: int, headers: dict[str, str] | None = None, body: bytes = b"said") -> Outcome:
+def judged(status: int, headers: dict[str, str] | None = None, body: bytes = b"said") -> AttemptOutcome:
     return classify(Answer(status, headers or {}, body), NOW)
 
 
@@ -33,7 +33,7 @@ def judged(status: int, headers: dict[str, str] | None = None, body: bytes = b"s
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 226, 299])
 @pytest.mark.parametrize("headers", [{}, {"tocsin-retry": "never"}, {"tocsin-declined": "1"}, {"retry-after": "9"}])
 def test_any_2xx_is_done(status: int, headers: dict[str, str]) -> None:
-    assert judged(status, headers) == Outcome(Verdict.DONE, None, status, None, b"said")
+    assert judged(status, headers) == AttemptOutcome(Verdict.DONE, None, status, None, b"said")
 
 
 TWICE = ["1", " 1 ", "1, 1", "1,1", ",1", "1 ,", "0, 1", '"1"', "\t1"]
@@ -100,14 +100,14 @@ def test_a_receiver_that_never_wants_it_again_is_obeyed(status: int, value: str)
 
 
 def test_gone_is_dead() -> None:
-    assert judged(410) == Outcome(Verdict.DEAD, "HTTP 410: gone: said", 410, None, b"said")
+    assert judged(410) == AttemptOutcome(Verdict.DEAD, "HTTP 410: gone: said", 410, None, b"said")
 
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_busy_receiver_says_when(status: int) -> None:
     outcome = judged(status, {"retry-after": "120"})
 
-    assert outcome == Outcome(
+    assert outcome == AttemptOutcome(
         Verdict.BUSY, f"HTTP {status}: busy, retry after 120000 ms: said", status, 120_000, b"said"
     )
 
@@ -115,12 +115,12 @@ def test_a_busy_receiver_says_when(status: int) -> None:
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("headers", [{}, {"retry-after": "soon"}, {"retry-after": "-5"}])
 def test_a_busy_receiver_that_does_not_say_when_has_failed(status: int, headers: dict[str, str]) -> None:
-    assert judged(status, headers) == Outcome(Verdict.FAILED, f"HTTP {status}: said", status, None, b"said")
+    assert judged(status, headers) == AttemptOutcome(Verdict.FAILED, f"HTTP {status}: said", status, None, b"said")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 413, 418, 422, 425, 451, 499, 500, 501, 502, 504, 599])
 def test_other_errors_climb_the_ladder(status: int) -> None:
-    assert judged(status, {"retry-after": "60"}) == Outcome(
+    assert judged(status, {"retry-after": "60"}) == AttemptOutcome(
         Verdict.FAILED, f"HTTP {status}: said", status, None, b"said"
     )
 
@@ -217,7 +217,7 @@ def test_a_whole_json_body_is_the_result(content_type: str) -> None:
     ],
 )
 def test_another_body_is_no_result(headers: dict[str, str]) -> None:
-    assert judged(200, headers, b"[1]") == Outcome(Verdict.DONE, None, 200, None, b"[1]")
+    assert judged(200, headers, b"[1]") == AttemptOutcome(Verdict.DONE, None, 200, None, b"[1]")
 
 
 def test_a_body_that_was_cut_off_is_no_result_and_the_history_says_so() -> None:
@@ -358,12 +358,12 @@ def test_dates_count_from_now(seconds: int) -> None:
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (NeverConnected("refused"), Outcome(Verdict.UNREACHABLE, "never connected: refused")),
-        (DeadlinePassed("none after 5 s"), Outcome(Verdict.UNKNOWN, "no answer in time: none after 5 s")),
-        (BrokenExchange("reset"), Outcome(Verdict.FAILED, "broken exchange: reset")),
+        (NeverConnected("refused"), AttemptOutcome(Verdict.UNREACHABLE, "never connected: refused")),
+        (DeadlinePassed("none after 5 s"), AttemptOutcome(Verdict.UNKNOWN, "no answer in time: none after 5 s")),
+        (BrokenExchange("reset"), AttemptOutcome(Verdict.FAILED, "broken exchange: reset")),
     ],
 )
-def test_errors_have_their_rows(error: NeverConnected, outcome: Outcome) -> None:
+def test_errors_have_their_rows(error: NeverConnected, outcome: AttemptOutcome) -> None:
     assert from_error(error) == outcome
 
 

@@ -17,7 +17,7 @@ from tests.dispatch.test_transports import post
 from tocsin import Retry
 from tocsin.actors.actor_host import ActorHost
 from tocsin.dispatch.asgi_transport import AsgiTransport, Message, Receive, Send
-from tocsin.dispatch.callback import Callback, Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Callback, Verdict
 from tocsin.dispatch.dispatcher import Dispatcher
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Answer, BrokenExchange, Transport
@@ -121,7 +121,7 @@ async def answering_at(kind: str, said: str, length: int | None) -> AsyncIterato
     await in_process.aclose()
 
 
-async def attempted(transport: Transport, origin: str) -> Outcome:
+async def attempted(transport: Transport, origin: str) -> AttemptOutcome:
     dispatcher = Dispatcher(transport, Signer(["whsec_" + "A" * 32]), lambda: origin, random=Random(1))
     callback = Callback("a", "1", b"{}", 1_700_000_000_000, 1, "1.2.3", "default", "x", timeout_ms=10_000)
     return await dispatcher.attempt(callback, now_ms=1_700_000_000_000)

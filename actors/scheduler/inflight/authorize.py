@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.model.health import AUTHORIZE_FIRE_FAILING
 from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.records import Firing, Record
 from tocsin.actors.scheduler.transitions.claim import Claim
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -42,7 +42,7 @@ class Guard:
             return None
         return Broken(AUTHORIZE_FIRE_FAILING, self._message, self._since)
 
-    async def ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
+    async def ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> AttemptOutcome | int:
         """Return how many milliseconds of the deadline the rule took to allow the attempt; or how the attempt ends,
         unsent. Never raises.
 
@@ -50,14 +50,14 @@ class Guard:
         stop cancels the question, since nothing was sent.
         """
         answer = await self._ask(claim, instance, now_ms, timeout_ms)
-        if not isinstance(answer, Outcome) or answer.verdict is not Verdict.UNREACHABLE:
+        if not isinstance(answer, AttemptOutcome) or answer.verdict is not Verdict.UNREACHABLE:
             self._failures = 0
         elif answer is not CANCELLED:
             self._since = self._since if self._failures else self._now_ms()
             self._failures, self._message = self._failures + 1, answer.message or ""
         return answer
 
-    async def _ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> Outcome | int:
+    async def _ask(self, claim: Claim, instance: str, now_ms: int, timeout_ms: int) -> AttemptOutcome | int:
         began, share_ms = self._monotonic(), timeout_ms // SHARE
         allowed, error = self._call(claim, instance, now_ms)
         if error is None and inspect.isawaitable(allowed):
@@ -79,7 +79,7 @@ class Guard:
             log.error("authorize_fire raised for %s/%s", instance, claim.job.id, exc_info=error)
             return unanswered(f"raised {type(error).__name__}")
         if allowed is False:
-            return Outcome(Verdict.BLOCKED, "not sent: authorize_fire said no")
+            return AttemptOutcome(Verdict.BLOCKED, "not sent: authorize_fire said no")
         if allowed is not True:
             # A rule that forgot its return must not kill every job.
             return unanswered(f"must return True or False, not {type(allowed).__name__}")
@@ -111,9 +111,9 @@ async def _awaited(answer: Awaitable[bool]) -> _Answer:
         return None, error
 
 
-def unanswered(why: str) -> Outcome:
+def unanswered(why: str) -> AttemptOutcome:
     """Make the outcome of an attempt that was not sent because the rule did not answer."""
-    return Outcome(Verdict.UNREACHABLE, f"not sent: authorize_fire {why}", code=AUTHORIZE_FIRE_FAILING)
+    return AttemptOutcome(Verdict.UNREACHABLE, f"not sent: authorize_fire {why}", code=AUTHORIZE_FIRE_FAILING)
 
 
 CANCELLED: Final = unanswered("was cancelled, as when the host stops")

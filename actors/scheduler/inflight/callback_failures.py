@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.model.health import CALLBACKS_FAILING, Cause
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
 log = logging.getLogger("tocsin.callbacks")
 
@@ -55,7 +55,7 @@ class CallbackFailures:
         message = f"the last {self.in_a_row:,} callbacks failed or had no answer in time; the last one: {self._last}"
         return Cause(CALLBACKS_FAILING, message, self._since)
 
-    def note(self, job: str, path: str, outcome: Outcome) -> None:
+    def note(self, job: str, path: str, outcome: AttemptOutcome) -> None:
         """Note how an attempt of `job` (instance/id) ended."""
         if outcome.verdict in SUCCEEDED:
             self.in_a_row = 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.model.health import ORIGIN_UNREACHABLE
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
 OPENS_AFTER: Final = 5
 PROBE_EVERY_S: Final = 5.0
@@ -40,7 +40,7 @@ class Circuit:
         self._next_probe = 0.0
         self.broken: Broken | None = None
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: AttemptOutcome) -> None:
         """Note how an attempt ended. After an answer, or a probe that was not sent, the next one may go at once."""
         verdict = outcome.verdict
         if verdict is Verdict.UNREACHABLE:
@@ -53,7 +53,7 @@ class Circuit:
             if broken is not None:
                 self._changed(broken, False)
 
-    def _unreachable(self, outcome: Outcome) -> None:
+    def _unreachable(self, outcome: AttemptOutcome) -> None:
         self.failures += 1
         code, message = outcome.code or ORIGIN_UNREACHABLE, outcome.message or "no connection"
         if self.broken is not None:

@@ -18,12 +18,12 @@ from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, SettleFinished
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.errors import HostClosedError
 
 log = logging.getLogger("tocsin.scheduler")
 
-Send = Callable[[Claim, str], Awaitable[Outcome]]
+Send = Callable[[Claim, str], Awaitable[AttemptOutcome]]
 """Sends one attempt of a job of the named instance, and returns how it ended."""
 LANES_FULL = "LANES_FULL"
 SETTLE_AT_ONCE = 256
@@ -32,7 +32,7 @@ WAKE_RETRY_S = 1.0
 LAUNCH_WITHIN_S = 10.0
 """A claim that is durable only later than this is not sent: its deadline could outlast its lease, which is 15 s longer.
 """
-NOT_SENT = Outcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
+NOT_SENT = AttemptOutcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
 
 
 class Owner(Protocol):
@@ -193,10 +193,10 @@ class Lanes:
             outcome = NOT_SENT if late else await self._send(claim, self.instance)
         except asyncio.CancelledError:
             # Only a stop cancels an attempt, and a stop still settles it: this task ends the normal way.
-            outcome = Outcome(Verdict.STOPPED, "the host was stopped while the attempt ran")
+            outcome = AttemptOutcome(Verdict.STOPPED, "the host was stopped while the attempt ran")
         except Exception as error:
             log.exception("an attempt of %s/%s failed inside tocsin", self.instance, claim.job.id)
-            outcome = Outcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
+            outcome = AttemptOutcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
         self._running.pop(claim.token, None)
         self.in_flight -= 1
         self._finished.append(AttemptResult(claim.job, claim.token, outcome))

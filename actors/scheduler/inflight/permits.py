@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.holding import Hold
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
 PART_OF_SUSPECTS: Final = 8
 """Suspects have this part of the permits, and those of the second level this part of it again."""
@@ -154,7 +154,7 @@ class Permits:
             self._room += count * self._cost(level) if level else 0
         self._wake_first()
 
-    def ended(self, outcome: Outcome, level: int) -> None:
+    def ended(self, outcome: AttemptOutcome, level: int) -> None:
         """Note how an attempt of this level ended, and take its permit back: the circuit may open or close."""
         if self.circuit.failures or outcome.verdict is Verdict.UNREACHABLE:
             self.circuit.note(outcome)

@@ -12,7 +12,7 @@ from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.state.turn import LEASE_MARGIN_MS
 from tocsin.actors.scheduler.transitions.claim import Claim
-from tocsin.dispatch.callback import Callback, Occurrence, Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Callback, Occurrence, Verdict
 from tocsin.dispatch.dispatcher import Dispatcher
 from tocsin.dispatch.job_options import handler_options
 
@@ -36,7 +36,7 @@ class Sender:
         self.asks_first = self._catalog is not None or guard is not None
         """Whether an attempt may be refused before it is sent, or before a worker gets its job."""
 
-    async def send(self, claim: Claim, instance: str) -> Outcome:
+    async def send(self, claim: Claim, instance: str) -> AttemptOutcome:
         """Send one attempt of a job of the named instance, and return how it ended.
 
         What the rule takes is taken from the callback's deadline: the lease covers both.
@@ -46,7 +46,7 @@ class Sender:
         callback = callback_of(claim, instance)
         if self._guard is not None:
             answer = await self._guard.ask(claim, instance, self._now_ms(), callback.timeout_ms)
-            if isinstance(answer, Outcome):
+            if isinstance(answer, AttemptOutcome):
                 return answer
             callback = replace(callback, timeout_ms=callback.timeout_ms - answer)
         outcome = await self._dispatcher.attempt(callback, now_ms=self._now_ms())
@@ -55,14 +55,14 @@ class Sender:
             self._failures.note(f"{instance}/{job.id}", job.function_path or job.workflow or "", outcome)
         return outcome
 
-    async def refusal(self, claim: Claim, instance: str) -> Outcome | None:
+    async def refusal(self, claim: Claim, instance: str) -> AttemptOutcome | None:
         """Ask whether a worker may get this job; if not, return how its attempt ends, as for callbacks."""
-        answer: Outcome | int | None = None
+        answer: AttemptOutcome | int | None = None
         if self._catalog is not None:
             answer = self._catalog.before_attempt(claim.job, claim.args)
         if answer is None and self._guard is not None:
             answer = await self._guard.ask(claim, instance, self._now_ms(), PULL_RULE_MS)
-        return answer if isinstance(answer, Outcome) else None
+        return answer if isinstance(answer, AttemptOutcome) else None
 
 
 def callback_of(claim: Claim, instance: str) -> Callback:

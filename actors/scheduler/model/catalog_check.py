@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.dispatch.catalog.catalog import Catalog, Targeted
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.words import reworded, word
@@ -59,10 +59,10 @@ class CatalogCheck:
         if (refused := self.refusal(target, raw_args)) is not None:
             raise InvalidInputError(reworded(refused, {"functionPath": word("function_path")}))
 
-    def before_attempt(self, target: Targeted, raw_args: bytes) -> Outcome | None:
+    def before_attempt(self, target: Targeted, raw_args: bytes) -> AttemptOutcome | None:
         """How an attempt ends that is not begun: the job is parked as dead, reason `blocked`."""
         refused = self.refusal(target, raw_args)
-        return None if refused is None else Outcome(Verdict.BLOCKED, f"not sent: {refused}")
+        return None if refused is None else AttemptOutcome(Verdict.BLOCKED, f"not sent: {refused}")
 
     def _note_slow(self, target: Targeted, size: int, took_ms: float) -> None:
         name = target.function_path or target.workflow or ""

@@ -17,7 +17,7 @@ from tocsin.actors.scheduler.model.instants_of_job import due_of, indexable, ret
 from tocsin.actors.scheduler.model.reasons import DeadReason
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, JobRow, LastError, LeaseRow
 from tocsin.actors.scheduler.model.suspects import LOSSES_MAX, lost
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.dispatch.pulled import MAX_RESULT
 
 DECLINED_MIN_MS = 30_000
@@ -117,7 +117,7 @@ DROPPED: Final = End(None, None)
 # ---- An attempt has ended ------------------------------------------------------------------------
 
 
-def settle(job: JobRow, lease: LeaseRow, outcome: Outcome, now: int, delay_ms: int) -> Decision:
+def settle(job: JobRow, lease: LeaseRow, outcome: AttemptOutcome, now: int, delay_ms: int) -> Decision:
     """Decide by the outcome of a callback. `delay_ms` is the backoff of the next charged failure."""
     if outcome.verdict is Verdict.ACCEPTED:
         length = outcome.lease_ms or ACCEPTED_MS
@@ -134,7 +134,7 @@ def settle(job: JobRow, lease: LeaseRow, outcome: Outcome, now: int, delay_ms: i
     return End(outcome.verdict.value, after, outcome.status, outcome.message)
 
 
-def _may_still_run(lease: LeaseRow, outcome: Outcome, now: int) -> bool:
+def _may_still_run(lease: LeaseRow, outcome: AttemptOutcome, now: int) -> bool:
     """Tell whether nobody said how the attempt ended. A broken exchange ends an attempt, but not one whose receiver was
     promised more time: the receiver works on, and a second attempt would meet it."""
     if outcome.verdict in (Verdict.UNKNOWN, Verdict.STOPPED):
@@ -148,7 +148,7 @@ def _promised(lease: LeaseRow, now: int) -> int:
     return lease.promised if lease.promised <= now + PROMISED_MAX_MS else 0
 
 
-def _hold_until_lease_end(lease: LeaseRow, outcome: Outcome, now: int, delay_ms: int) -> Hold:
+def _hold_until_lease_end(lease: LeaseRow, outcome: AttemptOutcome, now: int, delay_ms: int) -> Hold:
     """Hold slot and job, so that no second attempt overlaps one that may still run at the receiver."""
     if lease.orphan:
         return Hold(replace(lease, kind="unknown", charged=False))
@@ -158,7 +158,7 @@ def _hold_until_lease_end(lease: LeaseRow, outcome: Outcome, now: int, delay_ms:
     return Hold(replace(lease, kind="unknown", charged=charged, retry_at=retry_at, at=at))
 
 
-def _after_refusal(job: JobRow, before: AtRow, outcome: Outcome, now: int, delay_ms: int) -> Next:
+def _after_refusal(job: JobRow, before: AtRow, outcome: AttemptOutcome, now: int, delay_ms: int) -> Next:
     at, verdict = _answered(before, outcome, now), outcome.verdict
     if verdict is Verdict.DEAD:
         return Park("refused", _charged(at), outcome.response)
@@ -199,7 +199,7 @@ def complete(job: JobRow, lease: LeaseRow, said: Completion, now: int, delay_ms:
         return CANCELLED
     if said.ok:
         return done_with(job, said.result)
-    outcome = Outcome(Verdict.FAILED, said.error or "completed as failed")
+    outcome = AttemptOutcome(Verdict.FAILED, said.error or "completed as failed")
     at = _answered(lease.at, outcome, now)
     charged = said.charge or not said.retryable or is_charged_anyway(job, lease.at, now)
     delay_ms = delay_ms if said.delay_ms is None else said.delay_ms
@@ -314,12 +314,12 @@ def _charged(at: AtRow) -> AtRow:
     return replace(at, attempts=at.attempts + 1)
 
 
-def _answered(at: AtRow, outcome: Outcome, now: int) -> AtRow:
+def _answered(at: AtRow, outcome: AttemptOutcome, now: int) -> AtRow:
     """Note the answer: a later message about the same attempt changes nothing any more."""
     return replace(at, last_error=_error(outcome, now), last_token="")
 
 
-def _error(outcome: Outcome, now: int) -> LastError:
+def _error(outcome: AttemptOutcome, now: int) -> LastError:
     return LastError(now, outcome.message or outcome.verdict.value, outcome.status)
 
 

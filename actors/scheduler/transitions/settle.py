@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply, apply_late
 from tocsin.actors.scheduler.transitions.chains import load_followers, start
 from tocsin.actors.scheduler.transitions.job import Decision, Done, End
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
 STARTED_PER_TURN = 2 * 1024 * 1024
 """About how many bytes of jobs that follow others are started in one turn; the last one may start 2 MiB more."""
@@ -25,7 +25,7 @@ class AttemptResult:
 
     job: JobRow
     token: str
-    outcome: Outcome
+    outcome: AttemptOutcome
 
 
 async def settle(turn: Turn, finished: Sequence[AttemptResult]) -> int:

@@ -23,7 +23,7 @@ from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import claim
 from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
 from tocsin.actors.scheduler.transitions.submit import cancel, submit
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.dispatch.retry import Retry
 from tocsin.storage.api import Batch
 from tocsin.storage.memory import MemoryDisk, MemoryProvider, SortedMap
@@ -202,7 +202,7 @@ class Explorer:
             for verdict in VERDICTS:
                 if verdict is not Verdict.FAILED and not one.running:
                     continue
-                end = AttemptResult(one.job, one.token, Outcome(verdict, verdict.value))
+                end = AttemptResult(one.job, one.token, AttemptOutcome(verdict, verdict.value))
 
                 async def work(turn: Turn, end: AttemptResult = end) -> None:
                     await settle(turn, [end])

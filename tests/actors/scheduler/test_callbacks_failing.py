@@ -8,7 +8,7 @@ from tests.actors.scheduler.captured_logs import captured_logs
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.client.scheduler import Job
 from tocsin.actors.scheduler.inflight.callback_failures import LINES, PATHS, CallbackFailures
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.testing import Delivery
 from tocsin.dispatch.transport import Answer
@@ -124,7 +124,7 @@ class Noting:
 
     def note(self, verdict: Verdict, path: str = "a:b", times: int = 1) -> None:
         for _ in range(times):
-            self.failures.note("t/x", path, Outcome(verdict, "HTTP 500"))
+            self.failures.note("t/x", path, AttemptOutcome(verdict, "HTTP 500"))
 
 
 def test_a_path_that_fails_is_logged_at_once_and_then_once_a_minute_with_a_count() -> None:

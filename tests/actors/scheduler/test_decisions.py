@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.model.suspects import ALONE, LOSSES_MAX
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.job import Completion, Decision, Done, End, Expire, Hold, Next, Park, Requeue
 from tocsin.actors.scheduler.transitions.states import EVENTS
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.dispatch.outcome import classify, from_error
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected, TransportError
@@ -51,7 +51,7 @@ def lease(kind: str = "fired", *, at: AtRow | None = None, promised: int = 0, or
 
 # ---- Answers -------------------------------------------------------------------------------------
 
-Said = Answer | TransportError | Outcome
+Said = Answer | TransportError | AttemptOutcome
 Fate = tuple[object, ...]
 
 
@@ -100,13 +100,13 @@ ANSWERS: dict[str, tuple[Said, Fate]] = {
     "a broken answer": (BrokenExchange("reset"), ("retry", BACKOFF, 1)),
     "deadline passed": (DeadlinePassed("60 s"), ("hold", "unknown", 75_000, True)),
     "never connected": (NeverConnected("refused"), ("retry", 5_000, 0)),
-    "blocked": (Outcome(Verdict.BLOCKED, "authorize_fire said no"), ("dead", "blocked", 0)),
-    "this host stopped": (Outcome(Verdict.STOPPED), ("hold", "unknown", 75_000, False)),
+    "blocked": (AttemptOutcome(Verdict.BLOCKED, "authorize_fire said no"), ("dead", "blocked", 0)),
+    "this host stopped": (AttemptOutcome(Verdict.STOPPED), ("hold", "unknown", 75_000, False)),
 }
 
 
-def judged(said: Said) -> Outcome:
-    if isinstance(said, Outcome):
+def judged(said: Said) -> AttemptOutcome:
+    if isinstance(said, AttemptOutcome):
         return said
     return from_error(said) if isinstance(said, TransportError) else classify(said, NOW)
 
@@ -207,9 +207,9 @@ DECIDED: dict[str, Callable[[str], Decision]] = {
     "busy": by(answer(429, retry_after="120")),
     "refused": by(answer(410)),
     "no answer in time": by(DeadlinePassed("60 s")),
-    "blocked": by(Outcome(Verdict.BLOCKED)),
+    "blocked": by(AttemptOutcome(Verdict.BLOCKED)),
     "unreachable": by(NeverConnected("refused")),
-    "host stopped": by(Outcome(Verdict.STOPPED)),
+    "host stopped": by(AttemptOutcome(Verdict.STOPPED)),
     "completed": completed(ok=True),
     "completed as failed": completed(ok=False),
     "completed as refused": completed(ok=False, retryable=False),

@@ -14,9 +14,9 @@ from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.model.rows import AtRow, JobRow, LeaseRow
 from tocsin.actors.scheduler.transitions.claim import Claim
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
-DONE = Outcome(Verdict.DONE)
+DONE = AttemptOutcome(Verdict.DONE)
 JOB = JobRow("a", "1", 0, 0, b"{}", function_path="w:r")
 LEASE = LeaseRow(60_000, "fired", "host", "1", "", "", 0, 60_000, 0, AtRow(0))
 CLAIM = Claim("1.1.x", JOB, LEASE, b"{}")
@@ -45,7 +45,7 @@ class Home:
 
 @pytest.mark.parametrize("start", [start_soon, start_eagerly])
 def test_an_attempt_that_ends_at_once_leaves_its_lane_and_its_permit_free(start: Start) -> None:
-    async def send(claim: Claim, instance: str) -> Outcome:
+    async def send(claim: Claim, instance: str) -> AttemptOutcome:
         return DONE
 
     async def run() -> None:
@@ -68,7 +68,7 @@ def test_an_attempt_that_ends_at_once_leaves_its_lane_and_its_permit_free(start:
 
 
 def test_a_block_that_fails_gives_back_the_permits_it_has_not_used() -> None:
-    async def send(claim: Claim, instance: str) -> Outcome:
+    async def send(claim: Claim, instance: str) -> AttemptOutcome:
         raise AssertionError("nothing is sent")
 
     async def run() -> None:

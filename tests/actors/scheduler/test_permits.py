@@ -7,10 +7,10 @@ import asyncio
 from tocsin.actors.scheduler.inflight.circuit import OPENS_AFTER, PROBE_EVERY_S, Circuit
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
-DONE = Outcome(Verdict.DONE)
-UNREACHABLE = Outcome(Verdict.UNREACHABLE)
+DONE = AttemptOutcome(Verdict.DONE)
+UNREACHABLE = AttemptOutcome(Verdict.UNREACHABLE)
 
 
 class Waiter:

@@ -20,7 +20,7 @@ from tocsin.actors.scheduler.model.rows import InstanceRow, LinesRow, RedriveRow
 from tocsin.actors.scheduler.transitions.claim import claim
 from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
 from tocsin.actors.scheduler.transitions.submit import submit
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.errors import StoreUnavailable
 from tocsin.storage.api import Batch
 from tocsin.storage.combiner import ActorWrites
@@ -69,7 +69,9 @@ async def run_some(runner: TurnRunner) -> None:
     claims = {one.job.id: one for one in await runner.turn(lambda turn: claim(turn, 5))}
     ends = {"e3": Verdict.DEAD, "e2": Verdict.FAILED, "e1": Verdict.DEAD, "e0": Verdict.ACCEPTED}
     finished = [
-        AttemptResult(claims[name].job, claims[name].token, Outcome(ends[name])) for name in ends if name in claims
+        AttemptResult(claims[name].job, claims[name].token, AttemptOutcome(ends[name]))
+        for name in ends
+        if name in claims
     ]
     assert len(finished) >= 3
     await runner.turn(lambda turn: settle(turn, finished))

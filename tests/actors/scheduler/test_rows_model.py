@@ -16,7 +16,7 @@ from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.transitions.claim import Claim, claim, claim_suspects
 from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
 from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead, submit
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.storage.memory import MemoryProvider
 
 SEEDS = range(40)
@@ -146,7 +146,9 @@ class Model:
         token = self.random.choice(sorted(self.running))
         verdict = self.random.choice([Verdict.DONE, Verdict.DONE, Verdict.FAILED, Verdict.DECLINED, Verdict.DEAD])
         one = self.running.pop(token)
-        await self.runner.turn(lambda turn: settle(turn, [AttemptResult(one.job, token, Outcome(verdict, "why"))]))
+        await self.runner.turn(
+            lambda turn: settle(turn, [AttemptResult(one.job, token, AttemptOutcome(verdict, "why"))])
+        )
         job = self.jobs.get(one.job.id)
         if job is None or job.state != "running" or await self._other_incarnation(one):
             return

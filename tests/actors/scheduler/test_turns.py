@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.model.rows import META_LAYOUT, at_key, job_key, lea
 from tocsin.actors.scheduler.transitions.claim import Claim, claim
 from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
 from tocsin.actors.scheduler.transitions.submit import cancel, submit
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.errors import StoreSchema
 from tocsin.storage.api import Batch
 from tocsin.storage.memory import MemoryProvider
@@ -32,7 +32,7 @@ async def runner() -> AsyncIterator[TurnRunner]:
 
 
 def done(one: Claim) -> AttemptResult:
-    return AttemptResult(one.job, one.token, Outcome(Verdict.DONE, status=200))
+    return AttemptResult(one.job, one.token, AttemptOutcome(Verdict.DONE, status=200))
 
 
 # ---- Rows written --------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ async def test_an_answer_with_a_token_nobody_knows_changes_nothing() -> None:
     async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x")]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
-        forged = AttemptResult(one.job, "1.99.000000000000000000000000", Outcome(Verdict.DONE))
+        forged = AttemptResult(one.job, "1.99.000000000000000000000000", AttemptOutcome(Verdict.DONE))
         await here.turn(lambda turn: settle(turn, [forged]))
 
         assert here.state.lease_of("x") == one.token
@@ -198,7 +198,7 @@ async def test_cancelling_a_job_whose_place_cannot_be_read_takes_its_line_row_al
     async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("x"), here.job("y", delay=60_000)]))
         (one,) = await here.turn(lambda turn: claim(turn, 1))
-        failed = AttemptResult(one.job, one.token, Outcome(Verdict.FAILED, "why"))
+        failed = AttemptResult(one.job, one.token, AttemptOutcome(Verdict.FAILED, "why"))
         await here.turn(lambda turn: settle(turn, [failed]))
         await here.store.commit(Batch({at_key("x"): b"\xc1"}))
         assert (await here.turn(lambda turn: cancel(turn, "x"))).cancelled

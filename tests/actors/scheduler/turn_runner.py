@@ -19,7 +19,7 @@ from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.claim import claim
 from tocsin.actors.scheduler.transitions.settle import AttemptResult, settle
-from tocsin.dispatch.callback import Outcome, Verdict
+from tocsin.dispatch.callback import AttemptOutcome, Verdict
 from tocsin.storage.api import Batch, OrderedStore, StoreView
 from tocsin.storage.memory import MemoryProvider
 
@@ -78,7 +78,7 @@ class TurnRunner:
     async def run_due(self, most: int) -> None:
         """Claim in one turn, settle as done in another."""
         claims = await self.turn(lambda turn: claim(turn, most))
-        ends = [AttemptResult(one.job, one.token, Outcome(Verdict.DONE, status=200)) for one in claims]
+        ends = [AttemptResult(one.job, one.token, AttemptOutcome(Verdict.DONE, status=200)) for one in claims]
         await self.turn(lambda turn: settle(turn, ends))
 
     async def sound(self) -> bool:
