@@ -90,6 +90,20 @@ class Counter(Actor):
         async with self.ctx.outside():
             self.ctx.storage.put(b"n", b"1")
 
+    async def tell_outside(self) -> None:
+        async with self.ctx.outside():
+            self.ctx.after_commit(print)
+
+    async def swap(self, gone: bytes, there: bytes) -> None:
+        self.ctx.storage.put(gone, b"once")
+        self.ctx.storage.delete(gone)
+        self.ctx.storage.delete(there)
+        self.ctx.storage.put(there, b"again")
+
+    async def rows(self, *keys: bytes) -> tuple[list[bytes], list[bytes]]:
+        read = await self.ctx.storage.get_many(keys)
+        return sorted(read), [key for key, _ in await self.ctx.storage.scan(b"\x01", b"\xff")]
+
     async def call_inside(self) -> None:
         await self.ctx.call(Counter, "other", "add", 1)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.actors.counter import ONE, Counter, call, running, turns, until
 from tests.actors.held_provider import HeldProvider
+from tocsin.actors.runtime.events import Call
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import (
@@ -131,6 +132,37 @@ async def test_storage_is_closed_outside_a_turn() -> None:
     async with running() as host:
         with pytest.raises(TurnError, match="outside a turn"):
             await call(host, ONE, "touch_outside")
+
+
+async def test_work_after_a_commit_belongs_to_a_turn() -> None:
+    async with running() as host:
+        with pytest.raises(TurnError, match="after_commit"):
+            await call(host, ONE, "tell_outside")
+
+
+async def test_the_last_write_of_a_key_in_a_turn_counts_before_and_after_the_commit() -> None:
+    provider = HeldProvider(MemoryProvider())
+    async with running(provider) as host:
+        await call(host, ONE, "swap", b"b", b"a")
+        provider.holding = True
+        swapped = asyncio.ensure_future(call(host, ONE, "swap", b"a", b"b"))
+        await provider.until_held(1)
+        seen = asyncio.ensure_future(call(host, ONE, "rows", b"a", b"b"))
+        await turns(host)
+        provider.holding = False
+        provider.release()
+        await swapped
+
+        assert await seen == ([b"b"], [b"b"])
+        assert await call(host, ONE, "rows", b"a", b"b") == ([b"b"], [b"b"])
+
+
+async def test_a_call_that_cannot_be_delivered_fails_when_it_is_awaited() -> None:
+    host = Host(MemoryProvider(), {"Counter": Kind(Counter)})
+    asked = [host.call(ONE, Call("value")), host.call(ONE, Call("value"), create=False)]
+    for one in asked:
+        with pytest.raises(HostClosedError):
+            await one
 
 
 async def test_a_call_inside_a_turn_is_refused() -> None:
