@@ -47,12 +47,13 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS kv (actor INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,"
     " PRIMARY KEY (actor, key)) WITHOUT ROWID",
 )
-ROWS_AT_ONCE = 64
+ROWS_AT_ONCE = 16
 _PUT = tuple(
     f"INSERT OR REPLACE INTO kv (actor, key, value) VALUES {', '.join(['(?, ?, ?)'] * rows)}"
     for rows in range(ROWS_AT_ONCE + 1)
 )
-"""By the number of rows. One statement of many rows is faster, and releases the GIL once instead of once per row."""
+"""By the number of rows. A statement of 16 is faster than 16 statements, and releases the GIL once instead of 16 times;
+from 24 rows on, rows that replace others become slower again, by measurement."""
 _DELETE = "DELETE FROM kv WHERE actor = ? AND key = ?"
 
 
