@@ -1,4 +1,4 @@
-"""The two values that cross the border of `dispatch`: what to send, and what became of it."""
+"""The two values that the scheduler and `dispatch` exchange: what to send, and how that ended."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Verdict(Enum):
     DONE = "done"
     """Any 2xx."""
     ACCEPTED = "accepted"
-    """2xx with `tocsin-accepted: 1`: work goes on there, settled later by `/complete`."""
+    """2xx with `tocsin-accepted: 1`: work continues there, settled later by `/complete`."""
     FAILED = "failed"
-    """The retry ladder; charged."""
+    """Retried after a backoff; charged."""
     DECLINED = "declined"
     """An earlier attempt still runs there; not charged, at least 30 s later."""
     BUSY = "busy"
@@ -59,7 +59,7 @@ class Verdict(Enum):
     BLOCKED = "blocked"
     """`authorize_fire` said no, or the catalog: never sent, not charged, dead."""
     UNREACHABLE = "unreachable"
-    """Never connected, or nowhere to connect to, or `authorize_fire` could not say: nobody's fault, not charged."""
+    """Never connected, or nowhere to connect to, or `authorize_fire` could not say: no job's fault, not charged."""
     STOPPED = "stopped"
     """This host stopped before the answer came; not charged, held until the lease ends."""
 

@@ -55,7 +55,7 @@ class Current(Generic[T]):
         except SettingsError as error:
             self._log_once(error.message)
         except Exception as error:
-            # Comparing a stranger's values may raise anything; its text might show one.
+            # Comparing a user's values may raise anything; its text might show one.
             self._log_once(f"{self._name}() gave what cannot be compared ({type(error).__name__})")
         return self._value
 
@@ -93,7 +93,7 @@ class Current(Generic[T]):
     def _log_once(self, fault: str) -> None:
         if fault != self._fault:
             self._fault = fault
-            log.error("%s: what was in force before stays so", fault)
+            log.error("%s: the value before stays in force", fault)
 
 
 def _frozen(value: Any) -> Any:

@@ -59,7 +59,7 @@ PYTHON_WORDS: Final = {**{json: name for name, json in MEMBERS.items() if name !
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOptions:
-    """What handlers are told: a callback carries it."""
+    """The options that handlers see: a callback carries them."""
 
     pool: str | None = None
     shard_key: str | None = None
@@ -90,7 +90,7 @@ class RecordMembers(ShownMembers, frozen=True, kw_only=True, rename="camel", omi
 
 
 class OptionsOfJob:
-    """What handlers are told, as attributes of what has a job."""
+    """The options that handlers see, as attributes of what has a job."""
 
     __slots__ = ()
 
@@ -113,7 +113,7 @@ class OptionsOfJob:
 
 HANDLER_OPTIONS: Final = HandlerMembers.__struct_fields__
 handler_values: Final = attrgetter(*HANDLER_OPTIONS)
-"""Reads what handlers are told, in the order of `HANDLER_OPTIONS`, from a value that has None for what is left out."""
+"""Reads the options that handlers see, in the order of `HANDLER_OPTIONS`, from a value with None for those left out."""
 
 
 def _reader(kind: type[HandlerMembers]) -> Callable[[object], dict[str, Any]]:

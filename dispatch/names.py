@@ -89,7 +89,7 @@ class Names:
             with self._lock:
                 waiting = self._asked.pop(question)
             for loop, answer in waiting:
-                with suppress(RuntimeError):  # its loop is closed, so nobody waits
+                with suppress(RuntimeError):  # its loop is closed, so no one waits
                     loop.call_soon_threadsafe(give, answer)
 
 

@@ -36,7 +36,7 @@ class Parent(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults
     raw_result: msgspec.Raw | None = None
 
     def __repr__(self) -> str:
-        return f"Parent({self.id!r})"  # a result may be large, or nobody's business
+        return f"Parent({self.id!r})"  # a result may be large, or private
 
     @property
     def result(self) -> Any:

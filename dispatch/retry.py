@@ -1,4 +1,4 @@
-"""The retry ladder: how long to wait after the n-th charged failure.
+"""The backoff: how long to wait after the n-th charged failure.
 
 Arithmetic is on ratios of integers, so it is exact, and cannot overflow for any `n`.
 """

@@ -27,7 +27,7 @@ def parse_secret(secret: str | bytes, which: str = "a secret") -> bytes:
     """Return the key of `whsec_` + base64, or of at least 24 raw bytes.
 
     The SettingsError says what was found instead, and never shows the secret; `which` is how it is called there. What
-    looks like a `whsec_` that something was done to is refused: as raw bytes it would sign what nobody verifies.
+    looks like a changed `whsec_` is refused: as raw bytes it would make signatures that no receiver verifies.
     """
     if not isinstance(secret, (str, bytes)):
         # bytes(32) would be a key of 32 zeros.
@@ -126,19 +126,19 @@ def _fault_of_base64(payload: str) -> str | None:
     for marks, said in (
         (",;", "has a comma or semicolon in it: several are given as a list, or separated by commas"),
         ("%", "is percent-encoded: write +, / and = for %2B, %2F and %3D"),
-        ("-_", f"goes on in base64url after {PREFIX}: write + for - and / for _"),
+        ("-_", f"continues in base64url after {PREFIX}: write + for - and / for _"),
         (" \t\r\n", "has white space in it: is it broken into lines?"),
     ):
         if strange & set(marks):
             return said
     if strange:
-        return f"must go on in base64 after {PREFIX}, and {len(strange)} kinds of characters in it are not of that"
+        return f"must continue in base64 after {PREFIX}, and {len(strange)} kinds of characters in it are not of that"
     missing = -len(payload.rstrip("=")) % 4
     if missing == 3 or (payload and not payload.rstrip("=")):
-        return f"must go on in base64 after {PREFIX}, and its length is none of that: is it cut off?"
+        return f"must continue in base64 after {PREFIX}, and its length is none of that: is it cut off?"
     if len(payload) - len(payload.rstrip("=")) != missing:
         return f"must end with {missing} `=`, as base64 of its length does: some libraries refuse it otherwise"
-    return None if _is_base64(payload) else f"must go on in base64 after {PREFIX}"
+    return None if _is_base64(payload) else f"must continue in base64 after {PREFIX}"
 
 
 def _is_base64(payload: str) -> bool:

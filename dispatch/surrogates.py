@@ -1,4 +1,4 @@
-"""Halves of characters: text that no UTF-8 can hold, found and named where it stands.
+"""Unpaired surrogates: text that no UTF-8 can hold, found and named where it stands.
 
 JSON may spell one out (`\\ud800`), and a Python text hold one. Decoders of JSON call it malformed, or cut short.
 """
@@ -14,7 +14,7 @@ UNPAIRED: Final = "contains an unpaired surrogate (U+D800-DFFF)"
 _ESCAPE: Final = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
-"""A pair, half of one, or any other escape."""
+"""A pair, an unpaired surrogate, or any other escape."""
 
 
 def is_whole(text: str) -> bool:
@@ -46,7 +46,7 @@ def in_json(raw: bytes) -> str | None:
     except (ValueError, RecursionError):
         return None
     half = found[1].decode()
-    return f"{place or 'the text'} {UNPAIRED}: {half} (byte {found.start()}) is half a character without its other half"
+    return f"{place or 'the text'} {UNPAIRED}: {half} (byte {found.start()}) stands without its pair"
 
 
 def _places(value: Any, place: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ _Outcome = tuple[Any, BaseException | None]
 def submitted(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> Future[T]:
     """Do as `threads.submit`, but never run a function after a RuntimeError for it.
 
-    A pool keeps what it has no thread for, and would run it as soon as it has one, when nobody waits for it any more.
+    A pool keeps what it has no thread for, and would run it as soon as it has one, after its caller was refused.
     """
     answer: Future[T] = Future()
 

@@ -147,7 +147,7 @@ def _show(value: object) -> str:
         return f"a number of {value.bit_length()} bits"  # Python refuses to write thousands of digits
     try:
         text = repr(value)
-    except Exception:  # a stranger's own, or a number inside: the place is worth more than how it looks
+    except Exception:  # its own code, or a number inside: the place is worth more than how it looks
         return f"<{type(value).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."
 

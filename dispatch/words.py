@@ -25,7 +25,7 @@ _SAID: Final[Mapping[str, tuple[str, str]]] = {
 """By the name inside: in Python, which takes durations, and in JSON. Others differ by their humps only."""
 _QUOTED: Final = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _SAYING: Final = r"[\[.:]| must | has \d| holds | contains | looks | needs | cannot "
-"""What follows the name of a field that is told what it must be."""
+"""What follows the name of a field in a message that says what it must be."""
 _HUMPS: Final = re.compile(r"_([a-z])")
 SPEAKS_JSON: Final[ContextVar[bool]] = ContextVar("tocsin_speaks_json", default=False)
 """Whether the caller speaks JSON. Who serves a request sets it for all that it calls and all tasks begun meanwhile."""

@@ -86,7 +86,7 @@ class Catalog:
 
 
 def expected_of(given: Any) -> Expected:
-    """Return what args must be, of whatever says so. SettingsError if that cannot be checked."""
+    """Return what args must be by a type or a schema. SettingsError if that cannot be checked."""
     if isinstance(given, Expected):
         return given
     if given is None or given is type(None):

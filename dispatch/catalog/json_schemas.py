@@ -1,4 +1,4 @@
-"""Args by a JSON Schema that somebody wrote. It needs `jsonschema-rs`, the extra `schema`; nothing is ever fetched."""
+"""Args by a JSON Schema. It needs `jsonschema-rs`, the extra `schema`; nothing is ever fetched."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ MOST: Final = 64 * 1024
 ENVELOPE: Final = 128
 """Of these, what stands around the entries."""
 HIDDEN: Final = frozenset({"default", "example", "examples"})
-"""Keywords that say nothing of what fits, and may show what is nobody's business."""
+"""Keywords that say nothing of what fits, and may show private values."""
 _OF_SCHEMAS: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )

@@ -1,1 +1,1 @@
-"""The receiver kit: what an app that is called back needs. It runs without a host, and knows none."""
+"""The receiver kit: what an app needs to receive callbacks. It runs without a host."""

@@ -1,4 +1,4 @@
-"""Every answer a receiver gives, in one place: what the scheduler does with each is the contract's section 3."""
+"""All answers that a receiver gives. What the scheduler does with each stands in section 3 of the contract."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_MESSAGE: Final = 4_000
 LONGEST_DELAY_S: Final = 3_600
 """The scheduler waits no longer after a callback, whatever it is asked."""
 UNAVAILABLE_S: Final = 5
-"""Asked for where the receiver is not able to answer well: nobody's fault, so not charged."""
+"""Asked for where the receiver is not able to answer well: no handler's fault, so not charged."""
 
 
 NO_RESULT: Final = {**JSON, "tocsin-result": "0"}

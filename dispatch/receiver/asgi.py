@@ -20,7 +20,7 @@ BODY_S: Final = 30.0
 """For the whole body: whoever sends it more slowly is not a scheduler."""
 
 LEFT: Final = 499
-"""The status of an answer that nobody reads, because its caller has left; what logs of proxies call it."""
+"""The status of an answer whose caller has left, as proxies log it."""
 
 
 class _Gone(Exception):

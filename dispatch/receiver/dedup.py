@@ -30,7 +30,7 @@ ANSWER_BYTES: Final = 64 * 1024 * 1024
 
 
 class Found(Enum):
-    """What a claim met."""
+    """What a claim found on record."""
 
     NEW = "claimed: run the handler"
     RUNNING = "another delivery is at work"
@@ -39,7 +39,7 @@ class Found(Enum):
 
 
 class State(Enum):
-    """Of a webhook-id. `FREE` after a failure: known, and claimed by nobody."""
+    """The state of a webhook-id. `FREE`, after a failure: known, and not claimed."""
 
     FREE = 0
     RUNNING = 1
@@ -71,15 +71,15 @@ class Dedup(Protocol):
     """A store of claims. Every call is atomic, and durable when it returns, as far as the store is.
 
     Each raises a `StoreError` if it cannot answer; nothing was changed then. A call whose task is cancelled runs to its
-    end and returns: a claim that nobody knows of would keep the job from running until it lapses.
+    end and returns: a claim without an owner would keep the job from running until it lapses.
     """
 
     async def claim(self, claim: Claim, *, now_ms: int) -> Found:
-        """Take the webhook-id for the claim's lease, if nothing speaks against it."""
+        """Take the webhook-id for the claim's lease, unless another delivery has it or has had it."""
         ...
 
     async def hold(self, webhook_id: str, lease: str, *, until_ms: int, now_ms: int) -> bool:
-        """Let this lease's claim lapse at `until_ms` instead; whether it still had one."""
+        """Let this lease's claim lapse at `until_ms` instead. Return whether it still had one."""
         ...
 
     async def finish(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
@@ -87,7 +87,7 @@ class Dedup(Protocol):
         ...
 
     async def release(self, webhook_id: str, lease: str, *, now_ms: int) -> bool:
-        """Give up this lease's claim: the next attempt may run; whether it still had one."""
+        """Give up this lease's claim, so that the next attempt may run. Return whether it still had one."""
         ...
 
     async def aclose(self) -> None:
@@ -100,7 +100,7 @@ class Dedup(Protocol):
 
 
 class AnswerKeeping(Dedup, Protocol):
-    """A store that keeps, with each job that is done, how it was answered, so that a repeated callback hears it again.
+    """A store that keeps the answer of each job that is done, so that a repeated callback gets the same answer.
 
     A store without these two works too: the repeated callback of a done job is answered without its result then.
     """
@@ -182,7 +182,7 @@ def retention_ms(retention_s: float) -> int:
 
 
 class Record:
-    """Records in one dedup store that a job is done and with what answer, and answers its later callbacks from that.
+    """Records in one dedup store that a job is done and with what answer, and answers its later callbacks.
 
     A store of the user's that was written before there were answers does all else; its log says once what it lacks.
     """
@@ -225,9 +225,9 @@ def _replayed(kept: bytes) -> Answer:
 
 
 class MemoryDedup:
-    """For one process; a restart forgets it. Keeps `retention_s` long and at most `limit` ids.
+    """Claims in the memory of one process, kept for `retention_s` and at most `limit` ids.
 
-    Over the limit the one settled longest ago is forgotten first, and a claim at work never. Of answers it keeps
+    Over the limit the id settled longest ago is forgotten first, and a running claim never. Of answers it keeps
     `answer_bytes` (64 MiB) all together: over that the oldest are dropped, and their jobs stay done.
     """
 
@@ -312,7 +312,7 @@ class MemoryDedup:
 
 
 class _Answers:
-    """Of one `MemoryDedup`, oldest first."""
+    """The answers that one `MemoryDedup` keeps, oldest first."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._size = limit, 0
@@ -334,7 +334,7 @@ class _Answers:
 
 
 class NoDedup:
-    """Every delivery runs. For handlers that write `webhook_id` in one transaction with their own writes."""
+    """Runs every delivery: for handlers that write `webhook_id` in one transaction with their own writes."""
 
     async def claim(self, claim: Claim, *, now_ms: int) -> Found:
         return Found.NEW

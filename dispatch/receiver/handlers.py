@@ -1,4 +1,4 @@
-"""Handlers: who does what, what they take, and how each is called (coroutines here, functions in a thread)."""
+"""The handlers of a receiver: what each takes, and how it is called (coroutines here, functions in a thread)."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ class Handlers:
         self._threads = ThreadPoolExecutor(self._at_most, thread_name_prefix="tocsin-handler")
 
     def close(self) -> None:
-        """Let no function begin any more; those at work end by themselves."""
+        """Let no function begin any more; running ones are not stopped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _in_time(handler: Handler, arguments: tuple[Any, ...], job: Received) -> Any:
-    """Call a handler that has a thread now, unless the scheduler waits for its job no longer."""
+    """Call a handler that has a thread now, unless the scheduler no longer waits for the answer."""
     left = job.remaining_s()
     if left is not None and left <= 0:
         raise RetryLater(1, "no thread was free before the deadline")

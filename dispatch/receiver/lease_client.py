@@ -1,4 +1,4 @@
-"""The way back to the scheduler for accepted work: complete it, or hold its lease longer. The lease is leave enough."""
+"""The client for accepted work: it completes the work, or holds its lease longer. The lease is all it needs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LeaseClient(ServerClient):
         return bool((await self._post(job, "complete", said)).get("settled"))
 
     async def extend(self, job: Received | Leased, lease_ms: int) -> int:
-        """Hold the lease until `lease_ms` (1 s to 1 h) from now; that instant, ms since the epoch.
+        """Hold the lease until `lease_ms` (1 s to 1 h) from now. Return that instant, ms since the epoch.
 
         StaleLeaseError: the lease ended or the job was cancelled, so stop working on it: another attempt may begin.
         """
@@ -121,7 +121,7 @@ class LeaseClient(ServerClient):
     async def _record(self, job: Received | Leased, change: Awaitable[bool]) -> None:
         try:
             await change
-        except Exception as error:  # any store's; the scheduler must hear of it all the same
+        except Exception as error:  # any store's; the scheduler must be told all the same
             log.error("job %s: its claim could not be changed, and lapses later", job.webhook_id, exc_info=error)
 
     async def _post(self, job: Received | Leased, operation: str, said: dict[str, Any]) -> dict[str, Any]:

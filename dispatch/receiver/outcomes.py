@@ -1,4 +1,4 @@
-"""What a handler may say besides being done: accepted, later, never again."""
+"""What a handler may answer besides being done: accepted, later, never again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEASE_MS: Final = (1_000, 3_600_000)
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Return it for work that goes on after the handler: a `LeaseClient` says later how it ended.
+    """Return it for work that continues after the handler: a `LeaseClient` says later how it ended.
 
     The lease is held for `lease_ms` (1 s to 1 h; 15 min if not given) from the answer. Extend it, or complete it
     before: when it ends the attempt counts as failed, and the job is sent again.

@@ -1,4 +1,4 @@
-"""What a handler is told: the callback as it was received, verified and decoded."""
+"""What a handler is given: the callback as it was received, verified and decoded."""
 
 from __future__ import annotations
 

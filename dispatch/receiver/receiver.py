@@ -225,7 +225,7 @@ class Receiver(AsgiApp):
         try:
             return await change
         except asyncio.CancelledError:
-            return False  # a store that breaks off: the claim lapses by itself
+            return False  # the store broke off: the claim lapses
         except Exception as error:  # as above
             log.error("job %s: its claim could not be changed, and lapses later", job.webhook_id, exc_info=error)
             return False
@@ -253,7 +253,7 @@ class Receiver(AsgiApp):
     async def aclose(self, drain_s: float = DRAIN_S) -> None:
         """Take no more callbacks (503), give handlers `drain_s` to end, cancel the coroutines among those left.
 
-        Their claims are released and their callers told to come again. Functions in threads are waited for: nothing
+        Their claims are released and their callers asked to call again. Functions in threads are waited for: nothing
         can stop them. The dedup store is closed then.
         """
         self._stopping = True

@@ -200,7 +200,7 @@ class _File:
         try:
             self.thread.submit(self._serve)
         except RuntimeError as error:  # after `aclose`, at the end of the interpreter, or if no thread can be had
-            if asked.cancel():  # or a later call would take it along: a claim that nobody knows of
+            if asked.cancel():  # or a later call would commit it: a claim without an owner
                 raise closed(self.path) if self._closed else self._unserved(error) from None
         return asked
 
@@ -225,7 +225,7 @@ class _File:
             self._db = self._db or self._open()
             with _transaction(self._db):
                 answers = [work(self._db) for work, _ in batch]
-        except BaseException as error:  # whatever it is, somebody waits for it
+        except BaseException as error:  # whatever it is, a caller waits for it
             told = self._translated(error) if isinstance(error, sqlite3.Error) else error
             for _, asked in batch:
                 asked.set_exception(told)

@@ -75,7 +75,7 @@ class Announcer:
                 told = tell()
                 if inspect.isawaitable(told):
                     await told
-        except BaseException as error:  # an observer may fail in any way, and jobs go on
+        except BaseException as error:  # an observer may fail in any way, and must not stop jobs
             if stops(error) or isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise
             if whom not in self._failing:

@@ -44,7 +44,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all attempts of a worker work with."""
+    """What all attempts of a worker share."""
 
     source: Source
     handlers: Handlers
@@ -199,14 +199,15 @@ class Attempt:
             return None, error
 
     async def _stopping(self, work: asyncio.Task[Any], handling: Handling) -> None:
-        """Give a cancelled handler the time to clean up. Once the lease is over there is nothing to hurry for."""
+        """Give a cancelled handler time to clean up, without a limit once the lease is over."""
         if self._why in (Why.LOST, Why.CANCELLED):
             await self._first_of({work, self._abandoned})
         await self._first_of({work}, GRACE_S if handling.is_async else THREAD_GRACE_S)
 
     async def _does_not_stop(self, handling: Handling) -> Report:
         """Settle an attempt whose thread, or coroutine, is still running."""
-        goes_on = "; it did not stop and goes on" if handling.is_async else "; its thread cannot be stopped and goes on"
+        how = "it did not stop and is" if handling.is_async else "its thread cannot be stopped and is"
+        goes_on = f"; {how} still running"
         if self._why is Why.LOST:
             return Report(lost=True)
         if self._why is Why.CANCELLED:
@@ -247,7 +248,7 @@ class Attempt:
     async def _settled(self, ending: HandlerOutcome) -> Report:
         task = asyncio.create_task(self._settling.settle(ending))
         await self._first_of({task})
-        if task.cancelled():  # the event loop ends: nobody hears of it, and the lease ends by itself
+        if task.cancelled():  # the event loop ends: the host is told nothing, and the lease runs out
             return Report(ending, lost=True)
         settlement, ending = task.result()
         return Report(ending, settlement, lost=settlement is None)
@@ -340,7 +341,7 @@ class Attempt:
         return (self.job.function_path or self.job.workflow or "")[:200]
 
     async def _first_of(self, waiting: set[asyncio.Future[Any]], timeout_s: float | None = None) -> bool:
-        """Return whether one of them was done in time. To be cancelled meanwhile means that the process stops."""
+        """Return whether one of them was done in time. A cancellation meanwhile means that the process stops."""
         end = None if timeout_s is None else self._monotonic() + timeout_s
         while True:
             try:

@@ -68,15 +68,15 @@ class Context(OptionsOfJob):
     def assert_ownership(self) -> None:
         """Raise a LeaseLostError if this worker may have lost this attempt. Call it before effects are published.
 
-        It looks at this machine's clock and asks nobody, so it may be called often, and in any thread.
+        It only looks at this machine's clock, so it may be called often, and in any thread.
         """
         self._attempt.lease.check(self.job.id)
 
     async def extend(self, lease_ms: int | None = None) -> int:
         """Ask the host to hold the lease until `lease_ms` (1 s to 1 h) from now. Return epoch ms of its clock.
 
-        The worker renews leases by itself, from now on for this length; say it before the event loop is blocked for
-        longer than a lease. LeaseLostError if the attempt is over; UnreachableError and others if nobody answers.
+        The worker renews leases by itself, from now on for this length; call it before the event loop is blocked for
+        longer than a lease. LeaseLostError if the attempt is over; UnreachableError and others without an answer.
         """
         check_lease_ms(lease_ms, "lease_ms")
         return await self._attempt.extend(lease_ms)

@@ -11,7 +11,7 @@ from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
 from tocsin.errors import NotFoundError
 
 UNKNOWN_AGAIN_S: Final = 30.0
-"""When a job comes again that no handler was found for."""
+"""When a job without a handler is tried again."""
 LATER_S: Final = (1, 100 * 366 * 86_400)
 """A handler that asked to be called again at once would keep the machine busy; a host books no instant that is further
 off than a few thousand years."""
@@ -44,7 +44,7 @@ def failed(error: BaseException) -> HandlerOutcome:
 
 
 def later_s(error: RetryLater) -> int:
-    """Return in how many seconds the job comes again."""
+    """Return in how many seconds the job is tried again."""
     return min(max(error.delay_s, LATER_S[0]), LATER_S[1])
 
 
@@ -80,7 +80,7 @@ def described(error: BaseException) -> str:
     """Return the kind of an error and its text."""
     try:
         text = str(error)
-    except Exception:  # a stranger's own
+    except Exception:  # its own code failed
         text = "(its text cannot be had)"
     return written(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 

@@ -1,4 +1,4 @@
-"""Handlers of a worker, in groups: who registered them, what is wrapped around them, how long each may take."""
+"""Handlers of a worker, in groups: their owner, their wrapper and their timeout."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Handling:
 
 @dataclass(slots=True, repr=False)
 class Handlers:
-    """Who does what, by function path and by workflow. Several workers may share one.
+    """Handlers by function path and by workflow. Several workers may share one.
 
     Handlers are registered in groups that belong to an owner: a module, a plugin, a tenant. What registers them
     returns a clean-up that takes out exactly those, and may be called twice.
@@ -101,7 +101,7 @@ class Handlers:
         A handler takes `(args)` or `(args, context)`; `async def` runs in the event loop, `def` in a thread.
         `wrapper`, `async def wrapper(run, context)`, stands around every execution and returns what `await run()`
         gave. An attempt that takes longer than `timeout` (or the job's own, if that is shorter) has failed. After the
-        clean-up attempts that run go on; jobs that come later go back to their queue.
+        clean-up, attempts that run are not stopped; later jobs go back to their queue.
         """
         if not isinstance(owner, str) or not owner:
             raise SettingsError(f"owner must be a name, not {owner!r}")

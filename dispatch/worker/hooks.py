@@ -1,4 +1,4 @@
-"""What becomes known when a settlement is on disk: counts, and the hooks of whoever wants to hear of it."""
+"""What happens once a settlement is on disk: attempts are counted, and hooks are called."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OnFinalFailure = Callable[[Claimed, BaseException, str | None], Any]
 
 @dataclass(slots=True)
 class Tally:
-    """Attempts of a worker by how they ended. `lost`: somebody else's by then, or nobody could be told.
+    """Attempts of a worker by how they ended. `lost`: another attempt's by then, or the host did not answer.
 
     `hook_failures`: calls of `on_retry`, `on_final_failure` and `on_heartbeat` that did not end well, each of them.
     """
@@ -42,7 +42,7 @@ class Tally:
 
 
 class Hooks:
-    """Runs hooks in tasks of their own: they hold up no job, make none, and what they raise is logged and counted."""
+    """Runs hooks in tasks of their own: they delay no job, and what they raise is logged and counted."""
 
     def __init__(self, tally: Tally, on_retry: OnRetry | None, on_final_failure: OnFinalFailure | None) -> None:
         self._tally, self._on_retry, self._on_final_failure = tally, on_retry, on_final_failure
@@ -84,7 +84,7 @@ class Hooks:
                 ran = hook(job, *said)
                 if inspect.isawaitable(ran):
                     await ran
-        except BaseException as error:  # SystemExit and groups too: what it hears of has happened
+        except BaseException as error:  # SystemExit and groups too: the settlement it is told of stands
             self.failed()
             if stops(error) or isinstance(error, (KeyboardInterrupt, GeneratorExit)):
                 raise

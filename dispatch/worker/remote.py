@@ -110,7 +110,7 @@ class RemoteScheduler(ServerClient):
     used. The token is in no log and no repr.
     """
 
-    _limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # waiting holds up nobody
+    _limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)  # waiting claims must block no others
 
     def __init__(
         self,
@@ -277,8 +277,12 @@ class RemoteScheduler(ServerClient):
             try:
                 async with asyncio.timeout(GIVE_BACK_S):
                     await self.settle(job.id, job.lease, ok=False, error="not begun", charge=False, delay=0)
-            except Exception as error:  # whatever it is, the lease ends by itself
-                log.warning("job %s could not be given back, and comes again: %s", job.id, described(error))
+            except Exception as error:  # whatever it is, the lease runs out
+                log.warning(
+                    "job %s could not be given back, and is tried again when its lease ends: %s",
+                    job.id,
+                    described(error),
+                )
 
     async def _schedule(self, parts: Mapping[str, Any], options: dict[str, Any]) -> Scheduled:
         spec = {**parts, "workflow": options.pop("workflow", None), "options": options}

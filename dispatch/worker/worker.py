@@ -82,7 +82,7 @@ class Worker:
         self._claiming: asyncio.Task[None] | None = None
         self._life: asyncio.Task[None] | None = None
         self.refused: BaseException | None = None
-        """Why it has stopped by itself: what the host said to its first claim, if it can never be served."""
+        """Why the worker has stopped: the refusal of its first claim, if that can never be served."""
 
     @property
     def drain_s(self) -> float | None:
@@ -136,7 +136,7 @@ class Worker:
             raise self.refused
 
     def stop(self) -> Awaitable[None]:
-        """Claim nothing more: a claim that waits ends. Jobs that run go on. May be awaited until claiming has ended."""
+        """Claim nothing more, and end a claim that waits; running jobs are not stopped. It may be awaited."""
         if not self._stopping:
             self._stopping = True
             self._announcer.changed.set()
@@ -264,7 +264,7 @@ class Worker:
             return
         if (error := task.exception()) is None:
             self._hooks.heard(attempt.job, task.result())
-        else:  # a fault of ours: the lease ends by itself, and other jobs go on
+        else:  # a fault of ours: the lease runs out, and other jobs are not affected
             log.error("job %s: its attempt failed here, not in its handler", attempt.job.id, exc_info=error)
 
     def _changed(self) -> None:
@@ -314,7 +314,7 @@ class Worker:
 
 
 class _Ended:
-    """Awaited, it waits for a task; left alone, it is nothing."""
+    """Waits for a task when it is awaited, and does nothing else."""
 
     def __init__(self, task: asyncio.Task[None] | None) -> None:
         self._task = task

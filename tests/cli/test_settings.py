@@ -61,7 +61,7 @@ def test_named_config_is_read_instead_of_the_default_one(tmp_path: Path) -> None
         ({}, {"TOCSIN_HEARTBEAT_URL": "hc.example/x"}, "TOCSIN_HEARTBEAT_URL must be a URL like https://hc.example"),
         ({}, {"TOCSIN_HEARTBEAT_URL": "https://me:hush@a.example"}, "must not hold a user or password"),
         ({}, {"TOCSIN_SECRETS": "short"}, "TOCSIN_SECRETS: a secret has 5 bytes, at least 24 are needed"),
-        ({}, {"TOCSIN_SECRETS": "whsec_***"}, "TOCSIN_SECRETS: a secret must go on in base64"),
+        ({}, {"TOCSIN_SECRETS": "whsec_***"}, "TOCSIN_SECRETS: a secret must continue in base64"),
         ({}, {"TOCSIN_SECRETS": f"{SECRET},whsec_AAAA"}, "TOCSIN_SECRETS: secret 2 of 2 has 3 bytes"),
         ({}, {"TOCSIN_TOKENS": "hush"}, "TOCSIN_TOKENS: number 1 of 1 must look like name:scope+scope"),
         ({}, {"TOCSIN_TOKENS": "a:all:hush"}, "TOCSIN_TOKENS: number 1 of 1: unknown scope 'all'; choose from read"),

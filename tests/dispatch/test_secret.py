@@ -67,7 +67,7 @@ MANGLED: Final = {
     "a long one that ends with whsec": "has 26 characters before its whsec_",
     f"whsec_{SECRET}": "has another whsec_ in it",
     # What comes after.
-    URL_SAFE: "goes on in base64url",
+    URL_SAFE: "continues in base64url",
     SECRET.rstrip("="): "must end with 1 `=`",
     f"{SECRET}=": "must end with 1 `=`",
     SECRET[:-2]: "must end with 2 `=`",

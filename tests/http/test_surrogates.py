@@ -128,4 +128,4 @@ def test_places() -> None:
     assert where({"a": [{"b": HALF}]}) == "a[0].b"
     assert (where(HALF), where(["a"]), where({HALF: 1})) == ("", None, "a key")
     assert in_json(rb'"\ud83d\ude00\\ud800"') is None
-    assert in_json(rb'"\ud800"') == f"the text {UNPAIRED}: \\ud800 (byte 1) is half a character without its other half"
+    assert in_json(rb'"\ud800"') == f"the text {UNPAIRED}: \\ud800 (byte 1) stands without its pair"

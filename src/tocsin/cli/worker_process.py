@@ -32,7 +32,7 @@ def run(connection: Connection, make: Make, drain_s: float | None) -> None:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         interrupted = runner.run(_work(connection, make, drain_s))
         if interrupted and _a_thread_still_runs():
-            say("tocsin: stopped; a thread went on, and its job comes again when its lease would have ended")
+            say("tocsin: stopped; a thread was still running, and its job is tried again when its lease ends")
             os._exit(Interrupted.exit_code)  # the interpreter would wait for it
     if interrupted:
         raise Interrupted(f"{plural(interrupted, 'job')} had to be interrupted, and went back")

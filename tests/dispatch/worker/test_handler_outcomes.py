@@ -214,7 +214,7 @@ async def test_a_coroutine_that_does_not_stop_is_said_to_go_on_and_keeps_its_pla
     async with workers.worker({"work": stubborn}, concurrency=1) as worker:
         workers.queue.put("work", timeout_ms=1_000)
         [settled] = await workers.queue.all_settled()
-        assert settled.said["error"] == "timed out after 1 s; it did not stop and goes on"
+        assert settled.said["error"] == "timed out after 1 s; it did not stop and is still running"
         assert settled.at == pytest.approx(6, abs=0.1)
         workers.queue.put("work")
         await asyncio.sleep(30)

@@ -278,7 +278,7 @@ async def test_a_thread_that_takes_too_long_has_failed_goes_on_and_keeps_its_pla
     async with workers.worker({"work": work}, concurrency=1) as worker:
         workers.queue.put("work", timeout_ms=50)
         [settled] = await workers.queue.all_settled()
-        assert settled.said["error"] == "timed out after 0.05 s; its thread cannot be stopped and goes on"
+        assert settled.said["error"] == "timed out after 0.05 s; its thread cannot be stopped and is still running"
         assert settled.said["charge"]
         assert len(worker.snapshot().jobs) == 1
         workers.queue.put("work")
@@ -308,7 +308,7 @@ async def test_a_thread_that_outlives_the_drain_is_given_back_for_when_its_lease
     assert await worker.stop_and_drain(0.05) == 1
     [settled] = workers.queue.settled
     let_go.set()
-    assert settled.said["error"] == "interrupted by shutdown; its thread cannot be stopped and goes on"
+    assert settled.said["error"] == "interrupted by shutdown; its thread cannot be stopped and is still running"
     assert not settled.said["charge"]
     assert 55 < settled.said["delay"] < 60
 

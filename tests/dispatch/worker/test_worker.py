@@ -278,6 +278,23 @@ async def test_presence_is_told_every_ten_seconds_and_at_each_change(workers: Wo
 
 
 @on_fake_queue
+async def test_changes_within_a_tenth_of_a_second_are_told_together(workers: WorkerFixture) -> None:
+    heard: list[tuple[float, str]] = []
+
+    def hears(snapshot: WorkerSnapshot) -> None:
+        heard.append((round(workers.now - began, 2), snapshot.status))
+
+    began = workers.now
+    async with workers.worker({"work": sleeps}, on_heartbeat=hears):
+        await asyncio.sleep(1)
+        workers.queue.put("work", 0.05)
+        await asyncio.sleep(1)
+        workers.queue.put("work", 0.5)
+        await asyncio.sleep(1)
+        assert heard == [(0.0, "idle"), (1.1, "idle"), (2.1, "busy"), (2.6, "idle")]
+
+
+@on_fake_queue
 async def test_an_observer_that_fails_or_hangs_disturbs_no_job(workers: WorkerFixture) -> None:
     calls: list[str] = []
 
