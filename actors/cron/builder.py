@@ -53,7 +53,7 @@ class _Given(Options, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One schedule as it was declared: its rule is right, its options are as they were given."""
+    """One schedule as it was declared: its rule is checked, its options are as they were given."""
 
     name: str
     cron: str
@@ -76,7 +76,7 @@ class Cron:
         return len(self._declared)
 
     def schedules(self) -> tuple[Declared, ...]:
-        """Those declared until now, in that order."""
+        """Return the schedules declared until now, in order."""
         return tuple(self._declared.values())
 
     # ---- Rules -------------------------------------------------------------------------------
@@ -85,18 +85,19 @@ class Cron:
         return self.cron(name, "* * * * *", **given)
 
     def hourly(self, name: str, *, minute: int, **given: Unpack[_Given]) -> Self:
-        """Once in each hour, also in each of two that look the same."""
+        """Declare one that comes once in each hour, also in each of two that look the same."""
         return self.cron(name, f"{_whole(name, 'minute', minute, 0, 59)} * * * *", **given)
 
     def daily(self, name: str, *, hour: int, minute: int, **given: Unpack[_Given]) -> Self:
         return self.cron(name, f"{_time(name, hour, minute)} * * *", **given)
 
     def weekly(self, name: str, *, day: str, hour: int, minute: int, **given: Unpack[_Given]) -> Self:
-        """`day` in English, `Monday` or `mon`, in any case."""
+        """Declare a weekly one. `day` in English, `Monday` or `mon`, in any case."""
         return self.cron(name, f"{_time(name, hour, minute)} * * {_weekday(name, day)}", **given)
 
     def monthly(self, name: str, *, day: int, hour: int, minute: int, **given: Unpack[_Given]) -> Self:
-        """`day` 1 to 31; months without it are passed over. For the last day: `.cron(name, "30 6 L * *")`."""
+        """Declare a monthly one. `day` 1 to 31; months without it are passed over. For the last day: `.cron(name, "30
+        6 L * *")`."""
         of_month = _whole(name, "day", day, 1, 31)
         return self.cron(name, f"{_time(name, hour, minute)} {of_month} * *", **given)
 
@@ -109,7 +110,8 @@ class Cron:
         seconds: object = None,
         **given: Unpack[_Given],
     ) -> Self:
-        """Every so many minutes or hours, counted from the full hour or from midnight, so it must divide 60 or 24.
+        """Declare one for every so many minutes or hours, counted from the full hour or from midnight, so it must
+        divide 60 or 24.
 
         Any other period is not of a `Cron`: register a pair with `every`.
         """
@@ -137,7 +139,7 @@ class Cron:
         return self.cron(name, "0 * * * *" if every == 1 else f"0 */{every} * * *", **given)
 
     def cron(self, name: str, expression: str, **given: Unpack[_Given]) -> Self:
-        """Any expression of docs/cron.md."""
+        """Declare one with any expression of docs/cron.md."""
         name = _name(name)
         if name in self._declared:
             raise InvalidInputError(f"schedule {_cut(name)} is declared twice, give one of them another name")
@@ -183,7 +185,7 @@ _DAYS: Final = {"day": 1, "days": 1, "week": 7, "weeks": 7}
 
 
 def _instead(name: str, unit: str, value: object) -> str:
-    """With a pair, which takes any period."""
+    """Say how to give the period with a pair, which takes any."""
     whole = value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6 else None
     if unit in _DAYS and whole is not None:
         return f"{_INSTEAD[unit]}, for any other period register {_pair(name, whole * _DAYS[unit], 'd')}"
@@ -205,7 +207,7 @@ def _name(name: object) -> str:
 
 
 def _options(name: str, given: Mapping[str, Any]) -> None:
-    """Those that can be checked without knowing jobs; None is the default."""
+    """Check the options that can be checked without knowing jobs; None is the default."""
     for field, choices in (("misfire", get_args(Misfire)), ("overlap", get_args(Overlap))):
         value = given.get(field)
         if value is not None and value not in choices:

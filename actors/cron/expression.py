@@ -61,7 +61,8 @@ class Expression:
         return f"Expression({self.text!r})"
 
     def next_wall(self, wall: int) -> int | None:
-        """The first match strictly later, in seconds since 1970 on a clock without zone; None from the year 9900 on."""
+        """Find the first match strictly later, in seconds since 1970 on a clock without zone; None from the year 9900
+        on."""
         if wall >= LATEST_S:
             return None
         found = [match for side in self._sides if (match := _next(side, wall)) is not None]
@@ -112,7 +113,7 @@ def _checked(text: object) -> str:
 
 
 def _sides(second: Field | None, minute: Field, hour: Field, day: Field, month: Field, weekday: Field) -> list[str]:
-    """The expressions of which any may match: one, or one for each choice of the day fields."""
+    """Return the expressions of which any may match: one, or one for each choice of the day fields."""
     pairs = [(of_month, of_week) for of_month in day.choices for of_week in weekday.choices]
     if not (day.starred or weekday.starred):
         pairs = [(of_month, "*") for of_month in day.choices] + [("*", of_week) for of_week in weekday.choices]

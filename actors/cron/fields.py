@@ -55,7 +55,7 @@ class Field:
 
 
 def read(text: str, kind: Kind) -> Field:
-    """InvalidCronError says what is wrong with the field."""
+    """Parse a field; InvalidCronError says what is wrong with it."""
     special = _special(text, kind)
     if special is not None:
         return Field(text, (special,), starred=False)
@@ -161,7 +161,7 @@ def _number(word: str, text: str, kind: Kind) -> int:
 
 
 def _shape(item: str, kind: Kind) -> str:
-    """Why this is nothing that may stand there, and what may."""
+    """Say why this may not stand there, and what may."""
     lowered = item.lower()
     if lowered in ("h", "r", "~"):
         return f"{item!r} would be a random value, choose one: {kind.least}..{kind.most}"

@@ -19,7 +19,7 @@ class Upcoming(NamedTuple):
 
 
 def preview(rule: Rule, start_ms: int, count: int) -> list[Upcoming]:
-    """The next instants strictly after `start_ms`: `count` of them (1 to 100), or fewer if there are no more."""
+    """Return the next instants strictly after `start_ms`: `count` of them (1 to 100), or fewer if there are no more."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COUNT:
         given = count if isinstance(count, int) and abs(count) < 10**9 else type(count).__name__
         raise InvalidInputError(f"count must be a whole number from 1 to {MAX_COUNT}, not {given}")
@@ -38,7 +38,7 @@ def _note(rule: Rule, before_ms: int, at_ms: int) -> str | None:
 
 
 def _skipped(rule: Rule, at: int) -> str | None:
-    """Of a line that stands in for times that the clock skipped."""
+    """Make the note of a line that stands in for times that the clock skipped."""
     first, last = at + rule.zone.offset(at - 1), rule.zone.wall(at)
     if rule.expression.real_time or last <= first:
         return None
@@ -51,7 +51,7 @@ def _skipped(rule: Rule, at: int) -> str | None:
 
 
 def _twice(rule: Rule, at: int) -> str | None:
-    """Of a line whose time the clock shows twice."""
+    """Make the note of a line whose time the clock shows twice."""
     wall = rule.zone.wall(at)
     earlier, later = rule.zone.offsets_at(wall)
     if earlier <= later:
@@ -64,7 +64,7 @@ def _twice(rule: Rule, at: int) -> str | None:
 
 
 def _changed(rule: Rule, before: int, at: int) -> str | None:
-    """Of a line between which and the one before the clock was changed."""
+    """Make the note of a line between which and the one before the clock was changed."""
     was, now = rule.zone.offset(before), rule.zone.offset(at)
     return None if was == now else f"the clock went from UTC{_signed(was)} to UTC{_signed(now)} since the line before"
 

@@ -31,7 +31,7 @@ class Rule:
         return f"Rule({self.expression.text!r}, {self.zone.name!r})"
 
     def next_ms(self, after_ms: int) -> int | None:
-        """The first instant strictly later, in epoch ms; None if there is none before the year 9900."""
+        """Find the first instant strictly later, in epoch ms; None if there is none before the year 9900."""
         if after_ms >= LATEST_MS:
             return None
         start = max(after_ms // 1000, EARLIEST_S)
@@ -43,7 +43,7 @@ class Rule:
         return found * 1000
 
     def count(self, first_ms: int, last_ms: int) -> int | None:
-        """How many instants it comes to from the first to the last, both included; None if they are two hundred years
+        """Count the instants from the first to the last, both included; None if they are two hundred years
         apart."""
         first, last = max(-(-first_ms // 1000), EARLIEST_S), min(last_ms // 1000, LATEST_S - 1)
         return tally.count(self.expression, self.zone, first, last)
@@ -51,7 +51,8 @@ class Rule:
     # ---- Each time once ----------------------------------------------------------------------
 
     def _fixed(self, start: int) -> int | None:
-        """Instants rise with wall times here, so the first match later on the clock that is later in time counts."""
+        """Find the next instant of a rule of fixed times. Instants rise with wall times here, so the first match
+        later on the clock that is later in time counts."""
         wall = self.zone.wall(start)
         before, after = self.zone.offsets_at(wall)
         if before > after and wall - before < start:  # the second pass: all of its times were in the first
@@ -85,7 +86,7 @@ class Rule:
         return None
 
     def _repeated_after(self, start: int, wall: int) -> Change | None:
-        """The change after which the clock comes back to before this wall time; only in a first pass."""
+        """Find the change after which the clock comes back to before this wall time; only in a first pass."""
         before, after = self.zone.offsets_at(wall)
         if before <= after or wall - before != start:
             return None

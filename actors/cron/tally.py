@@ -25,7 +25,8 @@ _MONTHS: Final = 4_000
 
 
 def count(expression: Expression, zone: Zone, first: int, last: int) -> int | None:
-    """The instants from `first` to `last` (both in seconds, both included) at which it is due; None: too far apart."""
+    """Count the instants from `first` to `last` (both in seconds, both included) at which it is due; None: too far
+    apart."""
     if last < first:
         return 0
     if last - first > YEARS * 366 * DAY_S:
@@ -36,7 +37,7 @@ def count(expression: Expression, zone: Zone, first: int, last: int) -> int | No
 
 
 def _real_time(tally: Tally, zone: Zone, changes: Sequence[Change], first: int, last: int) -> int:
-    """Whatever the clock shows counts, also twice."""
+    """Count whatever the clock shows, also twice."""
     found, start, ahead = 0, first - 1, zone.offset(first - 1)
     for change in changes:
         found += tally.between(start + ahead, change.instant - 1 + ahead)
@@ -45,7 +46,7 @@ def _real_time(tally: Tally, zone: Zone, changes: Sequence[Change], first: int, 
 
 
 def _fixed(tally: Tally, zone: Zone, changes: Sequence[Change], first: int, last: int) -> int:
-    """Each time of the clock once; those that are skipped are one, at the first instant after the gap."""
+    """Count each time of the clock once; those that are skipped are one, at the first instant after the gap."""
     found, start = 0, first - 1
     ahead, shown = zone.offset(start), _shown(zone, start)  # the latest time that the clock has shown so far
     for change in changes:
@@ -76,7 +77,7 @@ def tally_of(expression: Expression) -> Tally:
 
 
 class Tally:
-    """Of one expression: its days and its times of a day."""
+    """Counts matches of one expression: its days and its times of a day."""
 
     def __init__(self, expression: Expression) -> None:
         second, minute, hour, self._day, self._month, self._weekday = expression.fields
@@ -90,7 +91,8 @@ class Tally:
         self._known: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def between(self, after: int, until: int) -> int:
-        """How many times of the clock match that are later than `after`, and not later than `until`; in seconds."""
+        """Count the times of the clock that match and are later than `after`, and not later than `until`; in
+        seconds."""
         if until <= after:
             return 0
         (from_day, from_s), (to_day, to_s) = divmod(after, DAY_S), divmod(until, DAY_S)
@@ -100,7 +102,7 @@ class Tally:
         return found - (self._times(from_s) if self._days(from_day, from_day) else 0)
 
     def _times(self, second_of_day: int) -> int:
-        """Of a day that matches, up to this second."""
+        """Count the times of a day that matches, up to this second."""
         hour, rest = divmod(second_of_day, 3_600)
         minute, second = divmod(rest, 60)
         found = bisect_left(self._hours, hour) * len(self._minutes) * len(self._seconds)
@@ -111,7 +113,7 @@ class Tally:
         return found
 
     def _days(self, first: int, last: int) -> int:
-        """How many days match, of those from `first` to `last` since 1970, both included."""
+        """Count the days that match, of those from `first` to `last` since 1970, both included."""
         if last < first:
             return 0
         if self._each_day:
@@ -140,7 +142,8 @@ class Tally:
         return days
 
     def _on(self, day: int, length: int, of_first: int) -> bool:
-        """`length`: of the month; `of_first`: the weekday of its first day, Sunday being 7 or 0."""
+        """Tell whether it matches on a day of a month. `length`: of the month; `of_first`: the weekday of its first
+        day, Sunday being 7 or 0."""
         weekday = (of_first + day - 1) % 7
         by_day = any(_is_day(choice, day, length, of_first) for choice in self._day.choices)
         by_weekday = any(_is_weekday(choice, weekday, day, length) for choice in self._weekday.choices)
@@ -160,7 +163,7 @@ def _is_day(choice: str, day: int, length: int, of_first: int) -> bool:
 
 
 def _nearest(day: int, length: int, of_first: int) -> int:
-    """The weekday nearest to it, within the month."""
+    """Return the weekday nearest to it, within the month."""
     weekday = (of_first + day - 1) % 7
     if weekday == 6:
         return day - 1 if day > 1 else day + 2
@@ -181,7 +184,7 @@ def _is_weekday(choice: str, weekday: int, day: int, length: int) -> bool:
 
 
 def _values(field: Field, kind: Kind) -> list[int]:
-    """Those that are mere numbers, in order."""
+    """Return the values that are mere numbers, in order."""
     if "*" in field.choices:
         return list(range(kind.least, kind.least + (7 if kind is WEEKDAY else kind.size)))
     return sorted(int(part) for choice in field.choices for part in choice.split(",") if part.isdigit())
@@ -191,7 +194,7 @@ def _values(field: Field, kind: Kind) -> list[int]:
 
 
 def _changes(zone: Zone, first: int, last: int) -> Iterator[Change]:
-    """Those from `first` to `last`. No zone changes its clock twice within a day."""
+    """Return the changes from `first` to `last`. No zone changes its clock twice within a day."""
     if zone.name == "UTC":
         return
     for year in range(

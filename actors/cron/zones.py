@@ -31,12 +31,13 @@ class Change:
 
     @property
     def first_wall(self) -> int:
-        """What the clock shows at the change, after it: where a repeated time begins, or where a skipped one ends."""
+        """Return what the clock shows at the change, after it: where a repeated time begins, or where a skipped one
+        ends."""
         return self.instant + self.after
 
     @property
     def last_wall(self) -> int:
-        """What the clock would have shown: where a repeated time ends, or where a skipped one begins."""
+        """Return what the clock would have shown: where a repeated time ends, or where a skipped one begins."""
         return self.instant + self.before
 
 
@@ -52,14 +53,14 @@ class Zone:
         return f"Zone({self.name!r})"
 
     def offset(self, instant: int) -> int:
-        """Seconds ahead of UTC."""
+        """Return the seconds ahead of UTC."""
         return _seconds((_EPOCH_UTC + timedelta(seconds=instant)).astimezone(self._tz))
 
     def wall(self, instant: int) -> int:
         return instant + self.offset(instant)
 
     def offsets_at(self, wall: int) -> tuple[int, int]:
-        """The offset of the earlier and of the later reading of a wall time (PEP 495).
+        """Return the offset of the earlier and of the later reading of a wall time (PEP 495).
 
         Equal for a usual time; the first is larger where the time comes twice, smaller where it is skipped.
         """
@@ -67,7 +68,7 @@ class Zone:
         return _seconds(moment), _seconds(moment.replace(fold=1))
 
     def change_at(self, wall: int, before: int, after: int) -> Change:
-        """The change that makes this wall time come twice or not at all; `before`, `after` from `offsets_at`."""
+        """Return the change that makes this wall time come twice or not at all; `before`, `after` from `offsets_at`."""
         low, high = sorted((wall - before, wall - after))
         while high - low > 1:
             middle = (low + high) // 2
@@ -97,7 +98,7 @@ def _checked(name: object) -> str:
 
 @cache
 def _known() -> Mapping[str, str]:
-    """The names of this machine by their lower case; read once, since it takes looking at all files."""
+    """Return the names of this machine by their lower case; read once, since it takes looking at all files."""
     return {zone.lower(): zone for zone in available_timezones()}
 
 
@@ -120,7 +121,8 @@ def _load(name: str) -> tzinfo:
 
 @cache
 def database_version() -> str:
-    """Which release of the tz database this process reads: the system's if it tells, else that of the package."""
+    """Return which release of the tz database this process reads: the system's if it tells, else that of the
+    package."""
     for folder in zoneinfo.TZPATH:
         try:
             with (Path(folder) / "tzdata.zi").open(encoding="ascii", errors="replace") as file:

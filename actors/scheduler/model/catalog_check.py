@@ -21,14 +21,15 @@ SLOW_MS: Final = 50
 
 
 class CatalogCheck:
-    """Without a catalog anything goes. `monotonic` is in seconds."""
+    """Checks targets and args; without a catalog it accepts everything. `monotonic` is in seconds."""
 
     def __init__(
         self,
         given: CatalogGiven | Callable[[], CatalogGiven | None] | None,
         monotonic: Callable[[], float],
     ) -> None:
-        """A callable is asked at each check; what it gives amiss leaves the last good catalog in force."""
+        """Take a catalog, or a function that is asked at each check; if its answer is wrong, the last good one
+        stays."""
         self.given = given is not None
         self._monotonic = monotonic
         self._slow: set[str] = set()
@@ -39,11 +40,12 @@ class CatalogCheck:
 
     @property
     def catalog(self) -> Catalog | None:
-        """The one in force."""
+        """Return the catalog in force."""
         return self._current()
 
     def refusal(self, target: Targeted, raw_args: bytes) -> str | None:
-        """Why this may not be run with these args, or None. Never raises; `raw_args` is JSON text as it is stored."""
+        """Say why this may not be run with these args, or None. Never raises; `raw_args` is JSON text as it is
+        stored."""
         catalog = self._current()
         if catalog is None:
             return None
@@ -55,12 +57,12 @@ class CatalogCheck:
         return refused
 
     def check(self, target: Targeted, raw_args: bytes) -> None:
-        """InvalidInputError if there is a refusal."""
+        """Raise InvalidInputError if there is a refusal."""
         if (refused := self.refusal(target, raw_args)) is not None:
             raise InvalidInputError(reworded(refused, {"functionPath": word("function_path")}))
 
     def before_attempt(self, target: Targeted, raw_args: bytes) -> AttemptOutcome | None:
-        """How an attempt ends that is not begun: the job is parked as dead, reason `blocked`."""
+        """Return how an attempt ends that must not begin: the job is parked as dead, reason `blocked`."""
         refused = self.refusal(target, raw_args)
         return None if refused is None else AttemptOutcome(Verdict.BLOCKED, f"not sent: {refused}")
 
@@ -90,7 +92,7 @@ def _nothing() -> Catalog | None:
 
 
 def _copying(given: Callable[[], CatalogGiven | None]) -> Callable[[], CatalogGiven | None]:
-    """A dict that its owner goes on filling is another one each time."""
+    """Ask for a copy each time: the owner of a dict may go on filling it."""
 
     def ask() -> CatalogGiven | None:
         answer = given()

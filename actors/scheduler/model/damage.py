@@ -16,12 +16,12 @@ from tocsin.actors.scheduler.model.reasons import DeadReason
 from tocsin.actors.scheduler.model.rows import INLINE_ARGS, BadRow, JobRow
 
 DAMAGED: Final[DeadReason] = "damaged"
-"""The reason of dead letters whose job could not be started because of it."""
+"""The reason of dead letters whose job could not be started because of damage."""
 _check: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def json_fault(text: bytes) -> str | None:
-    """Why this is no JSON in UTF-8; None if it is. 0.2 µs for small args, about 2 µs for each KiB of dense ones."""
+    """Say why this is no JSON in UTF-8; None if it is. 0.2 µs for small args, about 2 µs for each KiB of dense ones."""
     try:
         _check(text)
         if not text.isascii():
@@ -32,18 +32,18 @@ def json_fault(text: bytes) -> str | None:
 
 
 def intact(text: bytes | None) -> msgspec.Raw | None:
-    """A stored result as a member of an answer; None if there is none, or it is damaged."""
+    """Return a stored result as a member of an answer; None if there is none, or it is damaged."""
     return None if text is None or json_fault(text) is not None else msgspec.Raw(text)
 
 
 def pieces_fault(rows: int, whole: bytes) -> str | None:
-    """Why these are not all the pieces; so many `rows` there are behind the first piece. All but the last are full."""
+    """Say why these are not all the pieces of args; `rows` are behind the first one. All but the last are full."""
     there = max(len(whole) - 1, 0) // INLINE_ARGS
     return None if there == rows else f"{rows + 1} pieces of args were stored, and they are not all there"
 
 
 def args_fault(job: JobRow, whole: bytes) -> str | None:
-    """Why the args of a job cannot be sent; `whole` is everything that is stored as its args."""
+    """Say why the args of a job cannot be sent; `whole` is everything that is stored as its args."""
     if (fault := pieces_fault(job.args_rows, whole)) is not None:
         return fault
     fault = json_fault(whole if job.args_size is None else whole[: job.args_size])
@@ -51,7 +51,7 @@ def args_fault(job: JobRow, whole: bytes) -> str | None:
 
 
 def job_fault(job: JobRow, whole: bytes) -> str | None:
-    """Why a job cannot be started: nothing of it would be lost silently, neither args nor what is to follow it."""
+    """Say why a job cannot be started. Nothing of it is lost silently, neither args nor what is to follow it."""
     fault = args_fault(job, whole)
     if fault is not None or job.args_size is None:
         return fault

@@ -41,7 +41,7 @@ class Followers(Row, frozen=True, array_like=True, tag=1):
 
 
 def targets(followers: Sequence[Follower]) -> Iterator[str]:
-    """What they are to run, nested ones too."""
+    """Yield what they are to run, nested ones too."""
     for one in followers:
         yield one.job.target
         yield from targets(one.then)
@@ -54,7 +54,7 @@ def check_then(followers: Sequence[Follower]) -> tuple[Follower, ...]:
 
 
 def check_chain(then: Sequence[Any]) -> None:
-    """The same of jobs as they came, before anything is done for each: they have a `then`, or None."""
+    """Refuse the same of jobs as they came, before anything is done for each: they have a `then`, or None."""
     level, levels, counted = list(then), 0, 0
     while level:
         levels, counted = levels + 1, counted + len(level)
@@ -68,7 +68,7 @@ def check_chain(then: Sequence[Any]) -> None:
 
 
 def with_blob(job: JobRow, args: bytes, followers: tuple[Follower, ...], parent_result: bytes = b"") -> NewJob:
-    """The job with everything that stands as its args, cut into the pieces that rows hold."""
+    """Make a job with everything that is stored as its args, cut into the pieces that rows hold."""
     then = msgspec.msgpack.encode(Followers(followers)) if followers else b""
     if len(then) > MAX_THEN:
         raise PayloadTooLargeError(f"then: {len(then)} bytes with its args, at most {MAX_THEN}", limit=MAX_THEN)
@@ -86,23 +86,23 @@ def with_blob(job: JobRow, args: bytes, followers: tuple[Follower, ...], parent_
 
 
 def followers_of(job: JobRow, whole: bytes) -> tuple[Follower, ...]:
-    """What is to follow; raises BadRow."""
+    """Read what is to follow a job; raises BadRow."""
     then = parts_of(job, whole).then
     return decode(Followers, b"then of " + job.id.encode(), then).jobs if then else ()
 
 
 def without_ids(followers: tuple[Follower, ...]) -> bytes:
-    """As a schedule keeps what follows its occurrences."""
+    """Encode what follows the occurrences of a schedule: without ids, which each occurrence gives."""
     return msgspec.msgpack.encode(Followers(renamed(followers, repeat("")))) if followers else b""
 
 
 def with_ids(then: bytes, mint: Iterator[str]) -> tuple[Follower, ...]:
-    """Of one occurrence; raises BadRow."""
+    """Read what follows one occurrence, with ids of its own; raises BadRow."""
     return renamed(decode(Followers, b"then", then).jobs, mint) if then else ()
 
 
 def renamed(followers: Sequence[Follower], mint: Iterator[str]) -> tuple[Follower, ...]:
-    """The same chain with other ids: of an occurrence, whose schedule has one for all of them."""
+    """Give the same chain other ids: those of an occurrence, whose schedule has one chain for all of them."""
     return tuple(
         Follower(msgspec.structs.replace(one.job, id=next(mint)), one.delay_ms, renamed(one.then, mint))
         for one in followers
@@ -110,7 +110,7 @@ def renamed(followers: Sequence[Follower], mint: Iterator[str]) -> tuple[Followe
 
 
 def same_but_ids(stored: bytes, job: JobRow, asked: bytes, new: JobRow) -> bool:
-    """Whether two jobs have the same args and the same chain; ids of a chain are new each time it is submitted."""
+    """Tell whether two jobs have the same args and the same chain; ids of a chain are new each time it is submitted."""
     if not new.then_size:
         return stored == asked
     chains = (renamed(followers_of(one, whole), repeat("")) for one, whole in ((job, stored), (new, asked)))

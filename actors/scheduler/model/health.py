@@ -40,7 +40,7 @@ LEVELS: Final[Mapping[str, str]] = {
     SUSPECTS_WAITING: AMBER,
     DAMAGED_ROWS: AMBER,
 }
-"""Every code that there is, and what health is while its cause stands. `docs/operating.md` has them in words."""
+"""Every code, and the level of health while its cause stands. `docs/operating.md` explains them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Health:
         self._since: dict[str, dict[str, int]] = {}
 
     def reasons(self, scope: str, causes: Sequence[Cause]) -> Sequence[HealthReason]:
-        """All that is wrong in one scope now, the worst first. What was wrong at an earlier look and is not named any
-        more is over."""
+        """List what is wrong in one scope now, the worst first. A cause that was named earlier and is not named now is
+        over."""
         now, before = self._now_ms(), self._since.pop(scope, {})
         known = {one.code: before.get(one.code, now) if one.since is None else one.since for one in causes}
         if known:
@@ -71,7 +71,7 @@ class Health:
 
 
 def level(reasons: Iterable[HealthReason]) -> str:
-    """What all of it comes to."""
+    """Return the worst level of these reasons."""
     levels = {_level(one.code) for one in reasons}
     return next((worst for worst in (RED, AMBER) if worst in levels), GREEN)
 
@@ -81,7 +81,7 @@ def _level(code: str) -> str:
 
 
 def code_of(trouble: StoreError) -> str:
-    """Of a store's trouble."""
+    """Return the code of a store's trouble."""
     if isinstance(trouble, StoreCorrupt):
         return "STORE_CORRUPT"
     return "STORE_REPLACED" if trouble.owner_lost else trouble.code

@@ -15,7 +15,7 @@ def indexable(ms: int) -> bool:
 
 
 def due_of(job: JobRow, at: AtRow) -> int:
-    """The instant the job was asked for, by its last reschedule if there was one."""
+    """Return the instant for which the job was requested, by its last reschedule if there was one."""
     return job.scheduled_for if at.moved_to is None else at.moved_to
 
 

@@ -33,18 +33,18 @@ class Found:
     dead: DeadRow | None = None
     leases: list[tuple[str, LeaseRow]] = field(default_factory=list)
     args: bytes = b""
-    """Everything that is stored as such."""
+    """Everything that is stored as its args."""
     damaged: bool = False
     """Its args cannot be shown."""
 
     @property
     def running(self) -> LeaseRow | None:
-        """Of the attempt that runs it."""
+        """Return the lease of the attempt that runs the job, if one does."""
         return next((lease for _, lease in self.leases if not lease.orphan), None)
 
     @property
     def place(self) -> AtRow:
-        """Its own word for where it stands, or stood when it was claimed, or died."""
+        """Return where the job stands by its own rows, or stood when it was claimed or died."""
         if self.dead is not None:
             return self.dead.at
         running = self.running
@@ -103,7 +103,7 @@ def _then(job: JobRow, whole: bytes) -> Sequence[Following]:
 
 
 def following(followers: Sequence[Follower]) -> Sequence[Following]:
-    """As callers see it."""
+    """Show followers as callers see them."""
     return tuple(_following(one) for one in followers)
 
 

@@ -37,7 +37,7 @@ class Lost:
 
 
 def lost_work(key: bytes, value: bytes) -> tuple[str, str] | None:
-    """Of a row under `bad/`: `job` or `schedule`, and its id or name; None if none is lost with it."""
+    """Tell what a row under `bad/` was: `job` or `schedule`, and its id or name; None if neither is lost with it."""
     family, _, rest = key.removeprefix(BAD).partition(b"/")
     if family == b"line" and value == NO_JOB:
         family, rest = b"job", rest.rpartition(b"/")[2]
@@ -46,7 +46,7 @@ def lost_work(key: bytes, value: bytes) -> tuple[str, str] | None:
 
 
 async def lost(view: StoreView) -> Lost:
-    """Counted to a bound: one hop if nothing was set aside."""
+    """Count, up to a bound, what was set aside: one hop if there is nothing."""
     first = await view.scan_many([(family, after(family), 1) for family in FAMILIES])
     found: set[tuple[str, str]] = set()
     for family, rows in zip(FAMILIES, first, strict=True):

@@ -25,7 +25,7 @@ class NewJob:
 
     @property
     def size(self) -> int:
-        """About how many bytes its rows take."""
+        """Return about how many bytes its rows take."""
         job = self.job
         texts = (*job.chained, job.id, job.function_path, job.workflow, *job.initiator, *_shown(job))
         names = sum(len(text) for text in texts if isinstance(text, str))

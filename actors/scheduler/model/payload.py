@@ -16,7 +16,7 @@ class Blob(NamedTuple):
 
 
 def parts_of(job: JobRow, whole: bytes) -> Blob:
-    """Of all of a job's `args`: the args, what comes then, the result of its parent."""
+    """Split everything that is stored as a job's args: the args, what comes then, the result of its parent."""
     if job.args_size is None:
         return Blob(whole, b"", b"")
     end = job.args_size + job.then_size

@@ -75,7 +75,7 @@ class ScheduleSlot(_Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 def record_member(name: str) -> str:
-    """What a member is called in JSON: `raw_args` is `args`."""
+    """Return what a member is called in JSON: `raw_args` is `args`."""
     first, *rest = name.removeprefix("raw_").split("_")
     return first + "".join(part.title() for part in rest)
 
@@ -121,7 +121,7 @@ class Record(_Standing, frozen=True, kw_only=True, rename=record_member, omit_de
 
     @property
     def args(self) -> Any:
-        """The args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
+        """Return the args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
         return given_args(self.raw_args, f"the args of job {self.id!r}")
 
 

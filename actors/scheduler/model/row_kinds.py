@@ -76,7 +76,8 @@ class Shape:
 
 
 def read_row(key: bytes, value: bytes) -> Shape | None:
-    """None for a row of no family of ours (`meta/layout` and `bad/` among them). BadRow if it cannot be read."""
+    """Read a row of any family; None for a row of no family of ours (`meta/layout` and `bad/` among them). BadRow if
+    it cannot be read."""
     if key in SINGLE:
         return Shape(key, (), decode(SINGLE[key], key, value))
     family, slash, rest = key.partition(b"/")
@@ -102,7 +103,7 @@ _NAME: Final = re.compile(ANY).fullmatch
 
 
 def _contradiction(shape: Shape) -> str | None:
-    """What no program of ours can have written: key and value that differ, values that no key can hold."""
+    """Find what no program of ours can have written: key and value that differ, values that no key can hold."""
     row = shape.row
     if isinstance(row, JobRow):
         if row.id != shape.names[0]:
@@ -120,7 +121,7 @@ def _contradiction(shape: Shape) -> str | None:
 
 
 def _instants(row: Any) -> list[int]:
-    """Those from which keys are made."""
+    """Yield the instants from which keys are made."""
     if isinstance(row, JobRow):
         return [row.scheduled_for, row.expires_at or 0]
     if isinstance(row, DeadRow):
@@ -129,7 +130,7 @@ def _instants(row: Any) -> list[int]:
 
 
 def day_of(row: Any) -> int | None:
-    """The day under which a row of history, or an answer, belongs."""
+    """Return the day under which a row of history, or an answer, belongs."""
     if isinstance(row, HistRow):
         return row.ended // DAY_MS
     return row.at // DAY_MS if isinstance(row, IdemRow) else None

@@ -327,7 +327,7 @@ def lease_key(job_id: str, token: str) -> bytes:
 
 
 def split_lease_key(key: bytes) -> tuple[str, str]:
-    """Id and token."""
+    """Return id and token."""
     _, job_id, token = key.decode().split("/")
     return job_id, token
 
@@ -337,7 +337,7 @@ def lines_key(pool: str, queue: str) -> bytes:
 
 
 def split_lines_key(key: bytes) -> tuple[str, str]:
-    """Pool and queue."""
+    """Return pool and queue."""
     _, pool, queue = key.decode().split("/")
     return pool, queue
 
@@ -351,7 +351,7 @@ def line_key(pool: str, queue: str, priority: int, due: int, job_id: str) -> byt
 
 
 def split_line_tail(key: bytes) -> tuple[int, str]:
-    """Due and id, from the end of a line key."""
+    """Return due and id, from the end of a line key."""
     _, due, job_id = key.rsplit(b"/", 2)
     return int(due), job_id.decode()
 
@@ -373,7 +373,7 @@ def idem_day(day: int) -> bytes:
 
 
 def hist_day(day: int) -> bytes:
-    """Everything that ended on one day."""
+    """Return the prefix of everything that ended on one day."""
     return b"hist/%06d/" % day
 
 
@@ -390,7 +390,7 @@ def timer_key(ms: int, kind: str, key: str) -> bytes:
 
 
 def split_timer_key(key: bytes) -> tuple[int, str, str]:
-    """Instant, kind and key."""
+    """Return instant, kind and key."""
     _, ms, kind, rest = key.decode().split("/", 3)
     return int(ms), kind, rest
 

@@ -74,7 +74,7 @@ class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=_member, omit_
 
     @property
     def args(self) -> Any:
-        """The args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
+        """Return the args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
         return given_args(self.raw_args, f"the args of schedule {self.name!r}")
 
 

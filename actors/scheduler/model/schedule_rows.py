@@ -61,7 +61,8 @@ _inherited: Final = attrgetter(*_INHERITED)
 
 
 def inherited(row: DefinitionRow) -> dict[str, Any]:
-    """What an occurrence has of its schedule: the members of a job's row that a definition has, too, but for args."""
+    """Return what an occurrence has of its schedule: the members of a job's row that a definition also has, but
+    args."""
     return dict(zip(_INHERITED, _inherited(row), strict=True))
 
 
@@ -166,7 +167,7 @@ def slot_prefix(name: str) -> bytes:
 
 
 def slot_key(name: str, slot: int, request: str | None = None) -> bytes:
-    """A triggered occurrence stands beside the slot of the same instant."""
+    """Return the key of a slot; a triggered occurrence stands beside the slot of the same instant."""
     return b"slot/%b/%015d%b" % (name.encode(), slot, b"" if request is None else b"+" + request.encode())
 
 
@@ -175,7 +176,7 @@ def trigger_key(name: str, request: str) -> bytes:
 
 
 def split_slot_key(key: bytes) -> int:
-    """The slot."""
+    """Return the slot."""
     return int(key.rsplit(b"/", 1)[1][:15])
 
 
@@ -183,7 +184,7 @@ def split_slot_key(key: bytes) -> int:
 
 
 def occurrence_id(name: str, slot: int) -> str:
-    """Derived from both, so that nothing makes two jobs of one slot. Jobs of one instant lie together."""
+    """Derive the id from both, so that nothing makes two jobs of one slot. Jobs of one instant lie together."""
     return f"cron-{slot:015d}-{_hash(name)}"
 
 
@@ -196,7 +197,7 @@ def request_hash(request_key: str) -> str:
 
 
 def jitter_of(name: str, jitter_ms: int) -> int:
-    """The same for a name at every slot and after every restart: 0 <= offset < jitter_ms."""
+    """Return the offset of a name, the same at every slot and after every restart: 0 <= offset < jitter_ms."""
     if not jitter_ms:
         return 0
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % jitter_ms

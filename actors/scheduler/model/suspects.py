@@ -1,7 +1,7 @@
-"""Suspects: jobs that hosts, or workers, were lost with. The more often that was, the fewer run beside them.
+"""Suspects: jobs that ran when hosts or workers were lost. The more losses a job has, the fewer jobs run beside it.
 
 A loss is counted against every attempt that was under way, so most suspects are innocent. One that is not must end
-dead, and take nobody along: in company a job becomes a suspect at most, and only an attempt that had its host (or
+dead without harming others: beside others a job becomes a suspect at most, and only an attempt that had its host (or
 worker) for itself can be a job's last (decision 28).
 """
 
@@ -31,39 +31,39 @@ WORKER_SHARE: Final = 4
 
 
 def level_of(at: AtRow) -> int:
-    """How far from others a job is kept, 0: not at all. Jobs that were lost twice before there were levels are of the
-    first one."""
+    """Return how far from others a job is kept, 0: not at all. Jobs that were lost twice before there were levels are
+    of the first one."""
     return max(at.apart, SOME if at.losses >= LOSSES_TOGETHER else 0)
 
 
 def queue_of(job: JobRow, at: AtRow) -> str:
-    """The queue of the line in which the job waits."""
+    """Return the queue of the line in which the job waits."""
     return marked(job.queue, level_of(at))
 
 
 def marked(queue: str, level: int) -> str:
-    """The name of the line of a queue and a level."""
+    """Return the name of the line of a queue and a level."""
     return MARK * level + queue
 
 
 def level_in(line: str) -> int:
-    """The level that the name of a line says."""
+    """Return the level that the name of a line tells."""
     return len(line) - len(plain(line))
 
 
 def plain(line: str) -> str:
-    """Whose jobs stand in the line: "" for callbacks."""
+    """Return the queue whose jobs stand in the line: "" for callbacks."""
     return line.lstrip(MARK)
 
 
 def place_in(line: str, due: int) -> AtRow:
-    """What a place in a line says of a job whose own word for it is lost."""
+    """Derive what a place in a line tells of a job whose own row of it is lost."""
     level = level_in(line)
     return AtRow(due, losses=level + 1 if level else 0, apart=level)
 
 
 def lost(at: AtRow, error: LastError) -> AtRow:
-    """One loss more. In company it is never the last one."""
+    """Count one more loss. It is never the last one of a job that ran beside others."""
     level = level_of(at)
     losses = at.losses + 1 if level == ALONE else min(at.losses + 1, LOSSES_MAX - 1)
     apart = max(level, losses - LOSSES_TOGETHER + SOME if losses >= LOSSES_TOGETHER else 0)
@@ -71,7 +71,7 @@ def lost(at: AtRow, error: LastError) -> AtRow:
 
 
 def share_of_worker(at: AtRow) -> int:
-    """How much of what a worker may have of suspects such a job takes."""
+    """Return how much of a worker's share of suspects such a job takes."""
     return share_of_level(level_of(at))
 
 

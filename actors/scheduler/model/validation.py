@@ -66,7 +66,7 @@ _NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def delayed(now: int, delay_ms: int, name: str) -> int:
-    """Now plus a delay, refused where it could not be indexed."""
+    """Return now plus a delay; refused where no row can hold that instant."""
     due = now + delay_ms
     if due > LARGEST_MS:
         raise InvalidInputError(f"{name} of {_show(delay_ms)} ms ends after the largest instant, {LARGEST_MS} ms")
@@ -108,7 +108,7 @@ def integer(value: object, field: str, least: int, most: int) -> int:
 
 
 def queues_of(value: object, field: str) -> tuple[str, ...]:
-    """Names of queues: one, or a list."""
+    """Check names of queues: one, or a list."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, Sequence):
         raise InvalidInputError(f"{field} must be the name of a queue or a list of names, not {_show(value)}")
@@ -143,7 +143,8 @@ def whole_text(value: str, field: str) -> str:
 
 
 def encode_args(value: object, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
-    """JSON text, with tags for what JSON has not; anything else is refused with its path (`args.items[3].when`)."""
+    """Encode as JSON text, with tags for what JSON lacks; anything else is refused with its path
+    (`args.items[3].when`)."""
     raw = values.encode(value, name)
     if len(raw) > max_bytes:
         raise _too_large(raw, max_bytes, name)
@@ -152,7 +153,7 @@ def encode_args(value: object, max_bytes: int = MAX_ARGS, name: str = "args") ->
 
 @contextmanager
 def naming(place: str) -> Iterator[None]:
-    """Refusals in here say where in the request they are: `then[0]: ...`."""
+    """Let refusals in this block say where in the request they are: `then[0]: ...`."""
     try:
         yield
     except RequestError as error:
@@ -160,12 +161,12 @@ def naming(place: str) -> Iterator[None]:
 
 
 def raw(text: bytes) -> msgspec.Raw:
-    """Stored JSON, on its way out as it is."""
+    """Pass stored JSON on as it is."""
     return msgspec.Raw(text or b"null")
 
 
 def raw_args(raw: bytes, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes:
-    """JSON text as it came over HTTP: kept byte for byte, checked for size, depth and that it can be read."""
+    """Check JSON text that came over HTTP for size, depth and that it can be read; it is kept byte for byte."""
     if len(raw) > max_bytes:
         raise _too_large(raw, max_bytes, name)
     if (depth := _depth(raw)) > MAX_DEPTH:
@@ -175,7 +176,7 @@ def raw_args(raw: bytes, max_bytes: int = MAX_ARGS, name: str = "args") -> bytes
 
 
 def _depth(raw: bytes) -> int:
-    """How deep JSON text nests, without reading it: strings are passed over."""
+    """Count how deep JSON text nests, without reading it: strings are passed over."""
     if raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
         return 0
     depth = deepest = 0
@@ -256,7 +257,7 @@ def follower(
 
 
 def keep_result_ms(value: object) -> int:
-    """Of Python callers, in the words they used."""
+    """Validate `keep_result`; errors use the Python argument name."""
     ms, (least, most) = duration_ms(value, "keep_result"), KEEP_RESULT_MS
     if not least <= ms <= most:
         raise InvalidInputError(f"keep_result must be 1 s to 7 d ({least}..{most} ms), not {ms} ms")
@@ -267,8 +268,8 @@ def keep_result_ms(value: object) -> int:
 
 
 def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are members of rows, checked, by the names of those members. What is not given has its default
-    there; what no check is for is passed over."""
+    """Check the options that are members of rows, and return them by the names of those members. What is not given has
+    its default there; what has no check is passed over."""
     if "max_concurrency" in given and "pool" not in given:
         raise InvalidInputError(f"{word('max_concurrency')} is the cap of a pool: give pool as well")
     return {name: check(given[name], name) for name, check in _CHECKS.items() if name in given}

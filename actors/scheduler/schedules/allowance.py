@@ -22,7 +22,7 @@ BYTES: Final = 2 * 1024 * 1024
 
 
 class Allowance:
-    """Counts down; something is always done before it is asked."""
+    """Counts down what is left for this turn. Something is always done before it is asked."""
 
     def __init__(self, turn: Turn, *, for_schedules: int = 1) -> None:
         self._each = max(STEPS // max(for_schedules, 1), LEAST_STEPS)

@@ -58,7 +58,7 @@ class NewSchedule:
 
 
 async def put(turn: Turn, news: Sequence[NewSchedule]) -> list[Schedule]:
-    """All of them or, if one revision is stale, none (ConflictError)."""
+    """Make or edit schedules: all of them or, if one revision is stale, none (ConflictError)."""
     found = await load(turn, [new.name for new in news])
     for new in news:
         _check_revision(new.name, found.get(new.name), new.revision)
@@ -98,7 +98,7 @@ def _check_revision(name: str, one: Schedule | None, revision: int | None) -> No
 
 
 async def _create(turn: Turn, new: NewSchedule, left: CursorRow | None) -> Schedule:
-    """Of a deleted one that is made again the revision goes on, and slots that were used stay used."""
+    """Make a schedule. If it was deleted earlier, its revision goes on, and slots that were used stay used."""
     if not turn.state.occurrences.zones_noted:
         note_zones(turn)
     definition = msgspec.structs.replace(new.definition, uid=turn.incarnation(), created_at=turn.now, anchor=turn.now)
@@ -124,7 +124,7 @@ _EMPTY: Final[dict[str, Any]] = {"skip_to": None, "fire_to": None, "run": None}
 
 
 def _aim(turn: Turn, one: Schedule) -> None:
-    """The first slot after its last."""
+    """Set the next slot: the first one after its last."""
     one.move(next_slot=series.next_of(one.definition)(one.cursor.last), error=None)
     one.arm(more=one.cursor.skip_to is not None)
 
@@ -169,7 +169,7 @@ def _edit(
 
 
 def _asked(definition: DefinitionRow) -> DefinitionRow:
-    """What was asked for, without who asked."""
+    """Return what was requested, without who requested it."""
     return msgspec.structs.replace(definition, initiator=("", ""))
 
 
@@ -182,7 +182,7 @@ def _write(turn: Turn, one: Schedule, rest_of_args: Sequence[bytes]) -> None:
 def _skip_until(
     turn: Turn, one: Schedule, definition: DefinitionRow, until: int, reason: str, used: Used, allowance: Allowance
 ) -> None:
-    """The slots up to this instant that were not decided yet end here, as one row."""
+    """End the slots up to this instant that were not decided yet, as one row."""
     until = max(until, one.cursor.fire_to or 0)  # what had come before a step back had come
     if until > one.cursor.last:
         try:
@@ -223,7 +223,7 @@ async def set_paused(turn: Turn, name: str, paused: bool, revision: int | None) 
 
 
 async def _pass_held(turn: Turn, one: Schedule) -> None:
-    """A slot that was held back and was just about to start does not start while it is paused."""
+    """Let a slot that was held back and was about to start pass, if its schedule is paused."""
     if one.cursor.paused and one.cursor.queued is not None and one.may_start:
         await drop_held(turn, [one], "paused")
 
@@ -244,7 +244,7 @@ def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
 
 
 async def delete(turn: Turn, name: str, revision: int | None) -> Schedule:
-    """The definition goes; its occurrences go on, and its history is kept for 30 days."""
+    """Remove the definition. Its occurrences go on, and its history is kept for 30 days."""
     one = await _one(turn, name, revision)
     await remove(turn, [one])
     return one
@@ -276,7 +276,7 @@ class Triggered:
 
 
 async def trigger(turn: Turn, name: str, request: str) -> Triggered:
-    """One now, paused or not, whatever is live. The same request gives the same occurrence."""
+    """Make an occurrence now, paused or not, whatever is live. The same request gives the same occurrence."""
     one = await _one(turn, name, None)
     key = trigger_key(name, request)
     row = read(turn, TriggerRow, key, await turn.state.storage.get_many([key]))

@@ -24,7 +24,7 @@ _KNOWN: Final = (
 
 
 def arguments_of(one: Declared | tuple[str, Mapping[str, Any]]) -> tuple[str, Mapping[str, Any]]:
-    """A name and the arguments of `put`; durations in ms under the names that definitions have for them."""
+    """Split a name from the arguments of `put`; durations in ms under the names that definitions have for them."""
     if isinstance(one, Declared):
         rule = {"cron": one.cron, "timezone": one.timezone, "path": one.target, "workflow": one.workflow}
         return one.name, {**rule, **one.options}
@@ -40,7 +40,7 @@ def arguments_of(one: Declared | tuple[str, Mapping[str, Any]]) -> tuple[str, Ma
 
 
 def definition_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `put` under the names of a definition, durations in ms; refuses what is no argument."""
+    """Return the arguments of `put` under the names of a definition, durations in ms; refuses what is no argument."""
     known = dict(given)
     if unknown := sorted(set(known) - {*_KNOWN, *_DURATIONS.values()}, key=repr):
         raise InvalidInputError(f"there is no argument {unknown[0]!r}, there are {', '.join(_KNOWN)}")

@@ -46,7 +46,7 @@ class Known:
 
 
 async def know(turn: Turn, wanted: Sequence[tuple[Schedule, Sequence[int], Sequence[str]]]) -> Known:
-    """For schedules, slots that may fire, and further ids: two hops at most."""
+    """Read what is known of slots that may fire, and of further ids, for each schedule: two hops at most."""
     ids = {
         job_key(job_id): job_id
         for one, slots, more in wanted
@@ -62,21 +62,21 @@ async def know(turn: Turn, wanted: Sequence[tuple[Schedule, Sequence[int], Seque
 
 
 def record_run(turn: Turn, one: Schedule, run: Run) -> None:
-    """Slots that end without a job, as one row."""
+    """Record slots that end without a job, as one row."""
     until = None if run.last == run.first else run.last
     row = SlotRow(run.state, turn.now, run.first + one.jitter, None, run.reason, until, run.count)
     one.record(turn, run.first, row)
 
 
 def record_pieces(turn: Turn, one: Schedule, pieces: Sequence[Piece], state: str, reason: str | None = None) -> None:
-    """Earlier slots of one that has ended, or has started for them."""
+    """Record the earlier slots of one that has ended, or has started for them."""
     for first, last, count in pieces:
         if count != 0:
             record_run(turn, one, Run(first, last, count, state, reason))
 
 
 def fire_slot(turn: Turn, one: Schedule, fire: Fire, known: Known, *, again: bool = False) -> None:
-    """`again`: its row is there already, held back by an overlap that is over."""
+    """Decide a slot. `again`: its row is there already, held back by an overlap that is over."""
     if not again and slot_key(one.name, fire.slot) in known.decided:
         record_pieces(turn, one, fire.pieces, "skipped", "misfire")  # it ended before, and stands for none of them
         return
@@ -100,7 +100,7 @@ def fire_slot(turn: Turn, one: Schedule, fire: Fire, known: Known, *, again: boo
 
 
 def _pass(turn: Turn, one: Schedule, fire: Fire, state: str, reason: str | None, *, again: bool) -> None:
-    """It ends without a job, and so do those that it would have stood for."""
+    """End a slot without a job, and those that it would have stood for."""
     row = SlotRow(state, turn.now, fire.slot + one.jitter, reason=reason)
     if again or reason not in MERGED or fire.coalesced is None:
         record_pieces(turn, one, fire.pieces, state, reason)
@@ -111,7 +111,7 @@ def _pass(turn: Turn, one: Schedule, fire: Fire, state: str, reason: str | None,
 
 
 def _join_run(turn: Turn, one: Schedule, fire: Fire, reason: str, row: SlotRow) -> None:
-    """Skipped like those before them: the same row stands for all."""
+    """Record a slot that was skipped like those before it: the same row stands for all."""
     count, first = (fire.coalesced or 0) + 1, fire.slot if fire.first_slot is None else fire.first_slot
     joins = one.cursor.run is not None and one.cursor.run[2] == reason
     if joins and one.cursor.run is not None:
@@ -126,14 +126,14 @@ def _join_run(turn: Turn, one: Schedule, fire: Fire, reason: str, row: SlotRow) 
 
 
 def _waits(one: Schedule, fire: Fire) -> bool:
-    """Whether it waits for the live occurrence to end, rather than pass."""
+    """Tell whether a slot waits for the live occurrence to end, rather than pass."""
     if one.cursor.queued is None:
         return fire.catch_up or one.definition.overlap == "queue"
     return (fire.catch_up or one.cursor.stands is not None) and len(one.cursor.stands or ()) < PIECES
 
 
 def _hold(turn: Turn, one: Schedule, fire: Fire, row: SlotRow, known: Known, *, again: bool) -> None:
-    """It waits; one that waited already is from now on among those it stands for."""
+    """Hold a slot back; one that was held back already is from now on among those it stands for."""
     held, stands = one.cursor.queued, fire.pieces
     if held is not None:
         key = slot_key(one.name, held)
@@ -155,7 +155,7 @@ def _hold(turn: Turn, one: Schedule, fire: Fire, row: SlotRow, known: Known, *, 
 
 
 def _nothing_before(slot: int) -> Piece:
-    """A piece that begins with a slot that is held back, and is empty so far."""
+    """Return a piece that begins with a slot that is held back, and is empty so far."""
     return slot, slot - 1, 0
 
 
@@ -167,7 +167,7 @@ def _joined(piece: Piece, other: Piece) -> Piece:
 def start(
     turn: Turn, one: Schedule, job_id: str, slot: int, row: SlotRow, known: Known, *, late: bool, again: bool = False
 ) -> None:
-    """The job: a frozen copy of the definition."""
+    """Start the job of a slot: a frozen copy of the definition."""
     definition, cursor = one.definition, one.cursor
     expires_at = None if definition.expires_after_ms is None else row.due + definition.expires_after_ms
     at, starts_from = row.due, cursor.starts_from

@@ -15,7 +15,7 @@ from tocsin.storage.api import after
 
 
 async def forget(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
-    """Timers that are not reached are still due."""
+    """Drop the history of deleted schedules. Timers that are not reached are still due."""
     left = ROWS
     for ms, name in due:
         if left <= 0:

@@ -34,7 +34,7 @@ PAGE: Final = 100
 
 
 async def check_zones(turn: Turn) -> None:
-    """At activation: other time zones than at the last one begin a pass."""
+    """Begin a pass, at activation, if the time zones differ from those of the last one."""
     version = database_version().encode()
     stored = await turn.state.storage.get(META_ZONES)
     turn.state.occurrences.zones_noted = stored is not None
@@ -49,13 +49,13 @@ async def check_zones(turn: Turn) -> None:
 
 
 def note_zones(turn: Turn) -> None:
-    """Next slots are computed with these from here on."""
+    """Note the version of the time zones with which next slots are computed from here on."""
     turn.state.storage.put(META_ZONES, database_version().encode())
     turn.state.occurrences.zones_noted = True
 
 
 def check_clock(turn: Turn) -> None:
-    """In every turn: a clock more than a day behind the latest slot was ahead before."""
+    """Begin a pass if the clock is more than a day behind the latest slot: it was ahead before."""
     seen = turn.state.occurrences
     if is_behind(turn.now, seen.latest_slot):
         log.error(
@@ -70,7 +70,7 @@ def check_clock(turn: Turn) -> None:
 
 
 def in_doubt(now: int, latest_slot: bytes, zones: bytes | None) -> bool:
-    """Of the rows `meta/slot` and `meta/zones`: whether the next slots may be wrong."""
+    """Tell from the rows `meta/slot` and `meta/zones` whether the next slots may be wrong."""
     behind = latest_slot.isdigit() and is_behind(now, int(latest_slot))
     return behind or zones != database_version().encode()
 
@@ -80,7 +80,7 @@ def is_behind(now: int, latest_slot: int) -> bool:
 
 
 async def recheck(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
-    """A page of each pass; of two passes the one that is behind does the work of both."""
+    """Carry out a page of each pass; of two passes the one that is behind does the work of both."""
     first = min(name for _, name in due)
     for ms, name in due:
         turn.state.drop_timer(ms, RECHECK, name)
@@ -118,7 +118,7 @@ async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
 
 
 async def _count_live(turn: Turn, one: Schedule, allowance: Allowance) -> None:
-    """A job whose row was lost, or set aside, never says that it has ended."""
+    """Count anew which occurrences live: a job whose row was lost, or set aside, never says that it has ended."""
     prefix = slot_prefix(one.name)
     rows = await turn.state.storage.scan(prefix, after(prefix), limit=2 * turn.state.kept_slots)
     allowance.take(len(rows) // 10)
@@ -135,7 +135,7 @@ async def _count_live(turn: Turn, one: Schedule, allowance: Allowance) -> None:
 
 
 async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
-    """What was recorded for slots that have not come after all; but for those that became jobs, which stay used."""
+    """Take back what was recorded for slots that have not come after all. Those that became jobs stay used."""
     cursor, storage = one.cursor, turn.state.storage
     prefix = slot_prefix(one.name)
     future = await storage.scan(slot_key(one.name, turn.now + 1), after(prefix), limit=2 * turn.state.kept_slots)
@@ -160,14 +160,14 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
 
 
 def _keep_what_came(turn: Turn, one: Schedule) -> None:
-    """Of the slots that the one held back stands for: the others come again."""
+    """Keep those slots that have come of those that the one held back stands for: the others come again."""
     if one.cursor.stands is not None:
         came = [piece for piece in one.cursor.stands if piece[0] <= turn.now]
         one.move(stands=tuple(piece if piece[1] <= turn.now else (piece[0], turn.now, None) for piece in came))
 
 
 def _cut(row: SlotRow, first: int, now: int) -> SlotRow:
-    """A run as far as it has come. Its slots are those of the rule of then, which is not known: so it ends with the
-    clock, and how many they are is known only of one."""
+    """Cut a run off where it has come to. Its slots are those of the rule of then, which is not known: so it ends
+    with the clock, and how many they are is known only of one."""
     single = first == now
     return msgspec.structs.replace(row, until=None if single else now, count=1 if single else None)

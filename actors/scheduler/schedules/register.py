@@ -18,12 +18,13 @@ LEFT_AT_ONCE: Final = 100
 
 
 def owned_name(owner: str, name: str) -> str:
-    """Names of a set begin with their owner's."""
+    """Return a name of a set: it begins with the owner's."""
     return f"{owner}:{name}"
 
 
 async def register(turn: Turn, owner: str, news: Sequence[NewSchedule]) -> tuple[list[Schedule], str]:
-    """The set, and what to name it by. ConflictError, and nothing is changed, if somebody else holds a name of it."""
+    """Register the set, and return what to name it by. ConflictError, and nothing is changed, if somebody else holds
+    a name of it."""
     for name, one in (await load(turn, [new.name for new in news])).items():
         if one.definition.owner != owner:
             holder = "nobody's registration" if one.definition.owner is None else repr(one.definition.owner)
@@ -39,9 +40,9 @@ async def register(turn: Turn, owner: str, news: Sequence[NewSchedule]) -> tuple
 async def leave(
     turn: Turn, owner: str, names: frozenset[str], token: str, prune: bool, start: str | None
 ) -> tuple[list[str], str | None]:
-    """A page of the owner's names outside its set: removed with `prune`, else kept and marked as orphaned.
+    """Remove a page of the owner's names outside its set with `prune`, else keep and mark them as orphaned.
 
-    Those names, and where to go on. Nothing once the owner has registered anew: what counts is the later set.
+    Return those names, and where to go on. Nothing once the owner has registered anew: the later set counts.
     """
     if turn.state.occurrences.registered.get(owner, token) != token:
         return [], None

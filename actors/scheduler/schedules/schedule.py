@@ -60,7 +60,7 @@ class Schedule:
 
     @property
     def version(self) -> Version:
-        """Which definition of which schedule this is: another one after every change."""
+        """Name this definition of this schedule: every change makes another version."""
         return self.definition.uid, self.cursor.revision
 
     def move(self, **changes: object) -> None:
@@ -142,7 +142,8 @@ def _is_whole(turn: Turn, definition: DefinitionRow, key: bytes, rows: Mapping[b
 
 
 async def _lost(turn: Turn, name: str, definition: DefinitionRow) -> Schedule:
-    """How far it had come could not be read, and was moved to bad/: it goes on from now, with the pass that begins."""
+    """Replace a cursor that could not be read and was moved to bad/: the schedule goes on from now, and a pass
+    begins."""
     prefix = slot_prefix(name)
     rows = await turn.state.storage.scan(prefix, after(prefix), limit=10 * turn.state.kept_slots)
     # No definition was changed as often as seconds have passed: who knows an earlier revision is refused.

@@ -35,7 +35,7 @@ class Paced(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Called with an instant, the first slot strictly after it."""
+    """Gives the first slot strictly after an instant when it is called with it."""
 
     following: Next
     count: Counts
@@ -44,7 +44,7 @@ class Series:
         return self.following(after)
 
     def paced(self, pace: Paced) -> Series:
-        """The same, and each step is told."""
+        """Return the same slots; `pace` is told of each step."""
 
         def following(after: int) -> int | None:
             pace.step()
@@ -57,7 +57,8 @@ class Series:
         return Series(following, count)
 
     def back(self, first: int, top: int, wanted: int) -> int:
-        """The first of the `wanted` newest slots up to the slot `top`; of those from `first` on, which are more."""
+        """Find the first of the `wanted` newest slots up to the slot `top`; of those from `first` on, which are
+        more."""
 
         def enough(at: int) -> bool:
             count = self.count(at, top)
@@ -74,7 +75,7 @@ class Series:
 
 
 def next_of(row: DefinitionRow) -> Series:
-    """InvalidCronError or UnknownTimezoneError if the stored rule means nothing here (any more)."""
+    """Return the slots of a rule. InvalidCronError or UnknownTimezoneError if it means nothing here (any more)."""
     if row.cron is not None:
         rule = rule_of(row.cron, row.timezone)
         return Series(partial(_next, rule), rule.count)
@@ -85,7 +86,7 @@ def next_of(row: DefinitionRow) -> Series:
 
 
 def rule_of(cron: object, timezone: object) -> Rule:
-    """The rule; read once if the two come again soon."""
+    """Return the rule; parsed once if the two come again soon."""
     if isinstance(cron, str) and isinstance(timezone, str):
         return _rule(cron, timezone)
     return Rule(cron, timezone)  # type: ignore[arg-type]  # it says what is wrong
@@ -98,12 +99,13 @@ def _rule(cron: str, timezone: str) -> Rule:
 
 @lru_cache(NEXTS)
 def _next(rule: Rule, after: int) -> int | None:
-    """Many schedules have the same rule, and come to the same instants together."""
+    """Return the next slot, cached: many schedules have the same rule, and come to the same instants together."""
     return rule.next_ms(after)
 
 
 def _every(anchor: int, every: int) -> Series:
-    """anchor + k·every. Its first look is from the anchor on, so only a clock that was wrong meets a k below 1."""
+    """Return the slots anchor + k·every. The first look is from the anchor on, so only a clock that was wrong meets a
+    k below 1."""
 
     def following(after: int) -> int | None:
         slot = anchor + ((after - anchor) // every + 1) * every
@@ -120,7 +122,7 @@ def _once(at: int) -> Series:
 
 
 def unused(series: Series, used: Collection[int]) -> Series:
-    """Without slots that have their rows already."""
+    """Leave out slots that have their rows already."""
     if not used:
         return series
     own: list[int] = []  # computed when they are first counted: not all of these need be slots of this rule
@@ -141,7 +143,7 @@ def unused(series: Series, used: Collection[int]) -> Series:
 
 
 def before(following: Next, at: int, guess: int = 1_000) -> int:
-    """The newest slot before `at`; the caller knows that there is one. `guess`: how far back it may be."""
+    """Find the newest slot before `at`; the caller knows that there is one. `guess`: how far back it may be."""
     width = max(guess, 1)
     while (slot := following(max(at - width - 1, 0))) is None or slot >= at:
         if width > at:

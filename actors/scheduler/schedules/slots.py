@@ -24,11 +24,11 @@ class Pace(Protocol):
 
     @property
     def most(self) -> int:
-        """How many slots it may decide."""
+        """Return how many slots it may decide."""
         ...
 
     def step(self) -> bool:
-        """A slot was computed; whether there is time for another one."""
+        """Count a computed slot; return whether there is time for another one."""
         ...
 
 
@@ -60,7 +60,7 @@ class Fire:
     """No slot lies between the one held back and the first of these."""
 
     def stand_for(self, pieces: tuple[Piece, ...]) -> None:
-        """Earlier slots, which have no row yet."""
+        """Let this slot stand for earlier ones, which have no row yet."""
         some = [piece for piece in pieces if piece[2] != 0]
         counts = [count for _, _, count in some]
         self.pieces, self.first_slot = pieces, some[0][0] if some else None
@@ -89,7 +89,7 @@ class Walk:
 
 
 def walk(series: Series, last: int, horizon: int, pace: Pace, *, most: int | None = None) -> Walk:
-    """The slots in (last, horizon], at least one of them if there is one, and no more than the pace allows or than
+    """Walk the slots in (last, horizon], at least one of them if there is one, and no more than the pace allows or than
     `most`."""
     slots: list[int] = []
     slot = series(last)
@@ -114,7 +114,7 @@ def begun_anew(cursor: CursorRow) -> CursorRow:
 
 
 def missed(series: Series, last: int, until: int, pace: Pace) -> Run | None:
-    """The slots in (last, until] as one run; None: there are none."""
+    """Return the slots in (last, until] as one run; None: there are none."""
     found = walk(series, last, until, pace, most=FEW)
     if not found.slots:
         return None
@@ -126,7 +126,7 @@ def missed(series: Series, last: int, until: int, pace: Pace) -> Run | None:
 
 
 def owed(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, pace: Pace) -> Owed:
-    """At `now`, from which the jitter has been taken. A slot is late when it is older than the grace."""
+    """Decide what is owed at `now`, from which the jitter was subtracted. A slot older than the grace is late."""
     if cursor.skip_to is not None:
         return _passed(cursor, series, now, cursor.skip_to, pace)
     if row.misfire == "one":
@@ -143,7 +143,7 @@ def _moved(cursor: CursorRow, last: int, next_slot: int | None, **changes: objec
 
 
 def _passed(cursor: CursorRow, series: Series, now: int, skip_to: int, pace: Pace) -> Owed:
-    """Those that passed while it was paused. A clock that was far ahead when it was resumed is not waited for."""
+    """End those that passed while it was paused. A clock that was far ahead when it was resumed is not waited for."""
     skip_to = now if skip_to > now + DAY_MS else skip_to
     run = missed(series, cursor.last, min(now, skip_to), pace)
     last = cursor.last
@@ -156,7 +156,7 @@ def _passed(cursor: CursorRow, series: Series, now: int, skip_to: int, pace: Pac
 
 
 def _one(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, pace: Pace) -> Owed:
-    """At most one job, for the newest slot; the others are folded into it."""
+    """Owe at most one job, for the newest slot; the others are folded into it."""
     found = walk(series, cursor.last, now, pace, most=FEW)
     if not found.slots:
         return Owed(_moved(cursor, cursor.last, found.next))
@@ -177,7 +177,7 @@ def _one(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, pace: 
 
 
 def _skip(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, pace: Pace) -> Owed:
-    """None of those that are late, all that are on time."""
+    """Owe none of those that are late, and all that are on time."""
     run = missed(series, cursor.last, now - row.grace_ms - 1, pace)
     runs: list[Run] = []
     last = cursor.last
@@ -190,7 +190,7 @@ def _skip(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, pace:
 
 
 def _each(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, pace: Pace) -> Owed:
-    """All of them, or those that were found to be the newest of a backlog."""
+    """Owe all of them, or those that were found to be the newest of a backlog."""
     horizon = now if cursor.fire_to is None else min(now, cursor.fire_to)
     found = walk(series, cursor.last, horizon, pace)
     last = found.slots[-1] if found.slots else cursor.last
@@ -201,7 +201,7 @@ def _each(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, pace:
 
 
 def _newest(row: DefinitionRow, cursor: CursorRow, series: Series, now: int, limit: int, pace: Pace) -> Owed:
-    """Of those that are late the newest `limit`, and all that are on time."""
+    """Owe the newest `limit` of those that are late, and all that are on time."""
     late = missed(series, cursor.last, now - row.grace_ms - 1, pace)
     last, fire_to = cursor.last, None
     runs: list[Run] = []

@@ -17,7 +17,7 @@ from tocsin.actors.scheduler.transitions.apply import accept
 log = logging.getLogger("tocsin.scheduler")
 
 LEAST_SIZE = 2_000
-"""As so many bytes a small job counts: a commit holds only so many rows, too."""
+"""How many bytes a small job counts as, since a commit also holds a limited number of rows."""
 
 
 async def load_followers(turn: Turn, chained: Sequence[JobRow]) -> dict[str, tuple[Follower, ...]]:
@@ -28,13 +28,13 @@ async def load_followers(turn: Turn, chained: Sequence[JobRow]) -> dict[str, tup
         try:
             found[job.id] = followers_of(job, whole[job.id])
         except BadRow as error:
-            # Nobody could run it any more. It is kept, and the job is settled as what it is: done.
+            # Nothing can run it any more. It is kept under bad/, and the job is settled as done, which it is.
             turn.state.set_aside(error.key, parts_of(job, whole[job.id]).then, str(error))
     return await _with_free_ids(turn, found)
 
 
 async def _with_free_ids(turn: Turn, found: dict[str, tuple[Follower, ...]]) -> dict[str, tuple[Follower, ...]]:
-    """Ids are known since the chain was submitted: where somebody has taken one meanwhile, its job gets another."""
+    """Mint another id for each follower whose id was taken after the chain was submitted."""
     keys = [job_key(one.job.id) for followers in found.values() for one in followers]
     taken = await turn.state.storage.get_many(keys) if keys else {}
     if not taken:
@@ -51,7 +51,7 @@ async def _with_free_ids(turn: Turn, found: dict[str, tuple[Follower, ...]]) -> 
 
 
 def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: bytes | None) -> int:
-    """The jobs that follow, in the commit that settles their parent. About how many bytes they are."""
+    """Start the jobs that follow, in the commit that settles their parent; return about how many bytes they are."""
     size = 0
     for one in followers:
         due = min(turn.now + one.delay_ms, LARGEST_MS)

@@ -1,4 +1,5 @@
-"""Claim turns: due jobs exchange their place in line for a lease. Nothing is sent before that is on disk."""
+"""Claim turns: due jobs exchange their place in their queue for a lease. Nothing is sent before the lease is on
+disk."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ class Claim:
     lease: LeaseRow
     args: bytes
     level: int = 0
-    """How far it is kept apart from others."""
+    """Its suspect level: how far it is kept apart from others."""
     parent_result: bytes = b""
-    """What the job that started this one came to, if it did."""
+    """The result of the job that started this one, if there was one."""
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
 
 
 def _range(turn: Turn, stream: PriorityBucket, most: int) -> Range:
-    """As many rows as may start, and one more: it is the next head."""
+    """Return the range of as many rows as may start, and one more, which is the next head."""
     room = turn.state.lines.room(stream.line.pool) if stream.line.pool else None
     limit = min(most, stream.count, most if room is None else room) + 1
     prefix = stream.prefix

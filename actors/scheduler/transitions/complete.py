@@ -60,7 +60,7 @@ def _is_held(turn: Turn, said: Completion) -> bool:
 
 
 async def _stands(turn: Turn, job_id: str) -> Settlement:
-    """How the job stands whose attempt has failed."""
+    """Tell what state the job is in after its attempt failed."""
     found = (await turn.jobs([job_id])).get(job_id)
     if found is None:
         return Settlement(settled=True, state="expired")
@@ -74,13 +74,13 @@ async def _stands(turn: Turn, job_id: str) -> Settlement:
 
 
 def _ghost(said: Completion, lease: LeaseRow) -> JobRow:
-    """The name of a job that is gone, for its history."""
+    """Make a row that names a job that is gone, for its history."""
     return JobRow(said.id, lease.incarnation, 0, 0, b"")
 
 
 async def _complete_late(turn: Turn, said: Completion) -> tuple[Settlement | StaleLeaseError, int]:
-    """Said before (answer the same), or success after the lease ended while the job still waits. And about how many
-    bytes of what follows it has started."""
+    """Answer a completion that was said before with the same, and accept a success after the lease ended while the job
+    still waits. Return also about how many bytes of what follows it were started."""
     before = await _said_before(turn, said)
     if before in ("done", "cancelled"):
         return Settlement(settled=True, state=before), 0
@@ -97,7 +97,7 @@ async def _complete_late(turn: Turn, said: Completion) -> tuple[Settlement | Sta
 
 
 async def _said_before(turn: Turn, said: Completion) -> str | None:
-    """How this attempt was settled in the last ten minutes, if it was."""
+    """Find how this attempt was settled in the last ten minutes, if it was."""
     for ms in {turn.now, turn.now - REPLAY_MS}:
         prefix = hist_key(ms, said.id, "", "")[:-1]
         for key, value in await turn.state.storage.scan(prefix, after(prefix), limit=1000):

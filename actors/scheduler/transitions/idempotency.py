@@ -29,7 +29,8 @@ class Once:
 
 
 def damaged_answer() -> IdempotencyMismatchError:
-    """Of a request whose kept answer cannot be read any more. It was carried out, so it is not carried out again."""
+    """Make the refusal of a request whose kept answer cannot be read any more. It was carried out, so it is not carried
+    out again."""
     return IdempotencyMismatchError(
         "this Idempotency-Key was used in the last 24 hours, and the answer kept for it was damaged in the store: look "
         "for what that request made, or send it again under a new key"
@@ -37,13 +38,14 @@ def damaged_answer() -> IdempotencyMismatchError:
 
 
 async def answered(view: StoreView, once: Once, now: int) -> bool:
-    """Whether an answer may be kept: then nothing new is needed to give it again."""
+    """Tell whether an answer may be kept for the request: then nothing new is needed to give it again."""
     today = now // DAY_MS
     return bool(await view.get([idem_key(day, once.key) for day in (today, today - 1)]))
 
 
 async def submit_once(turn: Turn, jobs: Sequence[NewJob], once: Once) -> Kept | TocsinError:
-    """Status and body: of the first time, if there was one. IdempotencyMismatchError if that was another request.
+    """Return status and body, those of the first time if there was one. IdempotencyMismatchError if that was another
+    request.
 
     Refusals are answered, not raised: a raised one ends this activation, and callers may repeat them at will.
     """

@@ -32,7 +32,7 @@ LOST = {
     "fired": "the host was lost while the attempt ran; its lease ended",
     PULLED: "the worker was lost, or did not settle the attempt in time; its lease ended",
 }
-"""Attempts of these kinds whose lease ends are lost, and why."""
+"""Kinds of attempts that are lost when their lease ends, and why."""
 NOT_COMPLETED = "accepted, and not completed before its lease ended"
 
 
@@ -144,7 +144,7 @@ def _may_still_run(lease: LeaseRow, outcome: AttemptOutcome, now: int) -> bool:
 
 
 def _promised(lease: LeaseRow, now: int) -> int:
-    """Until when an answered `/extend` holds the lease; 0: it does not."""
+    """Return until when an answered `/extend` holds the lease; 0: it does not."""
     return lease.promised if lease.promised <= now + PROMISED_MAX_MS else 0
 
 
@@ -327,7 +327,7 @@ def _error(outcome: AttemptOutcome, now: int) -> LastError:
 
 
 def _wanted(job: JobRow, result: bytes | None) -> bytes | None:
-    """The result, where the caller or a follower wants it and it is JSON: receivers may answer anything."""
+    """Return the result if the caller or a follower wants it and it is JSON: receivers may answer anything."""
     if result is None or len(result) > MAX_RESULT or (job.keep_result_ms is None and not job.then_size):
         return None
     try:
@@ -338,7 +338,7 @@ def _wanted(job: JobRow, result: bytes | None) -> bytes | None:
 
 
 def _short(result: bytes | None) -> bytes | None:
-    """What the history keeps of a result."""
+    """Return what the history keeps of a result."""
     return None if result is None or len(result) > RESULT_IN_HISTORY else result
 
 

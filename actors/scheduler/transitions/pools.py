@@ -20,7 +20,8 @@ PAGE = 500
 
 
 async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None) -> bool:
-    """From here on jobs no longer set its cap. A lowered cap lets holders finish. True if there was no such pool."""
+    """Set the cap of a pool, or pause it; return whether there was no such pool. Jobs no longer set a cap that was set
+    here. Those that hold slots beyond a lowered cap finish."""
     lines = turn.state.lines
     created = name not in lines.pools and not lines.queued(name) and not lines.holders[name]
     old = turn.state.lines.pools.get(name, PoolRow(1))
@@ -36,7 +37,7 @@ async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None) 
 
 
 async def delete_pool(turn: Turn, name: str) -> bool:
-    """False if there was none. ConflictError while a job names it, a dead one too."""
+    """Remove a pool; return whether there was one. ConflictError while a job names it, a dead one too."""
     lines = turn.state.lines
     waiting, running = lines.queued(name), lines.holders[name]
     if waiting or running:
@@ -73,8 +74,8 @@ async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled:
 
 
 async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]]) -> tuple[int, int]:
-    """Cancel these (id, incarnation): not others that took their ids meanwhile. How many were, and how many of `jobs`
-    are left for another turn."""
+    """Cancel jobs by id and incarnation, not others that took their ids meanwhile. Return how many were cancelled, and
+    how many of `jobs` are left for another turn."""
     known = await turn.jobs([job_id for job_id, _ in jobs])
     cancelled = 0
     for n, (job_id, incarnation) in enumerate(jobs):
@@ -90,7 +91,7 @@ async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]]) -> tuple[int,
 
 @dataclass(slots=True)
 class Erased:
-    """What a page of a removal took."""
+    """What one page of a removal removed."""
 
     rows: int
     jobs: int
@@ -98,7 +99,7 @@ class Erased:
 
 
 async def set_instance(turn: Turn, paused: bool | None, timeout_ms: int | None) -> InstanceRow:
-    """None: as it was. A timeout of 0 is the host's again."""
+    """Pause the instance, or set its timeout; return its row. None: unchanged. A timeout of 0 is the host's again."""
     old = turn.state.instance
     row = msgspec.structs.replace(
         old,

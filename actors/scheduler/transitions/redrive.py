@@ -1,4 +1,4 @@
-"""Dead letters retried in bulk: a durable job of its own, at a pace, over what was parked before it was asked for.
+"""Dead letters retried in bulk: a durable job of its own, at a pace, over what was parked before it was requested.
 
 No letter is matched by two of them, and no two retry jobs of one pool at the same time: the later one waits until the
 earlier one has ended. So the same call made twice starts nothing twice, and no rate is the sum of two.
@@ -82,7 +82,7 @@ async def count(view: StoreView, row: RedriveRow, others: Running) -> Counted:
 
 
 def _is_ahead(row: RedriveRow, place: tuple[int, str]) -> bool:
-    """Whether it will come to a letter that was parked then."""
+    """Tell whether the redrive has still to come to a letter at this place."""
     return row.since <= place[0] < row.before and place > row.cursor
 
 
@@ -94,12 +94,12 @@ async def _pages(view: StoreView, start: bytes, end: bytes) -> AsyncIterator[tup
 
 
 def next_turn(others: Running) -> int:
-    """Of one that begins behind all of these."""
+    """Return the turn of a redrive that begins behind all of these."""
     return 1 + max((other.turn for other in others.values()), default=0)
 
 
 def waits_for(redrive_id: str, row: RedriveRow, others: Running) -> str | None:
-    """The first of those before it that retries jobs of the same pool."""
+    """Return the first of the redrives before it that retries jobs of the same pool."""
     mine = (row.turn, redrive_id)
     before = [
         place
@@ -113,8 +113,8 @@ def waits_for(redrive_id: str, row: RedriveRow, others: Running) -> str | None:
 
 
 async def start(turn: Turn, redrive_id: str, row: RedriveRow, known: Collection[str]) -> bool:
-    """The first letters are retried at once, unless it has to wait. False, and nothing is done, if others have begun
-    than those `known` when its letters were counted."""
+    """Begin a redrive; its first letters are retried at once, unless it has to wait. False, and nothing is done, if
+    others have begun than those `known` when its letters were counted."""
     if (await _running(turn)).keys() - set(known):
         return False
     await _tick(turn, redrive_id, row)
@@ -122,7 +122,7 @@ async def start(turn: Turn, redrive_id: str, row: RedriveRow, known: Collection[
 
 
 async def stop(turn: Turn, redrive_id: str) -> bool:
-    """False if there is none, or it has ended."""
+    """Stop a redrive; False if there is none, or it has ended."""
     row = await _read(turn, redrive_id)
     if row is None or not row.next_at:
         return False
@@ -132,7 +132,7 @@ async def stop(turn: Turn, redrive_id: str) -> bool:
 
 
 async def drive(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
-    """A tick of each."""
+    """Carry out a tick of each redrive whose timer has come."""
     for ms, redrive_id in due:
         row = await _read(turn, redrive_id)
         if row is not None and row.next_at == ms:
@@ -140,7 +140,7 @@ async def drive(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
 
 
 async def _tick(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
-    """As many letters as its rate allows; looks at a bounded number of them."""
+    """Retry as many letters as the rate allows, of a bounded number that are looked at."""
     if waits_for(redrive_id, row, await _running(turn)) is not None:
         await _go_on(turn, redrive_id, row)
         return
@@ -155,7 +155,7 @@ async def _tick(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
         if letter is not None and wanted(row, letter) and await retry_dead(turn, cursor[1]) is not None:
             taken += 1
     retried = row.retried + taken
-    # Of one that was stopped before it came to them, this one may retry letters that it did not match itself.
+    # This one may retry letters that it did not match itself, of another that was stopped before it came to them.
     row = msgspec.structs.replace(row, cursor=cursor, retried=retried, matched=max(row.matched, retried))
     if len(rows) == LOOKED_AT or (rows and cursor != split_line_tail(rows[-1][0])):
         await _go_on(turn, redrive_id, row)
@@ -170,7 +170,8 @@ async def _go_on(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
 
 
 async def _running(turn: Turn) -> dict[str, RedriveRow]:
-    """Known from the first time on that somebody asks: those that ended stay in the store, and may be many."""
+    """Return the redrives that have not ended. They are read once: those that ended stay in the store, and may be
+    many."""
     state = turn.state
     if state.redrives is None:
         rows = [(key, state.read(RedriveRow, key, value)) for key, value in await state.all_rows(b"redrive/")]

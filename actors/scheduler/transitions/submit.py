@@ -1,4 +1,4 @@
-"""Submit turns: accept jobs, or say why their ids are taken. And cancel, which frees an id."""
+"""Submit turns: accept jobs, or refuse those whose ids are taken. And cancel, which frees an id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
 
 
 async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
-    """One answer per job, in order. Those accepted are one batch."""
+    """Accept jobs in one batch; return one answer per job, in order."""
     chosen = [new.job.id for new in jobs if new.chosen]
     known = await turn.jobs(chosen) if chosen else {}
     dead = await turn.dead(list(known)) if known else set()
@@ -52,7 +52,7 @@ def over_quota(turn: Turn) -> QuotaExceededError | None:
 
 
 async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answer | None:
-    """The answer to a taken id, or None when the holder made way."""
+    """Return the answer to a request for a taken id, or None where the job that has it made way."""
     state = _state(turn, holder.job.id, dead)
     if (state in ("dead", "running") and new.on_conflict != "keep") or new.on_conflict == "error" or state == "dead":
         advice = {
@@ -76,7 +76,7 @@ def _state(turn: Turn, job_id: str, dead: bool) -> str:
 
 
 async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
-    """Whether the caller asked for what is there already, whoever asked for that."""
+    """Tell whether the caller asked for what is there already, whoever asked for that."""
     blank = {
         "incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0, "initiator": ("", ""), "then_size": 0,
         "older_retry": False,
