@@ -6,6 +6,7 @@ the requests (`http/wire_jobs`), and the command line (`cli/job_options`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -89,14 +90,15 @@ class RecordMembers(ShownMembers, frozen=True, kw_only=True, rename="camel", omi
     max_concurrency: int | None = None
 
 
-class OptionsOfJob:
+class OptionsOfJob(ABC):
     """The options that handlers see, as attributes of what has a job."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def job(self) -> HandlerMembers:
-        raise NotImplementedError
+        """The job that has them."""
 
     @property
     def pool(self) -> str | None:

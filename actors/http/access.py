@@ -64,6 +64,7 @@ class Gate:
     def __init__(self, tokens: Sequence[Token] | Callable[[], Sequence[Token]], authorize: Authorize | None) -> None:
         self._read_tokens = tokens if callable(tokens) else None
         self._fixed_tokens = () if callable(tokens) else tokens
+        self.has_rule = authorize is not None
         self._authorize = authorize
 
     def enter(self, request: Request) -> Visit:

@@ -3,11 +3,13 @@ instance under `/i/{instance}`; but `/instances` and `/openapi.json`, which are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Receive, Scope, Send
 
 from tocsin.actors.http.access import Authorize, Gate
 from tocsin.actors.http.crowd import Crowd
@@ -22,8 +24,41 @@ from tocsin.actors.http.tokens import SHAPE, Tokens, parse_tokens
 from tocsin.dispatch.current import Current
 from tocsin.errors import SettingsError
 
+UNDER: Final = "/i/"
+"""Before the name of an instance."""
 App = Starlette
 """What `build_app` makes; rooms that know no HTTP framework name it by this."""
+
+
+class FixedPaths(BaseRoute):
+    """Finds a path at the root and under `/i/{instance}` by one look; patterns would be tried one after another."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = endpoints
+        # The root itself removes nothing: an instance is removed by its name.
+        self.paths = [place + path for place in PLACES for path in endpoints if place + path]
+
+    def matches(self, scope: Scope) -> tuple[Match, dict[str, Any]]:
+        if scope["type"] != "http":
+            return Match.NONE, {}
+        path, root = scope["path"], scope.get("root_path", "")
+        if root and (path == root or path.startswith(root + "/")):
+            path = path[len(root) :]
+        parameters = dict(scope.get("path_params", {}))
+        if path.startswith(UNDER):
+            instance, slash, rest = path[len(UNDER) :].partition("/")
+            path, parameters["instance"] = slash + rest, instance
+            if not instance:
+                return Match.NONE, {}
+        elif not path:
+            return Match.NONE, {}
+        endpoint = self._endpoints.get(path)
+        if endpoint is None:
+            return Match.NONE, {}
+        return Match.FULL, {"endpoint": endpoint, "path_params": parameters}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["endpoint"](scope, receive, send)
 
 
 def build_app(
@@ -57,12 +92,8 @@ def build_app(
         routes=[
             Route("/instances", Instances(gate, host), methods=None),
             Route("/openapi.json", OpenApi(gate, tokens=bool(known())), methods=None),
-            *(
-                Route(place + path, endpoint, methods=None)
-                for place in PLACES
-                for path, endpoint in endpoints
-                if place + path  # the root itself removes nothing: an instance is removed by its name
-            ),
+            FixedPaths({path: endpoint for path, endpoint in endpoints if "{" not in path}),
+            *(Route(place + path, one, methods=None) for place in PLACES for path, one in endpoints if "{" in path),
         ],
         exception_handlers={HTTPException: refuse_unrouted, Exception: refuse_unrouted},
     )

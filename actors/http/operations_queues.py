@@ -20,8 +20,8 @@ SEVERAL: Final = ","
 
 async def claim(call: Call) -> ClaimedJobs:
     """A worker that hangs up meanwhile is given nothing. The app's rule is asked for every queue that is named."""
-    request = await call.body(ClaimRequest, SMALL_BODY, optional=True)
     queue = call.path("queue")
+    request = await call.body(ClaimRequest, SMALL_BODY, optional=True)
     for one in dict.fromkeys(queue.split(SEVERAL)):
         await call.admit(one)
     wait_ms: Any = int(CLAIM_WAIT_S * 1000) if request.wait_ms is None else whole(request.wait_ms)

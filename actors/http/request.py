@@ -44,7 +44,8 @@ class Call:
 
     async def admit(self, resource: str | None, *, action: str | None = None) -> None:
         """ForbiddenError if the embedding app's rule says no; `action` if it is not that of the route."""
-        await self._gate.ask(self._visit.caller, action or self._action, self.port.name, resource)
+        if self._gate.has_rule:
+            await self._gate.ask(self._visit.caller, action or self._action, self.port.name, resource)
 
     def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
         """What makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from asyncio import current_task
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -49,12 +50,12 @@ class Actor:
         return False
 
 
-class EventActor(Actor, Generic[E]):
+class EventActor(Actor, ABC, Generic[E]):
     """An actor whose events are the types of `E`, not its methods."""
 
+    @abstractmethod
     async def handle(self, event: E) -> object:
         """Run one event as a turn and return its answer. The match must be exhaustive."""
-        raise NotImplementedError
 
 
 def call_method(actor: Actor, event: Event[Any]) -> Awaitable[object]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -125,3 +126,8 @@ def refused(answer: httpx.Response, status: int, code: str, *words: str) -> dict
     for word in words:
         assert word in error["message"], error
     return error
+
+
+def paths_of(app: Starlette) -> set[str]:
+    """Return all paths that an app of a host answers."""
+    return {path for route in app.routes for path in getattr(route, "paths", [getattr(route, "path", "")])}

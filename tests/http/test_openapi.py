@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount
 
 from tests.http.accepting_receiver import AcceptingReceiver, accepted
-from tests.http.http_client import HttpClient, client_of, open_host, open_http_client, refused
+from tests.http.http_client import HttpClient, client_of, open_host, open_http_client, paths_of, refused
 from tests.http.openapi_document import checked_schema, operations
 from tocsin.actors.http.app import build_app
 from tocsin.actors.http.error_catalog import CODES
@@ -62,8 +62,7 @@ async def test_without_tokens_it_asks_for_none_and_is_for_this_machine_only() ->
 async def test_every_route_of_the_app_is_described_and_no_other() -> None:
     async with open_host() as (host, _):
         app = build_app(host, insecure=True)
-    routes = {getattr(route, "path", "") for route in app.routes} - {"/openapi.json"}
-    assert routes == set(DOCUMENT["paths"])
+    assert paths_of(app) - {"/openapi.json"} == set(DOCUMENT["paths"])
     for place in ("", "/i/{instance}"):
         described = {(method, path) for method, path, _ in operations(DOCUMENT)}
         assert {(one.method, place + one.path) for one in OPERATIONS if place + one.path} <= described

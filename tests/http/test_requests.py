@@ -270,3 +270,18 @@ async def test_it_works_mounted_in_another_app() -> None:
             assert (await client.get("/jobs/i/a/status")).status_code == 200
             refused(await client.get("/jobs/nothing"), 404, "NOT_FOUND")
             refused(await client.post("/jobs/status"), 405, "METHOD_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/jobs/status", 200), ("/jobs/i/a/status", 200), ("/jobs/i/i/status", 200), ("/jobs/i/a/schedules/s", 404),
+        ("/jobs/", 404), ("/jobs/i", 404), ("/jobs/i/", 404), ("/jobs/i//status", 404), ("/jobs/i/a/", 404),
+        ("/jobs/i/a", 405), ("/jobs/i/a/b/status", 404), ("/jobs/status/", 404), ("/jobs//status", 404),
+    ],
+)  # fmt: skip
+async def test_an_app_that_is_mounted_answers_its_paths_and_no_others(path: str, status: int) -> None:
+    async with open_host() as (host, _):
+        app = Starlette(routes=[Mount("/jobs", host.asgi(insecure=True))])
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            assert (await client.get(path)).status_code == status

@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from tests.http.http_client import client_of, refused
+from tests.http.http_client import client_of, paths_of, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http.deeds import DEEDS
 from tocsin.actors.http.openapi import PLACES
@@ -53,7 +53,7 @@ def places(operation: Operation) -> Iterator[str]:
 async def test_every_route_is_an_operation_or_named_here(host: ActorHost) -> None:
     paths = [*(one.path for one in OPERATIONS), "/healthz", "/readyz"]
     known = {place + path for place in PLACES for path in paths if place + path} | {"/instances", "/openapi.json"}
-    assert {getattr(route, "path", None) for route in host.asgi(tokens=SINGLE).routes} == known
+    assert paths_of(host.asgi(tokens=SINGLE)) == known
     assert {(one.method, one.path) for one in OPERATIONS if not one.scopes} == BY_LEASE
     assert all(one.scopes <= set(SCOPES) for one in OPERATIONS)
 

@@ -53,7 +53,7 @@ class JobsPort:
     async def submit(self, job: NewJob) -> Scheduled:
         """Store one checked job."""
         self._check_space()
-        answer = (await self._instance.call(Submit([job])))[0]
+        answer = (await self._instance.host.call(self._instance.id, Submit([job])))[0]
         if isinstance(answer, TocsinError):
             raise answer
         return answer

@@ -54,7 +54,7 @@ class QueuesPort:
         pulls = here.service.inflight(here.name).waiting_claims
         pulls.enter(pull)
         try:
-            await here.call(ClaimMore(), create=False)
+            await here.host.call(here.id, ClaimMore(), create=False)
         except NotFoundError:
             pass  # nobody has scheduled anything yet: the first job wakes who waits
         except (TocsinError, asyncio.CancelledError):

@@ -78,8 +78,9 @@ class Scheduler:
         worker pulls it. `then`: jobs that start when this one is done, in the same commit; nested ones make a chain.
         `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         """
-        due = arguments.instant_ms(at, "at")
-        return await self._submit(path, workflow, args, due, self._now_ms(), options)
+        due, now, raw_args = arguments.instant_ms(at, "at"), self._now_ms(), arguments.encode_args(args)
+        job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
+        return (await self._port.jobs.submit(job)).id
 
     async def run_after(
         self,
@@ -92,12 +93,7 @@ class Scheduler:
     ) -> str:
         """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
         delay_ms, now = arguments.duration_ms(delay, "delay"), self._now_ms()
-        return await self._submit(path, workflow, args, arguments.delayed(now, delay_ms, "delay"), now, options)
-
-    async def _submit(
-        self, path: str | None, workflow: str | None, args: Any, due: int, now: int, options: JobOptions
-    ) -> str:
-        raw_args = arguments.encode_args(args)
+        due, raw_args = arguments.delayed(now, delay_ms, "delay"), arguments.encode_args(args)
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
         return (await self._port.jobs.submit(job)).id
 
