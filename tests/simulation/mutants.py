@@ -89,9 +89,9 @@ MUTANTS = (
     ),
     Mutant(
         "leases do not count as pool slots after a restart",
-        "actors/scheduler/state/scheduler_state.py",
-        "                self._remember(*names, lease)\n",
-        "                self._remember(*names, lease)\n                self.lines.holders.clear()\n",
+        "actors/scheduler/state/rebuild.py",
+        "            state.remember(*names, lease)\n",
+        "            state.remember(*names, lease)\n            state.lines.holders.clear()\n",
     ),
     Mutant(
         "the stored wake time leaves out lease ends",

@@ -21,10 +21,9 @@ from tocsin.actors.scheduler.model.names import KIND
 from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.schedules.events import ScheduleChange, change_schedules
 from tocsin.actors.scheduler.schedules.recompute import check_zones
-from tocsin.actors.scheduler.state.limits import Limits
 from tocsin.actors.scheduler.state.occurrences import FailedSlots, Tick
 from tocsin.actors.scheduler.state.rebuild import load
-from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+from tocsin.actors.scheduler.state.scheduler_state import Limits, SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import events, redrive
 from tocsin.actors.scheduler.transitions.complete import complete, extend
@@ -84,14 +83,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         self._limits = limits
         self._clock = clock
         self._end = EndOfTurn(inflight, full, died)
-        self._state = self._new_state()
-
-    def _new_state(self) -> SchedulerState:
-        state = SchedulerState(self.ctx.storage)
-        state.dead_ms, state.quota, state.kept_slots = self._limits.dead_ms, self._limits.quota, self._limits.kept_slots
-        state.timeout_ms = self._limits.timeout_ms
-        state.occurrences.failed = self._failed_slots
-        return state
+        self._state = SchedulerState(ctx.storage, limits)
 
     async def on_start(self) -> None:
         await load(self._state)
@@ -168,7 +160,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         turn = self._turn()
         erased = await erase_page(turn)
         self.ctx.after_commit(self._inflight.result_waiters.tell_all)
-        self._state = self._new_state()
+        self._state = SchedulerState(self.ctx.storage, self._limits)
         if erased.more:
             self._state.instance = turn.state.instance
             self.ctx.set_alarm(turn.now + ERASE_ALONE_MS)

@@ -31,9 +31,8 @@ from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.queries.host_health import HostHealth
 from tocsin.actors.scheduler.queries.why import Facts
 from tocsin.actors.scheduler.schedules.recompute import in_doubt
-from tocsin.actors.scheduler.state.limits import Limits
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots
-from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS
+from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS, Limits
 from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.dispatch.dispatcher import Dispatcher
 

@@ -40,7 +40,7 @@ class Leases:
         self._ends: list[tuple[int, str]] = []  # with stale entries
 
     def put_lease(self, job_id: str, token: str, lease: LeaseRow) -> None:
-        self._remember(job_id, token, lease)
+        self.remember(job_id, token, lease)
         self.counters.leased += 1
         self.storage.put(lease_key(job_id, token), encode(lease))
 
@@ -102,7 +102,8 @@ class Leases:
         """Put back what `ended` took."""
         heapq.heappush(self._ends, (self.leases[token][1].until, token))
 
-    def _remember(self, job_id: str, token: str, lease: LeaseRow) -> None:
+    def remember(self, job_id: str, token: str, lease: LeaseRow) -> None:
+        """Take over a lease row that is there."""
         self.leases[token] = (job_id, lease)
         self.by_id.setdefault(job_id, set()).add(token)
         heapq.heappush(self._ends, (lease.until, token))

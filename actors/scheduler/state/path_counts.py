@@ -40,9 +40,10 @@ class Paths:
 
     async def close(self, at_once: int = WRITTEN_AT_ONCE) -> None:
         """Write the counts that changed in this turn, and up to `at_once` of those that were counted anew."""
-        changes: Counter[bytes] = Counter()
+        changes: dict[bytes, int] = {}
         for target, by in self.changes.items():
-            changes[path_key(target)] += by
+            key = path_key(target)
+            changes[key] = changes.get(key, 0) + by
         self.changes.clear()
         changed = [key for key, by in changes.items() if by]
         if self.counting:

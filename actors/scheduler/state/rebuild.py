@@ -1,4 +1,4 @@
-"""Rebuild the summaries (lines, counters) from the rows, after an unreadable row was set aside.
+"""Read memory from rows; and rebuild the summaries (lines, counters), after an unreadable row was set aside.
 
 A rebuild reads every row, so it runs only then: at activation, before the first event; and in a repair. A job whose
 lease or place could not be read goes back to its line at its own due instant. A job that stands in two places keeps the
@@ -15,12 +15,22 @@ import msgspec
 from tocsin.actors.scheduler.model.lost import NO_JOB
 from tocsin.actors.scheduler.model.row_kinds import Shape, read_row
 from tocsin.actors.scheduler.model.rows import (
+    INSTANCE,
+    LAYOUT,
+    META_COUNTERS,
+    META_LAYOUT,
+    META_RECOUNT,
+    META_SLOT,
     AtRow,
     BadRow,
+    Counters,
     DeadRow,
+    InstanceRow,
     JobRow,
+    LeaseRow,
     LinesRow,
     ParkedRow,
+    PoolRow,
     at_key,
     bad_key,
     dead_key,
@@ -31,8 +41,10 @@ from tocsin.actors.scheduler.model.rows import (
 )
 from tocsin.actors.scheduler.model.suspects import place_in, queue_of
 from tocsin.actors.scheduler.state.job_queues import JobQueues
-from tocsin.actors.scheduler.state.labels import dead_rows, live_rows
+from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
+from tocsin.actors.scheduler.state.layout import layout_of
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
+from tocsin.errors import StoreCorrupt, StoreSchema
 
 Places = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
@@ -48,8 +60,65 @@ class Rebuilt:
 
 async def load(state: SchedulerState) -> None:
     """Read memory from rows; rebuild it if one could not be read."""
-    if await state.load():
+    await _read_memory(state)
+    if state.damaged and not state.instance.erasing:
         await rebuild(state)
+
+
+async def _read_memory(state: SchedulerState) -> None:
+    """Read memory from rows: one hop for most, a page at a time for many lines."""
+    meta = await state.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE])
+    layout = _check_layout(state, layout_of(meta))
+    state.labels.load(layout, meta.get(META_LABELS))
+    if META_COUNTERS in meta and (counters := state.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
+        state.counters, state.sealed_counters = counters, encode(counters)
+    state.occurrences.load(meta.get(META_SLOT))
+    if INSTANCE in meta and (instance := state.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
+        state.instance = instance
+        state.lines.paused = instance.paused
+        if instance.erasing:
+            return  # the instance is being removed: only some of the rows are left
+    for key, value in await state.all_rows(b"pool/"):
+        if (pool := state.read(PoolRow, key, value)) is not None:
+            state.lines.pools[key[5:].decode()] = pool
+    for key, value in await state.all_rows(b"lease/"):
+        if (names := _names(state, key, 3, value)) and (lease := state.read(LeaseRow, key, value)) is not None:
+            state.remember(*names, lease)
+    for key, value in await state.all_rows(b"lines/"):
+        if (names := _names(state, key, 3, value)) and (row := state.read(LinesRow, key, value)) is not None:
+            state.lines.load(names, row)
+    if not state.damaged and (layout == 1 or META_RECOUNT in meta):
+        await state.paths.count_anew()
+        await state.labels.drop_strays()
+    await state.look_at_timers()
+
+
+def _check_layout(state: SchedulerState, value: bytes | None) -> int:
+    """Return the layout that the rows have; 0 if there are none. Refuse a newer one."""
+    layout = 0
+    if value is not None:
+        if not value.isdigit():
+            raise StoreCorrupt(f"meta/layout is {value[:40]!r}, not a number: restore a backup of this store")
+        layout = int(value)
+    if layout != LAYOUT:
+        state.storage.put(META_LAYOUT, b"%d" % LAYOUT)
+    state.has_layout = True
+    if layout > LAYOUT:
+        raise StoreSchema(
+            f"this scheduler was written by a newer tocsin (layout {layout}); this one reads up to {LAYOUT}: "
+            "upgrade tocsin, or open the store with the newer one"
+        )
+    return layout
+
+
+def _names(state: SchedulerState, key: bytes, parts: int, value: bytes) -> tuple[str, str] | None:
+    """Return the two names in a key of so many parts; None after setting a misshapen key aside."""
+    try:
+        _, first, second = key.decode().split("/", parts)
+    except ValueError:
+        state.set_aside(key, value, "its key has another shape")
+        return None
+    return first, second
 
 
 async def rebuild(state: SchedulerState) -> Rebuilt:

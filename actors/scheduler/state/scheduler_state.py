@@ -1,13 +1,15 @@
 """Write the rows of a scheduler, each together with the memory that mirrors it.
 
 All turns (submit, claim, settle, ...) write rows through this module. Memory changes with the row, in the turn. If the
-turn fails, the runtime drops the actor, and memory is read again (`load`).
+turn fails, the runtime drops the actor, and memory is read again (`rebuild.load`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -22,14 +24,11 @@ from tocsin.actors.scheduler.model.rows import (
     META_SLOT,
     AtRow,
     BadRow,
-    Counters,
     DeadRow,
     HistRow,
     IdemRow,
     InstanceRow,
     JobRow,
-    LeaseRow,
-    LinesRow,
     ParkedRow,
     PoolRow,
     R,
@@ -54,12 +53,10 @@ from tocsin.actors.scheduler.model.rows import (
     timer_key,
 )
 from tocsin.actors.scheduler.model.suspects import LEVELS, marked, place_in, queue_of
-from tocsin.actors.scheduler.state.labels import META_LABELS, Labels
-from tocsin.actors.scheduler.state.layout import layout_of
+from tocsin.actors.scheduler.state.labels import Labels
 from tocsin.actors.scheduler.state.leases import Leases
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
-from tocsin.errors import StoreCorrupt, StoreSchema
 from tocsin.storage.api import Row, after
 
 log = logging.getLogger("tocsin.scheduler")
@@ -70,19 +67,36 @@ HISTORY = "history"
 RETIRE = "retire"
 IDEM = "idem"
 RESULT = "result"
-DEAD_MS = 30 * DAY_MS
-"""How long dead letters are kept."""
 TIMEOUT_MS = 60_000
 """The deadline of a callback, if neither its job, the instance nor the host sets another."""
 HISTORY_MS = 7 * DAY_MS
 """How long history keeps the end of an attempt, by whole days."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits that the settings of a host set for each of its schedulers."""
+
+    dead_ms: int | None = 30 * DAY_MS
+    """How long dead letters are kept; None: they are kept forever."""
+    quota: int | None = None
+    """How many jobs an instance may hold."""
+    kept_slots: int = KEPT_SLOTS
+    """How many occurrences are kept per schedule."""
+    timeout_ms: int = TIMEOUT_MS
+    """The deadline of callbacks whose jobs and instances have none of their own."""
+
+
+DEFAULTS: Final = Limits()
+
+
 class SchedulerState(Leases):
     """Rows and memory of one scheduler. Public attributes are for reading."""
 
-    def __init__(self, storage: ActorStorage) -> None:
+    def __init__(self, storage: ActorStorage, limits: Limits = DEFAULTS) -> None:
         super().__init__(storage)
+        self.dead_ms, self.quota = limits.dead_ms, limits.quota
+        self.kept_slots, self.timeout_ms = limits.kept_slots, limits.timeout_ms
         self.paths = Paths(storage)
         self.labels = Labels(storage)
         self.to_tell: list[str] = []
@@ -92,66 +106,17 @@ class SchedulerState(Leases):
         self.instance = InstanceRow()
         self.next_timer: int | None = None  # no timer is earlier
         self.history_ms = HISTORY_MS
-        self.dead_ms: int | None = DEAD_MS
-        self.quota: int | None = None
         self.redrives: dict[str, RedriveRow] | None = None
         """Bulk retries that have not ended; None until they are first asked for (`redrive`)."""
         self.occurrences = Occurrences()
-        self.kept_slots = KEPT_SLOTS
-        self.timeout_ms = TIMEOUT_MS
-        self._damaged = self._numbered = False
+        self.damaged = False
+        """A row was unreadable: what is summarised must be rebuilt."""
+        self.has_layout = False
+        """Whether the row of the layout is written."""
         self._idem_day = self._history_day = -1
-        self._sealed_counters = encode(self.counters)
+        self.sealed_counters = encode(self.counters)
 
-    # ---- Loading ---------------------------------------------------------------------------------
-
-    async def load(self) -> bool:
-        """Read memory from rows: one hop for most, a page at a time for many lines.
-
-        Return whether a row was unreadable: then `rebuild` must follow (see `rebuild.load`).
-        """
-        meta = await self.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE])
-        layout = self._check_layout(layout_of(meta))
-        self.labels.load(layout, meta.get(META_LABELS))
-        if META_COUNTERS in meta and (counters := self.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
-            self.counters, self._sealed_counters = counters, encode(counters)
-        self.occurrences.load(meta.get(META_SLOT))
-        if INSTANCE in meta and (instance := self.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
-            self.instance = instance
-            self.lines.paused = instance.paused
-            if instance.erasing:
-                return False  # the instance is being removed: only some of the rows are left
-        for key, value in await self.all_rows(b"pool/"):
-            if (pool := self.read(PoolRow, key, value)) is not None:
-                self.lines.pools[key[5:].decode()] = pool
-        for key, value in await self.all_rows(b"lease/"):
-            if (names := self._names(key, 3, value)) and (lease := self.read(LeaseRow, key, value)) is not None:
-                self._remember(*names, lease)
-        for key, value in await self.all_rows(b"lines/"):
-            if (names := self._names(key, 3, value)) and (row := self.read(LinesRow, key, value)) is not None:
-                self.lines.load(names, row)
-        if not self._damaged and (layout == 1 or META_RECOUNT in meta):
-            await self.paths.count_anew()
-            await self.labels.drop_strays()
-        await self.look_at_timers()
-        return self._damaged
-
-    def _check_layout(self, value: bytes | None) -> int:
-        """Return the layout that the rows have; 0 if there are none. Refuse a newer one."""
-        layout = 0
-        if value is not None:
-            if not value.isdigit():
-                raise StoreCorrupt(f"meta/layout is {value[:40]!r}, not a number: restore a backup of this store")
-            layout = int(value)
-        if layout != LAYOUT:
-            self.storage.put(META_LAYOUT, b"%d" % LAYOUT)
-        self._numbered = True
-        if layout > LAYOUT:
-            raise StoreSchema(
-                f"this scheduler was written by a newer tocsin (layout {layout}); this one reads up to {LAYOUT}: "
-                "upgrade tocsin, or open the store with the newer one"
-            )
-        return layout
+    # ---- Reading rows -------------------------------------------------------------------------------
 
     async def all_rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Read every row of a family, a page at a time."""
@@ -163,15 +128,6 @@ class SchedulerState(Leases):
             if len(page) < PAGE:
                 return found
             start = page[-1][0] + b"\x00"
-
-    def _names(self, key: bytes, parts: int, value: bytes) -> tuple[str, str] | None:
-        """Return the two names in a key of so many parts; None after setting a misshapen key aside."""
-        try:
-            _, first, second = key.decode().split("/", parts)
-        except ValueError:
-            self.set_aside(key, value, "its key has another shape")
-            return None
-        return first, second
 
     async def find_place(self, job: JobRow) -> AtRow:
         """Find where a job stands whose row of its place cannot be read, by a search for its line row."""
@@ -195,7 +151,7 @@ class SchedulerState(Leases):
         log.error("an unreadable row was moved to bad/: %r: %s", key, reason)
         self.storage.put(bad_key(key), value)
         self.storage.delete(key)
-        self._damaged = True
+        self.damaged = True
         if key.startswith(b"job/"):
             self.storage.put(META_RECOUNT, b"")
         self.occurrences.set_aside(key)
@@ -368,16 +324,16 @@ class SchedulerState(Leases):
             for name, row in lines.sealed():
                 summaries[lines_key(*name)] = None if row is None else encode(row)
         counters = encode(self.counters)
-        if counters != self._sealed_counters:
-            summaries[META_COUNTERS] = self._sealed_counters = counters
+        if counters != self.sealed_counters:
+            summaries[META_COUNTERS] = self.sealed_counters = counters
         for key, value in summaries.items():
             if value is None:
                 storage.delete(key)
             else:
                 storage.put(key, value)
-        if not self._numbered and (storage.layer.puts or storage.layer.deletes):  # the first rows since it was removed
+        if not self.has_layout and (storage.layer.puts or storage.layer.deletes):  # the first rows since it was removed
             storage.put(META_LAYOUT, b"%d" % LAYOUT)
-            self._numbered = True
+            self.has_layout = True
         seen = self.occurrences
         if seen.latest_slot != seen.sealed_slot:
             storage.put(META_SLOT, b"%d" % seen.latest_slot)
