@@ -277,7 +277,9 @@ class Attempt:
         self._renewal = self._loop.call_later(max(self.lease.renew_at - self._monotonic(), 0), self._renew_now)
 
     def _renew_now(self) -> None:
-        if self.lease.over is None and (self._renewing is None or self._renewing.done()):
+        if self._renewing is not None:
+            self._renewing.cancel()  # it failed before this lease was granted, and may pause for longer than that lasts
+        if self.lease.over is None:
             self._renewing = self._loop.create_task(self._renew())
 
     async def _renew_no_more(self) -> None:

@@ -8,5 +8,6 @@ from tests.mutants.jobs import JOBS
 from tests.mutants.lists import LISTS
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.stores import STORES
+from tests.mutants.workers import WORKERS
 
-MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES)
+MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *WORKERS)

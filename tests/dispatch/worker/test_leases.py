@@ -186,6 +186,26 @@ async def test_a_handler_asks_for_a_longer_lease_and_a_shorter_one_and_both_are_
 
 
 @on_fake_queue
+async def test_a_short_lease_asked_for_after_an_outage_is_renewed_though_a_renewal_pauses(
+    workers: WorkerFixture,
+) -> None:
+    async def work(args: Any, context: Context) -> None:
+        await asyncio.sleep(10)
+        workers.queue.down = StoreUnavailable("busy")
+        await asyncio.sleep(25)
+        workers.queue.down = None
+        await context.extend(1_000)
+        await asyncio.sleep(3)
+        context.assert_ownership()
+
+    async with workers.worker({"work": work}, lease_ms=60_000):
+        workers.queue.put("work")
+        [settled] = await workers.queue.all_settled()
+
+    assert settled.said["ok"]
+
+
+@on_fake_queue
 async def test_a_job_that_came_after_a_long_wait_is_renewed_before_it_runs(workers: WorkerFixture) -> None:
     """The lease is counted from before the claim was sent, however long that waited at the host."""
     async with workers.worker({"work": sleeps}, lease_ms=10_000, wait="5m"):

@@ -1,0 +1,40 @@
+"""Breakages of workers: how leases are renewed, and what is told of a worker."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+W = "tests/dispatch/worker/"
+
+WORKERS = (
+    Mutant(
+        "attempt: an extension does not set the next renewal",
+        "dispatch/worker/attempt.py",
+        "            if self._renewal is not None:\n                self._renew_later()\n",
+        "",
+        tests=(W + "test_leases.py::test_a_lease_is_renewed_at_each_third_while_the_handler_runs",),
+    ),
+    Mutant(
+        "attempt: a renewal that pauses holds up the next one",
+        "dispatch/worker/attempt.py",
+        "        if self._renewing is not None:\n            self._renewing.cancel()",
+        "        if self._renewing is not None and not self._renewing.done():\n            return",
+        tests=(W + "test_leases.py::test_a_short_lease_asked_for_after_an_outage_is_renewed_though_a_renewal_pauses",),
+    ),
+    Mutant(
+        "announcer: every change is told at once",
+        "dispatch/worker/announcer.py",
+        "            await asyncio.sleep(SOON_S)\n",
+        "            await asyncio.sleep(0)\n",
+        tests=(W + "test_worker.py::test_changes_within_a_tenth_of_a_second_are_told_together",),
+    ),
+    Mutant(
+        "threads: a function that was cancelled before it began runs later",
+        "dispatch/threads.py",
+        "        if not answer.set_running_or_notify_cancel():\n            return\n",
+        "        answer.set_running_or_notify_cancel()\n",
+        tests=(
+            "tests/dispatch/test_thread_exhaustion.py::test_a_worker_s_handler_without_a_thread_waits_for_its_turn",
+        ),
+    ),
+)
