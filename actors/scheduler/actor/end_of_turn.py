@@ -9,7 +9,7 @@ from tocsin.actors.scheduler.actor.pull import Given, any_to_give, pull
 from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, LEVELS, SOME
-from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
+from tocsin.actors.scheduler.schedules.apply_ends import apply_ends
 from tocsin.actors.scheduler.schedules.recompute import check_clock
 from tocsin.actors.scheduler.state.job_queues import Outlook
 from tocsin.actors.scheduler.state.turn import Turn
@@ -42,7 +42,7 @@ class EndOfTurn:
         if seen.latest_slot > turn.now or seen.lost_jobs:
             check_clock(turn)
         if seen.ended:
-            await settle_ends(turn)
+            await apply_ends(turn)
         full = self._full()
         given: Given = []
         more_to_pull = False
@@ -58,7 +58,7 @@ class EndOfTurn:
                 self._register(turn, given)
             more_to_pull = await self._serve(turn, given, full, in_order=False)
         if seen.ended:  # jobs that had expired when they were to be claimed
-            await settle_ends(turn)
+            await apply_ends(turn)
         await state.close()
         if state.to_tell:
             ended, state.to_tell = state.to_tell, []
@@ -70,7 +70,7 @@ class EndOfTurn:
 
     async def run_first(self, turn: Turn) -> None:
         """End the activation: start nothing, but let the alarm ring for what the next turn might start."""
-        await settle_ends(turn)
+        await apply_ends(turn)
         more_to_pull = any_to_give(turn, self._pulls)
         await turn.state.close()  # the event that follows may find that it has nothing to do
         self._set_alarm(turn, turn.state.lines.outlook(turn.now), self._full(), more_to_pull)

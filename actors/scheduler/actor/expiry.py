@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.model.rows import (
     split_timer_key,
     timer_key,
 )
-from tocsin.actors.scheduler.schedules.apply_ends import settle_ends
+from tocsin.actors.scheduler.schedules.apply_ends import apply_ends
 from tocsin.actors.scheduler.schedules.events import NEW_WORK, RINGS
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.state.turn import Turn
@@ -116,7 +116,7 @@ async def run_timers(turn: Turn, *, full: bool = False) -> None:
         if (ring := TIMERS.get(kind)) is not None:
             await ring(turn, due)
     if turn.state.occurrences.ended:
-        await settle_ends(turn)  # an occurrence that is over by now is in no slot's way, and counted as such
+        await apply_ends(turn)  # an occurrence that is over by now is in no slot's way, and counted as such
     for kind, due in by_kind.items():
         if (ring := RINGS.get(kind)) is not None:
             await ring(turn, due)

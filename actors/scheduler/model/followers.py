@@ -27,7 +27,8 @@ MAX_THEN: Final = 256 * 1024
 
 
 class Follower(Row, frozen=True, array_like=True, tag=1):
-    """A job that is started by the success of another: all of it but when. Its args stand whole in `job.args`."""
+    """A job that is started by the success of another: everything but its due instant. All its args are in
+    `job.args`."""
 
     job: JobRow
     delay_ms: int = 0

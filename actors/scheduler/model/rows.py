@@ -35,7 +35,7 @@ class ScheduleRef(Row, frozen=True, array_like=True, tag=1):
     name: str
     slot: int
     uid: str
-    """Of the schedule: one that is made again under its name is another."""
+    """Of the schedule: one that is made again under the same name has another."""
     first_slot: int | None = None
     """The earliest of the slots that it stands for, and ..."""
     coalesced: int | None = 0
@@ -69,7 +69,7 @@ class JobRow(Row, frozen=True, array_like=True, tag=1):
     shard_key: str | None = None
     labels: tuple[str, ...] = ()
     initiator: tuple[str, str] = ("", "")
-    """Who asked for it: the name of their token and the user, each "" if there is none. Rows written before this
+    """Who requested it: the name of their token and the user, each "" if there is none. Rows written before this
     member was added have none; nobody else is sent it."""
     schedule: ScheduleRef | None = None
     """For an occurrence of a schedule."""
@@ -267,7 +267,7 @@ META_COUNTERS: Final = b"meta/counters"
 META_SLOT: Final = b"meta/slot"
 """The latest slot that was decided: a clock that is a day behind it was ahead then."""
 META_RECOUNT: Final = b"meta/recount"
-"""There if the row of a job was set aside: what is counted by function path is not right, until the next start."""
+"""There if the row of a job was set aside: counts by function path are wrong until the next start."""
 META_ZONES: Final = b"meta/zones"
 """The version of the time zones that next slots were computed with."""
 INSTANCE: Final = b"instance"

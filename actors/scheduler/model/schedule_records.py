@@ -1,4 +1,4 @@
-"""What callers get to see of schedules: plain values, camelCase in JSON. Instants are epoch ms."""
+"""What callers see of schedules: plain values, camelCase in JSON. Instants are epoch ms."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Registration:
     closed: bool = field(default=False, compare=False)
 
     def close(self) -> None:
-        """This process does not declare the set any more. Nothing is removed: schedules outlive who declared them."""
+        """Stop declaring the set. Nothing is removed: schedules outlive the process that declared them."""
         self.closed = True
 
 

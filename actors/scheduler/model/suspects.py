@@ -14,20 +14,20 @@ import msgspec
 from tocsin.actors.scheduler.model.rows import AtRow, JobRow, LastError
 
 MARK: Final = "~"
-"""Before the queue of a line, once for each level: no user's queue is named so."""
+"""Prefix of the queue of a line, once for each level: no name of a user's queue begins with it."""
 SOME: Final = 1
 """The level of jobs with two losses: they share a part of the host, or of a worker, and others run beside them."""
 FEW: Final = 2
-"""With three: in a smaller company of suspects, so that one bad job is soon among few."""
+"""The level of three losses: fewer suspects run together, so that a bad job is soon among few."""
 ALONE: Final = 3
-"""With four: nothing runs beside them."""
+"""The level of four losses: nothing runs beside them."""
 LOSSES_TOGETHER: Final = 2
-"""So many losses make a suspect."""
+"""This many losses make a job a suspect."""
 LOSSES_MAX: Final = 5
-"""So many, and it is dead."""
+"""This many losses make it dead."""
 LEVELS: Final = (ALONE, FEW, SOME)
 WORKER_SHARE: Final = 4
-"""How many suspects of the first level a worker may have at once; one of the second counts as many."""
+"""How many suspects of the first level a worker may have at once; one of the second counts as that many."""
 
 
 def level_of(at: AtRow) -> int:

@@ -19,7 +19,7 @@ STATES: dict[str, str] = {
 }  # fmt: skip
 
 
-async def settle_ends(turn: Turn) -> None:
+async def apply_ends(turn: Turn) -> None:
     """Apply what the turn has noted of occurrences (`Occurrences.note`); last, since any event may end one."""
     seen = turn.state.occurrences
     while seen.ended:

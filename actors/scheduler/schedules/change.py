@@ -239,7 +239,7 @@ def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
         _aim(turn, one)
         one.move(next_slot=series.next_of(one.definition)(max(turn.now, cursor.last)))
     except Exception as error:
-        # As in a look: it is this schedule's fault, and the caller reads it in the record.
+        # As where slots are processed: it is this schedule's fault, and the caller reads it in the record.
         stop(turn, one, error)
 
 

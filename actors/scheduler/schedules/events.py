@@ -9,9 +9,9 @@ from tocsin.actors.runtime.events import Event, answer
 from tocsin.actors.scheduler.model.schedule_rows import FORGET, RECHECK, TIMER
 from tocsin.actors.scheduler.schedules import change
 from tocsin.actors.scheduler.schedules.change import NewSchedule, Triggered
-from tocsin.actors.scheduler.schedules.process_due import ring
-from tocsin.actors.scheduler.schedules.purge import forget
-from tocsin.actors.scheduler.schedules.recompute import recheck
+from tocsin.actors.scheduler.schedules.process_due import on_timer
+from tocsin.actors.scheduler.schedules.purge import purge
+from tocsin.actors.scheduler.schedules.recompute import recompute
 from tocsin.actors.scheduler.schedules.register import leave, register
 from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.state.turn import Turn
@@ -80,9 +80,9 @@ async def change_schedules(turn: Turn, event: ScheduleChange) -> object:
 
 
 RINGS: Final[Mapping[str, Callable[[Turn, Sequence[tuple[int, str]]], Awaitable[None]]]] = {
-    TIMER: ring,
-    FORGET: forget,
-    RECHECK: recheck,
+    TIMER: on_timer,
+    FORGET: purge,
+    RECHECK: recompute,
 }
 """Each deletes the rows of the timers that it has served: what is too much for one turn is still due."""
 NEW_WORK: Final = ([TIMER.encode()], [RECHECK.encode()])

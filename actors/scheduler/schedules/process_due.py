@@ -1,5 +1,5 @@
-"""A look at schedules whose timers have rung: the slots that have come are decided, each with its row, in the commit
-that moves the cursor. What is wrong with one stops no other; what is too much for one turn is left to the next."""
+"""Process schedules whose timers have come: decide the slots that have come, each with its row, in the commit that
+moves the cursor. What is wrong with one stops no other; what is too much for one turn is left to the next."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tocsin.errors import TocsinError
 log = logging.getLogger("tocsin.scheduler")
 
 AT_ONCE: Final = 200
-"""Schedules looked at in one turn."""
+"""Schedules processed in one turn."""
 FAILED_AGAIN_MS: Final = 3_600_000
 """After that long a schedule is looked at again that was set aside because a slot of it could not be decided."""
 BACKLOGS: Final = 50
-"""Of them such that have more behind them, if there are so many: one first, the others after those that are due."""
+"""At most so many of them continue a backlog: one goes first, the others after those that are due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One schedule, a slot of it that was held back until now, and what it owes."""
+    """One processed schedule, a slot of it that was held back until now, and what it owes."""
 
     one: Schedule
     held: Fire | None
@@ -54,8 +54,8 @@ class SlotFailed(TocsinError):
         return f"SlotFailed({self}, slot {self._slots})"
 
 
-async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
-    """Look at schedules whose timers have come. Each row goes when its schedule was looked at; those left are still
+async def on_timer(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
+    """Process schedules whose timers have come. Each timer is dropped with its schedule's turn; those left are still
     due."""
     soon = [one for one in due if one[0] < SOON][:BACKLOGS]
     now = [*soon[:1], *[one for one in due if one[0] >= SOON][: AT_ONCE - len(soon)], *soon[1:]]
@@ -66,7 +66,7 @@ async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
             rung.append(found[name])
         else:
             turn.state.drop_timer(ms, TIMER, name)
-    looked = await look(turn, rung)
+    looked = await process_due(turn, rung)
     tick = turn.state.occurrences.tick
     for one in rung[:looked]:
         tick.failed = tick.failed or one.cursor.error is not None
@@ -74,7 +74,7 @@ async def ring(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
     tick.rest = tick.rest or looked < len(due)
 
 
-async def look(turn: Turn, schedules: Sequence[Schedule]) -> int:
+async def process_due(turn: Turn, schedules: Sequence[Schedule]) -> int:
     """Decide what has come, and save; return of how many schedules, from the first on."""
     failed = turn.state.occurrences.failed
     waiting = [one for one in schedules if one.cursor.queued is not None and one.version not in failed]

@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.storage.api import after
 
 
-async def forget(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
+async def purge(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
     """Drop the history of deleted schedules. Timers that are not reached are still due."""
     left = ROWS
     for ms, name in due:

@@ -79,7 +79,7 @@ def is_behind(now: int, latest_slot: int) -> bool:
     return latest_slot > now + AHEAD_MS
 
 
-async def recheck(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
+async def recompute(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
     """Carry out a page of each pass; of two passes the one that is behind does the work of both."""
     first = min(name for _, name in due)
     for ms, name in due:
@@ -95,12 +95,12 @@ async def recheck(turn: Turn, due: Sequence[tuple[int, str]]) -> None:
             break
         done += 1
         if name in found:
-            await _recheck(turn, found[name], allowance)
+            await _recompute(turn, found[name], allowance)
     if done < len(names) or len(rows) == PAGE:
         turn.state.put_timer(1, RECHECK, names[done - 1])
 
 
-async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
+async def _recompute(turn: Turn, one: Schedule, allowance: Allowance) -> None:
     if one.cursor.live or one.cursor.next_slot is None:
         await _count_live(turn, one, allowance)
     if one.cursor.last > turn.now + AHEAD_MS:
@@ -110,7 +110,7 @@ async def _recheck(turn: Turn, one: Schedule, allowance: Allowance) -> None:
         allowance.steps -= 2
         one.move(next_slot=next_of(one.definition)(one.cursor.last), error=None)
     except Exception as error:
-        # As in a look: it is this schedule's fault, and stops no other.
+        # As where slots are processed: it is this schedule's fault, and stops no other.
         stop(turn, one, error)
     else:
         one.arm(more=one.cursor.skip_to is not None)

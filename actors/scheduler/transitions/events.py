@@ -1,4 +1,4 @@
-"""What the actor of a scheduler is told of jobs, pools and its instance.
+"""The events of a scheduler that concern jobs, pools and its instance.
 
 Objects that live in this host only, such as completions that wait, stay there: their events name them, or say that
 there are some.
@@ -69,7 +69,7 @@ class StopRedrive(Event[bool], frozen=True):
 
 
 class SetPool(Event[bool], frozen=True):
-    """Answered with whether the pool was unknown until now."""
+    """Set a pool. Answered with whether the pool was unknown until now."""
 
     name: str
     cap: int | None
@@ -109,15 +109,15 @@ class GiveBack(Event[Sequence[str]], frozen=True):
 
 
 class SettleFinished(Event[None], frozen=True):
-    """Attempts have ended in the lanes: book them."""
+    """Settle the attempts that have ended in the lanes."""
 
 
 class CountPaths(Event[bool], frozen=True):
-    """Answered with whether there are counts by path that are still to be written."""
+    """Write counts by path. Answered with whether some are still to be written."""
 
 
 class ClaimMore(Event[None], frozen=True):
-    """A permit is at hand, or a worker waits for a job."""
+    """Claim: a permit is free, or a worker waits for a job."""
 
 
 OrdinaryEvent = (
@@ -139,4 +139,4 @@ OrdinaryEvent = (
     | DeletePool
     | SetInstance
 )
-"""Those of whose turns the end is the same."""
+"""Events whose turns end alike."""

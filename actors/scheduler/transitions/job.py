@@ -23,10 +23,10 @@ from tocsin.dispatch.pulled import MAX_RESULT
 DECLINED_MIN_MS = 30_000
 UNREACHABLE_MS = 5_000
 UNCHARGED_UNTIL_MS = 24 * 3_600_000
-"""A job this long past due is charged for declines and busy answers after all, so that it ends one day."""
+"""A job this long past due is charged for declines and busy answers too, so that it ends at last."""
 ACCEPTED_MS = 15 * 60_000
 PROMISED_MAX_MS = 2 * 3_600_000
-"""No lease is as long as this: what is promised beyond was promised by a clock that was ahead."""
+"""No lease is as long as this: a promise beyond it was made while the clock was ahead."""
 RESULT_IN_HISTORY = 2 * 1024
 LOST = {
     "fired": "the host was lost while the attempt ran; its lease ended",
@@ -179,7 +179,7 @@ def is_charged_anyway(job: JobRow, at: AtRow, now: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the holder of a lease says of its attempt."""
+    """What the holder of a lease reports of its attempt."""
 
     id: str
     lease: str
@@ -190,7 +190,7 @@ class Completion:
     """When to try again, instead of the backoff."""
     result: bytes | None = None
     charge: bool = True
-    """False: no failure of the job, until it is a day past due."""
+    """False: not counted as a failure of the job, until it is a day past due."""
 
 
 def complete(job: JobRow, lease: LeaseRow, said: Completion, now: int, delay_ms: int) -> End:

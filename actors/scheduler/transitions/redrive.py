@@ -30,7 +30,7 @@ TICK_MS = 1_000
 LOOKED_AT = 2_000
 PAGE = 5_000
 Running = Mapping[str, RedriveRow]
-"""Those that have not ended, by id."""
+"""The redrives that have not ended, by id."""
 
 
 def wanted(row: RedriveRow, letter: ParkedRow) -> bool:
@@ -47,7 +47,7 @@ class Counted:
     matched: int = 0
     under_way: int = 0
     by: str = ""
-    """The redrive that has the first of the latter."""
+    """The redrive that has the first of those `under_way`."""
 
 
 async def running(view: StoreView) -> dict[str, RedriveRow]:

@@ -12,8 +12,7 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, after, on_simul
 from tocsin.actors.scheduler.inflight.ticking import Ticks
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, cursor_key
 from tocsin.actors.scheduler.queries import schedules as reading
-from tocsin.actors.scheduler.schedules import recompute as recheck
-from tocsin.actors.scheduler.schedules import series
+from tocsin.actors.scheduler.schedules import recompute, series
 from tocsin.errors import ConflictError
 
 # ---- Edits ---------------------------------------------------------------------------------------
@@ -164,7 +163,7 @@ async def test_what_lives_is_counted_right_though_some_of_it_expires_while_zones
     await sim.close()
     await sim.sleep(2 * 3_600)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recheck, "database_version", lambda: "2099z")
+        patch.setattr(recompute, "database_version", lambda: "2099z")
         await sim.open()
         await sim.sleep(1)
     record = await sim.jobs.schedules.get("x")

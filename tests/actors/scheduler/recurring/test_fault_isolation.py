@@ -16,8 +16,7 @@ from tests.actors.scheduler.row_snapshot import edited
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.model.rows import decode, encode, job_key
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, cursor_key, definition_key
-from tocsin.actors.scheduler.schedules import fire, series
-from tocsin.actors.scheduler.schedules import process_due as look
+from tocsin.actors.scheduler.schedules import fire, process_due, series
 from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.dispatch.retry import Retry
@@ -276,7 +275,7 @@ async def test_what_a_fault_of_one_look_breaks_is_looked_at_again(sim: Simulated
         return await fire.know(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(look, "know", failing)
+        patch.setattr(process_due, "know", failing)
         await sim.jobs.schedules.put("x", "work:run", every=60)
         await sim.sleep(70)
 

@@ -10,9 +10,7 @@ import pytest
 from tests.actors.scheduler.recurring.slots import accounted, occurrences, slots_of
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost, on_simulated_host
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow, slot_prefix
-from tocsin.actors.scheduler.schedules import allowance, series
-from tocsin.actors.scheduler.schedules import process_due as look
-from tocsin.actors.scheduler.schedules import purge as forget
+from tocsin.actors.scheduler.schedules import allowance, process_due, purge, series
 from tocsin.actors.scheduler.state import spread
 from tocsin.dispatch.transport import Answer
 from tocsin.storage.api import MAX_BATCH_KEYS, after
@@ -82,7 +80,7 @@ def test_many_schedules_trimmed_in_step_fit_their_commits(batches: list[int], mo
 def test_many_histories_forgotten_in_step_fit_their_commits(
     batches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forget, "ROWS", 100)
+    monkeypatch.setattr(purge, "ROWS", 100)
 
     @on_simulated_host(look_again_s=3_600, idle_after_s=86_400)
     async def run(sim: SimulatedHost) -> None:
@@ -103,7 +101,7 @@ def test_many_histories_forgotten_in_step_fit_their_commits(
 def test_a_turn_computes_so_many_slots_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """200 schedules with 600 missed slots each: a stop, or anybody else, never waits for more than a turn."""
     steps: list[int] = []
-    next_of, whole = series.next_of, look.look
+    next_of, whole = series.next_of, process_due.process_due
 
     def counting(row: DefinitionRow) -> series.Series:
         found = next_of(row)
@@ -128,14 +126,16 @@ def test_a_turn_computes_so_many_slots_and_no_more(monkeypatch: pytest.MonkeyPat
         await sim.close()
         await sim.sleep(600)
         monkeypatch.setattr(series, "next_of", counting)
-        monkeypatch.setattr(look, "look", watched)
+        monkeypatch.setattr(process_due, "process_due", watched)
         await sim.open()
         await sim.sleep(3)
         assert len({one.body["schedule"]["name"] for one in sim.deliveries}) == 200
         assert min(one.body["schedule"].get("coalesced", 600) for one in sim.deliveries) >= 598
 
     run()
-    assert 200 < sum(steps) < 200 * 100 and max(steps) <= allowance.STEPS + 2 * allowance.LEAST_STEPS + look.AT_ONCE
+    assert (
+        200 < sum(steps) < 200 * 100 and max(steps) <= allowance.STEPS + 2 * allowance.LEAST_STEPS + process_due.AT_ONCE
+    )
 
 
 @on_simulated_host()

@@ -11,8 +11,7 @@ import pytest
 
 from tests.actors.scheduler.recurring.slots import MINUTE
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
-from tocsin.actors.scheduler.schedules import recompute as recheck
-from tocsin.actors.scheduler.schedules import series
+from tocsin.actors.scheduler.schedules import recompute, series
 
 
 @on_simulated_host()
@@ -25,7 +24,7 @@ async def test_other_time_zones_at_the_next_start_move_the_stored_next_slots(
     before = await sim.jobs.schedules.get("moved")
     await sim.close()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recheck, "database_version", lambda: "2099z")
+        patch.setattr(recompute, "database_version", lambda: "2099z")
         rule = series.rule_of("0 12 * * *", "Europe/Berlin")
         series._next.cache_clear()
         patch.setattr(rule, "next_ms", series.rule_of("30 11 * * *", "Europe/Berlin").next_ms)
@@ -51,7 +50,7 @@ async def test_a_zone_that_is_known_again_takes_its_schedule_up_again(sim: Simul
         assert broken is not None and broken.state == "error"
     await sim.close()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recheck, "database_version", lambda: "2099z")
+        patch.setattr(recompute, "database_version", lambda: "2099z")
         await sim.open()
         await sim.sleep(10)
         mended = await sim.jobs.schedules.get("x")
@@ -72,14 +71,14 @@ async def test_zones_that_changed_before_the_second_start_are_noticed(sim: Simul
     await sim.close()
     with pytest.MonkeyPatch.context() as patch:
         rung: list[str] = []
-        patch.setattr(recheck, "database_version", lambda: "of another year")
-        whole = recheck._recheck
+        patch.setattr(recompute, "database_version", lambda: "of another year")
+        whole = recompute._recompute
 
         async def watched(turn: object, one: object, allowance: object) -> None:
             rung.append(one.name)  # type: ignore[attr-defined]
             await whole(turn, one, allowance)  # type: ignore[arg-type]
 
-        patch.setattr(recheck, "_recheck", watched)
+        patch.setattr(recompute, "_recompute", watched)
         await sim.open()
         await sim.sleep(43_200 * 2)
         await sim.close()
