@@ -154,7 +154,7 @@ async def test_query_parameters_beside_a_body_are_refused(http_client: HttpClien
     refused(await http_client.post(path + "?id=a", {"id": "a"}), 400, "INVALID_INPUT", "unknown query parameter 'id'")
 
 
-class PriorityBucket:
+class CountedBody:
     """A body in pieces, as a chunked request; counts what was taken of it."""
 
     def __init__(self, pieces: int, size: int) -> None:
@@ -174,12 +174,12 @@ LIMITS = [(path, BODIES.get(path, SMALL_BODY)) for path in POSTS]
 async def test_a_body_over_the_limit_is_413_before_it_is_read_whole(
     http_client: HttpClient, path: str, limit: int
 ) -> None:
-    declared = PriorityBucket(100, limit)
+    declared = CountedBody(100, limit)
     answer = await http_client.client.post(path, content=declared, headers={**JSON, "content-length": str(100 * limit)})
     error = refused(answer, 413, "PAYLOAD_TOO_LARGE", str(limit))
     assert (error["limit"], declared.taken) == (limit, 0)
     for lie in ({}, {"content-length": "5"}, {"content-length": "-1"}, {"content-length": "x"}):
-        stream = PriorityBucket(100, limit // 2 + 1)
+        stream = CountedBody(100, limit // 2 + 1)
         answer = await http_client.client.post(path, content=stream, headers={**JSON, **lie})
         refused(answer, 413, "PAYLOAD_TOO_LARGE", str(limit))
         assert stream.taken <= 3

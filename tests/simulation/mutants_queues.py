@@ -78,7 +78,7 @@ QUEUES = (
     Mutant(
         "queues: each queue has the whole room of a pool",
         "actors/scheduler/transitions/claim.py",
-        "            if left is not None:\n                room[head.stream.line.pool] = left - 1\n",
+        "            if left is not None:\n                room[head.bucket.line.pool] = left - 1\n",
         "",
     ),
     Mutant(

@@ -279,7 +279,7 @@ class Pulled:
             queue
             for queue, row in lines
             if queue and not level_in(queue)
-            if any(first < now - 1 for _, first in row.streams.values())
+            if any(first < now - 1 for _, first in row.buckets.values())
         }
 
     # ---- At the workers --------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from tocsin.actors.scheduler.model.rows import (
     LeaseRow,
     R,
     at_key,
+    bucket_prefix,
     dead_key,
     decode,
     job_key,
     split_line_tail,
-    stream_prefix,
 )
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, cursor_key, definition_key
 from tocsin.storage.api import after
@@ -168,7 +168,7 @@ class Schedules:
         lease, job = self.disk.row(LeaseRow, key), self.disk.row(JobRow, b"job/" + key.split(b"/")[1])
         if lease is None or job is None or job.schedule is None or lease.at.attempt > 1 or lease.at.losses:
             return
-        prefix = stream_prefix(job.pool, job.queue, job.priority)
+        prefix = bucket_prefix(job.pool, job.queue, job.priority)
         for place, _ in self.disk.rows_now.range(prefix, after(prefix), 1_000_000, False):
             due, job_id = split_line_tail(place)
             other = self.disk.row(JobRow, job_key(job_id))

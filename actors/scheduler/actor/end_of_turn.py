@@ -127,7 +127,7 @@ class EndOfTurn:
                 break
             if level == SOME and lanes.waits_for_room:
                 continue
-            if waiting := sum(stream.count for stream in lines.suspects_ready(turn.now, level)):
+            if waiting := sum(bucket.count for bucket in lines.suspects_ready(turn.now, level)):
                 with lanes.take(min(waiting, CLAIMS_PER_TURN), level) as permits:
                     turn.ctx.if_lost(lanes.lost, permits.claims)
                     if permits.unused:

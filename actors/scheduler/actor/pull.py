@@ -184,9 +184,9 @@ def _asks(turn: Turn, shares: dict[str, list[PullClaim]], in_order: bool) -> dic
     of_pool: Counter[str] = Counter()
     asks: dict[Ask, list[PullClaim]] = {}
     for queue, claims in shares.items():
-        streams = lines.pulled.pick(turn.now, queue, len(claims), of_pool, callback_first)
-        if streams:
-            asks[Ask(streams, len(claims), [(claim.worker, claim.lease_ms) for claim in claims])] = claims
+        buckets = lines.pulled.pick(turn.now, queue, len(claims), of_pool, callback_first)
+        if buckets:
+            asks[Ask(buckets, len(claims), [(claim.worker, claim.lease_ms) for claim in claims])] = claims
     return asks
 
 

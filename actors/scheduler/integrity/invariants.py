@@ -45,7 +45,7 @@ from tocsin.storage.api import StoreView, after
 SOME = 200
 """Number of jobs looked up at once when stray rows are named; their args are read too."""
 KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
-Streams = dict[tuple[str, str], dict[int, tuple[int, int]]]
+Buckets = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
 async def check(view: StoreView, wake_at: int | None = None) -> list[str]:
@@ -67,8 +67,8 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
         return look.found
     await look.leases()
     await look.jobs()
-    streams = await _lines(look)
-    await _summaries(look, streams)
+    buckets = await _lines(look)
+    await _summaries(look, buckets)
     await _parked(look)
     await _args(look)
     await _paths(look)
@@ -76,30 +76,30 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
     first_timer = await _timers(look)
     await _schedules(look)
     await name_unknown(look)
-    _counts(look, streams)
-    _wakes(look, streams, first_timer)
+    _counts(look, buckets)
+    _wakes(look, buckets, first_timer)
     return look.found
 
 
 # ---- Lines ---------------------------------------------------------------------------------------
 
 
-async def _lines(look: Look) -> Streams:
+async def _lines(look: Look) -> Buckets:
     """Count what each line holds. Rows where no job should be are named in a second pass."""
-    streams: Streams = {}
+    buckets: Buckets = {}
     total = 0
     async for shapes in look.shapes(b"line"):
         total += len(shapes)
         for shape in shapes:
             pool, queue, priority, due = shape.names[0], shape.names[1], 9 - int(shape.names[2]), int(shape.names[3])
-            line = streams.setdefault((pool, queue), {})
+            line = buckets.setdefault((pool, queue), {})
             count, first = line.get(priority, (0, due))
             line[priority] = (count + 1, min(first, due))
     if total > look.expected["line"]:
         await _stray_lines(look)
     for job_id, key in look.missing.items():
         look.found.add("NO_PLACE", job_id, f"job {job_id} stands nowhere: no lease, not dead, not at {shown(key)}")
-    return streams
+    return buckets
 
 
 async def _stray_lines(look: Look) -> None:
@@ -133,25 +133,25 @@ def _judge_line(look: Look, shape: Shape, known: dict[bytes, bytes]) -> None:
         look.found.add("WRONG_PLACE", job_id, f"job {job_id} stands at {shown(key)}, not at {shown(place)}")
 
 
-async def _summaries(look: Look, streams: Streams) -> None:
+async def _summaries(look: Look, buckets: Buckets) -> None:
     """Check that `lines/` agrees with the line rows."""
-    said: Streams = {}
+    said: Buckets = {}
     async for shapes in look.shapes(b"lines"):
         said.update(
-            ((shape.names[0], shape.names[1]), shape.row.streams) for shape in shapes if isinstance(shape.row, LinesRow)
+            ((shape.names[0], shape.names[1]), shape.row.buckets) for shape in shapes if isinstance(shape.row, LinesRow)
         )
-    for name in sorted(streams.keys() | said.keys()):
-        if streams.get(name) != said.get(name):
+    for name in sorted(buckets.keys() | said.keys()):
+        if buckets.get(name) != said.get(name):
             line = f"lines/{name[0]}/{name[1]}"
-            words = _difference(said.get(name, {}), streams.get(name, {}))
+            words = _difference(said.get(name, {}), buckets.get(name, {}))
             look.found.add("LINES", line, f"{line} is not what its line holds: {words}")
 
 
 def _difference(said: dict[int, tuple[int, int]], held: dict[int, tuple[int, int]]) -> str:
     """Return the priorities where the two differ."""
 
-    def words(stream: tuple[int, int] | None) -> str:
-        return "none" if stream is None else f"{stream[0]} from {stream[1]}"
+    def words(bucket: tuple[int, int] | None) -> str:
+        return "none" if bucket is None else f"{bucket[0]} from {bucket[1]}"
 
     priorities = sorted(each for each in said.keys() | held.keys() if said.get(each) != held.get(each))
     return "; ".join(
@@ -326,10 +326,10 @@ async def _aside(look: Look) -> None:
 # ---- Counters and the wake time ------------------------------------------------------------------
 
 
-def _counts(look: Look, streams: Streams) -> None:
+def _counts(look: Look, buckets: Buckets) -> None:
     orphans = sum(lease.orphan for _, _, lease in look.held)
     truth = {
-        "waiting": sum(count for line in streams.values() for count, _ in line.values()),
+        "waiting": sum(count for line in buckets.values() for count, _ in line.values()),
         "leased": len(look.held) - orphans,
         "orphaned": orphans,
         "dead": look.letters,
@@ -340,13 +340,13 @@ def _counts(look: Look, streams: Streams) -> None:
             look.found.add("COUNTER", name, f"the counter {name} says {said}, there are {count}")
 
 
-def _wakes(look: Look, streams: Streams, first_timer: int | None) -> None:
+def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:
     """Check that `wake_at` is no later than any head that may start, timer or lease end."""
     held = Counter(lease.pool for _, _, lease in look.held)
     instants: list[int] = [lease.until for _, _, lease in look.held]
     if first_timer is not None:
         instants.append(first_timer)
-    for (pool, queue), line in streams.items():
+    for (pool, queue), line in buckets.items():
         cap = look.pools.get(pool, PoolRow(1))
         if not plain(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
             instants.extend(first for _, first in line.values())

@@ -149,7 +149,7 @@ class LeaseRow(Row, frozen=True, array_like=True, tag=1):
 class LinesRow(Row, frozen=True, array_like=True, tag=1):
     """`lines/<pool>/<queue>`: per priority, how many wait and when the first is due."""
 
-    streams: dict[int, tuple[int, int]]
+    buckets: dict[int, tuple[int, int]]
 
 
 class InstanceRow(Row, frozen=True, array_like=True, tag=1):
@@ -342,7 +342,7 @@ def split_lines_key(key: bytes) -> tuple[str, str]:
     return pool, queue
 
 
-def stream_prefix(pool: str, queue: str, priority: int) -> bytes:
+def bucket_prefix(pool: str, queue: str, priority: int) -> bytes:
     return b"line/%b/%b/%02d/" % (pool.encode(), queue.encode(), 9 - priority)
 
 

@@ -18,11 +18,11 @@ from tocsin.actors.scheduler.model.rows import (
     LeaseRow,
     LinesRow,
     ParkedRow,
+    bucket_prefix,
     job_key,
     split_lease_key,
     split_line_tail,
     split_lines_key,
-    stream_prefix,
 )
 from tocsin.actors.scheduler.model.suspects import plain
 from tocsin.actors.scheduler.queries.jobs import read, whole
@@ -183,7 +183,7 @@ async def _gathered(view: StoreView, now: int, wanted: Filter) -> set[str] | Non
     jobs is as fast."""
     counters = read(Counters, META_COUNTERS, (await view.get([META_COUNTERS])).get(META_COUNTERS)) or Counters()
     most = min((counters.waiting + counters.leased) // 4, INDEX_ROWS)
-    buckets = [(stream_prefix(*name, priority), count) for name, priority, count in await _buckets(view, wanted)]
+    buckets = [(bucket_prefix(*name, priority), count) for name, priority, count in await _buckets(view, wanted)]
     if wanted.state is None and sum(count for _, count in buckets) > most:
         return None
     found: set[str] = set()
@@ -252,7 +252,7 @@ async def _of_lines(view: StoreView, now: int, wanted: Filter, place: Place | No
     """Merge lines and leases. Each chunk is read from one snapshot of both, so a job that starts meanwhile is in one of
     them."""
     while True:
-        buckets = [stream_prefix(*name, priority) for name, priority, _ in await _buckets(view, wanted, LINES_MERGED)]
+        buckets = [bucket_prefix(*name, priority) for name, priority, _ in await _buckets(view, wanted, LINES_MERGED)]
         chunk, more = await _chunk(view, buckets, now, place, wanted)
         if chunk:
             yield Chunk(chunk, chunk[-1], 0)
@@ -334,7 +334,7 @@ async def _buckets(view: StoreView, wanted: Filter, most: int | None = None) -> 
         (split_lines_key(key), priority, count)
         for key, value in lines
         if (row := read(LinesRow, key, value)) is not None
-        for priority, (count, _) in row.streams.items()
+        for priority, (count, _) in row.buckets.items()
     ]
 
 

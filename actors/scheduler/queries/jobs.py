@@ -32,13 +32,13 @@ from tocsin.actors.scheduler.model.rows import (
     R,
     args_key,
     at_key,
+    bucket_prefix,
     dead_key,
     decode,
     job_key,
     pool_key,
     split_lease_key,
     split_lines_key,
-    stream_prefix,
 )
 from tocsin.actors.scheduler.model.suspects import level_in, plain
 from tocsin.storage.api import Range, Row, StoreView, after
@@ -154,7 +154,7 @@ def _buckets(lines: Sequence[Row]) -> Buckets:
         (*split_lines_key(key), priority): bucket
         for key, value in lines
         if (row := read(LinesRow, key, value)) is not None
-        for priority, bucket in row.streams.items()
+        for priority, bucket in row.buckets.items()
     }
 
 
@@ -205,7 +205,7 @@ async def _due(view: StoreView, buckets: Buckets, now: int) -> tuple[int, int | 
         ranges = [
             (prefix, prefix + b"%015d/" % (now + 1), min(waiting, DUE_COUNTED))
             for name, (waiting, _) in ripe[start : start + 256]
-            for prefix in [stream_prefix(*name)]
+            for prefix in [bucket_prefix(*name)]
         ]
         due += sum(len(rows) for rows in await view.scan_many(ranges))
         if due >= DUE_COUNTED:
@@ -250,7 +250,7 @@ async def pool(view: StoreView, name: str) -> Pool:
         count
         for key, value in lines
         if (line := read(LinesRow, key, value)) is not None
-        for count, _ in line.streams.values()
+        for count, _ in line.buckets.values()
     )
     held = [
         Holder(split_lease_key(key)[0], lease.kind, lease.until, lease.orphan)

@@ -13,8 +13,8 @@ from tocsin.actors.scheduler.model.rows import (
     PULLED,
     LeaseRow,
     LinesRow,
+    bucket_prefix,
     split_lines_key,
-    stream_prefix,
 )
 from tocsin.actors.scheduler.model.suspects import plain
 from tocsin.actors.scheduler.queries import jobs as query
@@ -38,11 +38,11 @@ async def counts(view: StoreView, now: int, waiting_for: Callable[[str], int]) -
         queue = plain(line)
         if row is None or not queue:
             continue
-        for priority, (count, first_due) in row.streams.items():
+        for priority, (count, first_due) in row.buckets.items():
             waiting[queue] += count
             oldest[queue] = min(oldest.get(queue, first_due), first_due)
             if first_due <= now:
-                buckets.setdefault(queue, []).append(stream_prefix(pool, line, priority))
+                buckets.setdefault(queue, []).append(bucket_prefix(pool, line, priority))
     held: Counter[str] = Counter()
     for key, value in await query.whole(view, b"lease/"):
         lease = query.read(LeaseRow, key, value)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import count
 from typing import Final, NamedTuple
 
-from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow, stream_prefix
+from tocsin.actors.scheduler.model.rows import LinesRow, PoolRow, bucket_prefix
 from tocsin.actors.scheduler.model.suspects import level_in, plain
 
 PRIORITY_MS: Final = 30_000
@@ -30,7 +30,7 @@ class PriorityBucket:
     def __init__(self, line: Line, priority: int) -> None:
         self.line = line
         self.priority = priority
-        self.prefix = stream_prefix(line.pool, line.queue, priority)
+        self.prefix = bucket_prefix(line.pool, line.queue, priority)
         self.count = 0
         self.first_due = 0  # while count: no row of the bucket is due earlier
         self.serial = 0  # of its one valid heap entry
@@ -223,7 +223,7 @@ class JobQueues:
 
     def load(self, name: LineName, row: LinesRow) -> None:
         line = self._line(name)
-        for priority, (waiting, first_due) in row.streams.items():
+        for priority, (waiting, first_due) in row.buckets.items():
             bucket = line.buckets[priority] = PriorityBucket(line, priority)
             bucket.count, bucket.first_due = waiting, first_due
             self.in_queue[name[1]] += waiting

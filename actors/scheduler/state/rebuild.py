@@ -227,9 +227,9 @@ async def _places(state: SchedulerState, found: Rebuilt, at: dict[str, AtRow]) -
         found.waiting.add(job_id)
         if job_id not in at:
             state.write_at(job, place)
-        streams = places.setdefault((job.pool, queue), {})
-        count, first = streams.get(job.priority, (0, place.next_at))
-        streams[job.priority] = (count + 1, min(first, place.next_at))
+        buckets = places.setdefault((job.pool, queue), {})
+        count, first = buckets.get(job.priority, (0, place.next_at))
+        buckets[job.priority] = (count + 1, min(first, place.next_at))
     return places, moved
 
 
@@ -284,6 +284,6 @@ async def _replace_lines(state: SchedulerState, places: Places) -> None:
     for shape in await _read(state, b"lines"):
         if (shape.names[0], shape.names[1]) not in places:
             state.storage.delete(lines_key(*shape.names))
-    for name, streams in places.items():
-        state.lines.load(name, LinesRow(streams))
+    for name, buckets in places.items():
+        state.lines.load(name, LinesRow(buckets))
         state.lines.touched.add(name)

@@ -37,6 +37,7 @@ from tocsin.actors.scheduler.model.rows import (
     args_key,
     at_key,
     bad_key,
+    bucket_prefix,
     dead_key,
     decode,
     encode,
@@ -49,7 +50,6 @@ from tocsin.actors.scheduler.model.rows import (
     pool_key,
     result_key,
     split_line_tail,
-    stream_prefix,
     timer_key,
 )
 from tocsin.actors.scheduler.model.suspects import LEVELS, marked, place_in, queue_of
@@ -132,7 +132,7 @@ class SchedulerState(Leases):
     async def find_place(self, job: JobRow) -> AtRow:
         """Find where a job stands whose row of its place cannot be read, by a search for its line row."""
         for queue in (marked(job.queue, level) for level in (0, *LEVELS)):
-            for key, _ in await self.all_rows(stream_prefix(job.pool, queue, job.priority)):
+            for key, _ in await self.all_rows(bucket_prefix(job.pool, queue, job.priority)):
                 due, job_id = split_line_tail(key)
                 if job_id == job.id:
                     return place_in(queue, due)
@@ -314,11 +314,11 @@ class SchedulerState(Leases):
         """End the turn: look up the first jobs that are not known (one hop), and write the summaries that changed."""
         lines, storage = self.lines, self.storage
         if lines.headless:
-            streams = lines.take_headless()
-            ranges = [(s.prefix + b"%015d/" % s.first_due, after(s.prefix), 1) for s in streams]
-            for stream, rows in zip(streams, await storage.scan_many(ranges), strict=True):
-                if stream.count and rows:
-                    lines.set_head(stream, split_line_tail(rows[0][0])[0])
+            buckets = lines.take_headless()
+            ranges = [(s.prefix + b"%015d/" % s.first_due, after(s.prefix), 1) for s in buckets]
+            for bucket, rows in zip(buckets, await storage.scan_many(ranges), strict=True):
+                if bucket.count and rows:
+                    lines.set_head(bucket, split_line_tail(rows[0][0])[0])
         summaries: dict[bytes, bytes | None] = {}
         if lines.touched:
             for name, row in lines.sealed():

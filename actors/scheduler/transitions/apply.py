@@ -106,13 +106,13 @@ def apply_to_letter(turn: Turn, job: JobRow, dead: DeadRow, after: Next) -> None
     _become(turn, job, after)
 
 
-def set_place_aside(turn: Turn, stream: PriorityBucket, due: int, job_id: str) -> None:
+def set_place_aside(turn: Turn, bucket: PriorityBucket, due: int, job_id: str) -> None:
     """Move a place in a queue whose job is missing or unreadable to bad/: kept to be looked at, out of the way."""
-    line, storage = stream.line, turn.state.storage
-    storage.put(bad_key(line_key(line.pool, line.queue, stream.priority, due, job_id)), NO_JOB)
+    line, storage = bucket.line, turn.state.storage
+    storage.put(bad_key(line_key(line.pool, line.queue, bucket.priority, due, job_id)), NO_JOB)
     storage.delete(at_key(job_id))
     storage.delete(job_key(job_id))
-    turn.state.drop_line(line.pool, line.queue, stream.priority, due, job_id)
+    turn.state.drop_line(line.pool, line.queue, bucket.priority, due, job_id)
 
 
 def _become(turn: Turn, job: JobRow, after: Next) -> None:

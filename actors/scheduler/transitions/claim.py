@@ -35,18 +35,18 @@ class Claim:
 
 @dataclass(slots=True)
 class _Head:
-    """A stream taken for this claim, the rows read of it, and how many of those were used."""
+    """A bucket taken for this claim, the rows read of it, and how many of those were used."""
 
-    stream: PriorityBucket
+    bucket: PriorityBucket
     rows: list[tuple[int, str]]
     used: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ask:
-    """Streams that were taken out of their heads, and how many jobs are wanted of them."""
+    """Buckets that were taken out of their heads, and how many jobs are wanted of them."""
 
-    streams: list[PriorityBucket]
+    buckets: list[PriorityBucket]
     most: int
     holders: Sequence[tuple[str, int]] | None = None
     """The worker that gets the n-th of those jobs, and for how many ms; None: callbacks of this host."""
@@ -54,14 +54,14 @@ class Ask:
 
 async def claim(turn: Turn, most: int) -> list[Claim]:
     """Claim up to `most` due callbacks in start order: (due - priority x 30 s, id)."""
-    streams = turn.state.lines.pick(turn.now, most) if most > 0 else []
-    return (await claim_asked(turn, [Ask(streams, most)]))[0] if streams else []
+    buckets = turn.state.lines.pick(turn.now, most) if most > 0 else []
+    return (await claim_asked(turn, [Ask(buckets, most)]))[0] if buckets else []
 
 
 async def claim_suspects(turn: Turn, level: int, most: int) -> list[Claim]:
     """Claim up to `most` due callbacks of suspects of one level, in start order."""
-    streams = turn.state.lines.suspects_ready(turn.now, level)[:most]
-    claims = (await claim_asked(turn, [Ask(streams, most)]))[0] if streams else []
+    buckets = turn.state.lines.suspects_ready(turn.now, level)[:most]
+    claims = (await claim_asked(turn, [Ask(buckets, most)]))[0] if buckets else []
     return [replace(one, level=level) for one in claims]
 
 
@@ -71,7 +71,7 @@ async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
     Two hops for all of them; one more for long args.
     """
     state = turn.state
-    ranges = [_range(turn, stream, ask.most) for ask in asks for stream in ask.streams]
+    ranges = [_range(turn, bucket, ask.most) for ask in asks for bucket in ask.buckets]
     heads, chosen = _choose(turn, asks, iter(await state.storage.scan_many(ranges)))
     known = await turn.jobs([job_id for some in chosen for _, _, job_id in some])
     long = [one.job for one in known.values() if one.job.args_rows]
@@ -81,51 +81,51 @@ async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
         for head, due, job_id in some:
             if (one := _start(turn, ask, len(mine), head, due, job_id, known.get(job_id), whole)) is not None:
                 mine.append(one)
-    for head in (head for head in heads if head.stream.count):
-        # The stream stands in line again, with the first row that was not used as its head.
+    for head in (head for head in heads if head.bucket.count):
+        # The bucket stands in line again, with the first row that was not used as its head.
         if head.used < len(head.rows):
-            state.lines.set_head(head.stream, head.rows[head.used][0])
+            state.lines.set_head(head.bucket, head.rows[head.used][0])
         else:
-            state.lines.headless[head.stream.prefix] = head.stream
+            state.lines.headless[head.bucket.prefix] = head.bucket
     return claims
 
 
-def _range(turn: Turn, stream: PriorityBucket, most: int) -> Range:
+def _range(turn: Turn, bucket: PriorityBucket, most: int) -> Range:
     """Return the range of as many rows as may start, and one more, which is the next head."""
-    room = turn.state.lines.room(stream.line.pool) if stream.line.pool else None
-    limit = min(most, stream.count, most if room is None else room) + 1
-    prefix = stream.prefix
-    return prefix + b"%015d/" % stream.first_due, after(prefix), limit
+    room = turn.state.lines.room(bucket.line.pool) if bucket.line.pool else None
+    limit = min(most, bucket.count, most if room is None else room) + 1
+    prefix = bucket.prefix
+    return prefix + b"%015d/" % bucket.first_due, after(prefix), limit
 
 
 Choice = list[tuple[_Head, int, str]]
 
 
 def _choose(turn: Turn, asks: Sequence[Ask], rows: Iterator[list[Row]]) -> tuple[list[_Head], list[Choice]]:
-    """Return what was read of each stream, and for each ask its first `most` in start order: no more of a pool, for all
+    """Return what was read of each bucket, and for each ask its first `most` in start order: no more of a pool, for all
     asks together, than it has slots."""
     room: dict[str, int | None] = {}
     heads: list[_Head] = []
     choices: list[Choice] = []
     for ask in asks:
         waiting: list[tuple[int, str, int, int, _Head]] = []
-        for stream in ask.streams:
-            if (pool := stream.line.pool) and pool not in room:
+        for bucket in ask.buckets:
+            if (pool := bucket.line.pool) and pool not in room:
                 room[pool] = turn.state.lines.room(pool)
-            head = _Head(stream, [split_line_tail(key) for key, _ in next(rows)])
+            head = _Head(bucket, [split_line_tail(key) for key, _ in next(rows)])
             heads.append(head)
-            ahead_ms, n = stream.priority * PRIORITY_MS, len(heads)
+            ahead_ms, n = bucket.priority * PRIORITY_MS, len(heads)
             waiting += [(due - ahead_ms, job_id, n, due, head) for due, job_id in head.rows if due <= turn.now]
         waiting.sort(key=lambda one: one[:3])
         chosen: Choice = []
         for _, job_id, _, due, head in waiting:
             if len(chosen) == ask.most:
                 break
-            left = room.get(head.stream.line.pool)
+            left = room.get(head.bucket.line.pool)
             if left == 0:
                 continue
             if left is not None:
-                room[head.stream.line.pool] = left - 1
+                room[head.bucket.line.pool] = left - 1
             head.used += 1
             chosen.append((head, due, job_id))
         choices.append(chosen)
@@ -147,7 +147,7 @@ def _start(
         head.used -= 1  # those that follow in this head are left, too
         return None
     if known is None:
-        set_place_aside(turn, head.stream, due, job_id)
+        set_place_aside(turn, head.bucket, due, job_id)
         return None
     job, at = known.job, msgspec.structs.replace(known.at, next_at=due)
     if job.expires_at is not None and is_expired(job, at, turn.now):

@@ -201,7 +201,7 @@ def flipped(data: bytes, random: Random) -> bytes:
 
 def meaning(key: bytes, value: bytes) -> object:
     """The priorities of a line may be written in any order."""
-    return decode(LinesRow, key, value).streams if key.startswith(b"lines/") else value
+    return decode(LinesRow, key, value).buckets if key.startswith(b"lines/") else value
 
 
 def holders(rows: dict[bytes, bytes]) -> set[bytes]:
