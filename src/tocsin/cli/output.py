@@ -14,6 +14,7 @@ from tocsin.cli.words import lines_of, printable, write
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
 
 def emit(value: Any) -> None:
@@ -83,8 +84,8 @@ def key_values(pairs: Iterable[tuple[str, object]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Of a table: so many cells wide; the last one takes what is left (`width` 0). `whole`: what does not fit goes
-    on in the next lines (the last column only)."""
+    """A column of a table. `width` in cells; 0 takes the rest of the line (last column only). `whole`: wrap long cells
+    instead of shortening them."""
 
     name: str
     width: int = 0
@@ -94,47 +95,49 @@ class Column:
 
 def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, header: bool = True) -> None:
     """Print a table with fixed columns, so that pages line up. The first column is the name: one that is too long for
-    it gets a line of its own, so that it can be copied; other cells are cut."""
+    it gets a line of its own, so that it can be copied; other cells are shortened."""
     from rich.cells import cell_len
+    from rich.console import Group
     from rich.text import Text
 
     widths = [column.width for column in columns]
     if not widths[-1]:
         widths[-1] = max(10, width() - sum(widths) - len(widths) + 1)
-    lines = Text(no_wrap=False, overflow="fold", end="")
+    table = _grid(columns, widths)
+    parts: list[RenderableType] = [table]
     if header:
-        lines.append(_row([column.name for column in columns], columns, widths) + "\n", style="dim")
+        table.add_row(*(column.name for column in columns), style="dim")
     for row in rows:
-        name, *rest, last = map(printable, row)
-        if cell_len(name) > widths[0]:
-            lines.append(name + "\n")
-            name = ""
-        parts = Text(last).wrap(console(), widths[-1], overflow="fold") if columns[-1].whole else [last]
-        for number, part in enumerate(parts or [""]):
-            cells = ["", *("" for _ in rest)] if number else [name, *rest]
-            lines.append(_row([*cells, str(part)], columns, widths) + "\n")
-    lines.right_crop(1)
-    show(lines)
+        cells = [printable(cell) for cell in row]
+        if cell_len(cells[0]) > widths[0]:
+            table = _grid(columns, widths)
+            parts += [Text(cells[0], overflow="fold"), table]
+            cells[0] = ""
+        table.add_row(
+            *(
+                Text(cell if column.whole else _shortened(cell, wide))
+                for cell, column, wide in zip(cells, columns, widths, strict=True)
+            )
+        )
+    show(Group(*parts))
 
 
-def _row(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
-    return " ".join(
-        _cell(cell, wide, right=column.right) for cell, column, wide in zip(cells, columns, widths, strict=True)
-    ).rstrip()
+def _grid(columns: Sequence[Column], widths: Sequence[int]) -> Table:
+    """Make an empty table with these columns, a space between them."""
+    from rich.table import Table
 
-
-def _cell(text: str, wide: int, *, right: bool) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(text) > wide:
-        text = _shortened(text, wide)
-    return " " * (wide - cell_len(text)) + text if right else set_cell_size(text, wide)
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for column, wide in zip(columns, widths, strict=True):
+        table.add_column(width=wide, justify="right" if column.right else "left", overflow="fold")
+    return table
 
 
 def _shortened(text: str, wide: int) -> str:
-    """Cut the middle out of a name: its ends identify it best."""
-    from rich.cells import chop_cells, set_cell_size
+    """Cut the middle out of a text that is too wide: the ends of a name identify it best."""
+    from rich.cells import cell_len, chop_cells, set_cell_size
 
+    if cell_len(text) <= wide:
+        return text
     head = (wide - 1) // 2
     tail = chop_cells(text[::-1], wide - 1 - head)[0][::-1]
     return set_cell_size(text, head) + "…" + tail
