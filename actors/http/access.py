@@ -36,7 +36,7 @@ class Caller:
     def identity(self) -> tuple[str, str]:
         """What tells callers apart: the token's name, and the user as text ("" if it has none that is stable).
         Jobs keep it as their initiator."""
-        return self.name or "", _text_of(self.user)
+        return self.name or "", "" if self.user is None else _text_of(self.user)
 
 
 Authorize = Callable[[Caller, str, str, str | None], bool | Awaitable[bool]]

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+JSON: Final = "application/json"
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 LEFT: Final = 499
@@ -29,6 +30,16 @@ class Written:
     text: bytes
 
 
+class _Json(Response):
+    """A response whose fixed headers are encoded once."""
+
+    _fixed = tuple((name.encode(), said.encode()) for name, said in (*HEADERS.items(), ("content-type", JSON)))
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        own = [(name.encode("latin-1"), said.encode("latin-1")) for name, said in headers.items()] if headers else ()
+        self.raw_headers = [*self._fixed, (b"content-length", b"%d" % len(self.body)), *own]
+
+
 def write(value: Any) -> bytes:
     return _encoder.encode(value)
 
@@ -46,8 +57,8 @@ def unpack(kept: bytes) -> bytes:
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """`value` is anything msgspec can encode."""
     if isinstance(value, Written):
-        return Response(value.text, value.status, {**HEADERS, **(headers or {})}, "application/json")
-    return Response(_encoder.encode(value), status, {**HEADERS, **(headers or {})}, "application/json")
+        return _Json(value.text, value.status, headers)
+    return _Json(_encoder.encode(value), status, headers)
 
 
 def unheard() -> Response:

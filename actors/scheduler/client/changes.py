@@ -104,7 +104,7 @@ class ChangesPort:
         if result is not None:
             arguments.raw_args(result, MAX_RESULT, "result")
         said = Completion(
-            arguments.schedule_id(id), _lease_token(lease), ok, None if error is None else _told(error),
+            arguments.schedule_id(id), arguments.lease_token(lease), ok, None if error is None else _told(error),
             retryable, delay_ms, result, charge,
         )  # fmt: skip
         try:
@@ -118,7 +118,7 @@ class ChangesPort:
     async def extend(self, id: str, lease: str, lease_ms: int) -> int:
         """Hold the attempt until `lease_ms` from now; that instant."""
         length = arguments.integer(lease_ms, word("lease_ms"), *arguments.LEASE_MS)
-        job_id, token = arguments.schedule_id(id), _lease_token(lease)
+        job_id, token = arguments.schedule_id(id), arguments.lease_token(lease)
         try:
             answer = await self._instance.call(Extend(job_id, token, length), create=False)
         except NotFoundError:
@@ -221,14 +221,6 @@ class ChangesPort:
             jobs, rows = jobs + erased.jobs, rows + erased.rows
             if not erased.more:
                 return Removed(jobs, rows)
-
-
-def _lease_token(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= arguments.MAX_LEASE:
-        raise InvalidInputError(
-            "lease must be the text that came with the claimed job, or with the callback as tocsin-lease"
-        )
-    return value
 
 
 def _stale(job_id: str) -> StaleLeaseError:

@@ -93,6 +93,15 @@ def schedule_id(value: object) -> str:
     return value
 
 
+def lease_token(value: object) -> str:
+    """Return the token, which must be a text of a possible length."""
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_LEASE:
+        raise InvalidInputError(
+            "lease must be the text that came with the claimed job, or with the callback as tocsin-lease"
+        )
+    return value
+
+
 def plain_name(value: object, field: str) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise InvalidInputError(f"{word(field)} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {_show(value)}")
