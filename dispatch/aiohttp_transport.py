@@ -71,7 +71,7 @@ class AiohttpTransport:
         return call.reader.answer
 
     async def _exchange(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Until the reader of the call has ended, or the connection."""
+        """Wait until the reader of the call has ended, or the connection."""
         session = self._session or self._open()
         response = await session.post(URL(url, encoded=True), data=body, headers=headers, allow_redirects=False)
         response.release()
@@ -80,7 +80,7 @@ class AiohttpTransport:
             call.cut()
 
     def _open(self) -> aiohttp.ClientSession:
-        """Made in the loop that uses it."""
+        """Make the session in the loop that uses it."""
         self._session = aiohttp.ClientSession(
             connector=_Connector(
                 resolver=_Resolver(),
@@ -97,11 +97,11 @@ class AiohttpTransport:
         return self._session
 
     def reopen(self) -> None:
-        """After `aclose`, also in another event loop."""
+        """Connect again after `aclose`, also in another event loop."""
         self._closed = False
 
     async def aclose(self) -> None:
-        """Calls in flight break."""
+        """Close every connection; calls in flight break."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
@@ -120,7 +120,7 @@ class _Call(Bounds):
     """Whether it is the first on its wire."""
 
     def cut(self) -> None:
-        """A wire that is being closed is closed at once: a TLS peer that fell silent would keep it for another 30 s.
+        """Close at once a wire that is being closed: a silent TLS peer would keep it for another 30 s.
 
         One that is not was given back whole, and may be another call's by now.
         """
@@ -178,7 +178,7 @@ class _Resolver(aiohttp.abc.AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """The threads are the process's."""
+        """Do nothing: the threads are the process's."""
 
 
 class _Connector(aiohttp.TCPConnector):

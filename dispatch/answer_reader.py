@@ -40,7 +40,7 @@ class AnswerReader:
     """Fed with what a connection brings, until it has `ended`: with an `answer`, or with a `fault`."""
 
     def __init__(self, max_body: int, url: str = "") -> None:
-        """`url` is what was asked: some faults depend on its scheme."""
+        """Read an answer of at most `max_body` bytes to a request for `url`: some faults depend on its scheme."""
         self._url = url
         self.answer: Answer | None = None
         self.fault: str | None = None
@@ -67,7 +67,7 @@ class AnswerReader:
         return KEPT if self.reusable else LAST
 
     def feed(self, data: bytes | memoryview) -> None:
-        """More bytes. After the end they are dropped, and the connection is not reusable."""
+        """Take more bytes. After the end they are dropped, and the connection is not reusable."""
         if self.ended:
             self.reusable = False
             return
@@ -82,7 +82,7 @@ class AnswerReader:
         self._at = 0
 
     def eof(self) -> None:
-        """Nothing more will come."""
+        """Note that nothing more will come."""
         if self.ended:
             return
         if self._step == self._measured and self._left < 0:
@@ -100,7 +100,7 @@ class AnswerReader:
         return "the connection was closed in the middle of its headers"
 
     def _read(self) -> bool:
-        """As far as it goes; whether that is the end."""
+        """Read as far as possible. Return whether that is the end."""
         try:
             while self._step():
                 pass
@@ -109,7 +109,7 @@ class AnswerReader:
         return self.ended
 
     def _plain(self, data: bytes | memoryview) -> bool:
-        """Whether `data` is a whole answer in the usual form, which is then read in one go; others go step by step.
+        """Read `data` in one go if it is a whole answer in the usual form; others are read step by step.
 
         The same tests hold both ways to the same result.
         """
@@ -159,7 +159,7 @@ class AnswerReader:
         return True
 
     def _framed(self) -> Callable[[], bool]:
-        """How the body is read, as the headers say (RFC 9112, 6.3)."""
+        """Return how the body is read, as the headers say (RFC 9112, 6.3)."""
         length = length_of(self._headers)
         coded = [name for name in listed(self._headers.get("transfer-encoding")) if name != "identity"]
         if self._status in BODILESS:
@@ -174,7 +174,7 @@ class AnswerReader:
         return self._measured
 
     def _measured(self) -> bool:
-        """A body of a known length, or one that the end of the connection ends."""
+        """Read a body of a known length, or one that the end of the connection ends."""
         if not self._take() and self._left == 0:
             self._end()
         return False
@@ -192,7 +192,7 @@ class AnswerReader:
         return True
 
     def _plain_chunks(self) -> None:
-        """Those that are there whole, at a quarter of the price: an answer in chunks of one byte holds up others."""
+        """Read chunks that are there whole, at a quarter of the price: one in chunks of a byte delays others."""
         data, at, body = self._data, self._at, self._body
         while (line := PLAIN_CHUNK.match(data, at)) is not None:
             start = line.end()
@@ -215,7 +215,7 @@ class AnswerReader:
         return True
 
     def _trailer(self) -> bool:
-        """Dropped, whatever it says."""
+        """Read a trailer, and drop it."""
         line = self._line(self._spare, "the trailers have no end")
         if line is None:
             return False
@@ -227,7 +227,7 @@ class AnswerReader:
     # ---- Inside ----------------------------------------------------------------------------------
 
     def _line(self, limit: int, fault: str) -> bytes | None:
-        """The next one, if it is there whole. Fault if it is longer than `limit` bytes."""
+        """Return the next line, if it is there whole. Fault if it is longer than `limit` bytes."""
         end = self._data.find(b"\n", self._at)
         if (len(self._data) if end < 0 else end) - self._at > limit:
             raise Fault(f"{fault}: {bytes(self._data[self._at : self._at + 40])!r}")
@@ -238,7 +238,7 @@ class AnswerReader:
         return line.removesuffix(b"\r")
 
     def _take(self) -> bool:
-        """What is there of the body. Whether it is over its limit, which ends the answer."""
+        """Take what is there of the body. Return whether it is over its limit, which ends the answer."""
         there = len(self._data) - self._at
         size = there if self._left < 0 else min(there, self._left)
         room = self._max_body - len(self._body)

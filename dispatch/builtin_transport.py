@@ -129,7 +129,7 @@ class BuiltinTransport:
         )
 
     def _trusted(self) -> ssl.SSLContext:
-        """The system's certificates unless a context was given; read once, not per connection."""
+        """Return the given context, or the system's certificates, which are read once and not per connection."""
         self._ssl_context = self._ssl_context or trusting()
         return self._ssl_context
 
@@ -182,11 +182,11 @@ class BuiltinTransport:
             self._sweep = loop.call_at(oldest + KEEP_ALIVE_S, self._close_stale)
 
     def reopen(self) -> None:
-        """After `aclose`, also in another event loop."""
+        """Connect again after `aclose`, also in another event loop."""
         self._closed = False
 
     async def aclose(self) -> None:
-        """Calls in flight break."""
+        """Close every connection; calls in flight break."""
         self._closed = True
         loop = asyncio.get_running_loop()
         if self._sweep is not None:

@@ -97,11 +97,11 @@ class Connection(asyncio.BufferedProtocol):
             self._answer.exception()  # nobody will ask for it
 
     def is_closing(self) -> bool:
-        """Whether the connection has ended, or is about to."""
+        """Return whether the connection has ended, or is about to."""
         return self._transport.is_closing()
 
     def is_silent(self) -> bool:
-        """Whether the other side has neither sent nor ended anything that the loop has not seen yet."""
+        """Return whether the other side has neither sent nor ended anything that the loop has not seen yet."""
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -115,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = loop.call_at(self._deadline, self._ring, loop)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The deadline of this call, or of one before it."""
+        """End the call at its deadline; a timer that an earlier call set is armed again."""
         self._timer = None
         if self._reader is None:
             return

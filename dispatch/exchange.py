@@ -22,7 +22,7 @@ class Bounds:
     """The two bounds of one call, under one timer: `connect_timeout` until `sending`, then `timeout` over all."""
 
     def __init__(self, connect_timeout: float, timeout: float, url: str = "") -> None:
-        """`url` is where the call goes: failures name its host and port."""
+        """Begin a call to `url`, whose host and port failures name."""
         start = asyncio.get_running_loop().time()
         self._connect_timeout, self._timeout = min(connect_timeout, timeout), timeout
         self._end = start + timeout
@@ -30,13 +30,13 @@ class Bounds:
         self.scope = asyncio.timeout_at(start + self._connect_timeout)
 
     def sending(self) -> None:
-        """From now on bytes of the request may arrive. Before, nobody can have received anything."""
+        """Note that bytes of the request may arrive from now on. Before, no one can have received anything."""
         self._sent = True
         if not self.scope.expired():
             self.scope.reschedule(self._end)
 
     def failure(self, error: Exception, fault: str | None = None) -> TransportError:
-        """What an exception that ended the call means; `fault`: what was wrong with the answer, if that is known."""
+        """Return what an exception that ended the call means. `fault` is what was wrong with the answer, if known."""
         late = self.scope.expired()
         if self._sent:
             return (

@@ -97,7 +97,7 @@ class HttpxTransport:
             self._sweep = loop.call_later(KEEP_ALIVE_S, self._discard_stale)
 
     def _discard_stale(self) -> None:
-        """Nobody else would notice that the other side closed an idle connection, and it would stay open here."""
+        """Close idle connections that the other side has closed: nothing else would notice."""
         loop = asyncio.get_running_loop()
         self._sweep = None
         while self._idle and self._idle[0][1] <= loop.time() - KEEP_ALIVE_S:
@@ -112,11 +112,11 @@ class HttpxTransport:
         task.add_done_callback(self._closing.discard)
 
     def reopen(self) -> None:
-        """After `aclose`, also in another event loop."""
+        """Connect again after `aclose`, also in another event loop."""
         self._closed, self._closing = False, set()
 
     async def aclose(self) -> None:
-        """Calls in flight go on to their own ends."""
+        """Close idle connections; calls in flight end by themselves."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
@@ -144,7 +144,7 @@ class _Wire(Connecting):
         """Of the call that has this wire."""
 
     async def exchange(self, request: httpcore.Request, bounds: Bounds, reader: AnswerReader) -> None:
-        """Until the reader has ended, or the connection."""
+        """Wait until the reader has ended, or the connection."""
 
         async def trace(event: str, info: Mapping[str, Any]) -> None:
             if event.endswith(".send_request_headers.started"):

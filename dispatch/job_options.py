@@ -98,7 +98,7 @@ class OptionsOfJob(ABC):
     @property
     @abstractmethod
     def job(self) -> HandlerMembers:
-        """The job that has them."""
+        """Return the job that has them."""
 
     @property
     def pool(self) -> str | None:

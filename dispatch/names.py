@@ -48,7 +48,7 @@ class Names:
         self._threads = 0
 
     async def look_up(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[AddressInfo]:
-        """Raises what `socket.getaddrinfo` does: OSError, UnicodeError. Cancelled, it leaves the others waiting."""
+        """Look a name up. Raise what `socket.getaddrinfo` does: OSError, UnicodeError. Cancelled, others still wait."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[list[AddressInfo]] = loop.create_future()
         question = (host, port, family)

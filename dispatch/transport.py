@@ -48,7 +48,7 @@ class Transport(Protocol):
         timeout: float,
         max_body: int,
     ) -> Answer:
-        """One POST under one total deadline of `timeout` seconds, connecting within `connect_timeout`.
+        """Send one POST under one total deadline of `timeout` seconds, connecting within `connect_timeout`.
 
         Of a body longer than `max_body` the beginning is returned, and the connection closed. All transports take the
         same for an answer. Raises a TransportError. Cancelling the call closes its connection and leaks nothing.
@@ -61,7 +61,7 @@ class Transport(Protocol):
 
 
 def reopen(transport: Transport) -> None:
-    """Before another life of its host. Ours connect again after `aclose`; one of a user's does if it has a `reopen`."""
+    """Let it connect for another life of its host: ours can, one of a user's if it has a `reopen`."""
     again = getattr(transport, "reopen", None)
     if again is not None:
         again()
