@@ -8,8 +8,8 @@ QUEUES = (
     Mutant(
         "queues: jobs are given before their leases are durable",
         "actors/scheduler/actor/end_of_turn.py",
-        "            self._pulls.mark_claimed(given)\n",
-        "            self._pulls.deliver(given, turn.began)\n            given.clear()\n",
+        "            self._claims.mark_claimed(given)\n",
+        "            self._claims.deliver(given, turn.began)\n            given.clear()\n",
     ),
     Mutant(
         "queues: what a worker that went away was given stays leased",

@@ -29,7 +29,7 @@ class EndOfTurn:
     died."""
 
     def __init__(self, inflight: Inflight, full: Callable[[], bool], died: Callable[[Sequence[DeadJob]], None]) -> None:
-        self._lanes, self._pulls = inflight.lanes, inflight.waiting_claims
+        self._lanes, self._claims = inflight.lanes, inflight.waiting_claims
         self._waiters = inflight.result_waiters
         self._full, self._died = full, died
 
@@ -46,13 +46,13 @@ class EndOfTurn:
         full = self._full()
         given: Given = []
         more_to_pull = False
-        if waits := self._pulls.waiting:
+        if waits := self._claims.waiting:
             self._register(turn, given)
             more_to_pull = await self._serve(turn, given, full, in_order=True)
         outlook = state.lines.outlook(turn.now)
         if fires := bool(outlook.ready or outlook.suspects or self._lanes.places):
             await self._fire(turn, outlook, full)
-        if self._pulls.waiting and (fires or more_to_pull or not waits):
+        if self._claims.waiting and (fires or more_to_pull or not waits):
             # Pools may have slots that callbacks have left.
             if not waits:
                 self._register(turn, given)
@@ -71,7 +71,7 @@ class EndOfTurn:
     async def run_first(self, turn: Turn) -> None:
         """End the activation: start nothing, but let the alarm ring for what the next turn might start."""
         await apply_ends(turn)
-        more_to_pull = any_to_give(turn, self._pulls)
+        more_to_pull = any_to_give(turn, self._claims)
         await turn.state.close()  # the event that follows may find that it has nothing to do
         self._set_alarm(turn, turn.state.lines.outlook(turn.now), self._full(), more_to_pull)
 
@@ -80,17 +80,17 @@ class EndOfTurn:
     def _register(self, turn: Turn, given: Given) -> None:
         """Deliver what is given once it is durable. A turn that is lost, also one that gave nothing, wakes the claims
         that wait."""
-        turn.ctx.if_lost(self._pulls.lost, given)
-        turn.ctx.after_commit(self._pulls.deliver, given, turn.began)
+        turn.ctx.if_lost(self._claims.lost, given)
+        turn.ctx.after_commit(self._claims.deliver, given, turn.began)
 
     async def _serve(self, turn: Turn, given: Given, full: bool, *, in_order: bool) -> bool:
         """Give claims what is due; with `in_order` only what stands in front of the callbacks. True if there may be
         more to give."""
         if full:
             return False
-        more = await pull(turn, self._pulls, given, in_order=in_order)
+        more = await pull(turn, self._claims, given, in_order=in_order)
         if given:
-            self._pulls.mark_claimed(given)
+            self._claims.mark_claimed(given)
         return more
 
     # ---- Callbacks -------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class EndOfTurn:
         timer = max(state.next_timer, again) if full and state.next_timer is not None else state.next_timer
         # Nothing of a queue is stored as a reason to wake: who waits for it is here, or asks when it comes.
         pulled = None
-        if self._pulls.waiting:
+        if self._claims.waiting:
             pulled = again if full else state.lines.pulled.next_due(now)
         due = outlook.ready or bool(outlook.suspects)
         more = more_to_pull or state.paths.counting or state.labels.next_to_fill is not None

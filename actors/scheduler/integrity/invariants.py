@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tocsin.actors.scheduler.integrity.findings import Findings, shown
-from tocsin.actors.scheduler.integrity.invariants_of_jobs import Look
+from tocsin.actors.scheduler.integrity.invariants_of_jobs import Look, place_of
 from tocsin.actors.scheduler.integrity.invariants_of_labels import check_labels
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import TIMERS as RECURRING_TIMERS
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import check_schedules, damaged_args
@@ -37,7 +37,6 @@ from tocsin.actors.scheduler.model.rows import (
 from tocsin.actors.scheduler.model.schedule_rows import RECHECK
 from tocsin.actors.scheduler.model.suspects import plain
 from tocsin.actors.scheduler.state.in_memory_view import hold
-from tocsin.actors.scheduler.state.places import place_of
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE
 from tocsin.storage.api import StoreView, after

@@ -32,14 +32,15 @@ from tocsin.actors.scheduler.model.rows import (
     PoolRow,
     args_key,
     encode,
+    line_key,
     parked_key,
     timer_key,
 )
+from tocsin.actors.scheduler.model.suspects import queue_of
 from tocsin.actors.scheduler.state.in_memory_view import InMemoryView
 from tocsin.actors.scheduler.state.labels import META_LABELS, SINCE_LAYOUT, dead_rows, live_rows
 from tocsin.actors.scheduler.state.layout import layout_of
 from tocsin.actors.scheduler.state.path_counts import keys_of
-from tocsin.actors.scheduler.state.places import place_of
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RETIRE
 from tocsin.storage.api import Row, StoreView, after
 
@@ -301,6 +302,12 @@ class _OfJob:
     retire: bytes | None = None
     labels: dict[bytes, bytes] = field(default_factory=dict)
     """The rows that must exist, with their values."""
+
+
+def place_of(job: JobRow, at: AtRow | None) -> bytes:
+    """Return the key of a waiting job's line row. `at` is the job's own row of its place; None if it has none."""
+    at = at or AtRow(job.scheduled_for)
+    return line_key(job.pool, queue_of(job, at), job.priority, at.next_at, job.id)
 
 
 def _of(job: JobRow, at: AtRow | None, dead: DeadRow | None, look: Look) -> _OfJob:
