@@ -1,4 +1,4 @@
-"""The HTTP face: Starlette routes over the same handles that Python users have."""
+"""The HTTP face: Starlette routes over the port that the handles of Python users stand on."""
 
 from tocsin.actors.http.access import Authorize, Caller
 from tocsin.actors.http.app import App, build_app

@@ -34,7 +34,7 @@ class Caller:
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What tells callers apart: the token's name, and the user as text ("" if it has none that is stable).
+        """Return what tells callers apart: the token's name, and the user as text ("" if it has none that is stable).
         Jobs keep it as their initiator."""
         return self.name or "", "" if self.user is None else _text_of(self.user)
 
@@ -84,13 +84,13 @@ class Gate:
         return Visit(Caller(token.name, user, request.headers), token)
 
     def check_token(self, token: Token | None, scopes: frozenset[str], action: str, instance: str) -> None:
-        """ForbiddenError if the token lacks the scope or the instance."""
+        """Raise ForbiddenError if the token lacks the scope or the instance."""
         self.check_scope(token, scopes, action)
         if token is not None and not token.reaches(instance):
             raise ForbiddenError(f"token {token.name!r} does not reach the instance {instance!r}")
 
     def check_scope(self, token: Token | None, scopes: frozenset[str], action: str) -> None:
-        """ForbiddenError if the token lacks the scope."""
+        """Raise ForbiddenError if the token lacks the scope."""
         if token is not None and not token.may(scopes):
             needed = " or ".join(sorted(scopes))
             raise ForbiddenError(f"token {token.name!r} may not {deed(action)}: that needs the scope {needed}")
@@ -142,7 +142,7 @@ def _token_of(request: Request, tokens: Sequence[Token]) -> Token:
 
 
 def _is_elsewhere(peer: str) -> bool:
-    """Whether the other end of the connection is another machine. A Unix socket's end has no address."""
+    """Return whether the other end of the connection is another machine. A Unix socket's end has no address."""
     try:
         address = ip_address(peer)
     except ValueError:
@@ -160,7 +160,7 @@ def _same_host(origin: str, host: str) -> bool:
 
 
 def _text_of(user: Any) -> str:
-    """Texts and numbers; what a user object calls itself; its own `str`. The default one holds an address."""
+    """Return a user as text: itself, its name, or its own `str`; not the default one, which holds an address."""
     text = _said_of(user).encode("utf-8", "backslashreplace").decode()
     if len(text) <= _USER_MAX:
         return text

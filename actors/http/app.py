@@ -68,7 +68,7 @@ def build_app(
     authorize: Authorize | None = None,
     insecure: bool = False,
 ) -> App:
-    """An ASGI app over an open host; it neither opens nor closes the host.
+    """Build an ASGI app over an open host; it neither opens nor closes the host.
 
     `tokens` are texts like `ops:read+operate@tenant-*:secret`, or a callable that gives them, asked at each request
     (see `Current`). `authorize(identity, action, instance, resource)`

@@ -40,7 +40,7 @@ _TOO_LONG: Final = re.compile(r"Expected `array` of length <= (\d+)")
 
 
 async def read_json(request: Request, limit: int, crowd: Crowd | None, *, optional: bool = False) -> bytes:
-    """The body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes. If it is
+    """Read the body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes. If it is
     `optional`, none at all is an empty object, whatever the headers say. A stranger shares its place with a `crowd`."""
     if not optional:
         _check_type(request)
@@ -100,7 +100,7 @@ def _too_large(limit: int) -> PayloadTooLargeError:
 
 
 def parse_text(body: bytes, kind: type[T]) -> T:
-    """A whole body. Checked to be UTF-8 first: parts that are kept as they came are not looked into later."""
+    """Parse a whole body. It must be UTF-8: parts that are kept as they came are not parsed later."""
     if not body.strip():
         raise InvalidJsonError("the body is empty; it must be a JSON object")
     try:
@@ -111,7 +111,7 @@ def parse_text(body: bytes, kind: type[T]) -> T:
 
 
 def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T:
-    """JSON into a request; InvalidJsonError if it is none, InvalidInputError naming the field that is wrong."""
+    """Parse JSON into a request; InvalidJsonError if it is none, InvalidInputError naming the field that is wrong."""
     try:
         try:
             return msgspec.json.decode(raw, type=kind)
@@ -128,7 +128,7 @@ def parse(raw: bytes | msgspec.Raw, kind: type[T], whole: str = "the body") -> T
 
 @contextmanager
 def reading_args() -> Iterator[None]:
-    """What is JSON to msgspec and still no args."""
+    """Refuse args that msgspec takes for JSON and no reader of JSON can be expected to take."""
     try:
         yield
     except msgspec.ValidationError as error:
@@ -138,7 +138,7 @@ def reading_args() -> Iterator[None]:
 
 
 def _explain(fault: str, whole: str, kind: type) -> str:
-    """What msgspec says, in the words of the contract."""
+    """Say what msgspec says in the words of the contract."""
     match = _FAULT.fullmatch(fault)
     words, path = (match["words"], match["path"] or "$") if match else (fault, "$")
     place = path.removeprefix("$").removeprefix(".")
@@ -158,7 +158,7 @@ def _explain(fault: str, whole: str, kind: type) -> str:
 
 
 def _members(kind: type, place: str) -> list[str]:
-    """What the object at this place in a request may hold, without what this version refuses; none if it has no names
+    """List the members of the object at this place, without those that this version refuses; none if it has no names
     of its own."""
     found: msgspec.inspect.Type = msgspec.inspect.type_info(kind)
     for part in place.split(".") if place else ():

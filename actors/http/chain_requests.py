@@ -13,7 +13,7 @@ from tocsin.actors.scheduler.model.validation import naming
 
 
 def followers(port: JobsPort, then: Sequence[FollowingRequest] | None) -> list[Follower] | None:
-    """None if nothing follows. Refusals say where: `then[0]: ...`."""
+    """Check a `then`; None if nothing follows. Refusals say where: `then[0]: ...`."""
     if not then:
         return None
     return [_follower(port, one, f"then[{n}]") for n, one in enumerate(then)]
@@ -22,7 +22,7 @@ def followers(port: JobsPort, then: Sequence[FollowingRequest] | None) -> list[F
 def _follower(port: JobsPort, request: FollowingRequest, place: str) -> Follower:
     with naming(place), reading_args():
         return port.follower(
-            function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
+            function_path=request.function_path,  # type: ignore[arg-type]  # the port checks every value
             workflow=request.workflow,  # type: ignore[arg-type]
             raw_args=bytes(request.args),
             delay_ms=whole(0 if request.delay_ms is None else request.delay_ms),  # type: ignore[arg-type]

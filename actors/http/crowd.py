@@ -39,7 +39,7 @@ class Unfinished:
         self._grew(self, size)
 
     def cut(self) -> None:
-        """Its reader raises at once."""
+        """Make its reader raise at once."""
         self.was_cut = True
         if not self._timeout.expired():
             self._timeout.reschedule(0)
@@ -98,7 +98,7 @@ class Crowd:
     # ---- What is said ----------------------------------------------------------------------------
 
     def note(self, code: str, words: str) -> None:
-        """A limit was reached: `/readyz` says the code for a while, the log the words, once a minute at most."""
+        """Note a limit that was reached: `/readyz` shows the code for a while, the log the words once a minute."""
         now = self._monotonic()
         self._last[code] = now
         self._times[code] = self._times.get(code, 0) + 1
@@ -107,7 +107,7 @@ class Crowd:
             log.warning("%s (%d times since the start)", words, self._times[code])
 
     def reasons(self) -> tuple[str, ...]:
-        """Codes of the limits that were reached just now."""
+        """Return the codes of the limits that were reached just now."""
         now = self._monotonic()
         return tuple(code for code, last in self._last.items() if now - last < LASTS_S)
 

@@ -53,5 +53,5 @@ DEEDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def deed(action: str) -> str:
-    """What may not be done, as it stands behind `may not`."""
+    """Return what may not be done, as it stands behind `may not`."""
     return DEEDS.get(action, action)

@@ -54,12 +54,12 @@ class UnsupportedMediaTypeError(RequestError):
 
 
 def envelope(error: TocsinError) -> dict[str, Any]:
-    """`{"error": {"code", "message", ...details}}`."""
+    """Wrap an error: `{"error": {"code", "message", ...details}}`."""
     return {"error": {"code": error.code, "message": error.message} | error.details}
 
 
 def refusal(error: Exception, request: Request, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer to a failed request; what nobody foresaw is logged and told to nobody."""
+    """Make the answer to a failed request; unforeseen errors are logged and not shown to the caller."""
     if not isinstance(error, TocsinError) or error.code == TocsinError.code:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
         error = TocsinError("the server failed; its log says why")
@@ -80,7 +80,7 @@ def refusal(error: Exception, request: Request, headers: Mapping[str, str] | Non
 
 
 async def refuse_unrouted(request: Request, error: Exception) -> Response:
-    """For what no route took, and for whatever escaped one."""
+    """Answer a request that no route took, or whose error escaped its route."""
     if isinstance(error, HTTPException) and error.status_code == 404:
         error = NotFoundError(f"there is no route {request.method} {request.url.path[:200]}: see GET /openapi.json")
     return refusal(error, request)

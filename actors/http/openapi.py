@@ -67,14 +67,14 @@ class OpenApi(Endpoint):
 
 @cache
 def _written(tokens: bool) -> tuple[dict[str, Any], dict[str, msgspec.Raw]]:
-    """The document in two parts: the few members before `servers`, and the long ones behind, written once."""
+    """Encode the document once, in two parts: the few members before `servers`, and the long ones behind."""
     whole = document(tokens=tokens)
     rest = {name: msgspec.Raw(msgspec.json.encode(whole.pop(name))) for name in ("tags", "paths", "components")}
     return whole, rest
 
 
 def document(*, tokens: bool) -> dict[str, Any]:
-    """The whole document but `servers`. `tokens`: whether requests need one."""
+    """Make the whole document but `servers`. `tokens`: whether requests need one."""
     kinds: dict[str, type[msgspec.Struct]] = {}
     answers: dict[str, Schema] = {}
     paths: dict[str, dict[str, Any]] = {}
@@ -106,7 +106,7 @@ def document(*, tokens: bool) -> dict[str, Any]:
 
 
 def _routes() -> Iterator[tuple[str, str, str, frozenset[str], About]]:
-    """Place, path, method, scopes of each route."""
+    """Return place, path, method and scopes of each route."""
     for place in PLACES:
         for one in OPERATIONS:
             if place + one.path:
@@ -150,7 +150,7 @@ def _operation(
 
 
 def errors_of(method: str, scopes: frozenset[str], about: About, *, by_path: bool) -> list[str]:
-    """The codes that an operation may answer."""
+    """Return the codes that an operation may answer."""
     found = {"FORBIDDEN", "INTERNAL", *about.errors}
     if about.group != PROBES:
         found |= {"INVALID_INPUT", "STORE_UNAVAILABLE"}
@@ -177,7 +177,7 @@ def _parameter(one: Parameter) -> Schema:
 
 
 def _refusals(codes: Iterable[str], answers: dict[str, Schema]) -> dict[str, Schema]:
-    """One answer for each status; each set of codes is written once."""
+    """Describe one answer for each status; each set of codes is written once."""
     by_status: dict[int, list[str]] = {}
     for code in codes:
         by_status.setdefault(CODES[code].status, []).append(code)

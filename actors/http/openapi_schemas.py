@@ -72,7 +72,7 @@ _FACTS: Final[Mapping[str, Schema]] = {
 
 
 def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
-    """The schemas of these structs and of all that they hold, and of every error, by name."""
+    """Make the schemas of these structs, of all that they hold, and of every error, by name."""
     _, made = msgspec.json.schema_components(list(kinds), ref_template=REF)
     schemas = {name: _of_struct(name, schema) for name, schema in made.items()}
     for code in CODES.values():
@@ -96,7 +96,7 @@ def _of_struct(name: str, schema: Schema) -> Schema:
 
 
 def _described(schema: Schema) -> Schema:
-    """The docstring, with the names that members have in JSON; python -OO has none."""
+    """Return the docstring with the names that members have in JSON; python -OO has none."""
     said = schema.get("description")
     return {"description": _SNAKE.sub(lambda match: camel(match[0]), said)} if said else {}
 
@@ -120,7 +120,7 @@ def _of_request(kind: type[msgspec.Struct], schema: Schema) -> Schema:
 
 
 def _asked(schema: Schema, needed: bool) -> Schema:
-    """Null is the same as left out, unless the member is needed."""
+    """Let null mean left out, unless the member is needed."""
     own: Schema = dict(schema.get(IS, schema))
     if IS not in schema:
         own.pop("default", None)
@@ -136,7 +136,7 @@ def _asked(schema: Schema, needed: bool) -> Schema:
 
 
 def _of_answer(schema: Schema) -> Schema:
-    """Members with a default are left out while they have it: what is None in Python is never null here."""
+    """Describe an answer: members are left out while they have their default, so None in Python is never null here."""
     required = schema.get("required", [])
     title = schema["title"]
     members = {name: _told(title, name, one, name in required) for name, one in schema["properties"].items()}
@@ -169,7 +169,7 @@ def _told(title: str, name: str, schema: Schema, always: bool) -> Schema:
 
 
 def _wide(value: Any) -> Any:
-    """Every integer may be one of 64 bits."""
+    """Let every integer be one of 64 bits."""
     if isinstance(value, list):
         return [_wide(one) for one in value]
     if not isinstance(value, dict):
@@ -182,7 +182,7 @@ def _wide(value: Any) -> Any:
 
 
 def error_name(code: str) -> str:
-    """`INVALID_INPUT` is the schema InvalidInputError."""
+    """Return the name of an error's schema: `INVALID_INPUT` is InvalidInputError."""
     return "".join(part.title() for part in code.split("_")) + "Error"
 
 
@@ -197,7 +197,7 @@ def _of_error(code: Code) -> Schema:
 
 
 def envelope_of(codes: Iterable[str]) -> Schema:
-    """What an answer with one of these codes looks like."""
+    """Describe an answer with one of these codes."""
     return {
         "type": "object",
         "properties": {"error": {"oneOf": [{"$ref": REF.format(name=error_name(code))} for code in codes]}},

@@ -110,7 +110,7 @@ async def complete(call: Call) -> Settlement:
         ok=ok,
         error=request.error,
         retryable=retryable,
-        delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]  # the handle checks every value
+        delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]  # the port checks every value
         charge=charge,
         result=result,
     )

@@ -21,7 +21,7 @@ async def put_pool(call: Call) -> Pool:
     request = await call.body(PoolRequest, SMALL_BODY)
     await call.admit(request.name if isinstance(request.name, str) else None)
     return await call.port.changes.set_pool(
-        request.name,  # type: ignore[arg-type]  # the handle checks every value
+        request.name,  # type: ignore[arg-type]  # the port checks every value
         max_concurrency=whole(request.max_concurrency),  # type: ignore[arg-type]
         paused=request.paused,  # type: ignore[arg-type]
     )
@@ -37,7 +37,7 @@ async def put_instance(call: Call) -> InstanceState:
     request = await call.body(InstanceRequest, SMALL_BODY)
     await call.admit(None)
     return await call.port.changes.set_instance(
-        paused=request.paused,  # type: ignore[arg-type]  # the handle checks every value
+        paused=request.paused,  # type: ignore[arg-type]  # the port checks every value
         timeout_ms=whole(request.timeout_ms),  # type: ignore[arg-type]
     )
 

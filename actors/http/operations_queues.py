@@ -19,7 +19,7 @@ SEVERAL: Final = ","
 
 
 async def claim(call: Call) -> ClaimedJobs:
-    """A worker that hangs up meanwhile is given nothing. The app's rule is asked for every queue that is named."""
+    """Lease jobs; a worker that hangs up meanwhile gets none. The app's rule is asked for every queue that is named."""
     queue = call.path("queue")
     request = await call.body(ClaimRequest, SMALL_BODY, optional=True)
     for one in dict.fromkeys(queue.split(SEVERAL)):
@@ -27,7 +27,7 @@ async def claim(call: Call) -> ClaimedJobs:
     wait_ms: Any = int(CLAIM_WAIT_S * 1000) if request.wait_ms is None else whole(request.wait_ms)
     claimed = call.port.queues.claim(
         queue if queue == EVERY_QUEUE else queue.split(SEVERAL),
-        max=1 if request.max is None else whole(request.max),  # type: ignore[arg-type]  # the handle checks every value
+        max=1 if request.max is None else whole(request.max),  # type: ignore[arg-type]  # the port checks every value
         lease_ms=CLAIM_LEASE_MS if request.lease_ms is None else whole(request.lease_ms),  # type: ignore[arg-type]
         wait_ms=wait_ms,
         worker=None if request.worker is None else request.worker.info(),

@@ -69,7 +69,7 @@ async def status(call: Call) -> Status:
 
 
 async def catalog(call: Call) -> CatalogListed:
-    """The same for every instance."""
+    """List the host's catalog, which is the same for every instance."""
     call.query()
     await call.admit(None)
     given = call.port.reads.catalog

@@ -24,7 +24,7 @@ from tocsin.errors import NotFoundError
 
 
 async def put(call: Call) -> SchedulePut:
-    """An app's own rule is asked twice: about the schedule, and as `schedule` about what it is to call."""
+    """Ask an app's own rule twice: about the schedule, and as `schedule` about what it is to call."""
     request = await call.body(DefinitionRequest, SCHEDULE_BODY)
     name = await _admitted_name(call)
     for target in request.targets():
@@ -60,7 +60,7 @@ async def list_schedules(call: Call) -> SchedulePage:
 
 
 async def occurrences(call: Call) -> OccurrencePage:
-    """Also of a deleted one, as long as they are kept."""
+    """List occurrences, also those of a deleted schedule, as long as they are kept."""
     query = call.query(*names(PAGED))
     name = await _admitted_name(call)
     schedules = call.port.schedules
@@ -75,7 +75,7 @@ async def occurrences(call: Call) -> OccurrencePage:
 async def pause(call: Call) -> ScheduleRecord:
     request = await call.body(RevisionRequest, SMALL_BODY, optional=True)
     name = await _admitted_name(call)
-    return await call.port.schedules.pause(name, revision=whole(request.revision))  # type: ignore[arg-type]  # the handle checks every value
+    return await call.port.schedules.pause(name, revision=whole(request.revision))  # type: ignore[arg-type]  # the port checks every value
 
 
 async def resume(call: Call) -> ScheduleRecord:

@@ -63,7 +63,7 @@ def _one_answer(answers: Sequence[Answer]) -> Kept | TocsinError:
 
 
 async def _first_answer(call: Call, once: Once | None) -> Written | None:
-    """What this request was answered before, if it was: what is refused now may have passed an earlier catalog."""
+    """Return what this request was answered before: what is refused now may have passed an earlier catalog."""
     if once is None or not await call.port.jobs.answered(once):
         return None
     none = TocsinError("no answer is kept any more")
@@ -88,7 +88,7 @@ def _given(kept: Kept) -> Written:
 
 
 async def schedule_batch(call: Call) -> BatchResults | Written:
-    """One answer per job, in order; those accepted are one commit."""
+    """Answer each job, in order; those accepted are one commit."""
     request = await call.body(BatchRequest, BATCH_BODY)
     check = _BatchCheck(call)
     checked = [await check.job(raw) for raw in request.jobs]
@@ -111,7 +111,7 @@ def _check_faults(faults: Sequence[object]) -> None:
 
 
 def _results(checked: Sequence[NewJob | Scheduled | TocsinError], stored: Sequence[Answer]) -> BatchResults:
-    """The answers in the order of the request: what was stored takes the places of the jobs that passed."""
+    """Put the answers in the order of the request: what was stored takes the places of the jobs that passed."""
     left = iter(stored)
     answers = [next(left) if isinstance(one, NewJob) else one for one in checked]
     return BatchResults([envelope(one) if isinstance(one, TocsinError) else one for one in answers])
@@ -126,7 +126,7 @@ class _BatchCheck:
         self._bytes = 0
 
     async def job(self, raw: msgspec.Raw) -> NewJob | TocsinError:
-        """The checked job, or why it is refused."""
+        """Return the checked job, or why it is refused."""
         self._bytes += len(raw)
         if self._bytes >= CHECKED_AT_ONCE:
             self._bytes = 0
@@ -156,7 +156,7 @@ def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
     options = {**request.options(), "then": followers(call.port.jobs, request.then)}
     with reading_args():
         return call.port.jobs.new_job(
-            function_path=request.function_path,  # type: ignore[arg-type]  # the handle checks every value
+            function_path=request.function_path,  # type: ignore[arg-type]  # the port checks every value
             workflow=request.workflow,  # type: ignore[arg-type]
             raw_args=bytes(request.args),
             scheduled_for=whole(request.scheduled_for),  # type: ignore[arg-type]

@@ -61,5 +61,5 @@ class Readiness(Endpoint):
 
 
 def _check_name(request: Request) -> None:
-    """Under `/i/{instance}` too, whatever is probed is the host."""
+    """Check the name of an instance, although the host is what is probed."""
     instance_name(request.path_params.get("instance", DEFAULT_INSTANCE))

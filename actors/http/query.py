@@ -46,7 +46,7 @@ class Query:
         return otherwise if value is None else value
 
     def whole(self, name: str) -> int | None:
-        """A number written in plain digits."""
+        """Read a number written in plain digits."""
         value = self._values.get(name)
         if value is None:
             return None
@@ -68,7 +68,7 @@ def _pairs(request: Request) -> list[tuple[str, str]]:
 
 
 def _unreadable(raw: bytes) -> str:
-    """Why, naming the parameter where it is half a character."""
+    """Say why, naming a parameter that contains an unpaired surrogate."""
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="surrogatepass", separator="&")
     except UnicodeDecodeError:

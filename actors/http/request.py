@@ -43,12 +43,12 @@ class Call:
     _raw: bytes = b""
 
     async def admit(self, resource: str | None, *, action: str | None = None) -> None:
-        """ForbiddenError if the embedding app's rule says no; `action` if it is not that of the route."""
+        """Raise ForbiddenError if the embedding app's rule says no; `action` if it is not that of the route."""
         if self._gate.has_rule:
             await self._gate.ask(self._visit.caller, action or self._action, self.port.name, resource)
 
     def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
-        """What makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
+        """Return what makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
         given = self._request.headers.getlist("idempotency-key")
         if not given:
             return None
@@ -59,7 +59,7 @@ class Call:
         return Once(_digest(scope), _digest(self._raw), render)
 
     async def while_connected(self, work: Awaitable[T], undo: Callable[[T], None] | None = None) -> T:
-        """Its answer; cancelled when the caller hangs up, or this request is cancelled, and undone if the answer had
+        """Run work; cancelled when the caller hangs up, or this request is cancelled, and undone if the answer had
         come just then. Not for what writes. Only after `body`, or where there is none."""
         task = asyncio.ensure_future(work)
         gone = asyncio.ensure_future(self._disconnected())
@@ -80,7 +80,7 @@ class Call:
             continue
 
     def path(self, name: str) -> str:
-        """A part of the path."""
+        """Return a part of the path."""
         value: str = self._request.path_params[name]
         return value
 
@@ -88,7 +88,7 @@ class Call:
         return Query(self._request, known)
 
     async def body(self, kind: type[B], limit: int, *, optional: bool = False) -> B:
-        """The request in the body; it takes no query parameters beside it."""
+        """Read and parse the body; such a request has no query parameters."""
         if self._request.scope.get("query_string"):
             Query(self._request, ())
         crowd = self._crowd if self._visit.stranger else None

@@ -45,28 +45,28 @@ def write(value: Any) -> bytes:
 
 
 def pack(text: bytes) -> bytes:
-    """An answer as it is kept, to be given again: a long one is compressed."""
+    """Return an answer as it is kept to be given again: a long one is compressed."""
     return text if len(text) <= PLAIN else zlib.compress(text)
 
 
 def unpack(kept: bytes) -> bytes:
-    """JSON never begins like compressed text."""
+    """Return a kept answer as it was. JSON never begins like compressed text."""
     return zlib.decompress(kept) if kept[:1] == _COMPRESSED else kept
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """`value` is anything msgspec can encode."""
+    """Encode `value`, which is anything msgspec can encode."""
     if isinstance(value, Written):
         return _Json(value.text, value.status, headers)
     return _Json(_encoder.encode(value), status, headers)
 
 
 def unheard() -> Response:
-    """The answer to a caller that has hung up. Middleware between here and the server needs one to pass on: without it
+    """Answer a caller that has hung up. Middleware between here and the server needs an answer to pass on: without it
     Starlette's raises."""
     return Response(status_code=LEFT, headers=HEADERS)
 
 
 def allowing(methods: str) -> Response:
-    """What OPTIONS asks: nothing but the methods there are; other origins get no leave."""
+    """Answer OPTIONS with the methods there are; other origins are not allowed."""
     return Response(status_code=204, headers={**HEADERS, "allow": methods})

@@ -26,7 +26,7 @@ NEEDED: Final = "x-needed"
 
 
 def shape(schema: Schema, said: str, *, needed: bool = False) -> msgspec.Meta:
-    """What is true of a field whose Python type says less. `needed`: its default is there only to be refused."""
+    """Describe a field whose Python type says less. `needed`: its default is there only to be refused."""
     return msgspec.Meta(extra_json_schema={IS: {**schema, "description": said}, NEEDED: needed})
 
 
@@ -146,7 +146,7 @@ def needs(name: str, other: str, kind: str) -> Schema:
 
 
 def done_or_failed() -> Schema:
-    """What is said of a failure goes with `ok: false`, a result with success."""
+    """Require `ok: false` for what describes a failure, and success for a result."""
     unsaid: Schema = {"enum": [True, None]}
     done = {"ok": unsaid, "retryable": unsaid, "charge": unsaid, "error": NULL, "delayMs": NULL}
     failed = {"required": ["ok"], "properties": {"ok": {"const": False}, "result": NULL}}
@@ -154,7 +154,7 @@ def done_or_failed() -> Schema:
 
 
 def filters_or_all(**kinds: str) -> Schema:
-    """At least one filter, or `all: true` and none of them."""
+    """Require at least one filter, or `all: true` and none of them."""
     alone = {"required": ["all"], "properties": {"all": {"const": True}, **dict.fromkeys(kinds, NULL)}}
     some = {"properties": {"all": {"enum": [False, None]}}, **at_least_one(**kinds)}
     return {"oneOf": [alone, some]}

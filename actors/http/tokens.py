@@ -40,7 +40,7 @@ class Token:
         return self.scopes, self.instances
 
     def may(self, wanted: frozenset[str]) -> bool:
-        """Whether one of the wanted scopes is among its own."""
+        """Return whether one of the wanted scopes is among its own."""
         return "admin" in self.scopes or not self.scopes.isdisjoint(wanted)
 
     def reaches(self, instance: str) -> bool:
@@ -52,7 +52,7 @@ Tokens = str | Sequence[str | Token]
 
 
 def parse_tokens(tokens: Tokens) -> tuple[Token, ...]:
-    """SettingsError says which is wrong, never its secret.
+    """Parse tokens; a SettingsError names the wrong one without its secret.
 
     A name may come again with another secret and the same grants: two secrets of one caller, who is changing from one
     to the other and stays the same caller meanwhile.
@@ -74,7 +74,7 @@ def parse_tokens(tokens: Tokens) -> tuple[Token, ...]:
 
 
 def parse_token(text: str, which: str = "token") -> Token:
-    """One token. A `*` in its instance pattern stands for any text, a `?` for any one character (also a colon)."""
+    """Parse one token. A `*` in its instance pattern stands for any text, a `?` for one character (also a colon)."""
     if not isinstance(text, str):
         raise SettingsError(f"{which} must look like {SHAPE}")
     if (around := wrapped(text)) is not None:
@@ -113,7 +113,7 @@ def _scopes(listed: str, which: str) -> frozenset[str]:
 
 
 def find_token(tokens: Sequence[Token], secret: str) -> Token | None:
-    """The token of this secret, in a time that does not tell how close a guess was."""
+    """Return the token of this secret, in a time that does not tell how close a guess was."""
     digest = _digest(secret)
     found: Token | None = None
     for token in tokens:

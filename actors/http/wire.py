@@ -19,7 +19,7 @@ ABSENT: Final = msgspec.Raw(b"null")
 
 
 def whole(value: Scalar) -> Scalar:
-    """JSON knows only numbers: 5.0 and 5e0 are the integer 5, and some clients write large ones so."""
+    """Return 5.0 and 5e0 as the integer 5: JSON knows only numbers, and some clients write large ones so."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -50,7 +50,7 @@ class IdRequest(Request, frozen=True, kw_only=True):
     id: Annotated[Scalar, shape(shapes.JOB_ID, "The job.", needed=True)] = None
 
     def required_id(self) -> str:
-        """As given; the handle checks its shape."""
+        """Return the id as given; the port checks its shape."""
         if self.id is None or self.id == "":
             raise InvalidInputError("id is missing")
         return self.id  # type: ignore[return-value]
@@ -108,7 +108,7 @@ class LeaseRequest(IdRequest, frozen=True, kw_only=True):
             raise InvalidInputError(
                 "lease is missing: it came with the claimed job, or with the callback as tocsin-lease"
             )
-        return self.lease  # type: ignore[return-value]  # the handle checks its shape
+        return self.lease  # type: ignore[return-value]  # the port checks its shape
 
 
 class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ class ExtendRequest(LeaseRequest, frozen=True, kw_only=True):
     def required_lease_ms(self) -> int:
         if self.lease_ms is None:
             raise InvalidInputError("leaseMs is missing: for how long the lease is to be held from now, ms")
-        return whole(self.lease_ms)  # type: ignore[return-value]  # the handle checks its range
+        return whole(self.lease_ms)  # type: ignore[return-value]  # the port checks its range
 
 
 class PoolRequest(Request, frozen=True, kw_only=True):

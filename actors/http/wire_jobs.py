@@ -95,12 +95,12 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str | None:
-        """The function path or workflow; None where it is no text (the handle refuses that)."""
+        """Return the function path or workflow; None where it is no text (the port refuses that)."""
         named = self.function_path if self.function_path is not None else self.workflow
         return named if isinstance(named, str) else None
 
     def targets(self) -> Iterator[str | None]:
-        """Of this job and all that follow."""
+        """Yield the targets of this job and of all that follow."""
         yield self.target
         for one in self.then or ():
             yield from one.targets()
@@ -110,7 +110,7 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
         check_following(self.then, addressed)
 
     def options(self) -> dict[str, Any]:
-        """For the checks: all members but those that are `no_options`, by their names inside."""
+        """Return all members but those that are `no_options`, by their names inside, for the checks."""
         names, values, wholes = _plan(type(self))
         given = {name: value for name, value in zip(names, values(self), strict=True) if value is not msgspec.UNSET}
         for name in wholes & given.keys():
@@ -122,7 +122,7 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
 
 @cache
 def _plan(kind: type[OptionsRequest]) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]], frozenset[str]]:
-    """The names of its options, what reads them all, and those that are whole numbers."""
+    """Return the names of its options, what reads them all, and those that are whole numbers."""
     names = tuple(name for name in kind.__struct_fields__ if name not in kind.no_options)
     hints = get_type_hints(kind, include_extras=True)
     shapes_of = {name: getattr(hints[name], "__metadata__", [msgspec.Meta()])[0].extra_json_schema for name in names}
@@ -148,7 +148,7 @@ class FollowingRequest(OptionsRequest, frozen=True, kw_only=True):
 
 
 def check_following(then: Sequence[FollowingRequest] | None, addressed: str) -> None:
-    """How many and how deep first: what comes later goes down one call a level."""
+    """Check how many and how deep first: what comes later goes down one call a level."""
     check_chain(then or ())
     for one in then or ():
         one.check_instance(addressed)

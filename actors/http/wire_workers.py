@@ -55,7 +55,7 @@ class SnapshotRequest(Request, frozen=True, kw_only=True):
     ] = None
 
     def snapshot(self) -> WorkerSnapshot:
-        """As it was said; the handle checks every value."""
+        """Return the snapshot as it was given; the port checks every value."""
         for name in ("id", "queues", "concurrency", "status", "startedAt", "heartbeatAt"):
             if getattr(self, _field(name)) is None:
                 raise InvalidInputError(f"{name} is missing")

@@ -83,14 +83,14 @@ class SQLiteDatabase:
         return await asyncio.wrap_future(submitted(self._thread, self._run, list(statements)))
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
-        """A file tells nobody."""
+        """Listen to nothing: a file does not announce rows."""
 
     async def aclose(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
 
     def _run(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """On the thread, so that it comes to its end whatever becomes of who asked."""
+        """Run on the thread, to the end even if the caller is cancelled."""
         db = self._db = self._db or self._open()
         reading = all(statement.sql.startswith("SELECT ") for statement in statements)
         # One that first reads and then writes would be refused, did another write in between.
@@ -207,7 +207,7 @@ class AsyncpgDatabase:
         self._wake()
 
     def _lost(self, *_: object) -> None:
-        """The connection is gone; the pool knows."""
+        """Forget a connection that the pool has closed."""
         self._listening, self._again_at = None, -math.inf
 
     async def aclose(self) -> None:
@@ -224,7 +224,7 @@ class AsyncpgDatabase:
 
 
 def _nothing() -> None:
-    """Nobody is to be woken yet."""
+    """Wake nobody: nobody listens yet."""
 
 
 # ---- SQLAlchemy ----------------------------------------------------------------------------------
@@ -258,10 +258,10 @@ class SQLAlchemyDatabase:
         return await aside(self._run, statements)
 
     async def listen(self, channel: str, wake: Callable[[], None]) -> None:
-        """SQLAlchemy has no way to listen: give such a drain the pool of a driver, or let it poll."""
+        """Listen to nothing: SQLAlchemy cannot. Give such a drain the pool of a driver, or let it poll."""
 
     async def aclose(self) -> None:
-        """The engine is the user's."""
+        """Leave the engine open: it is the user's."""
 
     def _run(self, statements: Sequence[Statement]) -> list[list[Row]]:
         assert self._sync is not None

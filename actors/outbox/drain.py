@@ -101,7 +101,7 @@ class Drain:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends after the batch at hand, or after some seconds. What is left waits in the table."""
+        """End after the batch at hand, or after some seconds. What is left waits in the table."""
         self._end.set()
         self._news.set()
         task, self._task = self._task, None
@@ -115,7 +115,7 @@ class Drain:
             log.warning("the outbox is closed without a word to its database: %s", error)
 
     def notify(self) -> None:
-        """Rows were committed: call it after the commit, from any thread. Without it they wait for the next look."""
+        """Look at the table soon: call it after a commit, from any thread. Without it rows wait for the next look."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and the drain with it
                 self._loop.call_soon_threadsafe(self._news.set)
@@ -127,7 +127,7 @@ class Drain:
         await self._table.create(announce=announce)
 
     async def parked(self, limit: int = 100) -> list[ParkedRow]:
-        """Rows that were given up, those of the longest time ago first."""
+        """List rows that were given up, the oldest first."""
         return await self._table.parked(arguments.integer(limit, "limit", *arguments.PAGE_LIMIT))
 
     async def retry(self, row_id: str) -> bool:
@@ -190,7 +190,7 @@ class Drain:
         await self._database.listen(statements.channel(self._table.name), self.notify)
 
     async def _until_next_look(self) -> None:
-        """For `poll`, or until there is news; meanwhile whoever listens is asked whether it still does."""
+        """Wait for `poll`, or until there is news; meanwhile the listener is asked whether it still listens."""
         until = self._clock.monotonic() + self._poll_s
         while (left := until - self._clock.monotonic()) > 0 and not self._news.is_set():
             await self._first_of(self._news, min(left, PROBE_S))
@@ -202,7 +202,7 @@ class Drain:
                     return
 
     async def _first_of(self, event: asyncio.Event, seconds: float) -> None:
-        """Until it is set, or for so many seconds."""
+        """Wait until it is set, or for so many seconds."""
         waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

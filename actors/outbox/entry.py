@@ -33,12 +33,12 @@ class OutboxEntry:
 
     @property
     def qmark(self) -> tuple[str, tuple[Any, ...]]:
-        """For sqlite3 and aiosqlite: `connection.execute(*entry.qmark)`."""
+        """Return the form for sqlite3 and aiosqlite: `connection.execute(*entry.qmark)`."""
         return self.statement.qmark
 
     @property
     def dollar(self) -> tuple[Any, ...]:
-        """For asyncpg: `await connection.execute(*entry.dollar)`."""
+        """Return the form for asyncpg: `await connection.execute(*entry.dollar)`."""
         return self.statement.dollar
 
     @property
@@ -48,12 +48,12 @@ class OutboxEntry:
 
     @property
     def pyformat(self) -> tuple[str, dict[str, Any]]:
-        """For psycopg: `cursor.execute(*entry.pyformat)`."""
+        """Return the form for psycopg: `cursor.execute(*entry.pyformat)`."""
         return self.statement.pyformat
 
     @property
     def insert(self) -> Insert:
-        """For SQLAlchemy: `session.execute(entry.insert)`."""
+        """Return the form for SQLAlchemy: `session.execute(entry.insert)`."""
         import sqlalchemy  # the user's own; nothing else needs it
 
         schema, _, name = self.table.rpartition(".")
@@ -85,7 +85,7 @@ class Outbox:
         self._minting, self._last = threading.Lock(), 0
 
     def schema(self, dialect: Dialect, *, announce: bool = False) -> list[str]:
-        """The statements that make the table, for your migrations; they change nothing where it is there.
+        """Return the statements that make the table, for your migrations; they change nothing where the table exists.
 
         `announce` (PostgreSQL only) adds a trigger that wakes drains when a transaction with rows commits.
         """
@@ -100,7 +100,7 @@ class Outbox:
         workflow: str | None = None,
         **options: Unpack[JobOptions],
     ) -> OutboxEntry:
-        """A job due at an instant (aware datetime or epoch ms). Arguments and errors are those of `Scheduler.run_at`.
+        """Write a job due at an instant (aware datetime or epoch ms). Arguments and errors: see `Scheduler.run_at`.
 
         An `id` of your own that is taken when the row comes to the scheduler is a refusal, unless `on_conflict` is
         "keep" or "replace"; see docs/outbox.md.
@@ -116,7 +116,7 @@ class Outbox:
         workflow: str | None = None,
         **options: Unpack[JobOptions],
     ) -> OutboxEntry:
-        """A job due after a delay, counted from now, not from the commit. The rest as `run_at`."""
+        """Write a job due after a delay, counted from now, not from the commit. The rest as `run_at`."""
         due = arguments.delayed(self._clock.now_ms(), arguments.duration_ms(delay, "delay"), "delay")
         return self._entry(due, path, workflow, args, options)
 
@@ -128,7 +128,7 @@ class Outbox:
         return OutboxEntry(job, statements.insert(self.table, values), self.table)
 
     def _mint(self, now: int) -> str:
-        """Ever growing: rows of one transaction are brought to the scheduler in the order in which they were made."""
+        """Mint an ever growing id: rows of one transaction go to the scheduler in the order in which they were made."""
         with self._minting:
             # By chance: a process that was forked would make the same steps.
             next_one = self._last + 1 + self._random.getrandbits(64)

@@ -49,7 +49,7 @@ class JobWriter:
         minted: str,
         options: Mapping[str, Any],
     ) -> tuple[str, str]:
-        """The job's id and its text. InvalidInputError, and its kin, for what no scheduler would take."""
+        """Return the job's id and its text. InvalidInputError, and its kin, for what no scheduler would take."""
         checked = arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
             minted=minted, options=self._checks.options(options),
@@ -73,13 +73,13 @@ def read(text: str) -> RowJob:
 
 
 def new_job(port: SchedulerPort, text: str) -> NewJob:
-    """The text of a row as a job to submit. InvalidInputError, and its kin, if this scheduler refuses it."""
+    """Check the text of a row as a job to submit. InvalidInputError, and its kin, if this scheduler refuses it."""
     job = read(text)
     job.check_instance(port.name)
     options = {**job.options(), "then": followers(port.jobs, job.then)}
     with reading_args():
         return port.jobs.new_job(
-            function_path=job.function_path,  # type: ignore[arg-type]  # the handle checks every value
+            function_path=job.function_path,  # type: ignore[arg-type]  # the port checks every value
             workflow=job.workflow,  # type: ignore[arg-type]
             raw_args=bytes(job.args),
             scheduled_for=whole(job.scheduled_for),  # type: ignore[arg-type]

@@ -51,6 +51,6 @@ class Patient:
 
 
 def _passed_over(asked: asyncio.Future[T]) -> None:
-    """What it came to was said, or is nobody's any more."""
+    """Take the result of a call that nobody waits for any more."""
     if not asked.cancelled():
         asked.exception()

@@ -21,11 +21,11 @@ class OutboxClient(ServerClient):
 
     @property
     def base(self) -> str:
-        """The server's URL."""
+        """Return the server's URL."""
         return self._base
 
     def scheduler(self, name: str = "default") -> RemoteTarget:
-        """One instance of it."""
+        """Return one instance of the server."""
         return RemoteTarget(self, name)
 
     async def get(self, instance: str, route: str, **parameters: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _PARAMETER: Final = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
 
 
 def table_name(value: object) -> str:
-    """As it is written into SQL: a name that needs no quotes, in PostgreSQL with its schema if need be."""
+    """Check a name that is written into SQL: it needs no quotes; in PostgreSQL it may have a schema."""
     if not isinstance(value, str) or not _TABLE.fullmatch(value):
         raise SettingsError(f"table must be a plain SQL name of at most 48 characters, like {TABLE}, not {value!r:.80}")
     return value
@@ -52,17 +52,17 @@ class Statement:
 
     @property
     def pyformat(self) -> tuple[str, dict[str, Any]]:
-        """`%(name)s` and a dict: psycopg."""
+        """Return `%(name)s` and a dict, for psycopg."""
         return _PARAMETER.sub(r"%(\1)s", self.sql), dict(self.values)
 
     @property
     def qmark(self) -> tuple[str, tuple[Any, ...]]:
-        """`?` and a tuple: sqlite3, aiosqlite."""
+        """Return `?` and a tuple, for sqlite3 and aiosqlite."""
         return _PARAMETER.sub("?", self.sql), tuple(self.values[name] for name in _PARAMETER.findall(self.sql))
 
     @property
     def dollar(self) -> tuple[Any, ...]:
-        """`$1` and the values behind it: `await connection.execute(*entry.dollar)` with asyncpg."""
+        """Return `$1` and the values behind it, for asyncpg: `await connection.execute(*entry.dollar)`."""
         names = list(dict.fromkeys(_PARAMETER.findall(self.sql)))
         sql = _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", self.sql)
         return sql, *(self.values[name] for name in names)
@@ -91,7 +91,7 @@ def schema(dialect: Dialect, table: str = TABLE, *, announce: bool = False) -> l
 
 
 def _announcing(table: str) -> list[str]:
-    """PostgreSQL gives a notification when, and only if, its transaction commits; equal ones of it once."""
+    """Return the trigger. PostgreSQL notifies when, and only if, the transaction commits; equal notifications once."""
     function = f"{table}_announce"
     return [
         f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS "
@@ -109,7 +109,7 @@ ENTRY: Final = ("id", "instance", "job", "created_at")
 
 
 def insert(table: str, values: Mapping[str, Any]) -> Statement:
-    """One row, in the user's transaction."""
+    """Return the insert of one row, for the user's transaction."""
     names = ", ".join(ENTRY)
     return Statement(f"INSERT INTO {table} ({names}) VALUES ({', '.join(':' + name for name in ENTRY)})", values)
 
@@ -159,7 +159,7 @@ class Statements:
         """What makes the rest of a transaction durable when it commits, whatever the database's default is."""
 
     def look(self, which: Which) -> Statement:
-        """Two flags: is there a batch that nobody holds, are there rows that wait?"""
+        """Ask for two flags: whether there is a batch that nobody holds, and whether rows wait."""
         return Statement(
             f"SELECT EXISTS (SELECT 1 FROM {self._table} WHERE {LAPSED}{which.sql}), "
             f"EXISTS (SELECT 1 FROM {self._table} WHERE {WAITING}{which.sql})",
@@ -210,7 +210,7 @@ class Statements:
         )  # fmt: skip
 
     def delete(self, batch: str) -> Statement:
-        """All that is left in a batch."""
+        """Delete all that is left in a batch."""
         return Statement(f"DELETE FROM {self._table} WHERE batch = :batch", {"batch": batch})
 
     def parked(self, limit: int) -> Statement:

@@ -38,7 +38,7 @@ class Rests:
         self._rests: dict[str, tuple[int, float]] = {}  # the pause in ms, and when it is over
 
     def begin(self, instance: str) -> int:
-        """How long it is left alone: longer each time, ms."""
+        """Return for how long the instance is not tried, ms: longer each time."""
         before, _ = self._rests.get(instance, (FIRST_PAUSE_MS // 2, 0.0))
         pause = min(2 * before, LONGEST_PAUSE_MS)
         self._rests[instance] = (pause, self._clock.monotonic() + pause / 1000)
@@ -71,7 +71,7 @@ class Bringing:
         self.rows = BATCH_ROWS
 
     async def bring(self, batch: Batch) -> int:
-        """How many of its rows were accepted; the database's errors are raised, the scheduler's are its trouble."""
+        """Submit a batch; how many rows were accepted. Errors of the database are raised, after others it waits."""
         try:
             answers = await self._answers(batch)
         except Exception as error:  # whatever a target raises: the batch stays, and the same is asked again
@@ -109,7 +109,7 @@ class Bringing:
         return isinstance(job_id, str) and await target.knows(job_id, None if job_id == row.id else since)
 
     def _refused_whole(self, batch: Batch, error: TocsinError) -> Answers:
-        """A call at fault as a whole: one row at a time it will be seen whose fault it is."""
+        """Handle a call that was refused as a whole: smaller batches show which row is at fault."""
         self.rows = max(len(batch.rows) // 2, 1)
         return {batch.rows[0].id: Refused.by(error)} if len(batch.rows) == 1 else {}
 

@@ -69,7 +69,7 @@ class Table:
         await self._database.run([Statement(sql, {}) for sql in made])
 
     async def claim(self, which: Which, until: int, new_batch: str, rows: int) -> Batch | None:
-        """A batch that nobody holds any more, or else a new one; held `until` then. None: nothing waits."""
+        """Take a batch that nobody holds any more, or else a new one; held `until` then. None: nothing waits."""
         [[(lapsed, waiting)]] = await self._database.run([self._say.look(which)])
         if lapsed and (batch := await self._batch(self._say.take(until, which))) is not None:
             return batch
@@ -89,7 +89,7 @@ class Table:
         await self._database.run([self._say.hold(batch.id, until)])
 
     async def settle(self, batch: Batch, released: Mapping[str, Release]) -> None:
-        """The end of a batch: those rows wait again or are parked, the others are gone."""
+        """End a batch: those rows wait again or are parked, the others are deleted."""
         kept = [
             self._say.release(row, batch.id, one.tries, one.next_try_at, one.error, one.parked_at)
             for row, one in released.items()

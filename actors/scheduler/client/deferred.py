@@ -43,7 +43,7 @@ class Deferred:
         workflow: str | None = None,
         **options: Unpack[JobOptions],
     ) -> str:
-        """The id of a job due at an instant; arguments, and errors for wrong ones, as for `Scheduler.run_at`.
+        """Add a job due at an instant; its id. Arguments, and errors for wrong ones, as for `Scheduler.run_at`.
 
         InvalidInputError for more than 1,000 jobs in a block, PayloadTooLargeError for more than fits one commit;
         the block may go on without that job.
@@ -59,7 +59,7 @@ class Deferred:
         workflow: str | None = None,
         **options: Unpack[JobOptions],
     ) -> str:
-        """The id of a job due after a delay, counted from this call. The rest as `run_at`."""
+        """Add a job due after a delay, counted from this call; its id. The rest as `run_at`."""
         arguments.duration_ms(delay, "delay")  # refused by the name it has here
         return self._add(Job(path=path, args=args, after=delay, workflow=workflow, options=options))
 

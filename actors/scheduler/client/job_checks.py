@@ -96,7 +96,7 @@ class JobChecks:
         return made
 
     def check_origin(self, queue: object) -> None:
-        """OriginNotConfiguredError if this is a callback, of no queue, and has nowhere to go."""
+        """Raise OriginNotConfiguredError if this is a callback, of no queue, and has nowhere to go."""
         if queue is None and not self.has_origin():
             raise OriginNotConfiguredError(
                 "callbacks have nowhere to go: open the host with origin=..., set TOCSIN_ORIGIN_URL, or give the job a "
@@ -108,7 +108,7 @@ class JobChecks:
         return self._has_origin is None or self._has_origin()
 
     def check_schedule(self, new: NewSchedule) -> None:
-        """InvalidInputError if the catalog has no such path, or other args for it."""
+        """Raise InvalidInputError if the catalog has no such path, or other args for it."""
         self.catalog.check(new.definition, new.definition.args + b"".join(new.rest_of_args))
 
     def wire_due(self, scheduled_for: Any, delay_ms: Any, now: int) -> int:

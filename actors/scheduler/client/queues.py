@@ -144,7 +144,7 @@ class QueuesPort:
 
 
 def _queues(queue: object, exclude: object) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The named queues (None: all of them) and those left out."""
+    """Return the named queues (None: all of them) and those left out."""
     left_out = arguments.queues_of(exclude, "exclude")
     if queue == EVERY_QUEUE:
         return None, left_out

@@ -30,7 +30,7 @@ class ReadsPort:
 
     @property
     def catalog(self) -> Catalog | None:
-        """The host's: which paths there are and what args each takes; None: anything goes."""
+        """Return the host's: which paths there are and what args each takes; None: anything goes."""
         return self._instance.service.catalog_check.catalog
 
     async def get(self, id: str) -> Record | None:

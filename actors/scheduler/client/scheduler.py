@@ -47,13 +47,13 @@ class Scheduler:
     """
 
     def __init__(self, port: SchedulerPort) -> None:
-        """Handles come from `ActorHost.scheduler`."""
+        """Hold a port; users get their handles from `ActorHost.scheduler`."""
         self._port, self._checks, self._now_ms = port, port.checks, port.checks.now_ms
         self.name = port.name
 
     @property
     def schedules(self) -> Schedules:
-        """Recurring definitions, whose occurrences become jobs of this instance."""
+        """Return the recurring definitions, whose occurrences become jobs of this instance."""
         return Schedules(self._port)
 
     # ---- Making jobs -----------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Scheduler:
         return (await self._port.jobs.submit(job)).id
 
     async def submit_many(self, jobs: Sequence[Job]) -> list[Scheduled | TocsinError]:
-        """Up to 1,000 jobs in one atomic commit. One answer each, in order: accepted, or why not."""
+        """Submit up to 1,000 jobs in one atomic commit. One answer each, in order: accepted, or why not."""
         given: object = jobs
         if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
             raise InvalidInputError(f"jobs must be a list of Job, not {type(jobs).__name__}")
@@ -114,7 +114,7 @@ class Scheduler:
         return await self._port.jobs.submit_checked(checked)
 
     def deferred(self) -> Deferred:
-        """Jobs that are submitted together at the end of a block, and not at all if it fails; their ids at once.
+        """Collect jobs that are submitted together at the end of a block, and not at all if it fails; ids at once.
 
         `async with jobs.deferred() as later: job_id = later.run_after("5m", ...)`. See `Deferred`.
         """
@@ -186,7 +186,7 @@ class Scheduler:
         charge: bool = True,
         result: Any = None,
     ) -> Settlement:
-        """`complete`, and what becomes of the job: done, retrying and when, dead and why, or cancelled meanwhile."""
+        """Settle as `complete` does; what becomes of the job: done, retrying and when, dead and why, or cancelled."""
         check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result)
         delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
         kept = None if result is None else arguments.encode_args(result, MAX_RESULT, "result")
@@ -213,7 +213,7 @@ class Scheduler:
         reason: str | None = None,
         since: datetime | int | None = None,
     ) -> Page:
-        """A page of dead jobs, the newest parked last; `since` leaves out those parked before."""
+        """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
         return await self._port.reads.dead(
             cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since
         )
@@ -247,7 +247,7 @@ class Scheduler:
         )
 
     async def redrive(self, redrive_id: str) -> Redrive | None:
-        """How far a `dead_retry_all` has come; None if there is none of that id."""
+        """Return how far a `dead_retry_all` has come; None if there is none of that id."""
         return await self._port.reads.redrive(redrive_id)
 
     async def redrive_stop(self, redrive_id: str) -> bool:
@@ -266,7 +266,7 @@ class Scheduler:
         worker: WorkerInfo | None = None,
         exclude: Sequence[str] = (),
     ) -> list[Claimed]:
-        """Up to `max` (1 to 100) due jobs of a queue, of several, or of all (`*`) but `exclude`, each leased for
+        """Lease up to `max` (1 to 100) due jobs of a queue, of several, or of all (`*`) but `exclude`, each for
         `lease_ms` (1 s to 1 h).
 
         Waits until there is one, at most `wait` (0 to 5 min): then the list is empty. Queues have turns; in each, jobs
@@ -279,16 +279,16 @@ class Scheduler:
         )
 
     async def queues(self) -> Sequence[Queue]:
-        """The queues that hold jobs, waiting or leased, by name; and how many claims wait for each on this host."""
+        """Return the queues that hold jobs, waiting or leased, by name, and how many claims wait for each here."""
         return await self._port.queues.queues()
 
     async def pending(self, prefix: str = "") -> Pending:
-        """Whether any live job's function path or workflow starts with `prefix`: pending, waiting, running, or to
+        """Tell whether any live job's function path or workflow starts with `prefix`: pending, waiting, running, or to
         follow one of those. Dead ones do not count. An empty prefix asks for any job at all."""
         return await self._port.queues.pending(prefix)
 
     async def result(self, id: str, timeout: timedelta | float | str | None = None) -> Any:
-        """What a job that asked for it (`keep_result`) came to; waits until it has ended, without polling.
+        """Return what a job with `keep_result` came to; wait until it has ended, without polling.
 
         JobFailedError if it is dead, was cancelled or expired (`state` says which); NotYetError if it has not ended
         within `timeout` (None: as long as it takes); NotFoundError if nothing is known of it: its result was not asked
@@ -304,20 +304,20 @@ class Scheduler:
         raise NotYetError(f"job {id!r} is {outcome.state}: it has not ended in time", id=id, state=outcome.state)
 
     async def announce(self, snapshot: WorkerSnapshot) -> None:
-        """A worker of this instance says how it is; every 10 s, or it counts as lost after 30 s.
+        """Report how a worker of this instance is; every 10 s, or it counts as lost after 30 s.
 
         Its `heartbeat_at` becomes the instant at which it was heard here. InvalidInputError names what cannot be so.
         """
         self._port.queues.announce(snapshot)
 
     async def workers(self, *, cursor: str | None = None, limit: int = 100) -> WorkerPage:
-        """A page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
+        """Return a page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
         return self._port.queues.workers(cursor=cursor, limit=limit)
 
     # ---- Reading ---------------------------------------------------------------------------------
 
     async def get(self, id: str) -> Record | None:
-        """The job, dead ones included; None if there is none of that id."""
+        """Return the job, dead ones included; None if there is none of that id."""
         return await self._port.reads.get(id)
 
     async def list(
@@ -331,13 +331,13 @@ class Scheduler:
         label: str | None = None,
         queue: str | None = None,
     ) -> Page:
-        """A page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
+        """Return a page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
         return await self._port.reads.list(
             cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue
         )
 
     async def list_all(self, *, order: str = "id", **filters: Any) -> AsyncIterator[Record]:
-        """Every live job, page by page."""
+        """Yield every live job, page by page."""
         cursor: str | None = None
         while True:
             page = await self.list(cursor=cursor, limit=1000, order=order, **filters)
@@ -348,21 +348,21 @@ class Scheduler:
             cursor = page.cursor
 
     async def status(self) -> Status:
-        """Counts of this instance, exact but for `due`."""
+        """Count the jobs of this instance, exactly but for `due`; and tell its health."""
         return await self._port.reads.status()
 
     async def why(self, id: str) -> Sequence[Reason]:
-        """Every reason the job is not running now; empty only if it may start at this instant."""
+        """Return every reason the job is not running now; empty only if it may start at this instant."""
         return await self._port.reads.why(id)
 
     async def history(self, id: str) -> Sequence[Attempt]:
-        """How its attempts ended, the oldest first; kept for some days after the job is gone."""
+        """Return how its attempts ended, the oldest first; kept for some days after the job is gone."""
         return await self._port.reads.history(id)
 
     # ---- Operating -------------------------------------------------------------------------------
 
     async def pool(self, name: str) -> Pool:
-        """A pool and its holders. One that nobody has set or used has the default cap, 1."""
+        """Return a pool and its holders. One that nobody has set or used has the default cap, 1."""
         return await self._port.reads.pool(name)
 
     async def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> Pool:

@@ -93,7 +93,7 @@ class Schedules:
         *,
         prune: bool = False,
     ) -> Registration:
-        """An owner's whole set in one commit: a `Cron`, or names with the arguments of `put`.
+        """Define an owner's whole set in one commit: a `Cron`, or names with the arguments of `put`.
 
         Names get the owner's before them: `app:report`. ConflictError, and nothing is changed, if one of them is held
         by somebody else. What the owner has registered before and does not name any more is reported as orphaned and
@@ -129,43 +129,43 @@ class Schedules:
             raise type(error)(f"schedule {name!r}: {error.message}", **error.details) from None
 
     async def get(self, name: str) -> ScheduleRecord | None:
-        """The schedule of that name, or None."""
+        """Return the schedule of that name, or None."""
         return await self._port.get(name)
 
     async def list(self, *, cursor: str | None = None, limit: int = 100) -> SchedulePage:
-        """A page by name; `limit` 1 to 1000."""
+        """Return a page by name; `limit` 1 to 1000."""
         return await self._port.list(cursor=cursor, limit=limit)
 
     async def occurrences(self, name: str, *, cursor: str | None = None, limit: int = 100) -> OccurrencePage:
-        """What became of its slots, the newest first; the last thousand are kept, also when it is deleted (30 days).
+        """Return what became of its slots, the newest first. The last thousand are kept, 30 days beyond its end.
 
         As `history`, an empty page for a name that never was one.
         """
         return await self._port.occurrences(name, cursor=cursor, limit=limit)
 
     async def pause(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
-        """Its slots pass as skipped until it is resumed. NotFoundError, or ConflictError for a stale revision."""
+        """Let its slots pass as skipped until it is resumed. NotFoundError, or ConflictError for a stale revision."""
         return await self._port.pause(name, revision=revision)
 
     async def resume(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
-        """From the next slot on."""
+        """Let it fire again, from the next slot on."""
         return await self._port.resume(name, revision=revision)
 
     async def delete(self, name: str, *, revision: int | None = None, cancel_pending: bool = False) -> bool:
-        """Its occurrences go on, unless `cancel_pending`. False if there was none.
+        """Remove the schedule; its occurrences go on, unless `cancel_pending`. False if there was none.
 
         Asked again with `cancel_pending`, it cancels what a cut connection had left of them.
         """
         return await self._port.delete(name, revision=revision, cancel_pending=cancel_pending)
 
     async def trigger(self, name: str, request_key: str | None = None) -> TriggeredRun:
-        """One occurrence now, also when paused. The same key gives the same occurrence; without one it is a new one."""
+        """Start one occurrence now, also when paused. The same key gives the same one; without a key it is new."""
         return await self._port.trigger(name, request_key)
 
     async def preview(
         self, cron: str, *, timezone: str | ZoneInfo = "UTC", start: datetime | int | None = None, count: int = PREVIEW
     ) -> CronPreview:
-        """What an expression comes to after `start` (now, if left out). The same errors as `put`; `count` 1 to 100."""
+        """Return what an expression comes to after `start` (default: now). Errors as for `put`; `count` 1 to 100."""
         return await self._port.preview(cron, timezone=timezone, start=start, count=count)
 
 
