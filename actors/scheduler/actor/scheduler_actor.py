@@ -83,7 +83,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         self._limits = limits
         self._clock = clock
         self._end = EndOfTurn(inflight, full, died)
-        self._state = SchedulerState(ctx.storage, limits)
+        self._state = SchedulerState(ctx.storage, limits, failed_slots)
 
     async def on_start(self) -> None:
         await load(self._state)
@@ -160,7 +160,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         turn = self._turn()
         erased = await erase_page(turn)
         self.ctx.after_commit(self._inflight.result_waiters.tell_all)
-        self._state = SchedulerState(self.ctx.storage, self._limits)
+        self._state = SchedulerState(self.ctx.storage, self._limits, self._failed_slots)
         if erased.more:
             self._state.instance = turn.state.instance
             self.ctx.set_alarm(turn.now + ERASE_ALONE_MS)

@@ -36,7 +36,7 @@ class Tick:
 class Occurrences:
     """In memory. Only the latest slot is a row, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: FailedSlots | None = None) -> None:
         self.ended: list[End] = []
         self.spread = Spread()
         """When late occurrences start."""
@@ -46,7 +46,7 @@ class Occurrences:
         self.lost_jobs = False
         """The row of an occurrence was unreadable, so its schedule would count it as live forever."""
         self.tick = Tick()
-        self.failed: FailedSlots = {}
+        self.failed: FailedSlots = {} if failed is None else failed
         """Schedules to be set aside. Kept by the host, since all else here is dropped with the turn that failed."""
         self.registered: dict[str, str] = {}
         """By owner: its latest registration since the activation. An earlier registration deletes nothing that it does

@@ -55,7 +55,7 @@ from tocsin.actors.scheduler.model.rows import (
 from tocsin.actors.scheduler.model.suspects import LEVELS, marked, place_in, queue_of
 from tocsin.actors.scheduler.state.labels import Labels
 from tocsin.actors.scheduler.state.leases import Leases
-from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, Occurrences
+from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
 from tocsin.storage.api import Row, after
 
@@ -93,7 +93,9 @@ DEFAULTS: Final = Limits()
 class SchedulerState(Leases):
     """Rows and memory of one scheduler. Public attributes are for reading."""
 
-    def __init__(self, storage: ActorStorage, limits: Limits = DEFAULTS) -> None:
+    def __init__(
+        self, storage: ActorStorage, limits: Limits = DEFAULTS, failed_slots: FailedSlots | None = None
+    ) -> None:
         super().__init__(storage)
         self.dead_ms, self.quota = limits.dead_ms, limits.quota
         self.kept_slots, self.timeout_ms = limits.kept_slots, limits.timeout_ms
@@ -108,7 +110,7 @@ class SchedulerState(Leases):
         self.history_ms = HISTORY_MS
         self.redrives: dict[str, RedriveRow] | None = None
         """Bulk retries that have not ended; None until they are first asked for (`redrive`)."""
-        self.occurrences = Occurrences()
+        self.occurrences = Occurrences(failed_slots)
         self.damaged = False
         """A row was unreadable: what is summarised must be rebuilt."""
         self.has_layout = False
