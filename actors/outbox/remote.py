@@ -7,7 +7,7 @@ from typing import Any
 
 from tocsin.actors.outbox.target import Answers, Refused
 from tocsin.dispatch.refusals import refusal
-from tocsin.dispatch.server_client import ServerClient, json_object
+from tocsin.dispatch.server_client import ServerClient, json_object, succeeded
 from tocsin.errors import UnreachableError
 
 
@@ -38,9 +38,9 @@ class OutboxClient(ServerClient):
         """What it says. UnreachableError if nobody answered, or somebody who is not a tocsin server."""
         answer = await self._request(method, instance, route, **request)
         found = json_object(answer)
-        if answer.is_success and found is not None:
+        if succeeded(answer) and found is not None:
             return found
-        raise refusal(answer.status_code, found, self._base)
+        raise refusal(answer.status, found, self._base)
 
 
 class RemoteTarget:

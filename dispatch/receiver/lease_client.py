@@ -19,7 +19,7 @@ from tocsin.dispatch.receiver.dedup import Dedup, NoDedup, Record
 from tocsin.dispatch.receiver.outcomes import check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, Received
 from tocsin.dispatch.refusals import refusal
-from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s
+from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s, succeeded
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode
 from tocsin.errors import InvalidInputError, TocsinError, UnreachableError
@@ -138,10 +138,10 @@ class LeaseClient(ServerClient):
                 failure = error
             else:
                 value = json_object(answer)
-                if answer.is_success and value is not None:
+                if succeeded(answer) and value is not None:
                     return value
-                failure = refusal(answer.status_code, value, self._base)
-                if answer.status_code not in AGAIN:
+                failure = refusal(answer.status, value, self._base)
+                if answer.status not in AGAIN:
                     raise failure
                 wait = max(wait, retry_after_s(answer))
             if loop.time() + wait > end:

@@ -157,7 +157,7 @@ class RemoteScheduler(ServerClient):
         names = [queue] if isinstance(queue, str) else list(queue)
         route = f"queues/{quote(','.join(map(str, names)), safe='*,:')}/claim"
         timeout_s = wait_ms / 1000 + self._timeout_s
-        asked = asyncio.create_task(self._call("POST", self.name, route, _Jobs, said, timeout_s=timeout_s))
+        asked = asyncio.create_task(self._call_directly(self.name, route, _Jobs, said, timeout_s=timeout_s))
         try:
             await asyncio.wait([asked])
         except asyncio.CancelledError:
@@ -188,7 +188,7 @@ class RemoteScheduler(ServerClient):
             said["delayMs"] = duration_ms(delay, "delay")
         if result is not None:
             said["result"] = _result(result)
-        return await self._call("POST", self.name, "complete", Settlement, said)
+        return await self._call_directly(self.name, "complete", Settlement, said)
 
     async def complete(self, id: str, lease: str, **how: Any) -> bool:
         """Settle, and return only whether that was done."""
@@ -197,11 +197,11 @@ class RemoteScheduler(ServerClient):
     async def extend(self, id: str, lease: str, lease_ms: int) -> int:
         """Hold the lease until `lease_ms` from now. Return epoch ms of the server. StaleLeaseError if it is over."""
         said = {"id": id, "lease": lease, "leaseMs": lease_ms}
-        return (await self._call("POST", self.name, "extend", _Held, said)).lease_until
+        return (await self._call_directly(self.name, "extend", _Held, said)).lease_until
 
     async def announce(self, snapshot: WorkerSnapshot) -> None:
         """Say how a worker is."""
-        await self._call("POST", self.name, "workers", dict, snapshot)
+        await self._call_directly(self.name, "workers", dict, snapshot)
 
     # ---- For apps --------------------------------------------------------------------------------
 
@@ -269,7 +269,10 @@ class RemoteScheduler(ServerClient):
 
     async def _hung_up(self, asked: asyncio.Future[_Jobs]) -> None:
         """End a claim. Jobs that the server answered with in this instant are given back."""
-        asked.cancel()
+        try:
+            await asyncio.sleep(0)  # an answer that has come, and is not read yet, would be lost
+        finally:
+            asked.cancel()
         await asyncio.wait([asked])
         if asked.cancelled() or asked.exception() is not None:
             return

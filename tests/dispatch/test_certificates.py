@@ -27,6 +27,7 @@ DATA = Path(__file__).parent / "data"
 CA_FILE = DATA / "private-ca.pem"
 LEAF = DATA / "private-ca-localhost.pem"
 SECRETS = ["whsec_" + "A" * 32]
+SETTLED = b'HTTP/1.1 200 OK\r\ncontent-length: 31\r\n\r\n{"settled":true,"state":"done"}'
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
@@ -87,9 +88,19 @@ async def test_clients_of_a_server_take_a_ca_file(kind: type[ServerClient]) -> N
     async with scripted_server(always_ok, certificate=LEAF) as server:
         url = f"https://localhost:{server.port}"
         async with kind(url, ca_file=CA_FILE) as trusted, kind(url) as others:
-            assert (await trusted._request("GET", "default", "get")).status_code == 200
+            assert (await trusted._request("GET", "default", "get")).status == 200
             with pytest.raises(UnreachableError, match=r"(?i)certificate"):
                 await others._request("GET", "default", "get")
+
+
+async def test_what_a_worker_posts_is_trusted_by_a_ca_file_too() -> None:
+    async with scripted_server(answering(SETTLED), certificate=LEAF) as server:
+        url = f"https://localhost:{server.port}"
+        async with RemoteScheduler(url, ca_file=CA_FILE) as trusted, RemoteScheduler(url) as others:
+            assert await trusted.complete("a", "lease")
+            with pytest.raises(UnreachableError, match=r"(?i)certificate"):
+                await others.complete("a", "lease")
+    assert len(server.requests) == 1
 
 
 @pytest.fixture(params=["missing", "garbage", "empty", "a folder", "a key only"])

@@ -48,7 +48,7 @@ async def test_every_client_of_a_server_reaches_it_by_name(kind: type[ServerClie
     ):
         answer = await client._request("GET", "default", "get")
 
-    assert answer.status_code == 200
+    assert answer.status == 200
 
 
 async def test_a_worker_far_from_its_host_keeps_its_leases(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from tests.mutants.attempts import ATTEMPTS
 from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.jobs import JOBS
 from tests.mutants.lists import LISTS
+from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.stores import STORES
 from tests.mutants.workers import WORKERS
 
-MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *WORKERS)
+MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *OVER_HTTP, *WORKERS)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.dispatch.worker.claim_sources import each_source, host_and_source, until
+from tests.dispatch.worker.claim_sources import each_remote, each_source, host_and_source, until
 from tocsin import Job, RemoteScheduler, Retry, Worker
 from tocsin.errors import (
     DuplicateScheduleIdError,
@@ -28,8 +28,9 @@ from tocsin.errors import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_app_without_a_host_schedules_looks_waits_and_cancels() -> None:
-    async with host_and_source("remote") as w, w.remote("secret-app") as jobs:
+@each_remote
+async def test_an_app_without_a_host_schedules_looks_waits_and_cancels(kind: str) -> None:
+    async with host_and_source(kind) as w, w.remote("secret-app") as jobs:
         when = datetime(2030, 1, 1, tzinfo=UTC)
         assert await jobs.run_at(when, "p", {"d": timedelta(1)}, id="a", queue="q", retry=Retry(max_retries=1)) == "a"
         record = await jobs.get("a")
@@ -75,8 +76,9 @@ async def test_an_app_without_a_host_schedules_looks_waits_and_cancels() -> None
             await jobs.result("nobody", 0)
 
 
-async def test_refusals_come_back_as_the_errors_they_were_and_tokens_are_never_shown() -> None:
-    async with host_and_source("remote") as w:
+@each_remote
+async def test_refusals_come_back_as_the_errors_they_were_and_tokens_are_never_shown(kind: str) -> None:
+    async with host_and_source(kind) as w:
         async with w.remote("secret-app") as app, w.remote("wrong-secret") as wrong, w.remote(None) as none:
             with pytest.raises(ForbiddenError):
                 await app.claim()
