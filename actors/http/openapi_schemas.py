@@ -30,10 +30,7 @@ _FACTS: Final[Mapping[str, Schema]] = {
     **dict.fromkeys(("leaseUntil", "started", "ended", "endedAt", "keptUntil"), EPOCH_MS),
     **dict.fromkeys(("slot", "firstSlot", "due", "decidedAt", "createdAt", "nextAt"), EPOCH_MS),
     "since": EPOCH_MS,
-    "HealthReason.code": {
-        "description": "What is wrong; more may come.",
-        "examples": list(LEVELS),
-    },
+    "HealthReason.code": {"description": "What is wrong; more may come.", "examples": list(LEVELS)},
     "Status.due": {"description": "Counted to 10,000."},
     "latenessMs": {"description": "How long after its due instant it started, ms."},
     "oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms; null if none is."},
@@ -87,8 +84,7 @@ _ASKED: Final = (wire, wire_jobs, wire_queues, wire_recurring, wire_workers)
 
 def _of_struct(name: str, schema: Schema) -> Schema:
     asked: type[msgspec.Struct] | None = next(
-        (getattr(module, name) for module in _ASKED if hasattr(module, name)),
-        None,
+        (getattr(module, name) for module in _ASKED if hasattr(module, name)), None
     )
     if asked is not None and name.endswith("Request"):
         return _of_request(asked, schema)
@@ -140,13 +136,7 @@ def _of_answer(schema: Schema) -> Schema:
     required = schema.get("required", [])
     title = schema["title"]
     members = {name: _told(title, name, one, name in required) for name, one in schema["properties"].items()}
-    return {
-        "title": title,
-        **_described(schema),
-        "type": "object",
-        "properties": members,
-        "required": required,
-    }
+    return {"title": title, **_described(schema), "type": "object", "properties": members, "required": required}
 
 
 def camel(name: str) -> str:

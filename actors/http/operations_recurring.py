@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY, reading_args
-from tocsin.actors.http.chain_requests import followers
+from tocsin.actors.http.job_requests import followers
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import DELETED, PAGED, PREVIEWED, names
 from tocsin.actors.http.request import Call

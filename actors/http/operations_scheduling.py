@@ -10,26 +10,19 @@ from typing import Final
 
 import msgspec
 
-from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse, reading_args
-from tocsin.actors.http.chain_requests import followers
+from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse
 from tocsin.actors.http.errors import envelope
+from tocsin.actors.http.job_requests import new_job
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import BatchResults
 from tocsin.actors.http.responses import Written, pack, unpack, write
-from tocsin.actors.http.wire import whole
 from tocsin.actors.http.wire_jobs import BatchRequest, ScheduleRequest
 from tocsin.actors.scheduler.model.damage import json_fault
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, damaged_answer
 from tocsin.actors.scheduler.transitions.submit import Answer
-from tocsin.errors import (
-    ForbiddenError,
-    PayloadTooLargeError,
-    QuotaExceededError,
-    RequestError,
-    TocsinError,
-)
+from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, RequestError, TocsinError
 
 CHECKED_AT_ONCE: Final = 64 * 1024
 """Bytes of a batch between two looks at what else waits: checking a whole one may take seconds."""
@@ -43,7 +36,7 @@ async def schedule(call: Call) -> Scheduled | Written:
         await call.admit(target)
     once = call.once(_one_answer)
     try:
-        job = _new_job(call, request)
+        job = new_job(call.port.jobs, request, call.initiator)
     except RequestError:
         if (first := await _first_answer(call, once)) is not None:
             return first
@@ -137,7 +130,7 @@ class _BatchCheck:
             for target in request.targets():
                 if (refused := await self._ruling(target)) is not None:
                     return refused
-            return _new_job(self._call, request)
+            return new_job(self._call.port.jobs, request, self._call.initiator)
         except TocsinError as error:
             return error
 
@@ -150,17 +143,3 @@ class _BatchCheck:
             else:
                 self._rulings[target] = None
         return self._rulings[target]
-
-
-def _new_job(call: Call, request: ScheduleRequest) -> NewJob:
-    options = {**request.options(), "then": followers(call.port.jobs, request.then)}
-    with reading_args():
-        return call.port.jobs.new_job(
-            function_path=request.function_path,  # type: ignore[arg-type]  # the port checks every value
-            workflow=request.workflow,  # type: ignore[arg-type]
-            raw_args=bytes(request.args),
-            scheduled_for=whole(request.scheduled_for),  # type: ignore[arg-type]
-            delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]
-            options=options,
-            initiator=call.initiator,
-        )

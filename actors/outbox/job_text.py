@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from tocsin.actors.http.body import parse, reading_args
-from tocsin.actors.http.chain_requests import followers
-from tocsin.actors.http.wire import Scalar, whole
+from tocsin.actors.http import job_requests
+from tocsin.actors.http.body import parse
+from tocsin.actors.http.wire import Scalar
 from tocsin.actors.http.wire_jobs import ScheduleRequest
 from tocsin.actors.scheduler.client.job_checks import Job, JobChecks
 from tocsin.actors.scheduler.client.port import SchedulerPort
@@ -76,13 +76,4 @@ def new_job(port: SchedulerPort, text: str) -> NewJob:
     """Check the text of a row as a job to submit. InvalidInputError, and its kin, if this scheduler refuses it."""
     job = read(text)
     job.check_instance(port.name)
-    options = {**job.options(), "then": followers(port.jobs, job.then)}
-    with reading_args():
-        return port.jobs.new_job(
-            function_path=job.function_path,  # type: ignore[arg-type]  # the port checks every value
-            workflow=job.workflow,  # type: ignore[arg-type]
-            raw_args=bytes(job.args),
-            scheduled_for=whole(job.scheduled_for),  # type: ignore[arg-type]
-            delay_ms=whole(job.delay_ms),  # type: ignore[arg-type]
-            options=options,
-        )
+    return job_requests.new_job(port.jobs, job)

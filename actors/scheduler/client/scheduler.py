@@ -140,11 +140,7 @@ class Scheduler:
         return await self._port.changes.cancel_all(pool=pool, label=label, path=path, all=all, dry_run=dry_run)
 
     async def reschedule(
-        self,
-        id: str,
-        *,
-        at: datetime | int | None = None,
-        after: timedelta | float | str | None = None,
+        self, id: str, *, at: datetime | int | None = None, after: timedelta | float | str | None = None
     ) -> Rescheduled:
         """Move a pending or waiting job to an instant, or to a delay from now. A running one is not moved."""
         return await self._port.changes.reschedule(id, self._checks.due(at, after, self._now_ms()))

@@ -87,11 +87,7 @@ class Schedules:
         return known
 
     async def register(
-        self,
-        owner: str,
-        schedules: Iterable[Declared | tuple[str, Mapping[str, Any]]],
-        *,
-        prune: bool = False,
+        self, owner: str, schedules: Iterable[Declared | tuple[str, Mapping[str, Any]]], *, prune: bool = False
     ) -> Registration:
         """Define an owner's whole set in one commit: a `Cron`, or names with the arguments of `put`.
 

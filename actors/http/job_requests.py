@@ -1,0 +1,49 @@
+"""Jobs of requests, checked by the port; the outbox, whose rows are such requests, uses it too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tocsin.actors.http.body import reading_args
+from tocsin.actors.http.wire import whole
+from tocsin.actors.http.wire_jobs import FollowingRequest, ScheduleRequest
+from tocsin.actors.scheduler.client.jobs import JobsPort
+from tocsin.actors.scheduler.model.followers import Follower
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.validation import naming
+
+# mypy: disable-error-code=arg-type
+# The port checks every value, whatever its type.
+
+
+def new_job(port: JobsPort, request: ScheduleRequest, initiator: tuple[str, str] = ("", "")) -> NewJob:
+    """Check a job, with all that follow it."""
+    options = {**request.options(), "then": followers(port, request.then)}
+    with reading_args():
+        return port.new_job(
+            function_path=request.function_path,
+            workflow=request.workflow,
+            raw_args=bytes(request.args),
+            scheduled_for=whole(request.scheduled_for),
+            delay_ms=whole(request.delay_ms),
+            options=options,
+            initiator=initiator,
+        )
+
+
+def followers(port: JobsPort, then: Sequence[FollowingRequest] | None) -> list[Follower] | None:
+    """Check a `then`; None if nothing follows. Refusals say where: `then[0]: ...`."""
+    if not then:
+        return None
+    return [_follower(port, one, f"then[{n}]") for n, one in enumerate(then)]
+
+
+def _follower(port: JobsPort, request: FollowingRequest, place: str) -> Follower:
+    with naming(place), reading_args():
+        return port.follower(
+            function_path=request.function_path,
+            workflow=request.workflow,
+            raw_args=bytes(request.args),
+            delay_ms=whole(0 if request.delay_ms is None else request.delay_ms),
+            options={**request.options(), "then": followers(port, request.then)},
+        )
