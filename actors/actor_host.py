@@ -305,8 +305,8 @@ class ActorHost:
 
     @property
     def ready(self) -> bool:
-        """Whether the host is open and serves. Inside a `lifespan` it is not if the process was told to stop while
-        another one had the store."""
+        """Return whether the host is open and serves. Inside a `lifespan` it is not if the process was told to stop
+        while another one had the store."""
         return self.runtime.ready
 
     # ---- Handles ---------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def check_target(url: str, *, signed: bool, insecure: bool) -> None:
 
 
 def _has_origin(read: Callable[[], object]) -> bool:
-    """Whether there is an origin. One that is wrong or cannot be read counts: jobs wait until it is right."""
+    """Return whether there is an origin. One that is wrong or cannot be read counts: jobs wait until it is right."""
     try:
         return origin_of(read) is not None
     except SettingsError:

@@ -117,7 +117,7 @@ class _Call(Bounds):
 
     wire: asyncio.Transport | None = None
     is_new = False
-    """Whether it is the first on its wire."""
+    """True if it is the first on its wire."""
 
     def cut(self) -> None:
         """Close at once a wire that is being closed: a silent TLS peer would keep it for another 30 s.

@@ -1,4 +1,4 @@
-"""What a receiver says in its answer.
+"""Read what a receiver says in its answer.
 
 Headers are read leniently: proxies and frameworks double headers, join them to lists, change their case and add blanks
 and quotes, and work must not be lost by that. Words of a body are cut to one line that is fit to be stored and shown.

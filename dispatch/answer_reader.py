@@ -45,7 +45,7 @@ class AnswerReader:
         self.answer: Answer | None = None
         self.fault: str | None = None
         self.reusable = False
-        """Whether the connection may carry another request: nothing of this answer, and nothing else, can follow."""
+        """True if the connection may carry another request: nothing of this answer, and nothing else, can follow."""
         self._max_body = max_body
         self._data = bytearray()
         self._at = 0
@@ -62,8 +62,9 @@ class AnswerReader:
         return self.answer is not None or self.fault is not None
 
     def shown(self) -> bytes:
-        """What the engine of a transport is shown in place of the answer: that the exchange is over, and whether the
-        connection may be used again. What it would make of the answer itself differs from engine to engine."""
+        """Return the bytes that a transport's engine gets in place of the answer: that the exchange is over, and
+        whether the connection may be used again. What it would make of the answer itself differs from engine to
+        engine."""
         return KEPT if self.reusable else LAST
 
     def feed(self, data: bytes | memoryview) -> None:

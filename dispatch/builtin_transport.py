@@ -35,7 +35,7 @@ UNFIT: Final = frozenset(map(chr, (*range(0x21), 0x7F)))
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a URL says."""
+    """The parts of a URL."""
 
     url: str
     place: Place

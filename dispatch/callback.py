@@ -40,7 +40,7 @@ class Callback(HandlerOptions):
 
 
 class Verdict(Enum):
-    """What an attempt's end means for its job (contract, section 3)."""
+    """The meaning of an attempt's end for its job (contract, section 3)."""
 
     DONE = "done"
     """Any 2xx."""

@@ -23,10 +23,10 @@ NOT_CONNECTED: Final = asyncio.Transport()
 
 
 class Owner(Protocol):
-    """What a connection tells its transport."""
+    """Calls from a connection to its transport."""
 
     buffer: memoryview
-    """Where all its connections read into: what comes is consumed in the same call."""
+    """The buffer that all its connections read into; the data is consumed in the same call."""
 
     def made(self, connection: Connection) -> None:
         """Note a connection, until it is lost."""

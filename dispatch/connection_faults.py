@@ -13,7 +13,7 @@ LONGEST_CHAIN: Final = 10
 OTHER_NAME: Final = frozenset({62, 64})
 """OpenSSL's codes for a certificate that is not for this host name or address."""
 NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
-"""What OpenSSL makes of a peer that answers a TLS greeting with something else."""
+"""Reasons that OpenSSL gives for a peer that answers a TLS greeting with something else."""
 TLS_ALERT: Final = b"\x15\x03"
 """How a TLS server begins when it is greeted with something else."""
 SPEAKS_TLS: Final = "the origin speaks TLS, the URL says http: it must begin with https://"

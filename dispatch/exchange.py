@@ -1,4 +1,4 @@
-"""What the HTTP transports have in common: how long a connection is kept, what they ask for, how failures are told."""
+"""Shared parts of the HTTP transports: how long a connection is kept, what they ask for, how failures are told."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A request that meets a closing connection cannot be sent again in silence, since
 it, and would be charged as a failure. A fresh connection now and then costs less.
 """
 ASKED: Final = {"accept": "*/*", "accept-encoding": "identity"}
-"""What a receiver compresses all the same is not unpacked, so it cannot swell in memory."""
+"""Headers of every callback. A body that is compressed nevertheless is not unpacked, so it cannot swell in memory."""
 
 
 class Bounds:

@@ -21,7 +21,7 @@ from tocsin.dispatch.words import PYTHON, camel
 
 
 class SharedOptions(TypedDict, total=False):
-    """What both a job and a schedule take in Python; occurrences and jobs of a `then` have them too."""
+    """Options of both jobs and schedules in Python; occurrences and jobs of a `then` have them too."""
 
     queue: str | None
     pool: str | None
@@ -35,7 +35,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class OneJobOptions(SharedOptions, total=False):
-    """What a single job takes besides `then`."""
+    """Options of a single job besides `then`."""
 
     id: str | None
     on_conflict: str
@@ -50,9 +50,9 @@ MEMBERS: Final = {
     "keep_result": "keepResultMs",
     "then": "then",
 }
-"""What an option of Python callers is called in JSON."""
+"""JSON names of the options of Python callers."""
 PYTHON_WORDS: Final = {**{json: name for name, json in MEMBERS.items() if name != json}, **PYTHON}
-"""What fields of a server's messages are called by clients in Python."""
+"""Python names of fields in a server's messages."""
 
 
 # ---- What values show of them --------------------------------------------------------------------
@@ -76,7 +76,7 @@ class HandlerMembers(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
 
 class ShownMembers(HandlerMembers, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What claimed jobs, and the records of jobs and schedules, show besides."""
+    """Further members of claimed jobs and of the records of jobs and schedules."""
 
     priority: int = 0
     retry: Retry | None = None
@@ -84,7 +84,7 @@ class ShownMembers(HandlerMembers, frozen=True, kw_only=True, rename="camel", om
 
 
 class RecordMembers(ShownMembers, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What only the records of jobs and schedules show."""
+    """Members of the records of jobs and schedules only."""
 
     queue: str | None = None
     max_concurrency: int | None = None

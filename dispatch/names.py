@@ -208,7 +208,7 @@ def _close(stream: httpcore.AsyncNetworkStream) -> None:
 
 
 class HttpxConnections(httpx.AsyncHTTPTransport):
-    """What an `httpx.AsyncClient` connects by, with our lookups; httpx has no option for that."""
+    """The connections of an `httpx.AsyncClient`, with our lookups; httpx has no option for that."""
 
     def __init__(self, verify: Any, limits: httpx.Limits) -> None:
         super().__init__(verify=verify, trust_env=False, limits=limits)

@@ -1,4 +1,4 @@
-"""What an answer, or the lack of one, means: the table of the contract, section 3.
+"""Classify an answer, or the lack of one, by the table of the contract, section 3.
 
 Pure functions. Whether an uncharged outcome is still uncharged long after the due instant is the scheduler's matter.
 """

@@ -1,4 +1,4 @@
-"""What crosses the border between a scheduler and those who pull its work: a claimed job, its settlement, a worker.
+"""Data between a scheduler and those who pull its work: a claimed job, its settlement, a worker.
 
 In JSON the members are camelCase; optional ones are left out. Instants are epoch ms, on the clock of the host.
 """
@@ -81,7 +81,7 @@ class Claimed(_Attempt, frozen=True, kw_only=True, rename=raw_member, omit_defau
     schedule: Slot | None = None
     parent: Parent | None = None
     then: bool = False
-    """Whether its success starts other jobs."""
+    """True if its success starts other jobs."""
 
     def __repr__(self) -> str:
         return f"Claimed({self.webhook_id!r}, attempt={self.attempt})"  # whoever has the lease may settle it
@@ -98,8 +98,8 @@ class Claimed(_Attempt, frozen=True, kw_only=True, rename=raw_member, omit_defau
 
 
 class Settlement(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a settled attempt makes of its job. `state`: `done`; `retrying`, at `next_attempt_at`; `dead`, for `reason`;
-    `cancelled`, while the attempt ran; `expired`, before it could be tried again."""
+    """The state of a job after its attempt was settled. `state`: `done`; `retrying`, at `next_attempt_at`; `dead`, for
+    `reason`; `cancelled`, while the attempt ran; `expired`, before it could be tried again."""
 
     settled: bool
     state: str

@@ -1,4 +1,4 @@
-"""What a scheduler answers to those who schedule and cancel, in its process and over HTTP."""
+"""Answers of a scheduler to those who schedule and cancel, in its process and over HTTP."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ LATENCIES_S: Final = (0.001, 0.02, 0.4, 3.0)
 
 
 class Fault(Enum):
-    """What goes wrong with one call."""
+    """The fault of one call."""
 
     REFUSED = "refused"
     UNREACHED = "the connection is never made"

@@ -16,7 +16,7 @@ class Answer:
     body: bytes
     """As it came: compressed, if the receiver did so."""
     cut: bool = False
-    """Whether the body went over the limit: this is its beginning, and the rest was not read."""
+    """True if the body went over the limit: this is its beginning, and the rest was not read."""
 
 
 class TransportError(Exception):

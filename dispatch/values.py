@@ -33,7 +33,7 @@ DECIMAL_DIGITS: Final = 1_000
 """Integers with more digits are written as hexadecimal: Python refuses thousands of decimal ones."""
 
 _Path = tuple["_Path | None", str | int]
-"""Where a value is: the place around it, and its key or position there. Spelt out only in an error."""
+"""The place of a value: the place around it, and its key or position there. Spelt out only in an error."""
 _SIGNS: Final = (b"$", b"\\u0024")
 
 

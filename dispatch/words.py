@@ -1,5 +1,5 @@
-"""What an argument is called by whoever gave it: Python says `max_concurrency`, a request `maxConcurrency`, the command
-line `--max-concurrency`, and each reads its own word in an error."""
+"""Translate argument names for whoever gave them: Python says `max_concurrency`, a request `maxConcurrency`, the
+command line `--max-concurrency`, and each reads its own word in an error."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SAID: Final[Mapping[str, tuple[str, str]]] = {
 """By the name inside: in Python, which takes durations, and in JSON. Others differ by their humps only."""
 _QUOTED: Final = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _SAYING: Final = r"[\[.:]| must | has \d| holds | contains | looks | needs | cannot "
-"""What follows the name of a field in a message that says what it must be."""
+"""The words after a field's name in a message that says what the field must be."""
 _HUMPS: Final = re.compile(r"_([a-z])")
 SPEAKS_JSON: Final[ContextVar[bool]] = ContextVar("tocsin_speaks_json", default=False)
-"""Whether the caller speaks JSON. Who serves a request sets it for all that it calls and all tasks begun meanwhile."""
+"""True if the caller speaks JSON. Who serves a request sets it for all that it calls and all tasks begun meanwhile."""
 
 
 def word(name: str) -> str:

@@ -63,7 +63,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an engine can do. `durable`: a commit that returned survives a crash. `shared`: several hosts at once."""
+    """The capabilities of an engine. `durable`: a commit that returned survives a crash. `shared`: several hosts at
+    once."""
 
     durable: bool
     shared: bool
@@ -147,7 +148,7 @@ class OrderedStore(StoreView, Protocol):
     name: str
     grant: Grant
     wake_at: int | None
-    """What was stored when this handle was opened."""
+    """The wake time stored when this handle was opened."""
 
     def commit(self, batch: Batch) -> asyncio.Future[None]:
         """Enqueue the batch; the future is done when it is durable, or raises a StoreError.
@@ -173,7 +174,7 @@ class StoreProvider(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether there is no space for new work. What ends work is still written while the reserve lasts."""
+        """Return whether there is no space for new work. What ends work is still written while the reserve lasts."""
         ...
 
     @property

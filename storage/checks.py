@@ -1,4 +1,4 @@
-"""What the checks of the seam's contract share: places, and short ways to fill and read them."""
+"""Shared parts of the checks of the seam's contract: places, and short ways to fill and read them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ STORE_WIDE = (StoreUnavailable, StoreClosed, RolledBack, Fenced)
 
 @dataclass(slots=True)
 class ActorWrites:
-    """What a transaction changes of one actor: several batches merged, the last word on each key."""
+    """The changes of one transaction to one actor: several batches merged, the last word on each key."""
 
     name: str
     rows: dict[bytes, bytes | None] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What is wrong with a store, so that no new work is accepted or begun on it. Each change is logged once."""
+"""Track the trouble of a store, during which no new work is accepted or begun on it. Each change is logged once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Condition:
 
     @property
     def passes(self) -> bool:
-        """Whether there is trouble that may be over by itself."""
+        """Return whether there is trouble that may be over by itself."""
         return self._broken is None and self.trouble is not None
 
     def start(self) -> None:

@@ -14,4 +14,4 @@ from tocsin.storage.checks import CHECKS, Check, Place
 __all__ = ["CHECKS", "PARTS", "Check", "Place"]
 
 PARTS = (checks_of_rows, checks_of_actors)
-"""Where `CHECKS` come from."""
+"""Modules that `CHECKS` are collected from."""

@@ -64,7 +64,7 @@ class SortedMap:
 
 
 class MemoryDisk:
-    """What survives a provider: the rows and wake times of every actor."""
+    """The data that survives a provider: the rows and wake times of every actor."""
 
     def __init__(self) -> None:
         self.maps: dict[str, SortedMap] = {}

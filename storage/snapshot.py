@@ -27,7 +27,7 @@ class StoreLook(Protocol):
     """Opens snapshots of a store. It takes no lock, writes nothing, and blocks no writer."""
 
     place: str
-    """Where it is, for people."""
+    """The place of the snapshot, for people."""
 
     def integrity(self) -> Sequence[str]:
         """Return what the engine finds wrong with its own structures, in its words; empty if nothing."""

@@ -19,8 +19,8 @@ EMPTY_NAMES = {"base", "common", "core", "helper", "helpers", "manager", "misc",
 MACHINE_PATH = re.compile(r"(?<![\w.$}:/])/(?:home|root|Users|work|workspace)/\w")
 DANGLING = {"It", "That", "They", "What", "Where", "Whether"}
 """First words that leave open what a docstring is about: it begins with a verb or, for a class or value, a noun."""
-PLAIN_ROOMS = ("src/tocsin/", "actors/scheduler/integrity/")
-"""Rooms whose docstrings are held to that."""
+PLAIN_ROOMS = ("src/", *(f"{room}/" for room in ROOMS))
+"""Where docstrings are held to that: in all production code."""
 DOCUMENTED = (type(None), ast.Assign, ast.AnnAssign)
 """What stands before a docstring: nothing, or the assignment that it documents."""
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")

@@ -30,7 +30,7 @@ class _Args(TypedDict, total=False):
 
 
 class Options(_Args, SharedOptions, total=False):
-    """What a schedule may have besides its rule and target: the arguments of `put`, with its limits. Durations may be
+    """Options of a schedule besides its rule and target: the arguments of `put`, with its limits. Durations may be
     given in ms, too."""
 
     expires_after: Duration | None

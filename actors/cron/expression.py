@@ -29,8 +29,8 @@ MACROS: Final = {
     "@hourly": "0 * * * *",
 }
 YEARS: Final = 40
-"""What has no match in so many years never fires: 29 February on a given weekday comes after 40 at most, and between
-1970 and 2010 years began with each weekday, both common and leap."""
+"""Years without a match after which an expression counts as never firing: 29 February on a given weekday comes after 40
+at most, and between 1970 and 2010 years began with each weekday, both common and leap."""
 LATEST_S: Final = 250_246_627_200
 """The year 9900, in seconds since 1970: nothing is searched from there on, since datetime ends with 9999."""
 
@@ -50,7 +50,7 @@ class Expression:
         second, minute, hour, day, month, weekday = self.fields
         self.has_seconds = second is not None
         self.real_time = minute.starred or hour.starred
-        """Whether it runs through a clock change in real time; any other fires once for each of its times."""
+        """True if it runs through a clock change in real time; any other fires once for each of its times."""
         sides = [self._side(side) for side in _sides(second, minute, hour, day, month, weekday)]
         self._sides = [side for side in sides if _next(side, 0) is not None]
         """Without those that never match: each search would go through all the years for them."""

@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a field is: its name in messages, its least and largest value, its words."""
+    """The definition of a field: its name in messages, its least and largest value, its words."""
 
     name: str
     least: int
@@ -51,7 +51,7 @@ class Field:
     text: str
     choices: tuple[str, ...]
     starred: bool
-    """Whether it starts with `*` (or `?`, which is the same): the Vixie rule for days, and what runs in real time."""
+    """True if it starts with `*` (or `?`, which is the same): the Vixie rule for days, and what runs in real time."""
 
 
 def read(text: str, kind: Kind) -> Field:

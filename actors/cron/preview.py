@@ -1,4 +1,4 @@
-"""What a rule comes to next, line by line, and what a change of the clock does to a line."""
+"""Preview a rule: its next instants, and the effect of clock changes on each."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tocsin.errors import ForbiddenError, UnauthenticatedError
 
 _LOOPBACK: Final = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 _PROXIED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
-"""What proxies add. Whoever sends through one may be anywhere, whatever these headers say."""
+"""Headers that proxies add. The sender behind a proxy may be anywhere, whatever these headers say."""
 _USER_MAX: Final = 256
 
 
@@ -47,7 +47,7 @@ schedule's name, or for `schedule` the function path or workflow. Who puts a sch
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What the gate knows of who asks, before it is asked for anything."""
+    """The caller of a request, as known before any check."""
 
     caller: Caller
     token: Token | None = None

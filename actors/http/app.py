@@ -27,7 +27,7 @@ from tocsin.errors import SettingsError
 UNDER: Final = "/i/"
 """Before the name of an instance."""
 App = Starlette
-"""What `build_app` makes; rooms that know no HTTP framework name it by this."""
+"""The type that `build_app` returns; rooms that know no HTTP framework name it by this."""
 
 
 class FixedPaths(BaseRoute):

@@ -46,7 +46,7 @@ class Unfinished:
 
 
 class Crowd:
-    """What unknown callers of one app hold, and which limits were reached."""
+    """The resources that unauthenticated callers of one app hold, and the limits reached."""
 
     def __init__(self, monotonic: Callable[[], float], most_bytes: int = MOST_BYTES) -> None:
         self._monotonic, self._most = monotonic, most_bytes

@@ -1,4 +1,4 @@
-"""What a caller wanted to do, in plain English: for errors that say who may not."""
+"""Describe a caller's action in plain English, for errors that say who may not."""
 
 from __future__ import annotations
 

@@ -185,4 +185,4 @@ _ALL: Final = (
 
 CODES: Final[Mapping[str, Code]] = MappingProxyType({one.code: one for one in _ALL})
 RETRY_AFTER_S: Final[Mapping[int, int]] = MappingProxyType({429: 30, 503: 1})
-"""What Retry-After says with each status: jobs take a while to end, requests and restarts do not."""
+"""Seconds of Retry-After for each status: jobs take a while to end, requests and restarts do not."""

@@ -43,7 +43,7 @@ class BodyCutOffError(OverloadedError):
 
 
 UNREAD: Final = (BodyTooSlowError, BodyCutOffError)
-"""What is left of the body is not worth waiting for: the connection is closed."""
+"""Errors after which the rest of the body is not read: the connection is closed."""
 
 
 class UnsupportedMediaTypeError(RequestError):

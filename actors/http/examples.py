@@ -11,7 +11,7 @@ import msgspec
 
 
 class Example(msgspec.Struct, frozen=True):
-    """What is sent (None: nothing) and what comes back."""
+    """A request body (None: no body) and its answer."""
 
     answer: Any
     request: Any = None

@@ -65,7 +65,7 @@ _FACTS: Final[Mapping[str, Schema]] = {
         "examples": ["done"],
     },
 }
-"""What is true of the members of answers beyond their Python types: by name, or by struct and name."""
+"""Constraints on members of answers beyond their Python types: by name, or by struct and name."""
 
 
 def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
@@ -79,7 +79,7 @@ def components(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
 
 
 _ASKED: Final = (wire, wire_jobs, wire_queues, wire_recurring, wire_workers)
-"""Where the structs of requests are."""
+"""Modules with the structs of requests."""
 
 
 def _of_struct(name: str, schema: Schema) -> Schema:

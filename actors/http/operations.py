@@ -57,7 +57,7 @@ BY_LEASE: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What the OpenAPI document says of a route. `errors` are those that others of its kind have not."""
+    """The description of a route in the OpenAPI document. `errors` are those that others of its kind have not."""
 
     name: str
     group: str
@@ -67,7 +67,7 @@ class About:
     query: tuple[Parameter, ...] = ()
     errors: tuple[str, ...] = ()
     keyed: bool = False
-    """Whether it takes an Idempotency-Key."""
+    """True if it takes an Idempotency-Key."""
     body_optional: bool = False
 
 

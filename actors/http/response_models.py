@@ -1,4 +1,4 @@
-"""What operations answer where that is no record: one struct for each, so that the OpenAPI document is made of
+"""Answers of operations that are not records: one struct for each, so that the OpenAPI document is made of
 what is sent."""
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class History(_Reply, frozen=True):
 
 
 class DeadCancelled(_Reply, frozen=True):
-    """Whether there was such a dead letter."""
+    """The answer: whether there was such a dead job."""
 
     removed: bool
 
@@ -91,19 +91,19 @@ class Extended(_Reply, frozen=True):
 
 
 class RedriveStopped(_Reply, frozen=True):
-    """Whether there was one to stop."""
+    """The answer: whether there was a bulk retry to stop."""
 
     stopped: bool
 
 
 class ScheduleDeleted(_Reply, frozen=True):
-    """Whether there was such a schedule."""
+    """The answer: whether there was such a schedule."""
 
     deleted: bool
 
 
 class PoolDeleted(_Reply, frozen=True):
-    """Whether there was something to forget."""
+    """The answer: whether there was a pool to delete."""
 
     deleted: bool
 

@@ -1,4 +1,4 @@
-"""What each value of a request looks like, as JSON Schema: made of the limits that the checks use, so that the
+"""Define each value of a request as JSON Schema, made of the limits that the checks use, so that the
 OpenAPI document and the checks cannot come apart."""
 
 from __future__ import annotations

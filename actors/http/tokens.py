@@ -28,7 +28,7 @@ _WORD: Final = re.compile(r"[a-z]{1,12}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the holder of one secret may do. `instances` is a pattern of instance names; None means all of them."""
+    """The rights of the holder of one secret. `instances` is a pattern of instance names; None means all of them."""
 
     name: str
     scopes: frozenset[str]

@@ -1,4 +1,4 @@
-"""What requests hold. Scalars stay as they came: the checks that Python callers pass through name field, value
+"""Bodies of requests. Scalars stay as they came: the checks that Python callers pass through name field, value
 and limit, and hold here too. What is true of each field stands beside it, for the OpenAPI document. Names of the
 older system are taken where they mean the same."""
 
@@ -150,7 +150,7 @@ class ExtendRequest(LeaseRequest, frozen=True, kw_only=True):
 
 
 class PoolRequest(Request, frozen=True, kw_only=True):
-    """What to set of a pool: its cap, whether it is paused, or both."""
+    """Settings of a pool: its cap, whether it is paused, or both."""
 
     rules: ClassVar[tuple[Schema, ...]] = (shapes.at_least_one(maxConcurrency="integer", paused="boolean"),)
 
@@ -162,7 +162,7 @@ class PoolRequest(Request, frozen=True, kw_only=True):
 
 
 class InstanceRequest(Request, frozen=True, kw_only=True):
-    """Whether the instance fires, how long its callbacks may take, or both."""
+    """Settings of an instance: whether it fires, its deadline of callbacks, or both."""
 
     rules: ClassVar[tuple[Schema, ...]] = (shapes.at_least_one(paused="boolean", timeoutMs="integer"),)
 

@@ -1,4 +1,4 @@
-"""What requests hold that make jobs: one, a batch, those that follow, and the options that schedules have too."""
+"""Bodies of requests that make jobs: one, a batch, those that follow, and the options that schedules have too."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RetryRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class OptionsRequest(Request, frozen=True, kw_only=True):
-    """What is to run, and the options that jobs and schedules have."""
+    """The target, and the options that jobs and schedules have."""
 
     rules: ClassVar[tuple[Schema, ...]] = (
         shapes.exactly_one("string", "functionPath", "workflow"),

@@ -1,4 +1,4 @@
-"""What requests of workers hold."""
+"""Bodies of requests of workers."""
 
 from __future__ import annotations
 

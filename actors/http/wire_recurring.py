@@ -1,4 +1,4 @@
-"""What requests about schedules hold. As in `wire`, scalars stay as they came, and the checks of Python hold."""
+"""Bodies of requests about schedules. As in `wire`, scalars stay as they came, and the checks of Python hold."""
 
 from __future__ import annotations
 

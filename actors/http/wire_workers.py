@@ -1,4 +1,4 @@
-"""What a worker says of itself."""
+"""The status that a worker reports."""
 
 from __future__ import annotations
 

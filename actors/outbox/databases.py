@@ -1,4 +1,5 @@
-"""Where an outbox table is: a SQLite file, an asyncpg pool, or a SQLAlchemy engine. Each runs statements, no more.
+"""Databases with an outbox table: a SQLite file, an asyncpg pool, or a SQLAlchemy engine. Each runs statements, no
+more.
 
 Drivers are imported when a database of theirs is made: of those only SQLite comes with tocsin.
 """

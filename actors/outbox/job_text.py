@@ -24,7 +24,7 @@ from tocsin.dispatch.worker.specs import body_of
 
 
 class RowJob(ScheduleRequest, frozen=True, kw_only=True):
-    """What the text holds."""
+    """The content of the job text."""
 
     initiator: Scalar = None
 

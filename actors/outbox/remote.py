@@ -35,7 +35,7 @@ class OutboxClient(ServerClient):
         return await self._ask("POST", instance, route, content=body, headers=headers)
 
     async def _ask(self, method: str, instance: str, route: str, **request: Any) -> dict[str, Any]:
-        """What it says. UnreachableError if nobody answered, or somebody who is not a tocsin server."""
+        """Return the server's answer. UnreachableError if no tocsin server answered."""
         answer = await self._request(method, instance, route, **request)
         found = json_object(answer)
         if succeeded(answer) and found is not None:

@@ -72,8 +72,8 @@ class Statement:
 
 
 def schema(dialect: Dialect, table: str = TABLE, *, announce: bool = False) -> list[str]:
-    """What makes the table, where it is not there yet. `announce` (PostgreSQL): a trigger that tells drains of new rows
-    when their transaction commits."""
+    """Return the statements that create the table if it is missing. `announce` (PostgreSQL): a trigger that tells
+    drains of new rows when their transaction commits."""
     dialect, table = dialect_of(dialect), table_name(table)
     if dialect == "sqlite" and (announce or "." in table):
         raise SettingsError("announce, and a schema in front of the table's name, are for PostgreSQL only")
@@ -156,7 +156,7 @@ class Statements:
         self._lock = " FOR UPDATE SKIP LOCKED" if postgresql else ""
         self._bytes = "octet_length(job)" if postgresql else "length(CAST(job AS BLOB))"
         self.durable = [Statement("SET LOCAL synchronous_commit TO on", {})] if postgresql else []
-        """What makes the rest of a transaction durable when it commits, whatever the database's default is."""
+        """Statements that make the rest of a transaction durable, whatever the database's default is."""
 
     def look(self, which: Which) -> Statement:
         """Ask for two flags: whether there is a batch that nobody holds, and whether rows wait."""

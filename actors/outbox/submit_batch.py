@@ -26,7 +26,7 @@ FORGOTTEN_MS: Final = 7 * 86_400_000
 UNASKED_MS: Final = 30_000
 """How long a row waits that the scheduler cannot take now, through no fault of the row."""
 OF_A_ROW: Final = (400, 413)
-"""What one of the jobs may have brought upon all; other refusals are of who asks, or of when."""
+"""Statuses that a single job may have caused; other refusals concern the caller or the time."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 30_000
 
 

@@ -49,7 +49,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What becomes of a row that was not accepted."""
+    """The fate of a row that was not accepted."""
 
     tries: int
     next_try_at: int

@@ -1,4 +1,4 @@
-"""Where a drain brings jobs: a scheduler of this process, or whatever has the same two methods.
+"""Targets of a drain: a scheduler of this process, or whatever has the same two methods.
 
 The answer to a batch is committed with its effect and given again for 24 hours, so a batch is submitted as often as it
 takes. For older ones a scheduler still knows most of what became of their jobs.
@@ -59,8 +59,8 @@ class Target(Protocol):
         ...
 
     async def knows(self, job_id: str, since: int | None) -> bool:
-        """Whether it has a job of that id, or remembers how one ended; `since`: only one made or ended at that instant
-        (epoch ms) or later."""
+        """Return whether it has a job of that id, or remembers how one ended; `since`: only one made or ended at that
+        instant (epoch ms) or later."""
         ...
 
 

@@ -44,7 +44,7 @@ Place = tuple[Event[Any], Reply] | asyncio.Future[None]
 
 
 class Runtime(World, Protocol):
-    """What an activation needs of its host."""
+    """The parts of a host that an activation uses."""
 
     provider: StoreProvider
     alarms: AlarmHeap
@@ -76,7 +76,7 @@ class Activation:
         self.wake_at: int | None = None
         """The alarm as it was sealed last."""
         self.ringing = False
-        """Whether the alarm runs and was not set again meanwhile."""
+        """True if the alarm runs and was not set again meanwhile."""
         self._rings_at: int | None = None  # when it rings here, if not at what is stored
         self._factory = factory
         self._ctx: ActorContext | None = None
@@ -90,7 +90,7 @@ class Activation:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing runs, and everything sealed is durable."""
+        """Return whether nothing runs, and everything sealed is durable."""
         return self._worker is None and not self._outside and self._sealed == self._durable
 
     @property

@@ -1,4 +1,4 @@
-"""What the author of an actor writes against: `Actor` to subclass, `ActorContext` as its only way to the world."""
+"""The interface for authors of actors: `Actor` to subclass, `ActorContext` as its only way to the world."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class World(Protocol):
 
 
 class Turns(Protocol):
-    """What a context needs of the activation that runs its turns."""
+    """The parts of an activation that a context uses."""
 
     id: ActorId
     name: str

@@ -38,7 +38,7 @@ RollbackHook = tuple[Callable[..., None], tuple[Any, ...]]
 
 @dataclass(slots=True, eq=False)
 class Layer:
-    """What one turn leaves: rows, the alarm, and who is told of the turn's end. A failed turn's layer is dropped.
+    """The effect of one turn: rows, the alarm, and who is told of the turn's end. A failed turn's layer is dropped.
 
     Only `task` may write rows to it. No key is in both `puts` and `deletes`.
     """
@@ -69,7 +69,7 @@ class ActorStorage:
     def __init__(self) -> None:
         self.epoch = 0
         self.layer = CLOSED
-        """What the running turn has left so far."""
+        """The layer of the running turn."""
         self.sealed: deque[Layer] = deque()
         """Turns that ended and are not durable yet, the oldest first."""
         self._store: OrderedStore | None = None

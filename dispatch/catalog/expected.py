@@ -1,4 +1,4 @@
-"""What the args of one path must be, and how a fault in them is said: by its place, like `args.items[3].amount`."""
+"""Check the args of one path, and name a fault in them by its place, like `args.items[3].amount`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handlers declare: the annotation of their args, and what becomes of args on their way in."""
+"""Read the declarations of handlers: the annotation of their args, and what becomes of args on their way in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in args msgspec found a fault: it writes `[...]` for a key of a dict, and people want to know which."""
+"""Locate a fault that msgspec found in args: it writes `[...]` for a key of a dict, and people want to know which."""
 
 from __future__ import annotations
 

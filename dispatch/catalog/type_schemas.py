@@ -24,7 +24,7 @@ _TEXT: Final[Mapping[str, Written]] = {
     "bytes": {"type": "string", "contentEncoding": "base64"},
     "uuid": {"type": "string", "format": "uuid"},
 }
-"""What `v` of a tagged value is."""
+"""The type of `v` in a tagged value."""
 _TAGGED: Final[Mapping[type[inspect.Type], str]] = {
     inspect.DateTimeType: "datetime",
     inspect.DateType: "date",

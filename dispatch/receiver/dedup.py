@@ -26,11 +26,11 @@ RESULT, REMARK = b"1", b"0"
 PRUNED_AT_ONCE: Final = 32
 """Forgotten ids dropped per claim: more than come in, so what is kept stays bounded."""
 ANSWER_BYTES: Final = 64 * 1024 * 1024
-"""What a `MemoryDedup` keeps of answers, all together."""
+"""Bytes of answers that a `MemoryDedup` keeps in total."""
 
 
 class Found(Enum):
-    """What a claim found on record."""
+    """The record that a claim found."""
 
     NEW = "claimed: run the handler"
     RUNNING = "another delivery is at work"
@@ -58,7 +58,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is known of a webhook-id: the last lease that claimed it, and what became of that."""
+    """The record of a webhook-id: the last lease that claimed it, and what became of that."""
 
     lease: str
     sent_ms: int

@@ -1,4 +1,4 @@
-"""What a handler may answer besides being done: accepted, later, never again."""
+"""Outcomes of a handler besides being done: accepted, later, never again."""
 
 from __future__ import annotations
 

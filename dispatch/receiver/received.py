@@ -1,4 +1,4 @@
-"""What a handler is given: the callback as it was received, verified and decoded."""
+"""The argument of a handler: the callback as it was received, verified and decoded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEASE: Final = re.compile(r"(\d{1,30})\.(\d{1,30})\.[0-9A-Za-z]{1,64}", re.ASCII
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """What settles an attempt: all that another process needs to complete it. Plain text, fit to be stored.
+    """The key to settling an attempt: all that another process needs to complete it. Plain text, fit to be stored.
 
     Whoever has the lease may settle this attempt, so do not log it.
     """

@@ -29,7 +29,7 @@ H = TypeVar("H", bound=Handler)
 MAX_BODY: Final = 1024 * 1024
 STALE_S: Final = 15 * 60.0
 LEASE_GRACE_MS: Final = 15_000
-"""What a lease is longer than its callback's deadline."""
+"""The time by which a lease outlasts its callback's deadline."""
 DRAIN_S: Final = 10.0
 WHY_DECLINED: Final = {
     Found.RUNNING: "an earlier delivery of this job is still at work here",

@@ -44,7 +44,7 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all attempts of a worker share."""
+    """The parts that all attempts of a worker share."""
 
     source: Source
     handlers: Handlers

@@ -1,4 +1,4 @@
-"""What a handler can read and ask about its job and its attempt."""
+"""Access of a handler to its job and its attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a handler means: how the attempt is settled, and in which words."""
+"""Classify the end of a handler: how the attempt is settled, and in which words."""
 
 from __future__ import annotations
 

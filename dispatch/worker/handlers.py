@@ -30,7 +30,7 @@ DEFAULT_OWNER: Final = "app"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """What one registration brought."""
+    """The handlers of one registration."""
 
     owner: str
     wrapper: Wrapper | None

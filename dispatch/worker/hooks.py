@@ -1,4 +1,4 @@
-"""What happens once a settlement is on disk: attempts are counted, and hooks are called."""
+"""Follow up a settlement that is on disk: attempts are counted, and hooks are called."""
 
 from __future__ import annotations
 

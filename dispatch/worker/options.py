@@ -24,7 +24,7 @@ MAX_QUEUES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a worker was told."""
+    """The options of a worker."""
 
     queues: str | list[str]
     exclude: list[str]

@@ -1,4 +1,4 @@
-"""What a worker claims from: a scheduler in this process, or one that is reached over HTTP."""
+"""The source of a worker's jobs: a scheduler in this process, or one that is reached over HTTP."""
 
 from __future__ import annotations
 

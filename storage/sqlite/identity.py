@@ -1,4 +1,4 @@
-"""Whether the open file is still the one at the store's path, and still the one that this process wrote.
+"""Verify that the open file is still the one at the store's path, and still the one that this process wrote.
 
 If a backup was restored over a running host, or a volume swapped under it, writes would go to a file that nobody finds
 again, or onto pages that do not match SQLite's cache.

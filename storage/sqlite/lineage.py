@@ -69,7 +69,7 @@ def is_base(file: Mark, wal: Sequence[Mark]) -> bool:
 
 
 class Lineage:
-    """What the pages of the open file said when they were looked at last: a checkpoint brings them forward only. For
+    """The lineage in the pages of the open file when last read: a checkpoint brings them forward only. For
     all threads."""
 
     def __init__(self, page: Callable[[int, int], bytes], words: str) -> None:

@@ -32,7 +32,7 @@ STEPS_BETWEEN_LOOKS = 10_000
 
 
 class Asked:
-    """Whether somebody waits for a read. `left` is set on the loop's thread, and read on the reader's."""
+    """The mark of a read whose caller may have left. `left` is set on the loop's thread, and read on the reader's."""
 
     __slots__ = ("left",)
 

@@ -145,7 +145,7 @@ class Wal:
 
     @property
     def whole(self) -> bool:
-        """Whether SQLite, which has the WAL open, can still read every commit in it."""
+        """Return whether SQLite, which has the WAL open, can still read every commit in it."""
         if self.file is None or self.lost is not None:
             return False
         try:

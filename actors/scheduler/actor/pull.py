@@ -174,7 +174,7 @@ def _ready_queues(turn: Turn, waiting_claims: WaitingClaims) -> Iterator[Ready]:
 
 
 def any_to_give(turn: Turn, waiting_claims: WaitingClaims) -> bool:
-    """Whether a claim waits for a job that may start."""
+    """Return whether a claim waits for a job that may start."""
     return waiting_claims.waiting and next(_ready_queues(turn, waiting_claims), None) is not None
 
 

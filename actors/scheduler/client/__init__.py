@@ -1,1 +1,1 @@
-"""What users hold: the handle of one scheduler and of its schedules."""
+"""Objects that users hold: the handle of one scheduler and of its schedules."""

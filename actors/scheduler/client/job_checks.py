@@ -1,4 +1,4 @@
-"""What makes a checked job of what a caller asks for; jobs, schedules and the outbox share it."""
+"""Validate a requested job; jobs, schedules and the outbox share it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Job(_Called, frozen=True, kw_only=True):
 
 
 class JobOptions(OneJobOptions, total=False):
-    """What may be given with a job; as for `Scheduler.run_at`."""
+    """Options of a job; as for `Scheduler.run_at`."""
 
     then: Sequence[Job] | None
 
 
 class OccurrenceOptions(SharedOptions, total=False):
-    """What may be given for the occurrences of a schedule; as for `Schedules.put`."""
+    """Options of the occurrences of a schedule; as for `Schedules.put`."""
 
     then: Sequence[Job] | None
     expires_after: Duration | None

@@ -1,1 +1,2 @@
-"""What the host owns and never stores: lanes, permits, the circuit, waiting claims, completions, result waiters."""
+"""State that the host owns and never stores: lanes, permits, the circuit, waiting claims, completions, result
+waiters."""

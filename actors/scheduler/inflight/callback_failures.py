@@ -1,4 +1,4 @@
-"""What a host reports of callbacks that fail: a line in the log for each path, and its health once none succeeds.
+"""Report failing callbacks of a host: a line in the log for each path, and its health once none succeeds.
 
 A job that is tried again is logged nowhere else, and a receiver that refuses or hangs looks like such jobs. So the path
 and the error are logged at the first failure, and then at most once a minute.

@@ -35,7 +35,7 @@ class Batch:
         self._begun = False
 
     def has_room(self, completion: Completion) -> bool:
-        """Whether this one may still join."""
+        """Return whether this one may still join."""
         size = self._bytes + len(completion.result or b"")
         return not self._begun and len(self.waiting) < MOST and (size <= MOST_BYTES or not self.waiting)
 
@@ -51,7 +51,7 @@ class Batch:
 
 
 class Owner(Protocol):
-    """What completions are a part of. They hold it, so that it lives until all of them are answered."""
+    """The owner of completions. They hold a reference, so that it lives until all of them are answered."""
 
     def complete(self, event: Complete) -> Awaitable[Sequence[Answer]]:
         """Have a batch settled; NotFoundError if nobody has scheduled anything yet."""

@@ -1,4 +1,4 @@
-"""What a host does when a job has died, on disk: a line in the log, and the app's own hook. No turn waits for it."""
+"""Report jobs whose death is on disk: a line in the log, and the app's own hook. No turn waits for it."""
 
 from __future__ import annotations
 

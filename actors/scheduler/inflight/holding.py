@@ -23,19 +23,19 @@ class Hold:
         self.since: float | None = None
         """When others began to be held back; None: they are not. Whether that is over by now is seen by `on`."""
         self.running = False
-        """Whether the job has the host."""
+        """True if the job has the host."""
         self._rests_until = 0.0
         self._patience = PATIENCE_S
 
     @property
     def on(self) -> bool:
-        """Whether other jobs are held back now."""
+        """Return whether other jobs are held back now."""
         self._look()
         return self.since is not None
 
     @property
     def rests(self) -> bool:
-        """Whether other jobs have their turn after a hold, so that no new one may begin."""
+        """Return whether other jobs have their turn after a hold, so that no new one may begin."""
         self._look()
         return self.since is None and self._monotonic() < self._rests_until
 

@@ -1,4 +1,5 @@
-"""What one host has in memory of one scheduler and never stores: callbacks in flight, and everybody who waits."""
+"""State of one scheduler that its host keeps in memory and never stores: callbacks in flight, and everybody who
+waits."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Inflight:
         self.result_waiters.stop()
 
     async def _may_be_given(self, claim: Claim) -> bool:
-        """Whether a worker may get this job; if not, its attempt ends here, as one of a callback would."""
+        """Return whether a worker may get this job; if not, its attempt ends here, as one of a callback would."""
         refusal = await self._sender.refusal(claim, self._name)
         if refusal is not None:
             self.lanes.end(AttemptResult(claim.job, claim.token, refusal))

@@ -36,7 +36,7 @@ NOT_SENT = AttemptOutcome(Verdict.UNREACHABLE, f"not sent: the claim was not dur
 
 
 class Owner(Protocol):
-    """What lanes are a part of. They hold it, so that it lives as long as an attempt, or a place in a line."""
+    """The owner of lanes. They hold a reference, so that it lives as long as an attempt, or a place in a line."""
 
     def post(self, event: Event[None]) -> asyncio.Future[None]:
         """Send an event to the scheduler."""
@@ -100,12 +100,13 @@ class Lanes:
     # ---- For the scheduler's turns ---------------------------------------------------------------
 
     def is_live(self, token: str) -> bool:
-        """Whether the attempt of this token is live here."""
+        """Return whether the attempt of this token is live here."""
         return token in self.live
 
     @property
     def busy(self) -> bool:
-        """Whether this scheduler is needed for attempts: those that are live, and those it stands in line for."""
+        """Return whether this scheduler is needed for attempts: those that are live, and those it stands in line
+        for."""
         return bool(self.live or self._finished or self._waking or self.places)
 
     def take(self, most: int, level: int = 0) -> Permitted:
@@ -133,14 +134,14 @@ class Lanes:
         return found if host is None else [*found, host]
 
     def could_take(self, level: int = 0) -> bool:
-        """Whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
+        """Return whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
         if self.stopping or self.in_flight >= self.limit:
             return False
         return not self.places or not self._permits.waits(self, level)
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether room is being made for a suspect of the second level."""
+        """Return whether room is being made for a suspect of the second level."""
         return self.places > 0 and self._permits.waits_for_room(self)
 
     def leave(self, *levels: int) -> None:

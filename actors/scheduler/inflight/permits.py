@@ -72,7 +72,7 @@ class Permits:
         return HOST_FULL if self._spare(level) <= 0 else None
 
     def _is_held(self) -> bool:
-        """Whether nobody may start but the job that the host is held for."""
+        """Return whether nobody may start but the job that the host is held for."""
         return self.hold.since is not None and self.hold.on
 
     def _probe_in_s(self) -> float:
@@ -87,7 +87,7 @@ class Permits:
         return self.free - (self._suspects_next and self._first_fits())
 
     def _first_fits(self) -> bool:
-        """Whether there is room for the suspect that is first in line."""
+        """Return whether there is room for the suspect that is first in line."""
         return bool(self._apart) and self._cost(next(iter(self._apart.values()))) <= self._room
 
     def _cost(self, level: int) -> int:
@@ -170,11 +170,11 @@ class Permits:
             self._wake_first()
 
     def waits(self, taker: Taker, level: int = 0) -> bool:
-        """Whether this scheduler stands in line for jobs of this level."""
+        """Return whether this scheduler stands in line for jobs of this level."""
         return taker in self._lines[level]
 
     def waits_for_room(self, taker: Taker) -> bool:
-        """Whether room is being made for a suspect of the second level of this scheduler."""
+        """Return whether room is being made for a suspect of the second level of this scheduler."""
         return self._apart.get(taker) == FEW
 
     def _join(self, taker: Taker, line: Line, level: int) -> None:

@@ -34,7 +34,7 @@ class Sender:
         self._dispatcher, self._guard, self._failures, self._now_ms = dispatcher, guard, failures, now_ms
         self._catalog = catalog if catalog.given else None
         self.asks_first = self._catalog is not None or guard is not None
-        """Whether an attempt may be refused before it is sent, or before a worker gets its job."""
+        """True if an attempt may be refused before it is sent, or before a worker gets its job."""
 
     async def send(self, claim: Claim, instance: str) -> AttemptOutcome:
         """Send one attempt of a job of the named instance, and return how it ended.

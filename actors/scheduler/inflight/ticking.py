@@ -78,7 +78,7 @@ class Ticks:
 
 
 def takes_instance(hook: object) -> bool:
-    """Whether the hook has a parameter `instance`. SettingsError if it is no function."""
+    """Return whether the hook has a parameter `instance`. SettingsError if it is no function."""
     if not callable(hook):
         raise SettingsError(f"on_tick must be a function, not {type(hook).__name__}")
     try:

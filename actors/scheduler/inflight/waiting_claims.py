@@ -54,12 +54,12 @@ class PullClaim:
         self.place = 0
         """Earlier claims have smaller ones."""
         self.reserved = False
-        """Whether it is to get jobs whose leases are not on disk yet, or that are being checked."""
+        """True if it is to get jobs whose leases are not on disk yet, or that are being checked."""
         self.late = False
         """Its time ended while it was reserved: if those jobs are lost it gets none, and is not requeued."""
 
     def takes(self, queue: str) -> bool:
-        """Whether it waits for jobs of this queue."""
+        """Return whether it waits for jobs of this queue."""
         return queue not in self.exclude if self.queues is None else queue in self.queues
 
 
@@ -82,7 +82,7 @@ class WaitingClaims:
         self.instance = instance
         self.stopping = False
         self.waiting = False
-        """Whether any claim stands in line."""
+        """True if any claim stands in line."""
         self.of_queue: dict[str, Line] = {}
         """Claims for queues that they name."""
         self.of_all: dict[frozenset[str], Line] = {}
@@ -139,7 +139,7 @@ class WaitingClaims:
 
     @property
     def busy(self) -> bool:
-        """Whether this scheduler is needed for a claim."""
+        """Return whether this scheduler is needed for a claim."""
         return self.waiting or bool(self._reserved)
 
     def waiting_for(self, queue: str) -> int:
@@ -164,7 +164,7 @@ class WaitingClaims:
 
     @property
     def rests(self) -> bool:
-        """Whether other jobs come first, since one has just run alone."""
+        """Return whether other jobs come first, since one has just run alone."""
         return self._clock.monotonic() < self._rests_until
 
     def note_alone(self, runs: bool) -> None:
@@ -206,7 +206,7 @@ class WaitingClaims:
         self._undelivered.update(job.token for _, jobs in given for job in jobs)
 
     def undelivered(self, token: str) -> bool:
-        """Whether no worker can have lost this job, because none has it."""
+        """Return whether no worker can have lost this job, because none has it."""
         return token in self._undelivered
 
     def lost(self, given: Given) -> None:
@@ -251,7 +251,8 @@ class WaitingClaims:
             self.give_back([job.token for job in allowed])
 
     def _is_over(self, claim: PullClaim, jobs: Sequence[Claim], leased: float) -> bool:
-        """Whether the leases have ended: the store, or the app's rule, took too long; or the clock has jumped."""
+        """Return whether the leases have ended: the store, or the app's rule, took too long; or the clock has
+        jumped."""
         passed_ms = (self._clock.monotonic() - leased) * 1000
         now = self._clock.now_ms()
         return passed_ms >= claim.lease_ms or any(job.lease.until <= now for job in jobs)

@@ -36,7 +36,7 @@ class Follower(Row, frozen=True, array_like=True, tag=1):
 
 
 class Followers(Row, frozen=True, array_like=True, tag=1):
-    """What stands behind the args of a job with `then`."""
+    """The chained jobs stored behind the args of a job with `then`."""
 
     jobs: tuple[Follower, ...]
 

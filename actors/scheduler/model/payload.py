@@ -1,4 +1,4 @@
-"""What stands in the `args` of a job's row: its args, what is to follow it, and what the job before it came to."""
+"""Encode the `args` of a job's row: its args, what is to follow it, and what the job before it came to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tocsin.actors.scheduler.model.rows import JobRow
 
 
 class Blob(NamedTuple):
-    """What a job's `args` hold."""
+    """The content of a job's `args`."""
 
     args: bytes
     then: bytes

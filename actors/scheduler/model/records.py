@@ -1,4 +1,4 @@
-"""What callers get: plain values, camelCase in JSON, snake_case in Python. Optional members are left out."""
+"""Records for callers: plain values, camelCase in JSON, snake_case in Python. Optional members are left out."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
     retired: int = 0
     """Dead letters dropped for their age, since ever."""
     trouble: str | None = None
-    """What is wrong with the store, so that nothing new is accepted or started."""
+    """The store's trouble, during which nothing new is accepted or started."""
     wal_bytes: int = 0
     """The length of the store's write-ahead log."""
     paused: bool = False
@@ -216,7 +216,7 @@ class Instance(_Value, frozen=True, rename="camel"):
 
 
 class InstanceState(_Value, frozen=True, rename="camel"):
-    """Whether the instance is paused, and its own deadline for callbacks whose jobs have none, if it has one."""
+    """The instance's pause, and its own deadline for callbacks whose jobs have none, if it has one."""
 
     name: str
     paused: bool
@@ -247,7 +247,7 @@ class Matched(_Value, frozen=True, rename="camel"):
 
 
 class Removed(_Value, frozen=True, rename="camel"):
-    """What the removal of an instance took."""
+    """The counts of a removed instance."""
 
     jobs: int
     rows: int
@@ -303,7 +303,8 @@ class Queue(_Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Pending(_Value, frozen=True, rename="camel"):
-    """Whether anything of a prefix still pends, and how many jobs: live ones, and those that follow them."""
+    """The answer to `pending`: whether jobs of a prefix are left, and how many: live ones, and those that follow
+    them."""
 
     pending: bool
     count: int
@@ -320,7 +321,7 @@ class Outcome(_Value, frozen=True, rename=record_member, omit_defaults=True):
     ended_at: int | None = None
     kept_until: int | None = None
     result_damaged: bool = False
-    """It was damaged in the store, and is left out."""
+    """Set if the result was damaged in the store, and is left out."""
     no_result: str | None = None
     """Why a job that is done has no result, where it was meant to have one: too long, not JSON."""
 

@@ -61,7 +61,7 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"slot": (NAME + "/" + MS + r"((?:\+[0-9a-z]+)?)", SlotRow),
     b"trigger": (NAME + "/" + NAME, TriggerRow),
 }
-"""What follows the family in the key, and the kind of the value (None: bytes of their own, or none)."""
+"""The parts of the key behind the family, and the kind of the value (None: bytes of their own, or none)."""
 SINGLE: Final[dict[bytes, Any]] = {b"instance": InstanceRow, META_COUNTERS: Counters}
 _READERS: Final = {family: (re.compile(pattern).fullmatch, kind) for family, (pattern, kind) in FAMILIES.items()}
 

@@ -80,11 +80,11 @@ class JobRow(Row, frozen=True, array_like=True, tag=1):
     parent: str | None = None
     """The id of the job whose success started this one."""
     chained: tuple[str, ...] = ()
-    """What the jobs of `then` are to run, nested ones too: they count as pending."""
+    """Targets of the jobs of `then`, nested ones too: they count as pending."""
     keep_result_ms: int | None = None
     """For how long its result is kept, if that was asked for."""
     older_retry: bool = False
-    """Whether `retry` was asked for in the older system's words."""
+    """True if `retry` was asked for in the older system's words."""
 
     @property
     def target(self) -> str:

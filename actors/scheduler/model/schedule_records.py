@@ -1,4 +1,4 @@
-"""What callers see of schedules: plain values, camelCase in JSON. Instants are epoch ms."""
+"""Records of schedules for callers: plain values, camelCase in JSON. Instants are epoch ms."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Standing(RecordMembers, frozen=True, rename=_member, omit_defaults=True):
     workflow: str | None = None
     raw_args: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     args_damaged: bool = False
-    """They were damaged in the store, and are left out; its occurrences die as `damaged`."""
+    """Set if the args were damaged in the store, and are left out; its occurrences die as `damaged`."""
 
 
 class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=_member, omit_defaults=True):
@@ -70,7 +70,7 @@ class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=_member, omit_
     error: str | None = None
     initiator: Initiator | None = None
     then: Sequence[Following] = ()
-    """What follows each occurrence; ids are given with it."""
+    """Jobs chained to each occurrence; ids are given with it."""
 
     @property
     def args(self) -> Any:
@@ -96,7 +96,7 @@ class SchedulePage(_Value, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Occurrence(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What became of a slot, or with `until` of a run of `count` slots (left out where they were not counted).
+    """The outcome of a slot, or with `until` of a run of `count` slots (left out where they were not counted).
 
     `state`: `fired`, `skipped` (with `reason`), `coalesced`, `expired`, `cancelled`, `dead`, or `queued` while it waits
     for a live one. `live`: its job waits, runs or retries. `lateness_ms`: how long after it was due that was decided;

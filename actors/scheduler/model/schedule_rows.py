@@ -26,7 +26,7 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     """Of the creating turn: a schedule that is made again under the same name is another one."""
     created_at: int
     anchor: int
-    """Where `every_ms` counts from."""
+    """The instant that `every_ms` counts from."""
     cron: str | None = None
     every_ms: int | None = None
     at: int | None = None
@@ -53,7 +53,7 @@ class DefinitionRow(Row, frozen=True, array_like=True, tag=1):
     """Who defined it last: the name of their token and the user, each "" if there is none."""
     queue: str = ""
     then: bytes = b""
-    """What follows each occurrence (`followers`); ids are given with the occurrence."""
+    """Jobs chained to each occurrence (`followers`); ids are given with the occurrence."""
 
 
 _INHERITED: Final = tuple({*DefinitionRow.__struct_fields__} & {*JobRow.__struct_fields__} - {"args", "args_rows"})
@@ -96,7 +96,7 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     orphaned: bool = False
     """Its owner's last registration did not name it, and kept it."""
     skip_to: int | None = None
-    """It was resumed: slots up to this instant passed while it was paused."""
+    """Set at a resume: slots up to this instant passed while the schedule was paused."""
     aim: tuple[int, int] | None = None
     """Of earlier versions: of a long backlog the newest slots were looked for, backwards."""
     fire_to: int | None = None

@@ -1,4 +1,4 @@
-"""What callers may say, checked at the call: every refusal names the argument, the value and the limit."""
+"""Validate the arguments of callers at the call: every refusal names the argument, the value and the limit."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ AMBER_DEAD: Final = 100_000
 COUNTED: Final = 100
 """Of how many schedulers the waiting callbacks are counted for the log."""
 SOON_MS: Final = 2 * UNREACHABLE_MS
-"""What is due within this time is counted, too: the attempts that opened the circuit are due again by then."""
+"""Jobs due within this time are counted, too: the attempts that opened the circuit are due again by then."""
 HOST: Final = ""
 """The scope of what is wrong with a whole host; no instance has this name."""
 

@@ -108,7 +108,7 @@ def attach(found: Found, rows: Mapping[bytes, bytes], leases: Sequence[Row]) -> 
 
 @dataclass(slots=True)
 class Counts:
-    """What `/status` says of the store."""
+    """The counts of `/status` from the store."""
 
     backlog: int
     in_flight: int

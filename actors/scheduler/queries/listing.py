@@ -28,7 +28,7 @@ BYTES_PER_PAGE = 8 * 1024 * 1024
 
 
 class Cursor(msgspec.Struct, array_like=True, frozen=True):
-    """Where a list continues: behind (`at`, `id`)."""
+    """The position where a list continues: behind (`at`, `id`)."""
 
     scope: bytes
     """A hash of the list and the filters that gave out the cursor."""

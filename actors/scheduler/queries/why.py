@@ -22,7 +22,7 @@ HOLDERS_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What only the host knows: its lanes and permits, the circuit, its store, who waits for work."""
+    """Facts that only the host knows: its lanes and permits, the circuit, its store, who waits for work."""
 
     lanes_limit: int
     max_in_flight: int

@@ -1,4 +1,4 @@
-"""What one turn may spend on schedules, however many are due and however long their backlogs: a stop, and everybody
+"""The budget of one turn for schedules, however many are due and however long their backlogs: a stop, and everybody
 else, waits for the end of a turn, and its rows must fit one commit."""
 
 from __future__ import annotations

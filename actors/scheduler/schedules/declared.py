@@ -1,4 +1,4 @@
-"""What callers give for a set of schedules: a builder's declarations, or names with the arguments of `put`."""
+"""Read a set of schedules from callers: a builder's declarations, or names with the arguments of `put`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schedules add to the scheduler's events and timers."""
+"""Events and timers of schedules."""
 
 from __future__ import annotations
 

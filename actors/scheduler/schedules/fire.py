@@ -36,7 +36,7 @@ MERGED: Final = ("overlap", "quota")
 
 @dataclass(slots=True)
 class Known:
-    """What has to be read before slots can be fired."""
+    """Rows that are read before slots are fired."""
 
     taken: set[str] = field(default_factory=set)
     """Ids that jobs hold."""

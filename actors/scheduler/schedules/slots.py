@@ -1,4 +1,4 @@
-"""What a schedule owes at an instant: which slots have come, and what becomes of each. Pure: no rows, no turn.
+"""Decide the slots of a schedule at an instant: which have come, and the outcome of each. Pure: no rows, no turn.
 
 A slot follows from the slot before it, never from the clock (contract, section 6). Nobody walks through those that were
 missed: what may fire is found from the newest backwards, and the others are counted by arithmetic.
@@ -69,11 +69,11 @@ class Fire:
 
 @dataclass(slots=True)
 class Owed:
-    """What becomes of slots, in order; and the cursor after that."""
+    """Outcomes of slots, in order, and the cursor after them."""
 
     cursor: CursorRow
     more: bool = False
-    """Whether there is more to decide at this instant, in another look."""
+    """True if there is more to decide at this instant, in another look."""
     runs: list[Run] = field(default_factory=list)
     fires: list[Fire] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ class Walk:
     slots: list[int]
     next: int | None
     reached: bool
-    """Whether they are all up to the horizon; if not, `next` is the first of the rest."""
+    """True if they are all up to the horizon; if not, `next` is the first of the rest."""
 
 
 def walk(series: Series, last: int, horizon: int, pace: Pace, *, most: int | None = None) -> Walk:

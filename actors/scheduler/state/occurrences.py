@@ -52,7 +52,7 @@ class Occurrences:
         """By owner: its latest registration since the activation. An earlier registration deletes nothing that it does
         not name."""
         self.zones_noted = False
-        """Whether the version of the time zones is in its row, which is so from the first schedule on."""
+        """True if the version of the time zones is in its row, which is so from the first schedule on."""
 
     def load(self, value: bytes | None) -> None:
         if value is not None and value.isdigit():

@@ -36,7 +36,7 @@ class Paths:
         self.recounted: dict[bytes, int] = {}
         """Counted anew, and not yet written: there may be more than a commit holds."""
         self.counting = False
-        """Whether counts of the last recount may still have to be written."""
+        """True if counts of the last recount may still have to be written."""
 
     async def close(self, at_once: int = WRITTEN_AT_ONCE) -> None:
         """Write the counts that changed in this turn, and up to `at_once` of those that were counted anew."""

@@ -114,7 +114,7 @@ class SchedulerState(Leases):
         self.damaged = False
         """A row was unreadable: what is summarised must be rebuilt."""
         self.has_layout = False
-        """Whether the row of the layout is written."""
+        """True if the row of the layout is written."""
         self._idem_day = self._history_day = -1
         self.sealed_counters = encode(self.counters)
 

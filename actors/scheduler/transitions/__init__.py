@@ -1,1 +1,1 @@
-"""What each event makes of jobs: submit, claim, settle, complete, chains, bulk retries."""
+"""The effects of events on jobs: submit, claim, settle, complete, chains, bulk retries."""

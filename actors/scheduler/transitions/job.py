@@ -84,7 +84,7 @@ class Drop(msgspec.Struct, frozen=True):
 
 
 Next = Done | Requeue | Park | Expire | Cancel | Replace | Drop
-"""What becomes of a job that no attempt holds any more."""
+"""The next state of a job that no attempt holds any more."""
 
 
 class End(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ def is_charged_anyway(job: JobRow, at: AtRow, now: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the holder of a lease reports of its attempt."""
+    """The report of a lease's holder on its attempt."""
 
     id: str
     lease: str
@@ -343,4 +343,4 @@ def _short(result: bytes | None) -> bytes | None:
 
 
 Decision = End | Hold
-"""What becomes of an attempt and its job."""
+"""The outcome of an attempt and its job."""

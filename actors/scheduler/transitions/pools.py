@@ -91,7 +91,7 @@ async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]]) -> tuple[int,
 
 @dataclass(slots=True)
 class Erased:
-    """What one page of a removal removed."""
+    """The counts of one page of a removal."""
 
     rows: int
     jobs: int

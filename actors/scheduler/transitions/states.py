@@ -62,4 +62,4 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "extend": (_NOT_HELD, _NOT_HELD, "extended", "extended", _NOT_HELD, "extended", _NOT_HELD, _NOT_HELD),
     "why": ("NOT_DUE", "POOL_PAUSED", *("RUNNING",) * 4, "DEAD", "NOT_FOUND"),
 }
-"""What an operation answers in each of the states, in their order."""
+"""Answers of an operation in each of the states, in their order."""
