@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from tocsin.dispatch.instants import offset_of
+from tocsin.dispatch.instants import offset_of, show
 from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.dispatch.words import kind_of
 from tocsin.errors import InvalidInputError
@@ -89,7 +89,7 @@ def _object(value: dict[Any, Any], path: _Path, depth: int) -> Any:
     written: dict[str, Any] = {}
     for key, inner in value.items():
         if type(key) is not str:
-            raise InvalidInputError(f"{_place(path)} has the key {_show(key)}; keys must be of type str")
+            raise InvalidInputError(f"{_place(path)} has the key {show(key)}; keys must be of type str")
         written[_text(key, path)] = _written(inner, (path, key), inner_depth)
     return {TAG: "object", "v": written} if TAG in value else written
 
@@ -138,18 +138,8 @@ def _root(path: _Path) -> str | int:
 def _described(value: object, path: _Path) -> str:
     for plain in (str, int, float, *_WRITERS):
         if isinstance(value, plain):
-            return f"{kind_of(value)}, which would arrive as a plain {plain.__name__}: write that, {_show(value)}"
-    return f"{kind_of(value)}, which {_root(path)} cannot hold: {_show(value)}"
-
-
-def _show(value: object) -> str:
-    if isinstance(value, int) and value.bit_length() > 256:
-        return f"a number of {value.bit_length()} bits"  # Python refuses to write thousands of digits
-    try:
-        text = repr(value)
-    except Exception:  # its own code, or a number inside: the place is worth more than how it looks
-        return f"<{type(value).__name__}>"
-    return text if len(text) <= 80 else text[:77] + "..."
+            return f"{kind_of(value)}, which would arrive as a plain {plain.__name__}: write that, {show(value)}"
+    return f"{kind_of(value)}, which {_root(path)} cannot hold: {show(value)}"
 
 
 def _place(path: _Path) -> str:
@@ -180,7 +170,7 @@ def _read(value: Any, path: _Path) -> Any:
         return read(value)
     except (ValueError, OverflowError, InvalidOperation, binascii.Error, msgspec.MsgspecError):
         raise InvalidInputError(
-            f'{_place(path)} has the key "{TAG}", and is no value of tocsin: {_show(value)}; '
+            f'{_place(path)} has the key "{TAG}", and is no value of tocsin: {show(value)}; '
             f'an object of your own is written {{"{TAG}": "object", "v": {{...}}}}'
         ) from None
 

@@ -19,7 +19,7 @@ from tocsin.dispatch.durations import duration_ms as duration_ms
 from tocsin.dispatch.instants import SMALLEST_MS as SMALLEST_MS
 from tocsin.dispatch.instants import epoch_ms as epoch_ms
 from tocsin.dispatch.instants import instant_ms as instant_ms
-from tocsin.dispatch.instants import show as _show
+from tocsin.dispatch.instants import show
 from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.dispatch.values import MAX_DEPTH
@@ -69,7 +69,7 @@ def delayed(now: int, delay_ms: int, name: str) -> int:
     """Return now plus a delay; refused where no row can hold that instant."""
     due = now + delay_ms
     if due > LARGEST_MS:
-        raise InvalidInputError(f"{name} of {_show(delay_ms)} ms ends after the largest instant, {LARGEST_MS} ms")
+        raise InvalidInputError(f"{name} of {show(delay_ms)} ms ends after the largest instant, {LARGEST_MS} ms")
     return due
 
 
@@ -80,16 +80,16 @@ def delayed(now: int, delay_ms: int, name: str) -> int:
 def instance_name(value: object) -> str:
     if not isinstance(value, str) or not INSTANCE.fullmatch(value):
         raise InvalidInputError(
-            f"an instance name must match {INSTANCE.pattern} (1 to 128 characters), not {_show(value)}"
+            f"an instance name must match {INSTANCE.pattern} (1 to 128 characters), not {show(value)}"
         )
     return value
 
 
 def schedule_id(value: object) -> str:
     if not isinstance(value, str) or not ID.fullmatch(value):
-        raise InvalidScheduleIdError(f"id must match {ID.pattern} (1 to 64 characters), not {_show(value)}")
+        raise InvalidScheduleIdError(f"id must match {ID.pattern} (1 to 64 characters), not {show(value)}")
     if value.startswith("__"):
-        raise InvalidScheduleIdError(f"ids that start with __ are the system's: {_show(value)}")
+        raise InvalidScheduleIdError(f"ids that start with __ are the system's: {show(value)}")
     return value
 
 
@@ -104,15 +104,15 @@ def lease_token(value: object) -> str:
 
 def plain_name(value: object, field: str) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise InvalidInputError(f"{word(field)} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {show(value)}")
     return value
 
 
 def integer(value: object, field: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInputError(f"{word(field)} must be an integer, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be an integer, not {show(value)}")
     if not least <= value <= most:
-        raise InvalidInputError(f"{word(field)} must be {least}..{most}, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be {least}..{most}, not {show(value)}")
     return value
 
 
@@ -120,7 +120,7 @@ def queues_of(value: object, field: str) -> tuple[str, ...]:
     """Check names of queues: one, or a list."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, Sequence):
-        raise InvalidInputError(f"{field} must be the name of a queue or a list of names, not {_show(value)}")
+        raise InvalidInputError(f"{field} must be the name of a queue or a list of names, not {show(value)}")
     if len(names) > QUEUES_MAX:
         raise InvalidInputError(f"{field}: {len(names)} given, at most {QUEUES_MAX} allowed")
     return tuple(plain_name(name, f"{field}[{n}]") for n, name in enumerate(names))
@@ -128,7 +128,7 @@ def queues_of(value: object, field: str) -> tuple[str, ...]:
 
 def labels_of(value: object, field: str = "labels") -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise InvalidInputError(f"{word(field)} must be a list of texts, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be a list of texts, not {show(value)}")
     if len(value) > MAX_LABELS:
         raise InvalidInputError(f"{word(field)}: {len(value)} given, at most {MAX_LABELS} allowed")
     return tuple(dict.fromkeys(plain_name(label, f"{field}[{n}]") for n, label in enumerate(value)))
@@ -136,7 +136,7 @@ def labels_of(value: object, field: str = "labels") -> tuple[str, ...]:
 
 def target(value: object, field: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInputError(f"{word(field)} must be a text that is not empty, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be a text that is not empty, not {show(value)}")
     if len(value) > MAX_TARGET:
         raise InvalidInputError(f"{word(field)} has {len(value)} characters, at most {MAX_TARGET} are allowed")
     return whole_text(value, field)
@@ -144,7 +144,7 @@ def target(value: object, field: str) -> str:
 
 def whole_text(value: str, field: str) -> str:
     if not (value.isascii() or is_whole(value)):
-        raise InvalidInputError(f"{word(field)} {UNPAIRED}: {_show(value)}")
+        raise InvalidInputError(f"{word(field)} {UNPAIRED}: {show(value)}")
     return value
 
 
@@ -224,7 +224,7 @@ def new_job(
         raise InvalidInputError(f"unknown option {unknown[0]!r}: choose from {', '.join(sorted(OPTIONS))}")
     conflict = given.get("on_conflict", "error")
     if conflict not in CONFLICTS:
-        raise InvalidInputError(f"{word('on_conflict')} must be one of {', '.join(CONFLICTS)}, not {_show(conflict)}")
+        raise InvalidInputError(f"{word('on_conflict')} must be one of {', '.join(CONFLICTS)}, not {show(conflict)}")
     chosen, then, fits = "id" in given, given.get("then"), len(args) <= INLINE_ARGS
     job = JobRow(
         id=schedule_id(given["id"]) if chosen else minted,
@@ -290,7 +290,7 @@ def _between(limits: tuple[int, int]) -> Callable[[object, str], int]:
 
 def _retry(value: object, field: str) -> Retry:
     if not isinstance(value, Retry):
-        raise InvalidInputError(f"{word(field)} must be a Retry, not {_show(value)}")
+        raise InvalidInputError(f"{word(field)} must be a Retry, not {show(value)}")
     return value
 
 
