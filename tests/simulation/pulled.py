@@ -172,14 +172,14 @@ class Pulled:
 
     def _is_accounted(self, rows: Rows, old: JobRow, ends: list[HistRow]) -> None:
         """A job that is gone has ended, or its attempt is left to end alone."""
-        if any(row.outcome in ENDS for row in ends) or old.schedule is not None:
+        if any(row.outcome in ENDS for row in ends):
             return
         prefix = b"lease/%b/" % old.id.encode()
         for key, value in rows.items():
             if key.startswith(prefix) and (value is None or decode(LeaseRow, key, value).orphan):
                 self.came_to.setdefault(old.id, []).append(("cancelled", b"null"))
                 return
-        self.must(False, f"{old.id} is gone, and nothing says why")
+        self.must(old.schedule is not None, f"{old.id} is gone, and nothing says why")  # its slot says why
 
     def _results_of(self, job: JobRow, end: HistRow) -> list[bytes]:
         """What its holder may have said that it came to: the history has short results of pulled jobs."""
