@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
-from typing import Final, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_ho
 from tocsin import Deferred, Outbox, Scheduler, Schedules
 from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.errors import InvalidInputError
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 MAKING: Final = {"run_at", "run_after", "submit_many", "deferred"}
@@ -80,3 +81,13 @@ def test_the_rooms_above_stand_on_the_port_and_not_on_the_handle(room: str) -> N
     also = {"http": set[str](), "outbox": {"job_checks", "scheduler"}}[room]  # a drain is handed a Scheduler by users
     assert imported <= HTTP_STANDS_ON | also
     assert "port" in imported
+
+
+@on_simulated_host()
+async def test_an_option_that_does_not_exist_is_refused_with_those_that_do(sim: SimulatedHost) -> None:
+    slip: Any = {"pol": "p"}
+    with pytest.raises(InvalidInputError, match=r"unknown option 'pol': choose from .*pool"):
+        await sim.jobs.run_after("1h", "a:b", **slip)
+    with pytest.raises(InvalidInputError, match=r"there is no argument 'pol', there are .*pool"):
+        await sim.jobs.schedules.put("s", "a:b", every=60, **slip)
+    assert await sim.jobs.schedules.get("s") is None and (await sim.jobs.status()).backlog == 0
