@@ -1,4 +1,4 @@
-"""An app that schedules payments over HTTP, is called back once for each, and says later how it ended.
+"""An app that schedules payments over HTTP, gets a callback for each, and completes it later.
 
 Run `tocsin serve --origin-url http://127.0.0.1:8000` and `uvicorn fastapi_app:app`, both with the same TOCSIN_SECRETS.
 """
@@ -25,7 +25,7 @@ secrets = [secret.strip() for secret in os.environ["TOCSIN_SECRETS"].split(",")]
 receiver = Receiver(secrets, dedup=SQLiteDedup("received.db"))
 leases = LeaseClient(TOCSIN_URL, dedup=receiver.dedup)
 working: set[asyncio.Task[None]] = set()
-# A job is run once, but its id is free again when it is done: that no invoice is paid twice, the app's own rows decide.
+# A job runs once, but its id is free again when it is done: the app's own rows ensure that no invoice is paid twice.
 payments = sqlite3.connect("payments.db", isolation_level=None)
 payments.execute("CREATE TABLE IF NOT EXISTS paid (invoice INTEGER PRIMARY KEY, amount TEXT NOT NULL)")
 
@@ -37,7 +37,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan)
-app.mount("/_tocsin", receiver)  # callbacks come to /_tocsin/callback
+app.mount("/_tocsin", receiver)  # callbacks arrive at /_tocsin/callback
 
 
 @app.post("/invoices/{number}/pay")
@@ -52,7 +52,7 @@ async def pay(args: dict[str, Any], job: Received) -> Accepted:
     task = asyncio.create_task(transfer(args["number"], args["amount"], job))
     working.add(task)
     task.add_done_callback(working.discard)
-    return Accepted(lease_ms=60_000)  # held until transfer() completes it, or the job is sent again
+    return Accepted(lease_ms=60_000)  # transfer() completes it within the lease, or the job is sent again
 
 
 async def transfer(number: int, amount: Decimal, job: Received) -> None:

@@ -1,4 +1,4 @@
-"""A transfer of money and the job that tells of it, written in one PostgreSQL transaction by asyncpg.
+"""A transfer of money and the job that announces it, written in one PostgreSQL transaction by asyncpg.
 
 `DATABASE_URL=postgresql://... python outbox_asyncpg.py` makes its tables and jobs.db, makes a transfer, waits until all
 there are were told, and exits. Kill it whenever you like, and run it again.
@@ -34,7 +34,7 @@ async def transfer(pool: asyncpg.Pool[asyncpg.Record], payer: str, payee: str, a
         assert row is not None
         entry = outbox.run_after("1s", "transfers:tell", {"number": row["number"], "payee": payee, "amount": amount})
         await connection.execute(*entry.dollar)
-        # What fails from here on takes the job with it.
+        # A failure from here on rolls the job back, too.
         await connection.execute("UPDATE accounts SET balance = balance + $2 WHERE owner = $1", payee, amount)
         await connection.execute("UPDATE accounts SET balance = balance - $2 WHERE owner = $1", payer, amount)
 
@@ -42,7 +42,7 @@ async def transfer(pool: asyncpg.Pool[asyncpg.Record], payer: str, payee: str, a
 async def main() -> None:
     async with asyncpg.create_pool(os.environ["DATABASE_URL"], min_size=1) as pool:
         await pool.execute(TABLES)
-        for sql in outbox.schema("postgresql", announce=True):  # in your migrations, rather
+        for sql in outbox.schema("postgresql", announce=True):  # better in your migrations
             await pool.execute(sql)
 
         @receiver.handler("transfers:tell")
@@ -55,7 +55,7 @@ async def main() -> None:
         host = ActorHost.open(
             "sqlite:///jobs.db", origin="http://app.internal", secrets=SECRETS, transport=AsgiTransport(receiver)
         )
-        async with host, Drain(AsyncpgDatabase(pool), host):  # it listens: a commit wakes it, in whatever process
+        async with host, Drain(AsyncpgDatabase(pool), host):  # the drain listens: a commit in any process wakes it
             await transfer(pool, "ann", "bob", 10)
             try:
                 await transfer(pool, "bob", "ann", 1_000_000)

@@ -1,4 +1,4 @@
-"""An order and the job that confirms it, written in one SQLAlchemy transaction: both are there, or neither.
+"""An order and the job that confirms it, written in one SQLAlchemy transaction: both exist, or neither.
 
 `python outbox_sqlalchemy.py` makes orders.db and jobs.db, places two orders, waits until all there are were confirmed,
 and exits. Kill it whenever you like, and run it again.
@@ -34,10 +34,10 @@ class Order(Base):
 
 
 async def place_order(session: AsyncSession, item: str) -> None:
-    """The caller commits. Until then nobody hears of the job; if it rolls back, nobody ever will."""
+    """Write an order and its job. The caller commits; the job exists only if the transaction does."""
     order = Order(item=item)
     session.add(order)
-    await session.flush()  # gives it its number
+    await session.flush()  # assigns the order number
     entry = outbox.run_after("1s", "orders:confirm", {"number": order.number})
     await session.execute(entry.insert)
 
@@ -54,7 +54,7 @@ async def confirm(args: dict[str, Any]) -> None:
 
 
 async def main() -> None:
-    async with engine.begin() as connection:  # in your migrations, rather
+    async with engine.begin() as connection:  # better in your migrations
         await connection.run_sync(Base.metadata.create_all)
         for sql in outbox.schema("sqlite"):
             await connection.execute(text(sql))
@@ -65,7 +65,7 @@ async def main() -> None:
         async with sessions.begin() as session:
             await place_order(session, "tea")
             await place_order(session, "cake")
-        drain.notify()  # committed; without it the drain looks once a second
+        drain.notify()  # after the commit; without it the drain polls once a second
 
         async with sessions() as session:
             await place_order(session, "regret")

@@ -52,7 +52,7 @@ def ended(folder: Path) -> set[str]:
 
 
 def test_a_job_that_kills_its_worker_is_dead_in_the_end_and_others_run_in_between(tmp_path: Path) -> None:
-    """Scenario X01. Each worker that died is replaced at once, as whoever watches over processes would do."""
+    """Each worker that died is replaced at once, as whoever watches over processes would do."""
     with served(tmp_path) as url, ExitStack() as stack:
         workers = [stack.enter_context(working(url, tmp_path)) for _ in range(2)]
         wait_until(lambda: len(ask(url, "/workers")["workers"]) == 2)
@@ -78,7 +78,7 @@ def test_a_job_that_kills_its_worker_is_dead_in_the_end_and_others_run_in_betwee
 
 
 def test_while_a_worker_is_frozen_past_its_lease_its_pool_never_runs_more_than_its_cap(tmp_path: Path) -> None:
-    """Scenario L04: counted by what handlers did, each for as long as its lease said that it may."""
+    """Counted by what handlers did, each for as long as its lease said that it may."""
     with served(tmp_path) as url, working(url, tmp_path) as a, working(url, tmp_path) as b:
         ask(url, "/pool", {"name": "one", "maxConcurrency": 1}, "PUT")
         wait_until(lambda: len(ask(url, "/workers")["workers"]) == 2)

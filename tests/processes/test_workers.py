@@ -48,7 +48,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def test_sigterm_drains_and_a_second_one_gives_back_what_runs(tmp_path: Path) -> None:
-    """Scenario Q01: no claims from that instant, what runs settles, exit code 0."""
+    """No claims from that instant, what runs settles, exit code 0."""
     with served(tmp_path) as url, working(url, cwd=tmp_path) as first:
         for n in (1, 2, 3):
             ask(url, "/schedule", {"functionPath": "sleep", "args": {"n": n, "s": 0.7}, "delayMs": 0, "queue": "q"})
@@ -84,7 +84,7 @@ def test_sigterm_drains_and_a_second_one_gives_back_what_runs(tmp_path: Path) ->
 
 
 def test_a_worker_frozen_past_its_lease_says_nothing_that_counts(tmp_path: Path) -> None:
-    """Scenario L04: its late settlement is refused, the job ran elsewhere, and its pool had one holder at a time."""
+    """Its late settlement is refused, the job ran elsewhere, and its pool had one holder at a time."""
     with (
         served(tmp_path) as url,
         working(url, "--lease", "1s", cwd=tmp_path) as a,

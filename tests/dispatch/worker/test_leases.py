@@ -85,7 +85,7 @@ async def test_cut_off_for_longer_than_the_lease_the_handler_is_cancelled_and_no
 
 
 def test_a_loop_that_was_blocked_past_the_lease_knows_that_it_lost_its_job(caplog: pytest.LogCaptureFixture) -> None:
-    """Scenario L03: nothing is settled as failed, nothing starts twice here, and the worker goes on."""
+    """Nothing is settled as failed, nothing starts twice here, and the worker goes on."""
     owned: list[bool] = []
 
     @on_fake_queue_with_threads

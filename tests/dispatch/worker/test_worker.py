@@ -123,7 +123,6 @@ async def test_a_host_that_is_not_open_is_not_asked_for_ever(was_open: bool) -> 
 
 
 def test_two_workers_of_one_process_and_of_one_name_are_told_apart() -> None:
-    """Scenario L06."""
     queue: Any = None
 
     async def main() -> set[str]:
@@ -160,7 +159,7 @@ async def test_stop_ends_claiming_at_once_and_lets_jobs_end(workers: WorkerFixtu
 
 @on_fake_queue
 async def test_a_drain_waits_for_all_that_run(workers: WorkerFixture) -> None:
-    """Scenario Q01: no new claims from that instant, all settle, done when the last one is."""
+    """No new claims from that instant, all settle, done when the last one is."""
     worker = workers.worker({"work": sleeps})
     worker.start()
     for _ in range(3):
@@ -214,7 +213,6 @@ async def test_a_second_shorter_drain_overtakes_a_longer_one(workers: WorkerFixt
 
 @pytest.mark.parametrize("after", [0.0, 0.05, 1.0, 1.01, 1.02])
 def test_a_run_that_is_cancelled_twice_leaves_no_lease_without_owner(after: float) -> None:
-    """Scenario Q03."""
 
     @on_fake_queue
     async def test(workers: WorkerFixture) -> None:

@@ -23,7 +23,7 @@ def recurring(sim: SimulatedHost) -> list[Delivery]:
 
 @on_simulated_host()
 async def test_a_clock_that_steps_back_fires_nothing_twice_and_delays_nothing_new(sim: SimulatedHost) -> None:
-    """Scenario K01: an hour back while a job is 10 s away."""
+    """An hour back while a job is 10 s away."""
     await sim.jobs.schedules.put("x", "work:run", every=60, overlap="allow")
     await sim.sleep(605)
     sim.clock.step(-HOUR)
@@ -114,7 +114,7 @@ async def test_an_edit_while_the_clock_is_behind_uses_no_slot_twice(sim: Simulat
 def test_a_clock_that_was_a_lifetime_ahead_is_left_behind_though_nothing_else_happens(
     rule: dict[str, object], fired: bool
 ) -> None:
-    """Scenario K04: all alarms are in 2098. Also when no slot had come there."""
+    """All alarms are in 2098. Also when no slot had come there."""
 
     @on_simulated_host()
     async def run(sim: SimulatedHost) -> None:

@@ -175,7 +175,7 @@ async def test_what_lives_is_counted_right_though_some_of_it_expires_while_zones
 
 @on_simulated_host()
 async def test_a_slot_held_back_expires_where_it_waits_and_the_next_one_is_held(sim: SimulatedHost) -> None:
-    """Scenario M12: also behind an overlap."""
+    """Also behind an overlap."""
     sim.reply = lambda delivery: after(200 if len(sim.deliveries) == 1 else 1)
     await sim.jobs.schedules.put("x", "work:run", every=60, expires_after=90, overlap="queue", timeout_ms=900_000)
     await sim.sleep(215)

@@ -48,7 +48,6 @@ async def rewrite(sim: SimulatedHost, key: bytes, change: Callable[[bytes], byte
     ],
 )
 def test_a_rule_that_was_spoilt_by_hand_stops_only_itself(changes: dict[str, object]) -> None:
-    """Scenario T12."""
 
     @on_simulated_host()
     async def run(sim: SimulatedHost) -> None:
@@ -72,7 +71,7 @@ def test_a_rule_that_was_spoilt_by_hand_stops_only_itself(changes: dict[str, obj
 
 @on_simulated_host()
 async def test_a_rule_that_answers_an_instant_of_the_past_is_stopped(sim: SimulatedHost) -> None:
-    """Scenario D06: never a loop that fires for ever."""
+    """Never a loop that fires for ever."""
     await sim.jobs.schedules.put("bad", "work:bad", cron="* * * * *")
     await sim.jobs.schedules.put("good", "work:good", cron="* * * * *")
     rule = series.rule_of("*/7 * * * *", "UTC")
@@ -193,7 +192,7 @@ async def test_a_dead_occurrence_that_is_retried_counts_as_live_again(sim: Simul
 
 @on_simulated_host()
 async def test_a_stale_occurrence_expires_where_it_waits_and_is_not_dead(sim: SimulatedHost) -> None:
-    """Scenario M12: due 09:00, good for 300 s, its pool busy until 09:06."""
+    """Due 09:00, good for 300 s, its pool busy until 09:06."""
     await sim.jobs.set_pool("p", paused=True)
     put = await sim.jobs.schedules.put("x", "work:run", cron="0 * * * *", pool="p", expires_after=300)
     slot = put.preview[0]
@@ -211,7 +210,7 @@ async def test_a_stale_occurrence_expires_where_it_waits_and_is_not_dead(sim: Si
 
 @on_simulated_host()
 async def test_a_host_that_crashes_at_any_step_of_a_slot_fires_it_once(sim: SimulatedHost) -> None:
-    """Scenario F01, with a store that takes its time: before the claim, after it, during the callback, after it."""
+    """With a store that takes its time: before the claim, after it, during the callback, after it."""
     await sim.jobs.schedules.put("x", "work:run", every=10, misfire="all", overlap="allow", grace=5)
     start = sim.now
     for n in range(40):
@@ -233,7 +232,7 @@ async def test_a_host_that_crashes_at_any_step_of_a_slot_fires_it_once(sim: Simu
 
 @on_simulated_host()
 async def test_the_time_of_a_retry_survives_restarts(sim: SimulatedHost) -> None:
-    """Scenario M11: restarts at +10, +20, +50 s; the attempt comes at +60 s."""
+    """Restarts at +10, +20, +50 s; the attempt comes at +60 s."""
     sim.reply = lambda one: Answer(500, {}, b"") if one.attempt == 1 else OK
     await sim.jobs.run_after(0, "work:run", id="j", retry=Retry(base_ms=60_000, backoff="linear"))
     await sim.sleep(1)

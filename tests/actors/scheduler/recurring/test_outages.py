@@ -14,7 +14,7 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_ho
 
 @on_simulated_host()
 async def test_a_machine_that_was_suspended_fires_within_a_minute(sim: SimulatedHost) -> None:
-    """Scenario K03: wall +540 s, monotonic +0, in the middle of a wait of 600 s."""
+    """Wall +540 s, monotonic +0, in the middle of a wait of 600 s."""
     put = await sim.jobs.schedules.put("x", "work:run", every=600)
     await sim.sleep(30)
     sim.clock.step(540_000)
@@ -37,7 +37,7 @@ async def test_a_night_of_suspend_is_one_fire(sim: SimulatedHost) -> None:
 
 @on_simulated_host(look_again_s=3_600, idle_after_s=86_400)
 async def test_waits_of_years_end_in_time(sim: SimulatedHost) -> None:
-    """Scenario T07: no timer of 32 bits."""
+    """No timer of 32 bits."""
     due = sim.now + 400 * DAY
     yearly = await sim.jobs.schedules.put("yearly", "work:run", cron="0 0 1 1 *")
     await sim.jobs.run_at(due, "work:once", id="once")
@@ -51,7 +51,7 @@ async def test_waits_of_years_end_in_time(sim: SimulatedHost) -> None:
 
 @on_simulated_host()
 async def test_who_waits_for_years_hardly_wakes(sim: SimulatedHost) -> None:
-    """Scenario T07: fewer than two looks a minute, at the clock and nothing else."""
+    """Fewer than two looks a minute, at the clock and nothing else."""
     await sim.jobs.schedules.put("yearly", "work:run", cron="0 0 1 1 *")
     await sim.sleep(3_600)
     before = sim.host.runtime.provider.stats()
@@ -71,7 +71,7 @@ async def test_who_waits_for_years_hardly_wakes(sim: SimulatedHost) -> None:
 
 @on_simulated_host()
 async def test_every_minute_of_a_day_each_once_through_stalls_and_crashes(sim: SimulatedHost) -> None:
-    """Scenario T15, and the must-show: exactly 1,440 jobs, one per slot."""
+    """Exactly 1,440 jobs, one per slot."""
     start = sim.now
     await sim.jobs.schedules.put("x", "work:run", cron="* * * * *", misfire="all", overlap="allow", catch_up_limit=None)
     await stall_and_crash(sim, start)
@@ -121,7 +121,7 @@ def stall(sim: SimulatedHost, seconds: float) -> None:
 
 @on_simulated_host()
 async def test_a_wake_up_that_comes_early_fires_nothing_before_its_slot(sim: SimulatedHost) -> None:
-    """Scenario T16: at each wake-up the clock shows 3 ms before the slot; a thousand times."""
+    """At each wake-up the clock shows 3 ms before the slot; a thousand times."""
     start = sim.now
     await sim.jobs.schedules.put("x", "work:run", every=1, overlap="allow")
     for n in range(1_000):
@@ -140,7 +140,7 @@ async def test_a_wake_up_that_comes_early_fires_nothing_before_its_slot(sim: Sim
 
 @on_simulated_host(lanes=64)
 async def test_jitter_spreads_an_hour_and_stays_after_a_restart(sim: SimulatedHost) -> None:
-    """Scenario T18: never before the slot, the same offset each time, and lateness counts from slot and offset."""
+    """Never before the slot, the same offset each time, and lateness counts from slot and offset."""
     await sim.jobs.schedules.register(
         "app", [(f"s{n}", {"path": "work:run", "cron": "0 * * * *", "jitter": 60}) for n in range(200)]
     )
@@ -162,7 +162,7 @@ async def test_jitter_spreads_an_hour_and_stays_after_a_restart(sim: SimulatedHo
 
 @pytest.mark.parametrize("down_s", [3.34, 183.0])
 def test_a_slot_in_the_middle_of_a_deploy_fires_once(down_s: float) -> None:
-    """Scenario M04: stopped 2.6 s before the slot, started after it."""
+    """Stopped 2.6 s before the slot, started after it."""
 
     @on_simulated_host()
     async def run(sim: SimulatedHost) -> None:
@@ -180,7 +180,7 @@ def test_a_slot_in_the_middle_of_a_deploy_fires_once(down_s: float) -> None:
 
 @on_simulated_host()
 async def test_hours_late_is_run_once_and_says_how_late(sim: SimulatedHost) -> None:
-    """Scenario M01 and M03: the default; the next slot is the first one after now."""
+    """The default; the next slot is the first one after now."""
     put = await sim.jobs.schedules.put("x", "work:run", cron="0 3 * * *")
     slot = put.preview[0]
     await sim.sleep((slot - sim.now) / 1000 - 300)
@@ -198,7 +198,6 @@ async def test_hours_late_is_run_once_and_says_how_late(sim: SimulatedHost) -> N
 
 @on_simulated_host()
 async def test_editing_what_it_carries_does_not_move_the_next_slot(sim: SimulatedHost) -> None:
-    """Scenario M09."""
     put = await sim.jobs.schedules.put("x", "work:run", {"v": 1}, every=5400)
     await sim.sleep(600)
     args = await sim.jobs.schedules.put("x", "work:run", {"v": 2}, every=5400)

@@ -48,7 +48,6 @@ async def test_a_stale_revision_changes_nothing(sim: SimulatedHost) -> None:
 
 @on_simulated_host()
 async def test_an_edit_fires_nothing_and_counts_from_now(sim: SimulatedHost) -> None:
-    """Scenario M09."""
     schedules = sim.jobs.schedules
     await schedules.put("x", "work:run", cron="0 9 * * *")
     await sim.sleep(86_400)
@@ -294,7 +293,7 @@ async def test_preview_and_refusals_are_those_of_a_definition(sim: SimulatedHost
 
 @on_simulated_host()
 async def test_a_zone_that_is_gone_stops_one_schedule_until_it_is_back(sim: SimulatedHost) -> None:
-    """Scenario T12: it says why, the others go on, and resuming it mends it."""
+    """It says why, the others go on, and resuming it mends it."""
     schedules = sim.jobs.schedules
     await schedules.put("gone", "work:run", cron="* * * * *", timezone="Europe/Berlin", overlap="allow")
     await schedules.put("there", "work:run", cron="* * * * *", overlap="allow")

@@ -192,7 +192,6 @@ async def test_a_long_backlog_delays_nobody_who_is_on_time(sim: SimulatedHost) -
 
 @on_simulated_host(lanes=6)
 async def test_five_hundred_overdue_schedules_are_spread(sim: SimulatedHost) -> None:
-    """Scenario M08."""
     await register(sim, 500, every="6h", misfire="one")
     await sim.jobs.schedules.put("minutely", "work:run", cron="* * * * *", misfire="skip", grace=5)
     await sim.close()
