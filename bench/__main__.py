@@ -1,13 +1,17 @@
-"""The one command: `python -m bench lease [--jobs N] [--pending 0,100000] [--loop asyncio,uvloop] [--json]`."""
+"""`python -m bench` measures all that matters; `run PART …` some of it; the other commands measure one subject each."""
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import click
 
+from bench import suite
 from bench.lease import measure
+from bench.loops import NAMES as LOOPS
+from bench.loops import default_loop
 from bench.pool import measure as measure_pool
 from bench.queues import measure as measure_queues
 from bench.queues_peers import measure as measure_peers
@@ -15,9 +19,32 @@ from bench.schedules import measure as measure_schedules
 from tocsin.dispatch.transports import NAMES
 
 
-@click.group()
-def main() -> None:
-    """Measure tocsin on this machine."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Measure tocsin on this machine. Without a command: `run`."""
+    if context.invoked_subcommand is None:
+        context.invoke(run)
+
+
+@main.command(help=f"Measure parts, or all of them, and write the results. Parts: {', '.join(suite.NAMES)}.")
+@click.argument("parts", nargs=-1)
+@click.option(
+    "--rounds", default=suite.ROUNDS, show_default=True, help="Repeats of each part, in turn with the others."
+)
+@click.option("--scale", default=1.0, show_default=True, help="The share of the usual number of jobs.")
+@click.option("--pending", default=1_000_000, show_default=True, help="The most pending jobs.")
+@click.option("--loop", type=click.Choice(LOOPS), default=default_loop(), show_default=True)
+@click.option("--folder", help="Where the stores lie: a folder on the disk to measure.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=suite.RESULTS, help="Where results go."
+)
+def run(
+    parts: tuple[str, ...], rounds: int, scale: float, pending: int, loop: str, folder: str | None, out: Path
+) -> None:
+    """Measure, and write the results."""
+    written = suite.run(parts, rounds=rounds, scale=scale, most_pending=pending, loop=loop, folder=folder, out=out)
+    print("\n".join(str(path) for path in written))
 
 
 @main.command()

@@ -1,0 +1,1 @@
+"""The parts of `python -m bench run`, each with the rows it fills."""
