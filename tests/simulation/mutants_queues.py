@@ -67,7 +67,7 @@ QUEUES = (
         "actors/scheduler/actor/pull.py",
         "not (claim.worker and (claim.worker in alone or claim.worker in self._alone))",
         "True",
-        seeds=200,
+        seeds=400,
     ),
     Mutant(
         "queues: a worker gets as many suspects as there are",
