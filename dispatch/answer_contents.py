@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -32,13 +33,21 @@ SECRETS: Final = re.compile(
 """Signing secrets, signatures, tokens and leases: pages for developers show the headers of the request."""
 NO_RESULT: Final = b'"noResult"'
 BLANKS: Final = re.compile(r"\s+")
+TYPES_REMEMBERED: Final = 64
+TYPE_REMEMBERED: Final = 100
+"""How many content types are remembered, and up to which length."""
 
 Headers = Mapping[str, str]
 
 
 def members(headers: Headers, name: str) -> list[str]:
     """Return the members of a header that may be a list, without blanks and quotes, in lower case."""
-    found = (each.strip(" \t\"'").lower() for each in MEMBER.findall(headers.get(name, "")))
+    return listed(headers.get(name, ""))
+
+
+def listed(text: str) -> list[str]:
+    """Return the members of a list in a header, without blanks and quotes, in lower case."""
+    found = (each.strip(" \t\"'").lower() for each in MEMBER.findall(text))
     return [each for each in found if each]
 
 
@@ -69,13 +78,28 @@ def has_result(headers: Headers) -> bool:
     """Return whether the body of a 2xx answer is meant as a result: JSON as it came, not compressed."""
     if "tocsin-result" in headers and says(headers, "tocsin-result", "0"):
         return False
-    types = [each.partition(";")[0].strip() for each in members(headers, "content-type")]
-    return bool(types) and not is_packed(headers) and all(_is_json_type(each) for each in types)
+    return _are_json(headers.get("content-type", "")) and not is_packed(headers)
 
 
 def is_packed(headers: Headers) -> bool:
     """Return whether the body is compressed."""
+    if "content-encoding" not in headers:
+        return False
     return any(each != "identity" for each in members(headers, "content-encoding"))
+
+
+def _are_json(said: str) -> bool:
+    """Return whether a `content-type` names JSON, and nothing else."""
+    return _remembered(said) if len(said) <= TYPE_REMEMBERED else _judged(said)
+
+
+def _judged(said: str) -> bool:
+    types = [each.partition(";")[0].strip() for each in listed(said)]
+    return bool(types) and all(_is_json_type(each) for each in types)
+
+
+_remembered: Final = lru_cache(TYPES_REMEMBERED)(_judged)
+"""A receiver answers with the same few types again and again."""
 
 
 def location(headers: Headers) -> str | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from tocsin.dispatch.job_options import HandlerOptions
+import msgspec
+
+from tocsin.dispatch.job_options import HandlerMembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,7 @@ class Occurrence:
     coalesced: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Callback(HandlerOptions):
+class Callback(HandlerMembers, frozen=True):
     """One attempt of one job, ready to be signed and sent. `args` is JSON text, sent byte for byte."""
 
     id: str
@@ -64,8 +65,7 @@ class Verdict(Enum):
     """This host stopped before the answer came; not charged, held until the lease ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptOutcome:
+class AttemptOutcome(msgspec.Struct, frozen=True):
     """How one attempt ended. `message` is for people and never holds a secret."""
 
     verdict: Verdict

@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -40,7 +41,7 @@ class Signer:
     def sign(self, message_id: str, timestamp_s: int, body: bytes) -> str:
         """Return the value of `webhook-signature`, the first secret's signature first. The id must not hold a dot."""
         digests = self._digests(message_id, b"%d" % timestamp_s, body)
-        return " ".join("v1," + base64.b64encode(digest).decode() for digest in digests)
+        return " ".join(["v1," + b2a_base64(digest, newline=False).decode() for digest in digests])
 
     def verify(
         self,

@@ -6,11 +6,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from standardwebhooks import Webhook
 
@@ -97,7 +98,7 @@ def test_optional_members_come_when_they_are_given() -> None:
 
 @pytest.mark.parametrize("args", [b"18446744073709551617", b'{"a":-0.0,"b":1e-320}', b'"a\\u0000b\\ud800"', b"[ ]\n"])
 def test_args_are_never_written_anew(args: bytes) -> None:
-    assert b'"args":' + args + b',"scheduledFor"' in body_of(replace(JOB, args=args))
+    assert b'"args":' + args + b',"scheduledFor"' in body_of(msgspec.structs.replace(JOB, args=args))
 
 
 async def test_headers() -> None:
@@ -120,6 +121,19 @@ async def test_headers() -> None:
     assert [len(part) for part in trace] == [2, 32, 16, 2] and trace[0] == "00"
     assert Signer([SECRET]).verify(headers, body, now_s=NOW / 1000) == "job:1-7"
     assert bounds == {"connect_timeout": CONNECT_TIMEOUT_S, "timeout": 60.0, "max_body": MAX_ANSWER}
+
+
+class Zeros(Random):
+    def getrandbits(self, k: int, /) -> int:
+        return 0
+
+
+async def test_neither_id_of_a_trace_is_ever_zero() -> None:
+    wire = Recorder()
+    sending = Dispatcher(wire, Signer([SECRET]), ORIGIN, random=Zeros(1))
+    await sending.attempt(JOB, now_ms=NOW)
+
+    assert wire.calls[0][1]["traceparent"] == f"00-{1:032x}-{1:016x}-01"
 
 
 async def test_the_package_of_the_standard_verifies_a_callback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +168,7 @@ async def test_the_same_chance_sends_the_same_bytes() -> None:
 
 async def test_a_short_timeout_bounds_connecting_too() -> None:
     wire = Recorder()
-    await dispatcher(wire).attempt(replace(JOB, timeout_ms=1_500), now_ms=NOW)
+    await dispatcher(wire).attempt(msgspec.structs.replace(JOB, timeout_ms=1_500), now_ms=NOW)
 
     assert wire.calls[0][3] == {"connect_timeout": 1.5, "timeout": 1.5, "max_body": MAX_ANSWER}
 
@@ -301,7 +315,7 @@ async def test_trouble_over_a_socket(transport: Transport) -> None:
         await connection.request()
         await connection.send(b"\x1b[31mHTTP/1.1 200 \xff\x00\r\n\r\n")
 
-    job = replace(JOB, timeout_ms=200)
+    job = msgspec.structs.replace(JOB, timeout_ms=200)
     with refused_port() as port:
         outcome = await dispatcher(transport, origin=lambda: f"http://127.0.0.1:{port}").attempt(job, now_ms=NOW)
         assert outcome.verdict is Verdict.UNREACHABLE

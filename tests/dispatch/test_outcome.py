@@ -198,6 +198,7 @@ JSON_TYPES = [
     "Application/JSON; charset=utf-8",
     "application/json, application/json",
     "application/x+json",
+    "application/json; profile=" + "x" * 200,
 ]
 
 
@@ -212,6 +213,7 @@ def test_a_whole_json_body_is_the_result(content_type: str) -> None:
         {},
         {"content-type": "text/html"},
         {"content-type": "text/html, application/json"},
+        {"content-type": "application/json; profile=" + "x" * 200 + ", text/html"},
         {"content-type": "application/json", "tocsin-result": "0, 0"},
         {"content-type": "application/json", "content-encoding": "gzip"},
     ],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from tocsin.actors.scheduler.inflight.authorize import Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
@@ -48,7 +49,7 @@ class Sender:
             answer = await self._guard.ask(claim, instance, self._now_ms(), callback.timeout_ms)
             if isinstance(answer, AttemptOutcome):
                 return answer
-            callback = replace(callback, timeout_ms=callback.timeout_ms - answer)
+            callback = msgspec.structs.replace(callback, timeout_ms=callback.timeout_ms - answer)
         outcome = await self._dispatcher.attempt(callback, now_ms=self._now_ms())
         if self._failures.in_a_row or outcome.verdict is not Verdict.DONE:
             job = claim.job

@@ -4,7 +4,7 @@ disk."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -18,8 +18,7 @@ from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
 from tocsin.storage.api import Range, Row, after
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """One attempt that may be sent once its lease is durable."""
 
     token: str
@@ -62,7 +61,7 @@ async def claim_suspects(turn: Turn, level: int, most: int) -> list[Claim]:
     """Claim up to `most` due callbacks of suspects of one level, in start order."""
     buckets = turn.state.lines.suspects_ready(turn.now, level)[:most]
     claims = (await claim_asked(turn, [Ask(buckets, most)]))[0] if buckets else []
-    return [replace(one, level=level) for one in claims]
+    return [msgspec.structs.replace(one, level=level) for one in claims]
 
 
 async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
@@ -149,7 +148,9 @@ def _start(
     if known is None:
         set_place_aside(turn, head.bucket, due, job_id)
         return None
-    job, at = known.job, msgspec.structs.replace(known.at, next_at=due)
+    job, at = known.job, known.at
+    if at.next_at != due:  # the line decides where the job stands
+        at = msgspec.structs.replace(at, next_at=due)
     if job.expires_at is not None and is_expired(job, at, turn.now):
         apply_to_waiting(turn, job, at, Expire(at))
         return None

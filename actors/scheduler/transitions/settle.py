@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
@@ -19,8 +20,7 @@ STARTED_PER_TURN = 2 * 1024 * 1024
 """About how many bytes of jobs that follow others are started in one turn; the last one may start 2 MiB more."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptResult:
+class AttemptResult(msgspec.Struct, frozen=True):
     """The end of an attempt, before it is settled."""
 
     job: JobRow

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import msgspec
 import pytest
 
 from tests.dispatch.receiver.signed_callbacks import NOW_MS, SECRET, ReceiverFixture
@@ -47,7 +47,7 @@ def test_the_bodies_shown_are_what_is_sent(shown: str, callback: Callback) -> No
 def test_every_member_is_in_the_table_and_no_other() -> None:
     members = set(re.findall(r"`(\w+)`", first_cells("| member | is there | what it is |")))
 
-    in_a_chain = replace(WHOLE, parent=("invoice-41", b"{}"))
+    in_a_chain = msgspec.structs.replace(WHOLE, parent=("invoice-41", b"{}"))
     assert members == {*json.loads(body_of(in_a_chain)), "workflow"}
     assert all(f"`{name}`" in COMES for name in json.loads(body_of(WHOLE))["schedule"])
 
