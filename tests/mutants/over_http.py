@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.breaking import Mutant
 
+P = "tests/cli/test_plain_requests.py::"
 W = "tests/dispatch/worker/test_ways_to_a_server.py::"
 
 OVER_HTTP = (
@@ -41,5 +42,54 @@ OVER_HTTP = (
         "        if is_packed(answer.headers):",
         "        if False:",
         tests=(W + "test_a_compressed_answer_is_none_where_none_was_asked_for",),
+    ),
+    Mutant(
+        "served: a request is read at once though it names no host",
+        "src/tocsin/cli/plain_requests.py",
+        "    if hosts != 1 or ",
+        "    if ",
+        tests=(P + "test_what_is_unusual_is_left_to_h11",),
+    ),
+    Mutant(
+        "served: the last of two lengths counts",
+        "src/tocsin/cli/plain_requests.py",
+        "if length is not None or ",
+        "if ",
+        tests=(P + "test_what_is_unusual_is_left_to_h11",),
+    ),
+    Mutant(
+        "served: what comes behind an answer that h11 writes overtakes what came before",
+        "src/tocsin/cli/connections.py",
+        "(self._plain.plain or self._behind)",
+        "self._plain.plain",
+        tests=(P + "test_what_comes_while_an_answer_is_in_h11_waits_behind_what_came_before",),
+    ),
+    Mutant(
+        "served: what comes behind an answer is forgotten",
+        "src/tocsin/cli/connections.py",
+        "            self.data_received(behind)\n",
+        "            del behind\n",
+        tests=(P + "test_what_comes_while_a_request_is_answered_waits_its_turn",),
+    ),
+    Mutant(
+        "served: a server that stops keeps the connection",
+        "src/tocsin/cli/plain_requests.py",
+        " or not self.keep_alive:\n",
+        ":\n",
+        tests=(P + "test_a_server_that_stops_answers_and_closes",),
+    ),
+    Mutant(
+        "served: a header may end its line and begin another",
+        "src/tocsin/cli/plain_requests.py",
+        'or head.count(b"\\n") != len(headers) + 1 or head.count(b"\\r") != len(headers) + 1:',
+        ":",
+        tests=(P + "test_an_answer_is_written_as_h11_writes_it",),
+    ),
+    Mutant(
+        "served: headers that an app adds stay for the next request",
+        "src/tocsin/cli/connections.py",
+        "head.headers.copy()",
+        "head.headers",
+        tests=(P + "test_headers_that_an_app_changes_are_changed_for_one_request",),
     ),
 )

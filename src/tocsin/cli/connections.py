@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Final
 
+from h11 import IDLE
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tocsin.actors.http.crowd import Crowd
+from tocsin.cli.plain_requests import Head, PlainCycle, head_of
 
 OTHERS: Final = 64
 """Descriptors reserved for the store, the loop, the log and what handlers open."""
@@ -131,6 +133,12 @@ class Connection(H11Protocol):
         self._among = among
         self._refused = False
         self._dawdles: Dawdles | None = None
+        self._head: Head | None = None
+        """The last head that was read at once."""
+        self._plain: PlainCycle | None = None
+        """The request that is being answered and that h11 knows nothing of."""
+        self._behind = b""
+        """What came behind it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if not self._among.admit(self):
@@ -147,8 +155,50 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._refused:
+        if self._refused:
+            return
+        if self._plain is not None and (self._plain.plain or self._behind):
+            self._behind += data
+            self.flow.pause_reading()
+        elif not self._read_at_once(data):
             super().data_received(data)
+
+    def _read_at_once(self, data: bytes) -> bool:
+        """Begin to answer `data` if it is one whole plain request, and no other is being read or answered."""
+        conn, cycle = self.conn, self.cycle
+        if self.access_log or conn.their_state is not IDLE or conn.our_state is not IDLE or conn.trailing_data[0]:
+            return False
+        if cycle is not None and not cycle.response_complete:
+            return False
+        head = self._head
+        if head is None or not head.begins(data):
+            head = head_of(data)
+            if head is None:
+                return False
+            self._head = head
+        self._unset_keepalive_if_required()
+        self.headers = head.headers.copy()
+        self.scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,  # type: ignore[typeddict-item]
+            "method": head.method,
+            "root_path": self.root_path,
+            "path": self.root_path + head.path,
+            "raw_path": self.root_path.encode("ascii") + head.raw_path,
+            "query_string": head.query,
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+        }
+        self.cycle = self._plain = PlainCycle(self, self.scope, head, data, self.on_response_complete)
+        task = self.loop.create_task(self.cycle.run_asgi(self.app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+        self._look()
+        return True
 
     def handle_events(self) -> None:
         super().handle_events()
@@ -157,6 +207,10 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         self._look()
         super().on_response_complete()
+        self._plain = None
+        if self._behind and not self.transport.is_closing():
+            behind, self._behind = self._behind, b""
+            self.data_received(behind)
 
     def pause_writing(self) -> None:
         super().pause_writing()
