@@ -59,8 +59,8 @@ CALLBACKS = (
     Mutant(
         "signing: the second secret does not sign",
         "dispatch/signing.py",
-        "base64.b64encode(digest).decode() for digest in digests)",
-        "base64.b64encode(digest).decode() for digest in digests[:1])",
+        "b2a_base64(digest, newline=False).decode() for digest in digests])",
+        "b2a_base64(digest, newline=False).decode() for digest in digests[:1]])",
         tests=(D + "test_signing.py::test_every_active_secret_signs_the_first_one_first",),
     ),
     Mutant(

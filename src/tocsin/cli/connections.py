@@ -138,7 +138,7 @@ class Connection(H11Protocol):
         self._plain: PlainCycle | None = None
         """The request that is being answered and that h11 knows nothing of."""
         self._behind = b""
-        """What came behind it."""
+        """Bytes that came behind it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if not self._among.admit(self):

@@ -97,7 +97,7 @@ class PlainCycle(RequestResponseCycle):
         self._start: Any = None
         """The beginning of an answer, of which nothing was written yet."""
         self.plain = True
-        """Whether h11 knows nothing of this request."""
+        """True while h11 knows nothing of this request."""
 
     async def receive(self) -> ASGIReceiveEvent:
         if self._received or self.disconnected:
