@@ -28,7 +28,7 @@ def default_transport(name: str | None = None, *, ssl_context: ssl.SSLContext | 
     if name != "aiohttp":
         raise SettingsError(f"transport must be one of {', '.join(NAMES)}, not {name!r}")
     if find_spec("aiohttp") is None:
-        raise SettingsError("the aiohttp transport needs aiohttp: pip install 'tocsin[fast]'")
+        raise SettingsError("the aiohttp transport needs aiohttp: pip install 'tocsin[aiohttp]'")
     from tocsin.dispatch.aiohttp_transport import AiohttpTransport
 
     return AiohttpTransport(ssl_context=ssl_context)
