@@ -4,30 +4,31 @@ One task at a time, the *worker*, holds the turn and runs the events in line. A 
 hands the line to a new worker. When the handler comes back it waits in line; the worker that reaches it ends, and the
 handler's task goes on as the worker.
 
+Events that wait next to each other share one turn, if their actor allows it: one layer, one batch. If anything raises,
+that turn leaves no trace, and each of them gets a turn of its own.
+
 Nothing leaves the actor, no answer, no error, no `after_commit` work, before the batches sealed before it are durable.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 from tocsin.actors.runtime.actor import Actor, ActorContext, EventActor, World, call_method
 from tocsin.actors.runtime.alarms import AlarmHeap
+from tocsin.actors.runtime.answering import as_tocsin, fail_all, tell
 from tocsin.actors.runtime.events import Call, Event, Ring, fail, name_of
 from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.runtime.line import Line, Reply, Sent
 from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
 from tocsin.errors import (
     ActorBrokenError,
-    HostClosedError,
     OverloadedError,
-    StoreError,
     StoreTooLarge,
     TocsinError,
     TurnError,
@@ -38,9 +39,6 @@ log = logging.getLogger("tocsin.actors")
 
 A = TypeVar("A")
 TURNS_BEFORE_YIELD = 32
-Reply = asyncio.Future[Any]
-Place = tuple[Event[Any], Reply] | asyncio.Future[None]
-"""An entry of the line: an event with the future of its answer, or a handler that comes back from `outside()`."""
 
 
 class Runtime(World, Protocol):
@@ -80,7 +78,8 @@ class Activation:
         self._rings_at: int | None = None  # when it rings here, if not at what is stored
         self._factory = factory
         self._ctx: ActorContext | None = None
-        self._line: deque[Place] = deque()
+        self._line = Line()
+        self._shared = False  # whether several events share the turn that runs
         self._sealed = self._durable = 0  # how many batches
         self._store: OrderedStore | None = None
         self._worker: asyncio.Task[Any] | None = None
@@ -150,49 +149,71 @@ class Activation:
                     place.set_result(None)
                     return True  # from here on that handler's task is the worker
                 continue
-            await self._turn(*place)
-            turns += 1
-            if turns % TURNS_BEFORE_YIELD == 0:
+            group = self._line.with_neighbours(place, self.actor)
+            await self._turn(group)
+            turns += len(group)
+            if turns >= TURNS_BEFORE_YIELD:
+                turns = 0
                 await asyncio.sleep(0)  # let other tasks of the event loop run
         return False
 
-    async def _turn(self, event: Event[Any], reply: Reply) -> None:
+    async def _turn(self, group: list[Sent]) -> None:
+        """Run one event, or several that share the turn, and seal what they left."""
+        self._shared = len(group) > 1
         try:
-            actor = self.actor or await self._make()
-            self.storage.layer = Layer(self._worker)
-            if self.actor is None:
-                await actor.on_start()
-                self.actor = actor
-            result: object = None
-            if isinstance(event, Ring):
-                await self._ring(actor)
-            elif isinstance(actor, EventActor) and not isinstance(event, Call):
-                result = await actor.handle(event)
-            else:
-                result = await call_method(actor, event)
-            self._seal(reply, result)
+            answers = await self._run(group)
+            self._seal([(reply, answer) for (_, reply), answer in zip(group, answers, strict=False)])
+            if len(answers) < len(group):
+                self._line.put_back(group[len(answers) :], alone=False)
         except Exception as error:
             self._abandon()
             if self.broken is not None:
-                fail(reply, error)
+                fail_all((reply for _, reply in group), error)
+            elif self._shared:
+                self._line.put_back(group, alone=True)
             else:  # an error may tell of earlier turns, as an answer does, so it waits for them
-                self._tell_in_order(Layer(reply=reply, error=error))
+                self._tell_in_order(Layer(answers=[(group[0][1], None)], error=error))
         except asyncio.CancelledError:
-            self._cancelled(event, reply)
+            self._cancelled(group)
 
-    def _cancelled(self, event: Event[Any], reply: Reply) -> None:
-        """End a cancelled turn: the host stops without waiting, or the handler cancelled itself, so the turn failed."""
+    async def _run(self, group: list[Sent]) -> Sequence[object]:
+        """Return the answers of the first of these events, or of all."""
+        actor = self.actor or await self._make()
+        self.storage.layer = Layer(self._worker)
+        if self.actor is None:
+            await actor.on_start()
+            self.actor = actor
+        event = group[0][0]
+        if self._shared and isinstance(actor, EventActor):
+            answers = await actor.handle_many([event for event, _ in group])
+            if not 0 < len(answers) <= len(group):
+                raise TurnError(f"{self.id}: handle_many gave {len(answers)} answers to {len(group)} events")
+            return answers
+        if isinstance(event, Ring):
+            await self._ring(actor)
+            return (None,)
+        if isinstance(actor, EventActor) and not isinstance(event, Call):
+            return (await actor.handle(event),)
+        return (await call_method(actor, event),)
+
+    def _cancelled(self, group: list[Sent]) -> None:
+        """End a cancelled turn: the host stops without waiting, or a handler cancelled itself, so the turn failed."""
         self._abandon()
         if not self.host.is_open:
             stopped = ActorBrokenError(f"{self.id}: the host was stopped in the middle of this event")
-            fail(reply, stopped)
+            fail_all((reply for _, reply in group), stopped)
             self.break_(stopped, fail_line=True)
             return
         task = asyncio.current_task()
         assert task is not None
         while task.uncancel():
             pass
-        fail(reply, ActorBrokenError(f"{self.id}: the handler of {name_of(event)!r} was cancelled from inside"))
+        if self.broken is None and self._shared:
+            self._line.put_back(group, alone=True)
+            return
+        name = name_of(group[0][0])
+        cancelled = ActorBrokenError(f"{self.id}: the handler of {name!r} was cancelled from inside")
+        fail_all((reply for _, reply in group), cancelled)
 
     async def _make(self) -> Actor:
         if self._ctx is None:
@@ -208,12 +229,12 @@ class Activation:
 
     # ---- The end of a turn -----------------------------------------------------------------------
 
-    def _seal(self, reply: Reply | None = None, result: object = None) -> None:
-        """End the turn: commit its layer as one batch, and let its answer wait for that batch."""
+    def _seal(self, answers: list[tuple[Reply, object]]) -> None:
+        """End the turn: commit its layer as one batch, and let its answers wait for that batch."""
         if self.broken is not None:
             raise self.broken
         layer = self.storage.layer
-        layer.reply, layer.result = reply, result
+        layer.answers = answers
         wake_at = UNSET if layer.wake_at == self.wake_at else layer.wake_at
         if layer.puts or layer.deletes or wake_at is not UNSET:
             self._commit(layer, wake_at)
@@ -253,26 +274,10 @@ class Activation:
         self._tell_durable()
 
     def _tell_durable(self) -> None:
-        """Answer the turns whose batches are durable, in order, and read their rows from the store from now on.
-
-        Work after a commit is no part of an answer: its errors are logged, and the actor goes on.
-        """
+        """Answer the turns whose batches are durable, in order, and read their rows from the store from now on."""
         sealed = self.storage.sealed
         while sealed and sealed[0].batch <= self._durable and self.broken is None:
-            layer = sealed.popleft()
-            for func, args in layer.after_commit:
-                try:
-                    waiting = func(*args)
-                except Exception:
-                    log.exception("%s: work after a commit failed", self.id)
-                    continue
-                if waiting is not None and inspect.isawaitable(waiting):
-                    self.host.start_soon(_awaited(waiting))
-            if layer.reply is not None and not layer.reply.done():
-                if layer.error is None:
-                    layer.reply.set_result(layer.result)
-                else:
-                    fail(layer.reply, layer.error)
+            tell(self.id, sealed.popleft(), self.host.start_soon)
 
     def _tell_in_order(self, layer: Layer) -> None:
         """Answer once everything sealed before is durable: now, if it is. For layers that hold no rows."""
@@ -284,7 +289,7 @@ class Activation:
         """Wait until everything sealed so far is durable."""
         if self._sealed != self._durable:
             reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._tell_in_order(Layer(reply=reply))
+            self._tell_in_order(Layer(answers=[(reply, None)]))
             await reply
 
     def _abandon(self) -> None:
@@ -299,15 +304,14 @@ class Activation:
         """Give the activation up. Calls that wait for a lost batch fail. Events in line go to the next activation, or
         (`fail_line`) fail as well."""
         if self.broken is None:
-            self.broken = _as_tocsin(self.id, error)
+            self.broken = as_tocsin(self.id, error)
             self.actor = None
-            left, self._line = self._line, deque()
+            left, self._line = self._line, Line()
             self.host.forget(self)
             for layer in tuple(self.storage.sealed):  # they stay: a turn that runs still reads them
                 for func, args in layer.if_lost:
                     func(*args)
-                if layer.reply is not None:
-                    fail(layer.reply, self.broken)
+                fail_all((reply for reply, _ in layer.answers), self.broken)
             for place in left:
                 if isinstance(place, asyncio.Future):
                     fail(place, self.broken)
@@ -346,7 +350,9 @@ class Activation:
             raise TurnError("outside() outside a turn")
         if self.actor is None:
             raise TurnError("outside() in on_start: the actor is not there yet for others to use")
-        self._seal()
+        if self._shared:
+            raise TurnError("outside() in a turn that several events share: if one raises, all of them are run again")
+        self._seal([])
         self._outside += 1
         self._worker = None
         if self._line:
@@ -383,15 +389,3 @@ def _never_given_before(host: Runtime, actor_id: ActorId) -> str:
     The store's owner and the actor are mixed in, so that hosts with equal seeds differ, too."""
     drawn = f"{host.random.getrandbits(64):016x} {host.provider.owner} {actor_id}"
     return blake2b(drawn.encode(), digest_size=8).hexdigest()
-
-
-async def _awaited(waiting: Awaitable[None]) -> None:
-    await waiting
-
-
-def _as_tocsin(actor_id: ActorId, error: BaseException) -> TocsinError:
-    if isinstance(error, (StoreError, ActorBrokenError, HostClosedError)):
-        return error
-    broken = ActorBrokenError(f"{actor_id}: {error!r}")
-    broken.__cause__ = error
-    return broken

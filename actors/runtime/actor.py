@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import current_task
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -56,6 +56,18 @@ class EventActor(Actor, ABC, Generic[E]):
     @abstractmethod
     async def handle(self, event: E) -> object:
         """Run one event as a turn and return its answer. The match must be exhaustive."""
+
+    def may_share(self, event: Event[Any]) -> bool:
+        """Return whether this event may share one turn with others that wait next to it. It is asked often."""
+        return False
+
+    async def handle_many(self, events: Sequence[E]) -> Sequence[object]:
+        """Run events that may share a turn, in their order; return the answers of the first of them, or of all.
+
+        Those without an answer wait for the next turn. Refusals are answers: if anything raises, nothing of this turn
+        is written, and each event is run again in a turn of its own. `ctx.outside()` is not possible here.
+        """
+        raise NotImplementedError(f"{type(self).__name__} lets events share a turn, and has no handle_many")
 
 
 def call_method(actor: Actor, event: Event[Any]) -> Awaitable[object]:

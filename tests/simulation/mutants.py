@@ -22,8 +22,9 @@ MUTANTS = (
     Mutant(
         "an answer does not wait for its batch",
         "actors/runtime/activation.py",
-        "        layer.reply, layer.result = reply, result\n",
-        "        if reply is not None and not reply.done():\n            reply.set_result(result)\n",
+        "        layer.answers = answers\n",
+        "        for reply, answer in answers:\n            if not reply.done():\n"
+        "                reply.set_result(answer)\n",
     ),
     Mutant(
         "work after a commit does not wait for it",

@@ -6,14 +6,15 @@ The work of an event is in the module named after it. Memory is read from rows a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from tocsin.actors.runtime.actor import ActorContext, EventActor
 from tocsin.actors.runtime.clock import Clock
-from tocsin.actors.runtime.events import answer
+from tocsin.actors.runtime.events import Event, answer
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.actor.pull import give_back
+from tocsin.actors.scheduler.actor.shared_turns import may_share, read_ahead, takes_no_more
 from tocsin.actors.scheduler.inflight.deaths import DeadJob
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.renderers import Renderers
@@ -39,7 +40,7 @@ from tocsin.actors.scheduler.transitions.pools import (
 )
 from tocsin.actors.scheduler.transitions.settle import settle
 from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead, submit
-from tocsin.errors import ConflictError, StaleLeaseError
+from tocsin.errors import ConflictError, StaleLeaseError, TurnError
 
 ERASE_ALONE_MS = 5_000
 """A removal goes on by itself if its caller has not asked for the next page for this long."""
@@ -109,6 +110,28 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         if self._state.instance.erasing and isinstance(event, REFUSED_WHILE_REMOVED):
             raise ConflictError(f"instance {self.ctx.id.name!r} is being removed: try again when that is done")
         turn = self._turn()
+        answered = await self._carry_out(turn, event)
+        await self._end.run(turn)
+        return answer(event, self._state.paths.counting) if isinstance(event, events.CountPaths) else answered
+
+    def may_share(self, event: Event[Any]) -> bool:
+        """Return whether this event may share one turn with others that wait next to it."""
+        return may_share(event) and not self._state.instance.erasing
+
+    async def handle_many(self, sharing: Sequence[SchedulerEvent]) -> Sequence[object]:
+        """Carry out several events, then what follows every turn. The rows they read are fetched together."""
+        turn = self._turn()
+        await read_ahead(turn, sharing, self._inflight.completions.begin)
+        answers: list[object] = []
+        for event in sharing:
+            if answers and takes_no_more(turn):
+                break
+            answers.append(await self._carry_out(turn, event))
+        await self._end.run(turn)
+        return answers
+
+    async def _carry_out(self, turn: Turn, event: SchedulerEvent) -> object:
+        """Do what the event asks for, and return its answer."""
         answered: object = None
         match event:
             case events.ClaimMore() | events.CountPaths():
@@ -150,10 +173,11 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             case events.SetInstance(paused, timeout_ms):
                 instance = await set_instance(turn, paused, timeout_ms)
                 answered = answer(event, (instance.paused, instance.timeout_ms))
+            case events.ErasePage():
+                raise TurnError("a page of a removal has a turn of its own")
             case _:
                 answered = await change_schedules(turn, event)
-        await self._end.run(turn)
-        return answer(event, self._state.paths.counting) if isinstance(event, events.CountPaths) else answered
+        return answered
 
     async def _erase_page(self) -> Erased:
         """Begin the removal of the instance, or go on with it: one page."""

@@ -13,7 +13,7 @@ A = TypeVar("A")
 
 
 class Renderers:
-    """Each is taken by the turn of its event, which holds its number."""
+    """Each is used by the turn of its event, which holds its number."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -31,5 +31,5 @@ class Renderers:
         return await asyncio.shield(asked)
 
     def take(self, number: int) -> Render:
-        """Give the renderer to its turn."""
-        return self._waiting.pop(number)
+        """Give the renderer to its turn. If the turn leaves no trace, the event may have another one."""
+        return self._waiting[number]

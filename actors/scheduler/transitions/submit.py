@@ -10,7 +10,7 @@ from tocsin.actors.scheduler.model.damage import job_fault
 from tocsin.actors.scheduler.model.followers import same_but_ids
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, Scheduled
-from tocsin.actors.scheduler.model.rows import AtRow, JobRow
+from tocsin.actors.scheduler.model.rows import AtRow, JobRow, at_key, dead_key, job_key
 from tocsin.actors.scheduler.state.turn import Known, Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import accept, apply, apply_to_letter, apply_to_waiting
@@ -22,8 +22,7 @@ Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
 async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
     """Accept jobs in one batch; return one answer per job, in order."""
     chosen = [new.job.id for new in jobs if new.chosen]
-    known = await turn.jobs(chosen) if chosen else {}
-    dead = await turn.dead(list(known)) if known else set()
+    known, dead = await _holders(turn, chosen) if chosen else ({}, set())
     answers: list[Answer] = []
     for new in jobs:
         holder = known.get(new.job.id)
@@ -39,6 +38,18 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
         known[job.id] = Known(job, AtRow(job.scheduled_for))
         answers.append(Scheduled(job.id, job.scheduled_for, True))
     return answers
+
+
+async def _holders(turn: Turn, ids: Sequence[str]) -> tuple[dict[str, Known], set[str]]:
+    """Return the jobs that have these ids, and which of them are dead letters. One hop if all ids are free."""
+    storage = turn.state.storage
+    rows = await storage.get_many([job_key(job_id) for job_id in ids])
+    taken = [job_id for job_id in ids if job_key(job_id) in rows] if rows else []
+    if not taken:
+        return {}, set()
+    keys = [key for job_id in taken for key in (job_key(job_id), at_key(job_id), dead_key(job_id))]
+    await storage.prefetch([key for key in keys if key not in storage.layer.read])
+    return await turn.jobs(taken), await turn.dead(taken)
 
 
 def over_quota(turn: Turn) -> QuotaExceededError | None:

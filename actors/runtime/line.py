@@ -1,0 +1,51 @@
+"""The waiting line of an actor, and which of those that wait share one turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from tocsin.actors.runtime.actor import Actor, EventActor
+from tocsin.actors.runtime.events import Event
+
+EVENTS_PER_TURN = 128
+"""How many events share one turn at most. The turn keeps the event loop about as long as so many turns would."""
+
+Reply = asyncio.Future[Any]
+Sent = tuple[Event[Any], Reply]
+"""An event with the future of its answer."""
+Place = Sent | asyncio.Future[None]
+"""An entry of the line: an event, or a handler that comes back from `outside()`."""
+
+
+class Line(deque[Place]):
+    """Those that wait for the turn, in the order in which they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alone = 0  # how many of the first places hold events that share their turn with no other
+
+    def with_neighbours(self, first: Sent, actor: Actor | None) -> list[Sent]:
+        """Take the events that may share the turn of `first`, which was taken just now; return them behind it.
+
+        They are those that stand next to each other: an event that may not share its turn ends the group.
+        """
+        group = [first]
+        if self._alone:
+            self._alone -= 1
+        elif self and isinstance(actor, EventActor) and actor.may_share(first[0]):
+            while self and len(group) < EVENTS_PER_TURN:
+                place = self[0]
+                if isinstance(place, asyncio.Future) or not actor.may_share(place[0]):
+                    break
+                self.popleft()
+                group.append(place)
+        return group
+
+    def put_back(self, group: Sequence[Sent], *, alone: bool) -> None:
+        """Put events that were taken last back in front; with `alone` each of them gets a turn of its own."""
+        self.extendleft(reversed(group))
+        if alone:
+            self._alone = len(group)

@@ -1,0 +1,145 @@
+"""What jobs cost when many callers come at once, as counts, which no busy machine changes: turns, commits, hops.
+
+32 producers each wait for their answer before they send the next job, so 32 events wait at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
+from tocsin.actors.runtime.activation import Activation
+from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
+from tocsin.actors.scheduler.transitions.idempotency import Once
+from tocsin.storage.memory import MemoryProvider, MemoryStore
+
+PRODUCERS, ROUNDS = 32, 10
+JOBS = PRODUCERS * ROUNDS
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts of everything that is to be rare, over all actors."""
+    counted: Counter[str] = Counter()
+
+    def count(owner: type, method: str, what: str) -> None:
+        plain = getattr(owner, method)
+
+        def counting(self: object, *args: Any, **named: Any) -> Any:
+            counted[what] += 1
+            return plain(self, *args, **named)
+
+        monkeypatch.setattr(owner, method, counting)
+
+    count(EndOfTurn, "run", "ends of turns")
+    count(Activation, "_turn", "turns")
+    count(Activation, "_commit", "batches")
+    count(MemoryProvider, "write", "transactions")
+    count(MemoryStore, "get", "hops")
+    count(MemoryStore, "scan_many", "hops")
+    return counted
+
+
+async def produce(sim: SimulatedHost, one: Callable[[int], Awaitable[object]]) -> None:
+    """Each producer does its share, one after the other."""
+
+    async def producer(first: int) -> None:
+        for n in range(first, JOBS, PRODUCERS):
+            await one(n)
+
+    await asyncio.gather(*map(producer, range(PRODUCERS)))
+
+
+@dataclass(frozen=True)
+class Most:
+    """How much a round may cost, in which each of the producers sends one event."""
+
+    turns: float
+    hops: float
+
+
+async def per_round(
+    sim: SimulatedHost, counts: Counter[str], one: Callable[[int], Awaitable[object]], most: Most
+) -> None:
+    counts.clear()
+    await produce(sim, one)
+    assert counts["ends of turns"] == counts["turns"] <= most.turns * ROUNDS
+    assert counts["transactions"] <= counts["batches"] <= counts["turns"]
+    assert counts["hops"] <= most.hops * ROUNDS
+
+
+@pytest.fixture(params=["minted", "own"])
+def own(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "own")
+
+
+def test_32_producers_share_a_turn_a_batch_and_with_ids_of_their_own_one_hop(counts: Counter[str], own: bool) -> None:
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.run_after("1h", "w:r")
+        await per_round(
+            sim,
+            counts,
+            lambda n: sim.jobs.run_after("1h", "w:r", id=f"j{n}" if own else None),
+            Most(turns=1, hops=1 if own else 0),
+        )
+
+    run()
+
+
+def test_32_producers_whose_ids_are_taken_share_two_hops_a_turn(counts: Counter[str]) -> None:
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await produce(sim, lambda n: sim.jobs.run_after("1h", "w:r", id=f"j{n}"))
+        again = partial(sim.jobs.run_after, "1h", "w:r", on_conflict="keep")
+        # Nothing is written, so there is no commit during which all of them would come together.
+        await per_round(sim, counts, lambda n: again(id=f"j{n}"), Most(turns=2, hops=4))
+
+    run()
+
+
+def test_32_callers_that_cancel_or_move_share_two_hops(counts: Counter[str]) -> None:
+    """One for the rows of the jobs, one for the job that is the first in line now."""
+
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await produce(sim, lambda n: sim.jobs.run_after("1h", "w:r", id=f"j{n}"))
+        await per_round(sim, counts, lambda n: sim.jobs.reschedule(f"j{n}", after=9), Most(turns=1, hops=2))
+        await per_round(sim, counts, lambda n: sim.jobs.cancel(f"j{n}"), Most(turns=1, hops=2))
+
+    run()
+
+
+def test_32_requests_with_a_key_share_one_hop(counts: Counter[str]) -> None:
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.run_after("1h", "w:r")
+        jobs = sim.port.jobs
+
+        async def send(n: int) -> None:
+            made = jobs.new_job(
+                function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=3_600_000,
+                options={"id": f"j{n}"},
+            )  # fmt: skip
+            await jobs.submit_once([made], Once(b"key%d" % n, b"body", lambda answers: (200, b"")))
+
+        await per_round(sim, counts, send, Most(turns=1, hops=1))
+
+    run()
+
+
+def test_32_callers_that_all_choose_one_id_share_one_hop(counts: Counter[str]) -> None:
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.run_after("1h", "w:r")
+        conflict = partial(sim.jobs.run_after, "1h", "w:r", on_conflict="replace")
+        await per_round(sim, counts, lambda n: conflict(id=f"j{n // PRODUCERS}"), Most(turns=1, hops=2))
+
+    run()

@@ -1,0 +1,237 @@
+"""Events of a scheduler that share a turn: answers and rows are those of turns of their own, and the cost is one turn.
+
+Every sequence of events runs twice on equal hosts: one event after the other, and all of them in line at one instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from tests.actors.scheduler.simulated_host import SimulatedHost
+from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
+from tocsin.actors.scheduler.inflight.completions import Batch
+from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.transitions import events
+from tocsin.actors.scheduler.transitions.job import Completion
+from tocsin.actors.scheduler.transitions.submit import Answer
+from tocsin.actors.testing import simulate
+from tocsin.dispatch.retry import Retry
+
+HOUR: Final = 3_600_000
+CONFLICTS: Final = ("error", "keep", "replace")
+T = actor_of("t")
+Outcome = tuple[list[Any], dict[bytes, bytes], int | None]
+
+
+class Stage:
+    """A host with what events may meet: jobs that wait, leases of a worker, dead letters."""
+
+    def __init__(self, sim: SimulatedHost) -> None:
+        self.sim = sim
+        self.leases: dict[str, str] = {}
+        self.minted = self.numbers = 0
+
+    async def set(self) -> None:
+        jobs, retry = self.sim.jobs, Retry(max_retries=1, base_ms=1_000, jitter=0.5)
+        for name in ("dead", "grave", "run", "busy", "last"):
+            await jobs.run_at(self.sim.now, "work:run", {"n": name}, id=name, keep_result=60, queue="q", retry=retry)
+        claimed = await jobs.claim("q", max=5, lease_ms=HOUR)
+        self.leases = {one.id: one.lease for one in claimed}
+        for name in ("dead", "grave"):
+            await jobs.complete(name, self.leases[name], ok=False, retryable=False)
+        await jobs.run_at(self.sim.now + HOUR, "work:run", id="a", labels=["of-a"], pool="p")
+        await jobs.run_at(self.sim.now + HOUR, "work:run", id="b", expires_at=self.sim.now + 2 * HOUR)
+
+    # ---- Events ----------------------------------------------------------------------------------
+
+    def job(self, job_id: str | None = None, *, after: int = HOUR, conflict: str = "error", **options: Any) -> NewJob:
+        made = self.sim.port.jobs.new_job(
+            function_path="work:run", workflow=None, raw_args=b"{}", scheduled_for=self.sim.now + after, delay_ms=None,
+            options={"id": job_id, "on_conflict": conflict, **options},
+        )  # fmt: skip
+        if job_id is None:  # the same in both runs
+            self.minted += 1
+            made = replace(made, job=msgspec.structs.replace(made.job, id=f"m{self.minted:026d}"))
+        return made
+
+    def submit(self, *jobs: NewJob) -> Event[Any]:
+        return events.Submit(jobs)
+
+    def once(self, key: bytes, body: bytes, *jobs: NewJob) -> Event[Any]:
+        self.numbers -= 1  # below the service's own
+        self.sim.host._service.renderers._waiting[self.numbers] = _written
+        return events.SubmitOnce(jobs, key, body, self.numbers)
+
+    def complete(self, *said: Completion) -> Event[Any]:
+        self.numbers -= 1
+        batch = Batch(self.numbers)
+        for one in said:
+            batch.join((one, asyncio.get_running_loop().create_future()))
+        self.sim.host._service.inflight("t").completions._batches[self.numbers] = batch
+        return events.Complete(self.numbers)
+
+    def said(self, job_id: str, *, ok: bool = True, **more: Any) -> Completion:
+        return Completion(job_id, self.leases.get(job_id, "1.2.3"), ok, **more)
+
+    # ---- Both ways -------------------------------------------------------------------------------
+
+    async def run(self, sent: Sequence[Event[Any]], together: bool) -> list[Any]:
+        call = self.sim.host.runtime.call
+        if together:
+            return await asyncio.gather(*[call(T, event) for event in sent], return_exceptions=True)
+        return [(await asyncio.gather(call(T, event), return_exceptions=True))[0] for event in sent]
+
+
+def _written(answers: Sequence[Answer]) -> tuple[int, bytes]:
+    return 200, repr(answers).encode()
+
+
+Script = Callable[[Stage], list[Event[Any]]]
+
+
+def outcome(script: Script, together: bool, **options: Any) -> tuple[Outcome, list[int]]:
+    """What a script came to, and how many events each turn was given that several shared."""
+    shared: list[int] = []
+
+    async def main(random: Random) -> Outcome:
+        sim = SimulatedHost(random)
+        await sim.open(**options)
+        stage = Stage(sim)
+        await stage.set()
+        answers = await stage.run(script(stage), together)
+        rows = dict(sim.disk.scan_many(str(T), [(b"", b"\xff", 10_000)], 1 << 30, False)[0])
+        wake = sim.disk.wakes[str(T)]
+        await sim.close()
+        assert await sim.faults() == []
+        return [_plain(one) for one in answers], rows, wake
+
+    with pytest.MonkeyPatch.context() as patch:
+        plain = SchedulerActor.handle_many
+
+        async def watched(self: SchedulerActor, sharing: Sequence[Any]) -> Sequence[object]:
+            shared.append(len(sharing))
+            return await plain(self, sharing)
+
+        patch.setattr(SchedulerActor, "handle_many", watched)
+        return simulate(11, main), shared
+
+
+def _plain(answer: Any) -> Any:
+    """In a form that can be compared."""
+    if isinstance(answer, BaseException):
+        return type(answer).__name__, str(answer)
+    return [_plain(one) for one in answer] if isinstance(answer, list | tuple) else answer
+
+
+SCRIPTS: dict[str, Script] = {
+    "ids minted and chosen": lambda s: [s.submit(s.job(f"n{n}" if n % 2 else None)) for n in range(8)],
+    "several jobs an event": lambda s: [s.submit(*[s.job(f"n{n}-{m}") for m in range(n)]) for n in range(5)],
+    "an id taken before, on conflict as asked": lambda s: [
+        s.submit(s.job(name, conflict=conflict, after=HOUR + more))
+        for name in ("a", "b", "dead", "run", "x")
+        for conflict in CONFLICTS
+        for more in (0, 5)
+    ],
+    "an id taken twice within a turn": lambda s: [
+        s.submit(s.job("x")), s.submit(s.job("x")), s.submit(s.job("x", conflict="keep")),
+        s.submit(s.job("x", after=5_000_000, conflict="replace")), s.submit(s.job("x", conflict="keep")),
+    ],
+    "an id free again within a turn": lambda s: [
+        events.Cancel("a"), s.submit(s.job("a")), events.Cancel("a"), events.Cancel("a"), s.submit(s.job("a")),
+    ],
+    "moves and cancels of what the turn itself has made": lambda s: [
+        s.submit(s.job("x", labels=["l"])), events.Reschedule("x", s.sim.now + 2 * HOUR), events.Cancel("x"),
+        events.Reschedule("x", s.sim.now + HOUR), s.submit(s.job("x", pool="p", max_concurrency=3)),
+        events.Reschedule("a", s.sim.now + 2 * HOUR), events.Reschedule("run", s.sim.now), events.Cancel("run"),
+    ],
+    "dead letters": lambda s: [
+        events.RetryDead("dead"), events.RetryDead("dead"), events.CancelDead("grave"), events.CancelDead("grave"),
+        events.RetryDead("a"), events.Cancel("dead"), s.submit(s.job("dead")), s.submit(s.job("grave")),
+    ],
+    "completions": lambda s: [
+        s.complete(s.said("run")), s.complete(s.said("run"), s.said("busy", ok=False, error="no")),
+        s.complete(s.said("nobody")), events.Extend("last", s.leases["last"], 2 * HOUR),
+        events.Extend("run", s.leases["run"], 2 * HOUR), s.submit(s.job("run")), s.complete(s.said("run")),
+        events.Cancel("last"), s.complete(s.said("last")), s.complete(s.said("busy", ok=False, retryable=False)),
+    ],
+    "requests with a key": lambda s: [
+        s.once(b"k1", b"x", s.job("x")), s.once(b"k1", b"x", s.job("x")), s.once(b"k1", b"y", s.job("y")),
+        s.submit(s.job("x")), s.once(b"k2", b"x", s.job("x")), s.once(b"k2", b"x", s.job("z")), s.once(b"k3", b""),
+    ],
+    "events that end the group": lambda s: [
+        s.submit(s.job("w")), s.submit(s.job("x", pool="p")), events.SetPool("p", 2, True),
+        s.submit(s.job("y", pool="p")),
+        events.DeletePool("p"), s.submit(s.job("z")), events.CancelMany([("x", "no")]), s.submit(s.job("u")),
+        events.CountPaths(), s.submit(*[s.job(f"n{n}") for n in range(40)]), s.submit(s.job("n7")),
+    ],
+    "an event that raises": lambda s: [
+        s.submit(s.job("x")), events.SubmitOnce([], b"k", b"", 999_999), s.submit(s.job("x")), s.submit(s.job("y")),
+    ],
+    "nothing": lambda s: [events.ClaimMore(), events.SettleFinished(), events.ClaimMore()],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_answers_and_rows_are_those_of_turns_of_their_own(name: str) -> None:
+    alone, none = outcome(SCRIPTS[name], together=False)
+    together, shared = outcome(SCRIPTS[name], together=True)
+
+    assert none == [] and shared != []
+    assert together[0] == alone[0]
+    assert together[1:] == alone[1:] if name != "an event that raises" else together[1].keys() == alone[1].keys()
+
+
+def test_a_quota_counts_what_neighbours_have_taken() -> None:
+    def script(stage: Stage) -> list[Event[Any]]:
+        return [stage.submit(stage.job(f"n{n}")) for n in range(6)] + [events.Cancel("a"), stage.submit(stage.job("z"))]
+
+    alone, _ = outcome(script, together=False, max_jobs=10)
+    together, shared = outcome(script, together=True, max_jobs=10)
+
+    assert [one[0][0] for one in together[0][3:6]] == ["QuotaExceededError"] * 3
+    assert together == alone and shared == [8]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_sequence_comes_to_the_same_either_way(seed: int) -> None:
+    def script(stage: Stage) -> list[Event[Any]]:
+        random = Random(seed)
+        return [_any_event(stage, random) for _ in range(random.choice((3, 12, 60)))]
+
+    alone, _ = outcome(script, together=False)
+    together, _ = outcome(script, together=True)
+
+    assert together == alone
+
+
+def _any_event(stage: Stage, random: Random) -> Event[Any]:
+    name = random.choice(("a", "b", "x", "y", "dead", "grave", "run", "busy", "last"))
+    due = stage.sim.now + random.choice((HOUR, HOUR + 1, 2 * HOUR))
+    job = stage.job(
+        random.choice((name, name, None)),
+        after=random.choice((HOUR, 2 * HOUR)),
+        conflict=random.choice(CONFLICTS),
+        queue=random.choice((None, "q")),
+        pool=random.choice((None, "p")),
+        labels=random.choice((None, ["l", "m"])),
+        expires_at=random.choice((None, stage.sim.now + 3 * HOUR)),
+        keep_result_ms=random.choice((None, 60_000)),
+    )
+    said = stage.said(name, ok=random.random() < 0.6, retryable=random.random() < 0.5)
+    return random.choice((
+        lambda: stage.submit(job), lambda: stage.submit(job), lambda: stage.submit(job, stage.job(f"{name}2")),
+        lambda: stage.once(random.choice((b"k1", b"k2")), random.choice((b"x", b"y")), job),
+        lambda: events.Cancel(name), lambda: events.Reschedule(name, due), lambda: events.RetryDead(name),
+        lambda: events.CancelDead(name), lambda: stage.complete(said), lambda: stage.complete(said, stage.said("last")),
+        lambda: events.Extend(name, stage.leases.get(name, ""), random.choice((HOUR, 3 * HOUR))),
+        lambda: events.SetPool("p", random.choice((1, 5)), random.random() < 0.5), lambda: events.ClaimMore(),
+    ))()  # fmt: skip
