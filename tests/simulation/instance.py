@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tests.simulation.crowd import Crowd
 from tests.simulation.planner import Planner
 from tests.simulation.promises import Promises, Wish
 from tests.simulation.pullers import QUEUES, Puller, Watch
@@ -156,6 +157,8 @@ class Instance:
             if self.promises.steps and self.random.random() < 0.1:
                 self.world.step(self.random.choice((-3_600_000, 3_600_000)))
             await self.operate(jobs, wish)
+            if self.random.random() < 0.2:
+                await Crowd(self, jobs).come()
             await self.world.tally(host)
 
     async def operate(self, jobs: Scheduler, wish: Wish) -> None:
