@@ -34,6 +34,37 @@ MUTANTS = (
         "        layer.after_commit = []\n        self.storage.sealed.append(layer)\n",
     ),
     Mutant(
+        "an event's error is shared by its neighbours",
+        "actors/runtime/activation.py",
+        "            elif self._shared:\n                self._line.put_back(group, alone=True)\n",
+        "            elif self._shared:\n                fail_all((reply for _, reply in group), error)\n",
+    ),
+    Mutant(
+        "events that share a turn are carried out in the other order",
+        "actors/scheduler/actor/scheduler_actor.py",
+        "        for event in sharing:\n",
+        "        for event in reversed(sharing):\n",
+        also=(("actors/scheduler/actor/scheduler_actor.py", "answers.append(", "answers.insert(0, "),),
+    ),
+    Mutant(
+        "events whose shared turn failed change places",
+        "actors/runtime/line.py",
+        "self.extendleft(reversed(group))",
+        "self.extendleft(group)",
+    ),
+    Mutant(
+        "a failed turn keeps what it took from the host",
+        "actors/runtime/activation.py",
+        "        for func, args in lost.if_lost:\n            func(*args)\n",
+        "",
+    ),
+    Mutant(
+        "rows read ahead are given though the turn has changed them",
+        "actors/runtime/overlay.py",
+        "if key in read and key not in own.puts and key not in own.deletes:",
+        "if key in read:",
+    ),
+    Mutant(
         "two turns at once",
         "actors/runtime/activation.py",
         "        if self._worker is None:\n            self._worker = asyncio",
