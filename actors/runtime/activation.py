@@ -168,7 +168,7 @@ class Activation:
         except Exception as error:
             self._abandon()
             if self.broken is not None:
-                fail_all((reply for _, reply in group), error)
+                fail_all((reply for _, reply in group), self.broken if self._shared else error)
             elif self._shared:
                 self._line.put_back(group, alone=True)
             else:  # an error may tell of earlier turns, as an answer does, so it waits for them
@@ -208,12 +208,11 @@ class Activation:
         assert task is not None
         while task.uncancel():
             pass
-        if self.broken is None and self._shared:
+        if self._shared and self.broken is None:
             self._line.put_back(group, alone=True)
             return
-        name = name_of(group[0][0])
-        cancelled = ActorBrokenError(f"{self.id}: the handler of {name!r} was cancelled from inside")
-        fail_all((reply for _, reply in group), cancelled)
+        cancelled = ActorBrokenError(f"{self.id}: the handler of {name_of(group[0][0])!r} was cancelled from inside")
+        fail_all((reply for _, reply in group), self.broken or cancelled)
 
     async def _make(self) -> Actor:
         if self._ctx is None:

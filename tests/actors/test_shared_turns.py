@@ -11,7 +11,7 @@ import pytest
 
 from tests.actors.counter import turns
 from tests.actors.held_provider import HeldProvider
-from tests.actors.ledger import BOOK, Add, AddAlone, CancelItself, Fail, Leave, Much, Rows, Wait, ledger
+from tests.actors.ledger import BOOK, Add, AddAlone, CancelItself, Fail, Leave, LedgerEvent, Much, Rows, Wait, ledger
 from tocsin.actors.runtime.line import EVENTS_PER_TURN
 from tocsin.actors.runtime.overlay import ActorStorage, Layer
 from tocsin.errors import ActorBrokenError, HostClosedError, StoreFull, StoreTooLarge, StoreUnavailable, TurnError
@@ -190,6 +190,24 @@ async def test_a_batch_that_is_lost_while_a_shared_turn_runs_fails_it_and_what_s
         assert [type(error) for error in errors] == [StoreUnavailable] * 4
         assert sorted(await asyncio.gather(*in_line)) == [7, 14]
         assert await books.ask(Add()) == [15]
+
+
+@pytest.mark.parametrize("raises", [Fail(), CancelItself()])
+async def test_an_event_that_raises_while_the_activation_breaks_does_not_share_its_error(raises: LedgerEvent) -> None:
+    provider = HeldProvider(MemoryProvider())
+    async with ledger(provider) as books:
+        provider.holding = True
+        flying = books.send(Add(5))
+        await provider.until_held(1)
+        in_turn = books.send(Add(), Wait(), raises, Add())
+        await turns(books.host)
+        door = books.actor.door
+        provider.fail(StoreUnavailable("gone"))
+        provider.holding = False
+        door.set()
+
+        errors = await asyncio.gather(*flying, *in_turn, return_exceptions=True)
+        assert [type(error) for error in errors] == [StoreUnavailable] * 5
 
 
 async def test_a_host_that_is_killed_in_the_middle_of_a_shared_turn_fails_all_of_it() -> None:
