@@ -10,7 +10,7 @@ from tocsin.cli.client import Connection, client_command
 from tocsin.cli.confirm import confirm
 from tocsin.cli.failure import Refused
 from tocsin.cli.job_options import json_of
-from tocsin.cli.output import emit, instant, now_ms, plural, relative
+from tocsin.cli.output import emit, instant, now_ms, plural, relative, when
 from tocsin.cli.times import due, duration, optional_duration
 from tocsin.cli.words import printable, say
 
@@ -46,21 +46,14 @@ def reschedule(connection: Connection, /, id: str, delay: str | None, at: str | 
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_command
 def cancel_all(
-    connection: Connection,
-    /,
-    pool: str | None,
-    label: str | None,
-    path: str | None,
-    every: bool,
-    dry_run: bool,
-    yes: bool,
+    connection: Connection, /, every: bool, dry_run: bool, yes: bool, path: str | None, **filters: str | None
 ) -> None:
     """Cancel every live job that a filter matches.
 
     Counts them first and asks, unless --yes is said. Exit code 1 if there are
     none.
     """
-    body = chosen({"pool": pool, "label": label, "functionPath": path}, every)
+    body = chosen({**filters, "functionPath": path}, every)
     if not yes:
         matched = connection.post("/cancel-all", {**body, "dryRun": True})
         if dry_run or not matched["matched"]:
@@ -81,13 +74,9 @@ def chosen(filters: dict[str, Any], every: bool) -> dict[str, Any]:
 
 
 def _cancelled(connection: Connection, answer: Any, *, dry_run: bool) -> None:
-    if connection.as_json:
-        emit(answer)
-    if not answer["matched"]:
-        raise Refused(f"no live job of {connection.instance} matches")
-    if not connection.as_json:
-        would = f"would cancel {plural(answer['matched'], 'job')}"
-        say(would if dry_run else f"cancelled {answer['cancelled']:,} of {plural(answer['matched'], 'job')}")
+    matched = plural(answer["matched"], "job")
+    words = f"would cancel {matched}" if dry_run else f"cancelled {answer['cancelled']:,} of {matched}"
+    connection.tell(answer, answer["matched"], f"no live job of {connection.instance} matches", words)
 
 
 @click.command()
@@ -100,16 +89,9 @@ def _cancelled(connection: Connection, answer: Any, *, dry_run: bool) -> None:
 @click.option("--result", metavar="JSON", help="Kept in its history; @FILE reads a file, - reads stdin.")
 @client_command
 def complete(
-    connection: Connection,
-    /,
-    id: str,
-    lease: str,
-    failed: str | None,
-    never: bool,
-    no_charge: bool,
-    delay: str | None,
-    result: str | None,
-) -> None:
+    connection: Connection, /, id: str, lease: str, failed: str | None, never: bool, no_charge: bool,
+    delay: str | None, result: str | None,
+) -> None:  # fmt: skip
     """Say how claimed or accepted work has ended.
 
     Its LEASE came with the claimed job, or as header tocsin-lease.
@@ -127,10 +109,7 @@ def complete(
         "result": None if result is None else json_of(result, "--result"),
     }
     answer = connection.post("/complete", body | {name: value for name, value in given.items() if value is not None})
-    if connection.as_json:
-        emit(answer)
-    else:
-        say(f"settled {printable(id)}")
+    connection.show(answer, lambda _: say(f"settled {printable(id)}"))
 
 
 @click.command()
@@ -144,8 +123,4 @@ def extend(connection: Connection, /, id: str, lease: str, span: str) -> None:
     For DURATION from now, 1h at most. Its LEASE came as header tocsin-lease.
     """
     answer = connection.post("/extend", {"id": id, "lease": lease, "leaseMs": duration(span, "DURATION")})
-    if connection.as_json:
-        emit(answer)
-    else:
-        until = answer["leaseUntil"]
-        say(f"{printable(id)} is held until {instant(until)} ({relative(until, now_ms())})")
+    connection.show(answer, lambda held: say(f"{printable(id)} is held until {when(held['leaseUntil'], now_ms())}"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 from urllib.parse import urlsplit
@@ -16,6 +16,8 @@ import click
 from tocsin.cli.failure import Refused, Unreachable, WrongSettings
 from tocsin.cli.flags import as_typed
 from tocsin.cli.names import NOT_TEXT, instance_in_path
+from tocsin.cli.output import emit
+from tocsin.cli.words import say
 
 if TYPE_CHECKING:
     import ssl
@@ -72,6 +74,32 @@ class Connection:
         """Remove this connection's instance; the server requires its name twice."""
         prefix = f"/i/{instance_in_path(self.instance)}"
         return self.of("default")._ask("DELETE", prefix, params={"confirm": self.instance})
+
+    def show(self, answer: Any, printed: Callable[[Any], None]) -> None:
+        """Print an answer: as JSON if that is wanted, else as `printed` does for people."""
+        if self.as_json:
+            emit(answer)
+        else:
+            printed(answer)
+
+    def show_all(self, found: Sequence[Any], printed: Callable[[Any], None], none: str) -> None:
+        """Print a list: one JSON value a line if that is wanted, else as `printed` does; `none` if it is empty."""
+        if self.as_json:
+            for one in found:
+                emit(one)
+        elif found:
+            printed(found)
+        else:
+            say(none)
+
+    def tell(self, answer: Any, done: object, refusal: str, words: str) -> None:
+        """Print what was done: the answer as JSON if that is wanted, else `words`. Refused if it was not done."""
+        if self.as_json:
+            emit(answer)
+        if not done:
+            raise Refused(refusal)
+        if not self.as_json:
+            say(words)
 
     def of(self, instance: str) -> Connection:
         """Return the same connection, to another instance."""

@@ -10,11 +10,9 @@ from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, pages, record_of
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import emit
 from tocsin.cli.records import print_dead, print_record
 from tocsin.cli.redrives import dead_redrive, dead_retry_all
 from tocsin.cli.times import instant_of
-from tocsin.cli.words import say
 
 
 @click.group(cls=ListingGroup)
@@ -31,10 +29,10 @@ def dead() -> None:
 @click.option("--since", metavar="INSTANT", help="Only those parked since.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
-def dead_ls(connection: Connection, /, every: bool, limit: int, since: str | None, **query: Any) -> None:
+def dead_ls(connection: Connection, /, since: str | None, **query: Any) -> None:
     """List dead jobs, the newest last."""
     query["since"] = None if since is None else instant_of(since, "--since")
-    pages(connection, "/dead", print_dead, "no dead jobs", every=every, limit=limit, query=query)
+    pages(connection, "/dead", print_dead, "no dead jobs", query)
 
 
 @dead.command("show")
@@ -45,10 +43,7 @@ def dead_show(connection: Connection, /, id: str) -> None:
     record = record_of(connection, id)
     if record["state"] != "dead":
         raise Refused(f"job {id!r} is not dead but {record['state']}: see `tocsin get`")
-    if connection.as_json:
-        emit(record)
-    else:
-        print_record(record)
+    connection.show(record, print_record)
 
 
 @dead.command("retry")
@@ -57,7 +52,7 @@ def dead_show(connection: Connection, /, id: str) -> None:
 def dead_retry(connection: Connection, /, id: str) -> None:
     """Make a dead job due now, with a fresh budget of tries."""
     answer = connection.post("/dead/retry", {"id": id})
-    _settle(connection, answer, bool(answer["retried"]), id, f"{id} is due now")
+    connection.tell(answer, answer["retried"], _no_dead_job(connection, id), f"{id} is due now")
 
 
 @dead.command("cancel")
@@ -66,16 +61,11 @@ def dead_retry(connection: Connection, /, id: str) -> None:
 def dead_cancel(connection: Connection, /, id: str) -> None:
     """Remove a dead job for good."""
     answer = connection.post("/dead/cancel", {"id": id})
-    _settle(connection, answer, bool(answer["removed"]), id, f"removed {id}")
+    connection.tell(answer, answer["removed"], _no_dead_job(connection, id), f"removed {id}")
 
 
-def _settle(connection: Connection, answer: Any, done: bool, id: str, words: str) -> None:
-    if connection.as_json:
-        emit(answer)
-    if not done:
-        raise Refused(f"there is no dead job {id!r} in {connection.instance}")
-    if not connection.as_json:
-        say(words)
+def _no_dead_job(connection: Connection, id: str) -> str:
+    return f"there is no dead job {id!r} in {connection.instance}"
 
 
 dead.add_command(dead_retry_all)

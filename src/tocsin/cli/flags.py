@@ -12,10 +12,6 @@ from tocsin.dispatch.words import reworded
 FLAGS: Final = {
     **OF_OPTIONS,
     "onConflict": ("--on-conflict",),
-    "retry.maxRetries": ("--max-retries",),
-    "retry.backoff": ("--backoff",),
-    "retry.baseMs": ("--base",),
-    "retry.maxMs": ("--max-delay",),
     "retry.jitter": ("--retry-jitter", "--jitter"),
     "expiresAt": ("--expires-at",),
     "expiresAfterMs": ("--expires-after",),

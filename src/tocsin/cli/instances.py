@@ -9,10 +9,9 @@ import click
 
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.confirm import confirm
-from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import Column, emit, plural, print_rows
+from tocsin.cli.output import Column, plural, print_rows
 from tocsin.cli.words import printable, say
 
 INSTANCES: Final = (
@@ -33,18 +32,10 @@ def instances() -> None:
 @click.option("--all", "every", envvar="TOCSIN_INSTANCES_LS_ALL", is_flag=True, help="All of them, page by page.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
-def instances_ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:
+def instances_ls(connection: Connection, /, **query: Any) -> None:
     """List instances by name, with how many jobs each has."""
-    pages(
-        connection.of("default"),  # the route is about all of them
-        "/instances",
-        _print,
-        "no instances",
-        every=every,
-        limit=limit,
-        query=query,
-        member="instances",
-    )
+    any_of_them = connection.of("default")
+    pages(any_of_them, "/instances", _print, "no instances", query, member="instances")
 
 
 def _print(found: Sequence[Mapping[str, Any]], *, header: bool) -> None:
@@ -72,12 +63,8 @@ def instances_resume(connection: Connection, /, name: str) -> None:
 
 def _set_paused(connection: Connection, name: str, paused: bool) -> None:
     answer = connection.of(name).put("/instance", {"paused": paused})
-    if connection.as_json:
-        emit(answer)
-    else:
-        say(
-            f"{printable(name)} is paused: none of its jobs start" if paused else f"{printable(name)} starts jobs again"
-        )
+    does = "is paused: none of its jobs start" if paused else "starts jobs again"
+    connection.show(answer, lambda _: say(f"{printable(name)} {does}"))
 
 
 @instances.command("rm")
@@ -92,9 +79,6 @@ def instances_rm(connection: Connection, /, name: str, yes: bool) -> None:
     named = connection.of(name)
     confirm(f"everything of instance {printable(name)} will be removed:", yes=yes, dry_run=False)
     answer = named.remove_instance()
-    if connection.as_json:
-        emit(answer)
-    if not answer["rows"]:
-        raise Refused(f"there is no instance {printable(name)!r}: nothing was removed")
-    if not connection.as_json:
-        say(f"removed {printable(name)}: {plural(answer['jobs'], 'job')}, {plural(answer['rows'], 'row')}")
+    missing = f"there is no instance {printable(name)!r}: nothing was removed"
+    gone = f"removed {printable(name)}: {plural(answer['jobs'], 'job')}, {plural(answer['rows'], 'row')}"
+    connection.tell(answer, answer["rows"], missing, gone)

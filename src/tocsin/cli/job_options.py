@@ -79,6 +79,9 @@ class Option:
 
 NAME: Final = {"metavar": "NAME"}
 NUMBER: Final = {"type": int, "metavar": "N"}
+DURATION: Final = {"metavar": "DURATION"}
+SHARE: Final = {"type": float, "metavar": "SHARE"}
+BACKOFFS: Final = ("exponential", "linear")
 OPTIONS: Final = (
     Option("queue", "--queue", "A worker pulls it from there; no callback.", title="queue", typed=NAME),
     Option("pool", "--pool", "Share a cap on how many run at once.", title="pool", typed=NAME),
@@ -87,30 +90,29 @@ OPTIONS: Final = (
     Option("labels", "--label", "May be repeated.", listed, "labels", ", ".join, {"multiple": True}),
     Option("shardKey", "--shard-key", "Rides along to the receiver.", title="shard key"),
     Option("retry", "", "", title="retry", show=compact),
+    Option("retry.maxRetries", "--max-retries", "Tries after the first (default: 5).", typed=NUMBER),
+    Option("retry.backoff", "--backoff", "How retry delays grow.", typed={"type": click.Choice(BACKOFFS)}),
+    Option("retry.baseMs", "--base", "The first retry's delay (default: 30s).", optional_duration, typed=DURATION),
+    Option("retry.maxMs", "--max-delay", "The longest retry delay (default: 1h).", optional_duration, typed=DURATION),
+    Option("retry.jitter", "--jitter", "0..1: add up to that share to delays.", typed=SHARE),
     Option(
         "timeoutMs", "--timeout", "Deadline of each callback, 1s to 1h (default: the server's).",
-        optional_duration, "timeout", span, {"metavar": "DURATION"},
+        optional_duration, "timeout", span, DURATION,
     ),
     Option("then", "--then", "Jobs to start when it is done; @FILE reads a file.", then_of, typed={"metavar": "JSON"}),
 )  # fmt: skip
+RETRY: Final = tuple(one.member.removeprefix("retry.") for one in OPTIONS if one.member.startswith("retry."))
 FLAGS: Final = {one.member: (one.flag,) for one in OPTIONS if one.flag}
 
 
 def job_options(jitter: str) -> Callable[[F], F]:
     """Give a command all job options; `jitter` names the flag for the jitter of retry delays."""
-    retry = (
-        click.option("--max-retries", type=int, metavar="N", help="Tries after the first (default: 5)."),
-        click.option("--backoff", type=click.Choice(["exponential", "linear"]), help="How retry delays grow."),
-        click.option("--base", metavar="DURATION", help="The first retry's delay (default: 30s)."),
-        click.option("--max-delay", metavar="DURATION", help="The longest retry delay (default: 1h)."),
-        click.option(jitter, type=float, metavar="SHARE", help="0..1: add up to that share to delays."),
-    )
 
     def decorate(function: F) -> F:
         for one in reversed(OPTIONS):
-            flags = (click.option(one.flag, help=one.help, **one.typed),) if one.flag else retry
-            for option in reversed(flags):
-                function = option(function)
+            if one.flag:
+                flag = jitter if one.member == "retry.jitter" else one.flag
+                function = click.option(flag, help=one.help, **one.typed)(function)
         return function
 
     return decorate
@@ -118,20 +120,10 @@ def job_options(jitter: str) -> Callable[[F], F]:
 
 def members_of(options: Mapping[str, Any], jitter: str) -> dict[str, Any]:
     """Return the members of a request, None for options not given; `jitter` names the parameter for retry delays."""
-    given = {one.member: one.read(options[one.parameter], one.flag) for one in OPTIONS if one.flag}
-    return {**given, "retry": _retry_of({**options, "jitter": options[jitter]})}
-
-
-def _retry_of(options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the retry policy of a request; None if no option sets it."""
-    given = {
-        "maxRetries": options["max_retries"],
-        "backoff": options["backoff"],
-        "baseMs": optional_duration(options["base"], "--base"),
-        "maxMs": optional_duration(options["max_delay"], "--max-delay"),
-        "jitter": options["jitter"],
-    }
-    return {name: value for name, value in given.items() if value is not None} or None
+    typed = {**options, "jitter": options[jitter]}
+    given = {one.member: one.read(typed[one.parameter], one.flag) for one in OPTIONS if one.flag}
+    retry = {name: given.pop(f"retry.{name}") for name in RETRY}
+    return {**given, "retry": {name: value for name, value in retry.items() if value is not None} or None}
 
 
 def shown(record: Mapping[str, Any]) -> list[tuple[str, object]]:

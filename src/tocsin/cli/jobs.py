@@ -83,25 +83,17 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--queue", help="Only those of this queue.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
-def ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:
+def ls(connection: Connection, /, **query: Any) -> None:
     """List live jobs, the next ones first. Dead ones: `tocsin dead ls`."""
-    pages(connection, "/list", print_jobs, "no live jobs", every=every, limit=limit, query=query)
+    pages(connection, "/list", print_jobs, "no live jobs", query)
 
 
 def pages(
-    connection: Connection,
-    route: str,
-    show: Any,
-    empty: str,
-    *,
-    every: bool,
-    limit: int,
-    query: dict[str, Any],
-    member: str = "records",
+    connection: Connection, route: str, show: Any, empty: str, query: dict[str, Any], member: str = "records"
 ) -> None:
-    """Print one page, or all of them. A page may be short and still not the last: the server bounds its work."""
+    """Print one page, or all of them (`every`). A page may be short and not be the last: the server bounds its work."""
     shown = 0
-    cursor: str | None = query.pop("cursor", None)
+    every, limit, cursor = query.pop("every"), query.pop("limit"), query.pop("cursor")
     while True:
         page = connection.get(route, cursor=cursor, limit=PAGE if every else limit - shown, **query)
         records = page[member]
@@ -126,10 +118,7 @@ def pages(
 def get(connection: Connection, /, id: str) -> None:
     """Show one job, live or dead."""
     record = record_of(connection, id)
-    if connection.as_json:
-        emit(record)
-    else:
-        print_record(record)
+    connection.show(record, print_record)
 
 
 def record_of(connection: Connection, id: str) -> dict[str, Any]:
@@ -146,10 +135,6 @@ def record_of(connection: Connection, id: str) -> dict[str, Any]:
 def cancel(connection: Connection, /, id: str) -> None:
     """Cancel a live job. Its id is free at once; an attempt under way is not stopped."""
     answer = connection.post("/cancel", {"id": id})
-    if connection.as_json:
-        emit(answer)
-    if not answer["cancelled"]:
-        raise Refused(f"there is no live job {id!r} in {connection.instance} (a dead one: tocsin dead cancel)")
-    if not connection.as_json:
-        running = "; an attempt is under way, its answer changes nothing" if answer.get("wasRunning") else ""
-        say(f"cancelled {id}{running}")
+    missing = f"there is no live job {id!r} in {connection.instance} (a dead one: tocsin dead cancel)"
+    running = "; an attempt is under way, its answer changes nothing" if answer.get("wasRunning") else ""
+    connection.tell(answer, answer["cancelled"], missing, f"cancelled {id}{running}")

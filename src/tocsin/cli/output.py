@@ -67,7 +67,7 @@ def show(what: RenderableType) -> None:
         put(line.rstrip())
 
 
-def key_values(pairs: Iterable[tuple[str, object]]) -> None:
+def key_values(*pairs: tuple[str, object]) -> None:
     """Print an aligned list of names and values; values that are None are left out."""
     from rich.table import Table
     from rich.text import Text
@@ -75,7 +75,6 @@ def key_values(pairs: Iterable[tuple[str, object]]) -> None:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    pairs = list(pairs)
     for name, value in pairs:
         if value is not None:
             grid.add_row(Text(name), Text("\n".join(printable(line) for line in str(value).splitlines())))

@@ -10,7 +10,7 @@ import click
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import Refused
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import Column, emit, key_values, now_ms, print_rows, put, relative
+from tocsin.cli.output import Column, key_values, now_ms, print_rows, put, relative
 from tocsin.cli.words import printable, say
 
 POOLS: Final = (
@@ -34,13 +34,7 @@ def pools() -> None:
 def pools_ls(connection: Connection, /) -> None:
     """List pools, those with most jobs waiting first (1,000 at most)."""
     answer = connection.get("/status")
-    if connection.as_json:
-        for pool in answer["pools"]:
-            emit(pool)
-    elif answer["pools"]:
-        print_pools(answer["pools"])
-    else:
-        say(f"no pools in {connection.instance}")
+    connection.show_all(answer["pools"], print_pools, f"no pools in {connection.instance}")
     if answer.get("morePools"):
         say(MORE)
 
@@ -62,20 +56,15 @@ def pools_show(connection: Connection, /, name: str) -> None:
     pool = connection.get("/pool", name=name)
     if pool.get("known") is False:
         raise Refused(f"there is no pool {name!r} in {connection.instance}: nobody has set it, and no job has named it")
-    _shown(connection, pool)
+    connection.show(pool, _print_pool)
 
 
-def _shown(connection: Connection, pool: Mapping[str, Any]) -> None:
-    if connection.as_json:
-        emit(pool)
-        return
+def _print_pool(pool: Mapping[str, Any]) -> None:
     key_values(
-        [
-            ("pool", pool["name"]),
-            ("in flight", f"{pool['inFlight']:,} of {pool['maxConcurrency']:,}"),
-            ("queued", f"{pool['queued']:,}"),
-            ("paused", "yes: none of its jobs start" if pool["paused"] else "no"),
-        ]
+        ("pool", pool["name"]),
+        ("in flight", f"{pool['inFlight']:,} of {pool['maxConcurrency']:,}"),
+        ("queued", f"{pool['queued']:,}"),
+        ("paused", "yes: none of its jobs start" if pool["paused"] else "no"),
     )
     holders = pool.get("holders") or ()
     if not holders:
@@ -113,7 +102,7 @@ def pools_set(connection: Connection, /, name: str, max_concurrency: int | None,
     if len(body) == 1:
         raise click.UsageError("say what to set: --max-concurrency, --pause or --resume")
     pool = connection.put("/pool", body)
-    _shown(connection, pool)
+    connection.show(pool, _print_pool)
     if not connection.as_json and pool.get("created") is not None:
         new = f"made pool {name}: no job has named it yet (tocsin pools rm {name} takes it back)"
         say(new if pool["created"] else f"changed pool {name}")
@@ -125,9 +114,5 @@ def pools_set(connection: Connection, /, name: str, max_concurrency: int | None,
 def pools_rm(connection: Connection, /, name: str) -> None:
     """Forget a pool's cap and pause. Refused while a job names it."""
     answer = connection.delete("/pool", name=name)
-    if connection.as_json:
-        emit(answer)
-    if not answer["deleted"]:
-        raise Refused(f"there is no pool {name!r} in {connection.instance}")
-    if not connection.as_json:
-        say(f"removed pool {printable(name)}")
+    missing = f"there is no pool {name!r} in {connection.instance}"
+    connection.tell(answer, answer["deleted"], missing, f"removed pool {printable(name)}")

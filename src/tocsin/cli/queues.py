@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -35,13 +35,11 @@ def queues(connection: Connection, /) -> None:
     for a job of it.
     """
     found = connection.get("/queues")["queues"]
-    if connection.as_json:
-        for one in found:
-            emit(one)
-    elif found:
-        print_rows(QUEUES, [_line(one) for one in found])
-    else:
-        say(f"no queues in {connection.instance}")
+    connection.show_all(found, _print_queues, f"no queues in {connection.instance}")
+
+
+def _print_queues(found: Sequence[Mapping[str, Any]]) -> None:
+    print_rows(QUEUES, [_line(one) for one in found])
 
 
 def _line(queue: Mapping[str, Any]) -> tuple[str, ...]:

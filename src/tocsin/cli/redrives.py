@@ -59,12 +59,8 @@ def dead_retry_all(
 
 
 def _would_retry(connection: Connection, answer: Mapping[str, Any]) -> None:
-    if connection.as_json:
-        emit(answer)
-    if not answer["matched"]:
-        raise Refused(f"no dead job of {connection.instance} matches")
-    if not connection.as_json:
-        say(f"would retry {plural(answer['matched'], 'dead job')}")
+    would = f"would retry {plural(answer['matched'], 'dead job')}"
+    connection.tell(answer, answer["matched"], f"no dead job of {connection.instance} matches", would)
 
 
 @click.command("redrive")
@@ -82,17 +78,15 @@ def dead_redrive(connection: Connection, /, id: str, stop: bool) -> None:
             raise Refused(f"there is no bulk retry {id!r} running in {connection.instance}")
         if not connection.as_json:
             say(f"stopped {printable(id)}")
-    found = connection.get(route)
-    if connection.as_json:
-        emit(found)
-        return
+    connection.show(connection.get(route), _print_redrive)
+
+
+def _print_redrive(found: Mapping[str, Any]) -> None:
     state = "running" if found["running"] else "stopped" if found.get("stopped") else "done"
     key_values(
-        [
-            ("redrive", found["redriveId"]),
-            ("state", state),
-            ("waits for", found.get("waitsFor")),
-            ("matched", f"{found['matched']:,}"),
-            ("retried", f"{found['retried']:,}"),
-        ]
+        ("redrive", found["redriveId"]),
+        ("state", state),
+        ("waits for", found.get("waitsFor")),
+        ("matched", f"{found['matched']:,}"),
+        ("retried", f"{found['retried']:,}"),
     )

@@ -7,7 +7,6 @@ from typing import Any, Final
 import click
 
 from tocsin.cli.client import Connection, client_command
-from tocsin.cli.failure import Refused
 from tocsin.cli.job_options import job_options, json_of, members_of
 from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
@@ -42,10 +41,10 @@ def _route(name: str, action: str = "") -> str:
 @click.option("--all", "every", envvar="TOCSIN_SCHEDULES_LS_ALL", is_flag=True, help="All of them, page by page.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
-def schedules_ls(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:
+def schedules_ls(connection: Connection, /, **query: Any) -> None:
     """List schedules by name, and when each comes next."""
     empty = f"no schedules in {connection.instance}"
-    pages(connection, "/schedules", print_schedules, empty, every=every, limit=limit, query=query, member="schedules")
+    pages(connection, "/schedules", print_schedules, empty, query, member="schedules")
 
 
 @schedules.command("show")
@@ -53,14 +52,7 @@ def schedules_ls(connection: Connection, /, every: bool, limit: int, **query: An
 @client_command
 def schedules_show(connection: Connection, /, name: str) -> None:
     """Show one schedule: its rule, where it stands, its revision."""
-    _show(connection, connection.get(_route(name)))
-
-
-def _show(connection: Connection, schedule: Any) -> None:
-    if connection.as_json:
-        emit(schedule)
-    else:
-        print_schedule(schedule)
+    connection.show(connection.get(_route(name)), print_schedule)
 
 
 @schedules.command("occurrences")
@@ -71,16 +63,13 @@ def _show(connection: Connection, schedule: Any) -> None:
 )
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
-def schedules_occurrences(connection: Connection, /, name: str, every: bool, limit: int, **query: Any) -> None:
+def schedules_occurrences(connection: Connection, /, name: str, **query: Any) -> None:
     """Show what became of its slots, the newest first.
 
     The last thousand are kept, for 30 days also those of one that was removed.
     """
     empty = f"no slot of {printable(name)} has come yet"
-    pages(
-        connection, _route(name, "/occurrences"), print_occurrences, empty,
-        every=every, limit=limit, query=query, member="occurrences",
-    )  # fmt: skip
+    pages(connection, _route(name, "/occurrences"), print_occurrences, empty, query, member="occurrences")
 
 
 # ---- Changing ------------------------------------------------------------------------------------
@@ -230,9 +219,5 @@ def schedules_rm(connection: Connection, /, name: str, cancel_pending: bool, rev
     """Remove a schedule. Its jobs go on, its history is kept for 30 days."""
     query = {"cancelPending": "true"} if cancel_pending else {}
     answer = connection.delete(_route(name), **query, **({} if revision is None else {"revision": revision}))
-    if connection.as_json:
-        emit(answer)
-    if not answer["deleted"]:
-        raise Refused(f"there is no schedule {name!r} in {connection.instance}")
-    if not connection.as_json:
-        say(f"removed {printable(name)}")
+    missing = f"there is no schedule {name!r} in {connection.instance}"
+    connection.tell(answer, answer["deleted"], missing, f"removed {printable(name)}")

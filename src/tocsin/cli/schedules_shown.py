@@ -59,28 +59,26 @@ def print_schedule(one: Mapping[str, Any]) -> None:
 
     now = now_ms()
     key_values(
-        [
-            ("schedule", one["name"]),
-            ("state", one["state"]),
-            ("error", one.get("error")),
-            ("rule", rule_of(one)),
-            ("next", when(one.get("nextAt"), now)),
-            ("path", one.get("functionPath")),
-            ("workflow", one.get("workflow")),
-            ("misfire", _misfire(one)),
-            ("overlap", one["overlap"]),
-            ("held back", None if one.get("heldBack") is None else f"the slot of {slot_time(one['heldBack'])}"),
-            ("jitter", span(one["jitterMs"]) if one.get("jitterMs") else None),
-            ("live", plural(one["live"], "occurrence")),
-            *shown(one),
-            ("then", "\n".join(then_lines(one.get("then") or ())) or None),
-            ("expires", f"{exact(one['expiresAfterMs'])} after it was due" if one.get("expiresAfterMs") else None),
-            ("owner", _owner(one)),
-            ("revision", one["revision"]),
-            ("created", when(one["createdAt"], now)),
-            ("defined by", " ".join((one.get("initiator") or {}).values()) or None),
-            ("args", DAMAGED if one.get("argsDamaged") else msgspec.json.encode(one.get("args")).decode()),
-        ]
+        ("schedule", one["name"]),
+        ("state", one["state"]),
+        ("error", one.get("error")),
+        ("rule", rule_of(one)),
+        ("next", when(one.get("nextAt"), now)),
+        ("path", one.get("functionPath")),
+        ("workflow", one.get("workflow")),
+        ("misfire", _misfire(one)),
+        ("overlap", one["overlap"]),
+        ("held back", None if one.get("heldBack") is None else f"the slot of {slot_time(one['heldBack'])}"),
+        ("jitter", span(one["jitterMs"]) if one.get("jitterMs") else None),
+        ("live", plural(one["live"], "occurrence")),
+        *shown(one),
+        ("then", "\n".join(then_lines(one.get("then") or ())) or None),
+        ("expires", f"{exact(one['expiresAfterMs'])} after it was due" if one.get("expiresAfterMs") else None),
+        ("owner", _owner(one)),
+        ("revision", one["revision"]),
+        ("created", when(one["createdAt"], now)),
+        ("defined by", " ".join((one.get("initiator") or {}).values()) or None),
+        ("args", DAMAGED if one.get("argsDamaged") else msgspec.json.encode(one.get("args")).decode()),
     )
 
 

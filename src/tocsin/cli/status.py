@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tocsin.cli.client import Connection, client_command
-from tocsin.cli.output import emit, key_values, now_ms, put, span
+from tocsin.cli.output import key_values, now_ms, put, span
 from tocsin.cli.pools import MORE, print_pools
 from tocsin.cli.words import say
 
@@ -24,23 +24,21 @@ def health(answer: Mapping[str, Any]) -> str | None:
 @client_command
 def status(connection: Connection, /) -> None:
     """Show how many jobs wait, run and are dead, and the pools."""
-    answer = connection.get("/status")
-    if connection.as_json:
-        emit(answer)
-        return
+    connection.show(connection.get("/status"), lambda answer: _print(connection.instance, answer))
+
+
+def _print(instance: str, answer: Mapping[str, Any]) -> None:
     lanes = answer.get("lanes") or {}
     late = answer.get("oldestDueMs")
     key_values(
-        [
-            ("instance", connection.instance),
-            ("health", health(answer)),
-            ("paused", "yes: none of its jobs start" if answer.get("paused") else None),
-            ("backlog", f"{answer['backlog']:,}"),
-            ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),
-            ("in flight", f"{answer['inFlight']:,}"),
-            ("dead", f"{answer['dead']:,}"),
-            ("lanes", f"{lanes['inFlight']} of {lanes['limit']} in use" if lanes else None),
-        ]
+        ("instance", instance),
+        ("health", health(answer)),
+        ("paused", "yes: none of its jobs start" if answer.get("paused") else None),
+        ("backlog", f"{answer['backlog']:,}"),
+        ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),
+        ("in flight", f"{answer['inFlight']:,}"),
+        ("dead", f"{answer['dead']:,}"),
+        ("lanes", f"{lanes['inFlight']} of {lanes['limit']} in use" if lanes else None),
     )
     if answer.get("pools"):
         put()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -35,15 +35,12 @@ def why(connection: Connection, /, id: str) -> None:
     Exit code 1 if there is no such job (see its history).
     """
     reasons = connection.get("/why", id=id)["reasons"]
-    unknown = any(reason["code"] == "NOT_FOUND" for reason in reasons)
-    if unknown:
+    if any(reason["code"] == "NOT_FOUND" for reason in reasons):
         raise Refused(f"{reasons[0]['message']}: tocsin history {id}")
-    if connection.as_json:
-        for reason in reasons:
-            emit(reason)
-        return
-    if not reasons:
-        say("nothing holds it back: it may start now")
+    connection.show_all(reasons, _print_reasons, "nothing holds it back: it may start now")
+
+
+def _print_reasons(reasons: Sequence[Mapping[str, Any]]) -> None:
     for reason in reasons:
         _print_reason(reason)
 

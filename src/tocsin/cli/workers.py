@@ -26,16 +26,13 @@ WORKERS: Final = (
 @click.option("--all", "every", envvar="TOCSIN_WORKERS_ALL", is_flag=True, help="All of them, page by page.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
-def workers(connection: Connection, /, every: bool, limit: int, **query: Any) -> None:
+def workers(connection: Connection, /, **query: Any) -> None:
     """List workers that were heard of within five minutes.
 
     One that was silent for 30 s is lost: its jobs come again when their
     leases end.
     """
-    pages(
-        connection, "/workers", _print, f"no workers in {connection.instance}",
-        every=every, limit=limit, query=query, member="workers",
-    )  # fmt: skip
+    pages(connection, "/workers", _print, f"no workers in {connection.instance}", query, member="workers")
 
 
 def _print(found: Sequence[Mapping[str, Any]], *, header: bool) -> None:
