@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from functools import lru_cache, partial
 from importlib.metadata import version
 from random import Random, SystemRandom
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tocsin.actors.heartbeat import Beat, Heartbeat, Pulse
@@ -215,9 +214,7 @@ class ActorHost:
         if self._heartbeat is not None:
             self._heartbeat.start()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def stop(self) -> None:

@@ -7,7 +7,6 @@ fraction of the CPU time, unless an httpx transport was given. Both give an `Ans
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
@@ -79,9 +78,7 @@ class ServerClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _url(self, instance: str, route: str) -> str:

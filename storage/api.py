@@ -225,6 +225,26 @@ def after(prefix: bytes) -> bytes:
     return cut[:-1] + bytes([cut[-1] + 1])
 
 
+class Scanned(Protocol):
+    """A reader of ranges: a view of a store, or an actor's rows as its turn sees them."""
+
+    async def scan(self, start: bytes, end: bytes, *, limit: int) -> list[Row]: ...
+
+
+async def row_pages(rows: Scanned, start: bytes, end: bytes, limit: int) -> AsyncIterator[list[Row]]:
+    """Yield the rows with `start <= key < end`, at most `limit` at a time."""
+    while page := await rows.scan(start, end, limit=limit):
+        yield page
+        start = page[-1][0] + b"\x00"
+
+
+async def each_row(rows: Scanned, start: bytes, end: bytes, limit: int) -> AsyncIterator[Row]:
+    """Yield the rows with `start <= key < end` one by one; they are read in pages of `limit`."""
+    async for page in row_pages(rows, start, end, limit):
+        for row in page:
+            yield row
+
+
 def check_batch(batch: Batch, capabilities: Capabilities) -> str | None:
     """Say which limit this batch breaks; None if it keeps all of them, which is then noted on the batch."""
     puts, deletes = batch.puts, batch.deletes

@@ -13,7 +13,6 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from random import Random, SystemRandom
-from types import TracebackType
 from typing import Final, Self
 
 from tocsin.actors.outbox import statements
@@ -95,9 +94,7 @@ class Drain:
         self._task = self._loop.create_task(self._run(), name="tocsin outbox")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

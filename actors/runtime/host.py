@@ -10,7 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import Random, SystemRandom
-from types import TracebackType
 from typing import Any, TypeVar
 
 from tocsin.actors.runtime.activation import Activation
@@ -88,9 +87,7 @@ class Host:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def start(self) -> None:

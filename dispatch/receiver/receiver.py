@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tocsin.dispatch.catalog.catalog import Catalog
@@ -274,9 +273,7 @@ class Receiver(AsgiApp):
         self._entered += 1
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._entered -= 1
         if not self._entered:  # who entered it first may still want it
             await self.aclose()

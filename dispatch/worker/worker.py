@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random, SystemRandom
-from types import TracebackType
 from typing import Any, Final, Self
 
 from tocsin.dispatch.clock import DispatchClock, SystemDispatchClock
@@ -169,9 +168,7 @@ class Worker:
         self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await self.stop_and_drain(self.drain_s)
         if self.refused is None or error is self.refused:
             return

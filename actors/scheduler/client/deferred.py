@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
@@ -94,9 +93,7 @@ class Deferred:
         self._open = True
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         jobs, self._jobs, self._bytes, self._open = self._jobs, [], 0, False
         self._paths = set()
         if error is not None or not jobs:

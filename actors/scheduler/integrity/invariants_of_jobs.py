@@ -42,7 +42,7 @@ from tocsin.actors.scheduler.state.labels import META_LABELS, SINCE_LAYOUT, dead
 from tocsin.actors.scheduler.state.layout import layout_of
 from tocsin.actors.scheduler.state.path_counts import keys_of
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RETIRE
-from tocsin.storage.api import Row, StoreView, after
+from tocsin.storage.api import Row, StoreView, after, row_pages
 
 PAGE = 1_000
 KNOWN = {*(family + b"/" for family in FAMILIES), BAD, INSTANCE, b"meta/"}
@@ -85,10 +85,9 @@ class Look:
 
     async def rows(self, start: bytes, end: bytes, limit: int = PAGE) -> AsyncIterator[Sequence[Row]]:
         """Yield pages of raw rows."""
-        while page := await self.view.scan(start, end, limit=limit):
+        async for page in row_pages(self.view, start, end, limit):
             self.found.rows += len(page)
             yield page
-            start = page[-1][0] + b"\x00"
 
     async def look_around(self) -> None:
         """Find out which families exist: most schedulers have few."""

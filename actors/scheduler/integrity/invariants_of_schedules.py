@@ -17,7 +17,7 @@ from tocsin.actors.scheduler.model.schedule_rows import (
     slot_key,
 )
 from tocsin.actors.scheduler.queries import jobs as query
-from tocsin.storage.api import StoreView, after
+from tocsin.storage.api import StoreView, after, each_row
 
 TIMERS = (TIMER, FORGET)
 PAGE = 1_000
@@ -87,7 +87,7 @@ async def _live(view: StoreView) -> Counter[tuple[str, str]]:
 
 async def _timers(view: StoreView) -> dict[str, Counter[tuple[str, int | None]]]:
     found: dict[str, Counter[tuple[str, int | None]]] = {}
-    async for key, _ in _pages(view, b"timer/"):
+    async for key, _ in each_row(view, b"timer/", after(b"timer/"), PAGE):
         try:
             ms, kind, name = split_timer_key(key)
         except ValueError:  # of another shape, which is a fault of its own
@@ -99,22 +99,14 @@ async def _timers(view: StoreView) -> dict[str, Counter[tuple[str, int | None]]]
 
 async def _slots(view: StoreView) -> Counter[str]:
     found: Counter[str] = Counter()
-    async for key, _ in _pages(view, b"slot/"):
+    async for key, _ in each_row(view, b"slot/", after(b"slot/"), PAGE):
         found[key.split(b"/")[1].decode()] += 1
     return found
 
 
 async def _rows(view: StoreView, family: str, kind: type[R]) -> AsyncIterator[tuple[str, R]]:
     prefix = family.encode() + b"/"
-    async for key, value in _pages(view, prefix):
+    async for key, value in each_row(view, prefix, after(prefix), PAGE):
         row = query.read(kind, key, value)
         if row is not None:
             yield key[len(prefix) :].decode(), row
-
-
-async def _pages(view: StoreView, prefix: bytes) -> AsyncIterator[tuple[bytes, bytes]]:
-    start, end = prefix, after(prefix)
-    while rows := await view.scan(start, end, limit=PAGE):
-        for row in rows:
-            yield row
-        start = rows[-1][0] + b"\x00"

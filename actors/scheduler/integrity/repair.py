@@ -30,7 +30,7 @@ from tocsin.actors.scheduler.model.rows import (
 from tocsin.actors.scheduler.state.rebuild import Rebuilt, load, rebuild
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE, SchedulerState
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE
-from tocsin.storage.api import Batch, OrderedStore, Row, after
+from tocsin.storage.api import Batch, OrderedStore, Row, after, each_row
 
 NOW = 0
 """The stored wake time after a repair: the next host processes the scheduler immediately and corrects it."""
@@ -117,12 +117,8 @@ def _aside(storage: ActorStorage, key: bytes, value: bytes) -> None:
     storage.delete(key)
 
 
-async def _rows(storage: ActorStorage, prefix: bytes) -> AsyncIterator[Row]:
-    start = prefix
-    while rows := await storage.scan(start, after(prefix), limit=PAGE):
-        for row in rows:
-            yield row
-        start = rows[-1][0] + b"\x00"
+def _rows(storage: ActorStorage, prefix: bytes) -> AsyncIterator[Row]:
+    return each_row(storage, prefix, after(prefix), PAGE)
 
 
 async def _shapes(state: SchedulerState, family: bytes) -> AsyncIterator[tuple[bytes, bytes, Shape]]:

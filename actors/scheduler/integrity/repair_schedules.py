@@ -23,7 +23,7 @@ from tocsin.actors.scheduler.model.schedule_rows import (
     slot_key,
     split_slot_key,
 )
-from tocsin.storage.api import after
+from tocsin.storage.api import after, each_row
 
 PAGE = 1_000
 
@@ -126,9 +126,4 @@ async def _all(storage: ActorStorage, prefix: bytes, kind: type[R]) -> list[tupl
 
 
 async def _rows(storage: ActorStorage, prefix: bytes) -> list[tuple[bytes, bytes]]:
-    found: list[tuple[bytes, bytes]] = []
-    start = prefix
-    while rows := await storage.scan(start, after(prefix), limit=PAGE):
-        found += rows
-        start = rows[-1][0] + b"\x00"
-    return found
+    return [row async for row in each_row(storage, prefix, after(prefix), PAGE)]

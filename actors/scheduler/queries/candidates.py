@@ -30,7 +30,7 @@ from tocsin.actors.scheduler.queries.queue_stats import is_counted
 from tocsin.actors.scheduler.state import labels
 from tocsin.actors.scheduler.state.path_counts import path_key
 from tocsin.errors import InvalidInputError
-from tocsin.storage.api import Range, Row, StoreView, after
+from tocsin.storage.api import Range, Row, StoreView, after, row_pages
 
 CHUNK: Final = 100
 """Jobs loaded at once: with inline args of 64 KiB each, well inside the bytes of one read."""
@@ -159,9 +159,8 @@ def _of_jobs(view: StoreView, behind: str) -> Chunks:
 
     async def pages() -> AsyncIterator[tuple[list[Place], Place, int]]:
         start = job_key(behind) + b"\x00" if behind else b"job/"
-        while rows := await view.scan(start, after(b"job/"), limit=CHUNK):
+        async for rows in row_pages(view, start, after(b"job/"), CHUNK):
             yield [_id_of(key) for key, _ in rows], _id_of(rows[-1][0]), 0
-            start = rows[-1][0] + b"\x00"
 
     return _chunked(pages())
 
@@ -189,11 +188,10 @@ async def _gathered(view: StoreView, now: int, wanted: Filter) -> set[str] | Non
     found: set[str] = set()
     for prefix, _ in buckets:
         start, end = _bounds(prefix, now, wanted)
-        while rows := await view.scan(start, end, limit=PAGE):
+        async for rows in row_pages(view, start, end, PAGE):
             found.update(split_line_tail(key)[1] for key, _ in rows)
             if len(found) > most:
                 return None
-            start = rows[-1][0] + b"\x00"
     if wanted.state is None:
         leases = await whole(view, b"lease/")
         found.update(split_lease_key(key)[0] for key, row in leases if wanted.takes_lease(read(LeaseRow, key, row)))
@@ -237,15 +235,14 @@ async def _sorted(view: StoreView, now: int, wanted: Filter, place: Place | None
 
 
 async def _rows_of_label(view: StoreView, prefix: bytes) -> AsyncIterator[Sequence[Row]]:
-    looked, start = 0, prefix
-    while rows := await view.scan(start, after(prefix), limit=PAGE):
+    looked = 0
+    async for rows in row_pages(view, prefix, after(prefix), PAGE):
         looked += len(rows)
         if looked > INDEX_ROWS:
             raise InvalidInputError(
                 f"order=due sorts at most {INDEX_ROWS} jobs of a label and there are more: use order=id"
             )
         yield [row for row in rows if len(row[1]) == DUE_DIGITS and row[1].isdigit()]
-        start = rows[-1][0] + b"\x00"
 
 
 async def _of_lines(view: StoreView, now: int, wanted: Filter, place: Place | None) -> Chunks:

@@ -25,7 +25,7 @@ from tocsin.actors.scheduler.model.schedule_rows import (
 )
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries.listing import decode_cursor, encode_cursor
-from tocsin.storage.api import StoreView, after
+from tocsin.storage.api import StoreView, after, row_pages
 
 BYTES_PER_PAGE: Final = 4 * 1024 * 1024
 """How much a page reads of definitions, each with up to 64 KiB of its args."""
@@ -93,10 +93,9 @@ async def live_jobs(view: StoreView, name: str) -> list[tuple[str, str]]:
     """Return id and incarnation of the schedule's occurrences that wait, run or retry. Those of a schedule that was
     made meanwhile under the same name are left out."""
     found: list[tuple[str, str, str]] = []
-    start = prefix = slot_prefix(name)
-    while rows := await view.scan(start, after(prefix), limit=SLOTS_AT_ONCE):
+    prefix = slot_prefix(name)
+    async for rows in row_pages(view, prefix, after(prefix), SLOTS_AT_ONCE):
         found += [(job_id, *of) for job_id, of in (await _live(view, name, _job_ids(rows))).items()]
-        start = rows[-1][0] + b"\x00"
     definition = query.read(DefinitionRow, key := definition_key(name), (await view.get([key])).get(key))
     return [(job_id, job) for job_id, job, uid in found if definition is None or uid != definition.uid]
 

@@ -27,7 +27,7 @@ from tocsin.actors.scheduler.model.rows import (
     job_key,
 )
 from tocsin.actors.scheduler.state.layout import layout_of
-from tocsin.storage.api import Row, StoreView, after
+from tocsin.storage.api import Row, StoreView, after, each_row
 
 LIVE: Final = b"label/"
 DEAD: Final = b"deadlabel/"
@@ -152,10 +152,8 @@ class Labels:
 
     async def _all(self) -> AsyncIterator[Row]:
         for start, end in ((LIVE, after(LIVE)), (DEAD, after(DEAD))):
-            while page := await self._storage.scan(start, end, limit=PAGE):
-                for row in page:
-                    yield row
-                start = page[-1][0] + b"\x00"
+            async for row in each_row(self._storage, start, end, PAGE):
+                yield row
 
 
 def _row(kind: type[R], key: bytes, value: bytes) -> R | None:

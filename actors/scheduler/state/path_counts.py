@@ -11,7 +11,7 @@ from typing import Final
 
 from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.actors.scheduler.model.rows import META_RECOUNT, BadRow, JobRow, decode
-from tocsin.storage.api import Row, after
+from tocsin.storage.api import Row, after, each_row
 
 PATH_BYTES: Final = 768
 """How many bytes of a function path stand in a key; of a longer path the rest is hashed."""
@@ -101,16 +101,9 @@ class Paths:
         self.recounted, self.counting = wrong, True
         self._storage.put(META_RECOUNT, b"")
 
-    async def _rows(self, prefix: bytes) -> AsyncIterator[Row]:
+    def _rows(self, prefix: bytes) -> AsyncIterator[Row]:
         """Read the rows of a family, a page at a time: job rows hold args, and there may be many."""
-        start, end = prefix, after(prefix)
-        while True:
-            page = await self._storage.scan(start, end, limit=PAGE)
-            for row in page:
-                yield row
-            if len(page) < PAGE:
-                return
-            start = page[-1][0] + b"\x00"
+        return each_row(self._storage, prefix, after(prefix), PAGE)
 
 
 def keys_of(job: JobRow) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ earlier one has ended. So the same call made twice starts nothing twice, and no 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -23,7 +23,7 @@ from tocsin.actors.scheduler.model.rows import (
 )
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions.submit import retry_dead
-from tocsin.storage.api import StoreView, after
+from tocsin.storage.api import StoreView, after, each_row
 
 REDRIVE = "redrive"
 TICK_MS = 1_000
@@ -52,7 +52,7 @@ class Counted:
 
 async def running(view: StoreView) -> dict[str, RedriveRow]:
     found: dict[str, RedriveRow] = {}
-    async for key, value in _pages(view, b"redrive/", after(b"redrive/")):
+    async for key, value in each_row(view, b"redrive/", after(b"redrive/"), PAGE):
         try:
             row = decode(RedriveRow, key, value)
         except BadRow:
@@ -64,7 +64,7 @@ async def running(view: StoreView) -> dict[str, RedriveRow]:
 
 async def count(view: StoreView, row: RedriveRow, others: Running) -> Counted:
     counted = Counted()
-    async for key, value in _pages(view, b"parked/%015d/" % row.since, b"parked/%015d/" % row.before):
+    async for key, value in each_row(view, b"parked/%015d/" % row.since, b"parked/%015d/" % row.before, PAGE):
         try:
             letter = decode(ParkedRow, key, value)
         except BadRow:
@@ -84,13 +84,6 @@ async def count(view: StoreView, row: RedriveRow, others: Running) -> Counted:
 def _is_ahead(row: RedriveRow, place: tuple[int, str]) -> bool:
     """Tell whether the redrive has still to come to a letter at this place."""
     return row.since <= place[0] < row.before and place > row.cursor
-
-
-async def _pages(view: StoreView, start: bytes, end: bytes) -> AsyncIterator[tuple[bytes, bytes]]:
-    while rows := await view.scan(start, end, limit=PAGE):
-        for one in rows:
-            yield one
-        start = rows[-1][0] + b"\x00"
 
 
 def next_turn(others: Running) -> int:
