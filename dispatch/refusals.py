@@ -4,49 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tocsin import errors
 from tocsin.dispatch.job_options import PYTHON_WORDS
 from tocsin.dispatch.words import reworded
-from tocsin.errors import (
-    ActorError,
-    ConflictError,
-    DuplicateScheduleIdError,
-    ForbiddenError,
-    IdempotencyMismatchError,
-    InvalidInputError,
-    InvalidScheduleIdError,
-    NotFoundError,
-    OriginNotConfiguredError,
-    OverloadedError,
-    PayloadTooLargeError,
-    QuotaExceededError,
-    RequestError,
-    StaleLeaseError,
-    StoreFull,
-    StoreUnavailable,
-    TocsinError,
-    UnauthenticatedError,
-    UnreachableError,
-)
+from tocsin.errors import RequestError, TocsinError, UnreachableError
 
 BY_CODE: Final[dict[str, type[TocsinError]]] = {
     error.code: error
     for error in (
-        ActorError,
-        ConflictError,
-        DuplicateScheduleIdError,
-        ForbiddenError,
-        IdempotencyMismatchError,
-        InvalidInputError,
-        InvalidScheduleIdError,
-        NotFoundError,
-        OriginNotConfiguredError,
-        OverloadedError,
-        PayloadTooLargeError,
-        QuotaExceededError,
-        StaleLeaseError,
-        StoreFull,
-        StoreUnavailable,
-        UnauthenticatedError,
+        errors.ActorError,
+        errors.ConflictError,
+        errors.DuplicateScheduleIdError,
+        errors.ForbiddenError,
+        errors.IdempotencyMismatchError,
+        errors.InvalidInputError,
+        errors.InvalidScheduleIdError,
+        errors.NotFoundError,
+        errors.OriginNotConfiguredError,
+        errors.OverloadedError,
+        errors.PayloadTooLargeError,
+        errors.QuotaExceededError,
+        errors.StaleLeaseError,
+        errors.StoreFull,
+        errors.StoreUnavailable,
+        errors.UnauthenticatedError,
     )
 }
 

@@ -66,14 +66,19 @@ def _twice(rule: Rule, at: int) -> str | None:
 def _changed(rule: Rule, before: int, at: int) -> str | None:
     """Make the note of a line between which and the one before the clock was changed."""
     was, now = rule.zone.offset(before), rule.zone.offset(at)
-    return None if was == now else f"the clock went from UTC{_signed(was)} to UTC{_signed(now)} since the line before"
+    return (
+        None
+        if was == now
+        else f"the clock went from UTC{signed_offset(was)} to UTC{signed_offset(now)} since the line before"
+    )
 
 
 def _written(wall: int, how: str) -> str:
     return (datetime(1970, 1, 1) + timedelta(seconds=wall)).strftime(how)
 
 
-def _signed(offset: int) -> str:
+def signed_offset(offset: int) -> str:
+    """Format an offset from UTC; historic zones have seconds."""
     minutes, seconds = divmod(abs(offset), 60)
     odd = f":{seconds:02}" if seconds else ""
     return f"{'-' if offset < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}{odd}"

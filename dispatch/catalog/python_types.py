@@ -26,7 +26,18 @@ _MEMBER: Final = re.compile(r"Object (?P<what>contains unknown|missing required)
 _MEMBERS: Final = {"contains unknown": "unknown field", "missing required": "missing"}
 
 
-class PythonType(Expected):
+class _ByReading(Expected):
+    """Refuses args that it cannot read as Python values."""
+
+    def refusal(self, raw: bytes) -> str | None:
+        try:
+            self.read(values.decode(raw))
+        except InvalidInputError as error:
+            return error.message
+        return None
+
+
+class PythonType(_ByReading):
     """Sees args as Python sees them: a field of type `datetime` takes a datetime, and no text."""
 
     def __init__(self, kind: Any) -> None:
@@ -38,13 +49,6 @@ class PythonType(Expected):
             raise SettingsError(f"{kind!r:.120} cannot be checked: {error}") from None
         except Exception:  # no args do not fit, or the type's own code fails: either is said when args come
             pass
-
-    def refusal(self, raw: bytes) -> str | None:
-        try:
-            self.read(values.decode(raw))
-        except InvalidInputError as error:
-            return error.message
-        return None
 
     def read(self, value: Any) -> Any:
         try:
@@ -81,7 +85,7 @@ def _explained(said: str, value: Any, fault_of: Callable[[Any], str | None]) -> 
 # ---- pydantic ------------------------------------------------------------------------------------
 
 
-class PydanticModel(Expected):
+class PydanticModel(_ByReading):
     """By the rules of the model: told the Python values, it decides what it takes."""
 
     def __init__(self, kind: Any) -> None:
@@ -93,13 +97,6 @@ class PydanticModel(Expected):
             self.schema: Schema = self._adapter.json_schema(mode="validation")
         except Exception as error:  # pydantic has many errors for models that it cannot build or describe
             raise SettingsError(f"{kind!r:.120} cannot be checked: {type(error).__name__}: {error}") from None
-
-    def refusal(self, raw: bytes) -> str | None:
-        try:
-            self.read(values.decode(raw))
-        except InvalidInputError as error:
-            return error.message
-        return None
 
     def read(self, value: Any) -> Any:
         try:

@@ -6,6 +6,7 @@ Nothing holds between two schedulers, so no snapshot is held longer than one of 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler.integrity.findings import Findings
@@ -15,7 +16,7 @@ from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.row_kinds import BAD
 from tocsin.errors import StoreUnavailable
 from tocsin.storage.api import Batch, StoreProvider, after
-from tocsin.storage.snapshot import Changed, StoreLook, StoreSnapshot
+from tocsin.storage.snapshot import Changed, StoreLook
 
 TRIES = 5
 NAMES_AT_ONCE = 1_000
@@ -32,12 +33,10 @@ class Checked:
 
 def integrity(look: StoreLook) -> list[str]:
     """Return the faults that the engine finds in its own structures; StoreError if they cannot be read."""
-    for _ in range(TRIES):
-        try:
+    tries = _tries(look)
+    while True:
+        with next(tries):
             return list(look.integrity())
-        except Changed:
-            continue
-    raise _restless(look)
 
 
 async def check_store(look: StoreLook, only: str | None = None) -> AsyncIterator[Checked]:
@@ -50,16 +49,13 @@ async def check_store(look: StoreLook, only: str | None = None) -> AsyncIterator
 async def check_one(look: StoreLook, name: str) -> Checked | None:
     """Check one scheduler; None if it was never written, or nothing of it is left."""
     actor = str(actor_of(name))
-    for _ in range(TRIES):
-        try:
-            with look.snapshot() as snapshot:
-                view = snapshot.view(actor)
-                there = bool(await view.scan(b"\x01", b"\xff", limit=1))
-                wake_at = snapshot.wake_at(actor)
-                return Checked(name, await examine(view, wake_at)) if there or wake_at is not None else None
-        except Changed:
-            continue
-    raise _restless(look)
+    tries = _tries(look)
+    while True:
+        with next(tries), look.snapshot() as snapshot:
+            view = snapshot.view(actor)
+            there = bool(await view.scan(b"\x01", b"\xff", limit=1))
+            wake_at = snapshot.wake_at(actor)
+            return Checked(name, await examine(view, wake_at)) if there or wake_at is not None else None
 
 
 def names(look: StoreLook) -> Iterator[str]:
@@ -76,21 +72,17 @@ def names(look: StoreLook) -> Iterator[str]:
 
 
 def _page(look: StoreLook, last: str) -> list[str]:
+    tries = _tries(look)
+    while True:
+        with next(tries), look.snapshot() as snapshot:
+            return snapshot.names(last, NAMES_AT_ONCE)
+
+
+def _tries(look: StoreLook) -> Iterator[AbstractContextManager[None, bool]]:
+    """Yield the block of each try, which passes over `Changed`; StoreUnavailable after the last one."""
     for _ in range(TRIES):
-        try:
-            with look.snapshot() as snapshot:
-                return _names(snapshot, last)
-        except Changed:
-            continue
-    raise _restless(look)
-
-
-def _names(snapshot: StoreSnapshot, last: str) -> list[str]:
-    return snapshot.names(last, NAMES_AT_ONCE)
-
-
-def _restless(look: StoreLook) -> StoreUnavailable:
-    return StoreUnavailable(f"{look.place} was opened and closed all the time while it was looked at: try again")
+        yield suppress(Changed)
+    raise StoreUnavailable(f"{look.place} was opened and closed all the time while it was looked at: try again")
 
 
 async def repair(provider: StoreProvider, name: str) -> None:

@@ -17,11 +17,11 @@ from tocsin.dispatch.scheduled import Scheduled as Scheduled
 from tocsin.errors import StoreCorrupt
 
 
-class _Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    pass
+class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Camel case in JSON, and no defaults."""
 
 
-class ErrorInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
+class ErrorInfo(Value, frozen=True, rename="camel", omit_defaults=True):
     """How the last attempt that did not succeed ended; `at` in epoch ms."""
 
     at: int
@@ -29,7 +29,7 @@ class ErrorInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
     status: int | None = None
 
 
-class LeaseInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
+class LeaseInfo(Value, frozen=True, rename="camel", omit_defaults=True):
     """The running attempt's lease: until when (epoch ms), and on which host, or of which worker if that was said."""
 
     until: int
@@ -38,7 +38,7 @@ class LeaseInfo(_Value, frozen=True, rename="camel", omit_defaults=True):
     worker: str | None = None
 
 
-class Following(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Following(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A job that another starts when it is done, `delay_ms` later, and what follows that."""
 
     id: str = ""
@@ -49,7 +49,7 @@ class Following(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults
     then: Sequence[Following] = ()
 
 
-class Initiator(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Initiator(Value, frozen=True, rename="camel", omit_defaults=True):
     """Who scheduled a job: `token` is the name of the token the request came with; `user` is what the embedding app's
     own middleware called its user, or what a Python caller gave as `initiator=`."""
 
@@ -62,7 +62,7 @@ def initiator_of(stored: tuple[str, str]) -> Initiator | None:
     return Initiator(token or None, user or None) if token or user else None
 
 
-class ScheduleSlot(_Value, frozen=True, rename="camel", omit_defaults=True):
+class ScheduleSlot(Value, frozen=True, rename="camel", omit_defaults=True):
     """Of which schedule a job is an occurrence, and for which slot (epoch ms). `first_slot` and `coalesced` if it
     stands for earlier slots too: the first of them, and how many they are (left out if they were not counted).
     """
@@ -143,7 +143,7 @@ class Firing(Record, frozen=True, kw_only=True, rename=record_member, omit_defau
     instance: str = ""
 
 
-class Page(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Page(Value, frozen=True, rename="camel", omit_defaults=True):
     """A page of records; `cursor` asks for the next one and is there when `truncated` is True."""
 
     records: Sequence[Record]
@@ -151,7 +151,7 @@ class Page(_Value, frozen=True, rename="camel", omit_defaults=True):
     cursor: str | None = None
 
 
-class PoolStatus(_Value, frozen=True, rename="camel"):
+class PoolStatus(Value, frozen=True, rename="camel"):
     """`queued` counts its pending and waiting jobs, `in_flight` its held slots."""
 
     name: str
@@ -161,14 +161,14 @@ class PoolStatus(_Value, frozen=True, rename="camel"):
     paused: bool
 
 
-class LanesStatus(_Value, frozen=True, rename="camel"):
+class LanesStatus(Value, frozen=True, rename="camel"):
     """Callbacks in flight from this scheduler on this host, and how many there may be."""
 
     in_flight: int
     limit: int
 
 
-class HealthReason(_Value, frozen=True, rename="camel"):
+class HealthReason(Value, frozen=True, rename="camel"):
     """One cause of health that is not green: `code` for programs, `message` for people, and `since` when, epoch ms, as
     far as this host knows."""
 
@@ -177,7 +177,7 @@ class HealthReason(_Value, frozen=True, rename="camel"):
     since: int
 
 
-class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     """Counts are exact, but `due`, which stops counting at 10,000. `oldest_due_ms`: for how long the longest
     waiting due job has been due, ms. `pools`: at most 1,000, the longest first; `more_pools` if there are more."""
 
@@ -203,7 +203,7 @@ class Status(_Value, frozen=True, rename="camel", omit_defaults=True):
     """Why health is not green, the worst first."""
 
 
-class Instance(_Value, frozen=True, rename="camel"):
+class Instance(Value, frozen=True, rename="camel"):
     """One instance of a host, and how many jobs it has: not started, started, dead. `timeout_ms`: its own deadline for
     callbacks whose jobs have none; without it the host's counts."""
 
@@ -215,7 +215,7 @@ class Instance(_Value, frozen=True, rename="camel"):
     timeout_ms: int | None = None
 
 
-class InstanceState(_Value, frozen=True, rename="camel"):
+class InstanceState(Value, frozen=True, rename="camel"):
     """The instance's pause, and its own deadline for callbacks whose jobs have none, if it has one."""
 
     name: str
@@ -223,7 +223,7 @@ class InstanceState(_Value, frozen=True, rename="camel"):
     timeout_ms: int | None = None
 
 
-class InstancePage(_Value, frozen=True, rename="camel", omit_defaults=True):
+class InstancePage(Value, frozen=True, rename="camel", omit_defaults=True):
     """A page of instances; `cursor` asks for the next one and is there when `truncated` is True."""
 
     instances: Sequence[Instance]
@@ -231,7 +231,7 @@ class InstancePage(_Value, frozen=True, rename="camel", omit_defaults=True):
     cursor: str | None = None
 
 
-class Rescheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Rescheduled(Value, frozen=True, rename="camel", omit_defaults=True):
     """The answer to a reschedule; a running job is not moved."""
 
     rescheduled: bool
@@ -239,21 +239,21 @@ class Rescheduled(_Value, frozen=True, rename="camel", omit_defaults=True):
     was_running: bool | None = None
 
 
-class Matched(_Value, frozen=True, rename="camel"):
+class Matched(Value, frozen=True, rename="camel"):
     """How many jobs a filter matched, and how many of them were cancelled."""
 
     matched: int
     cancelled: int
 
 
-class Removed(_Value, frozen=True, rename="camel"):
+class Removed(Value, frozen=True, rename="camel"):
     """The counts of a removed instance."""
 
     jobs: int
     rows: int
 
 
-class Holder(_Value, frozen=True, rename="camel"):
+class Holder(Value, frozen=True, rename="camel"):
     """A held slot: whose, of what kind, until when (epoch ms). `orphan`: its job was cancelled."""
 
     id: str
@@ -262,7 +262,7 @@ class Holder(_Value, frozen=True, rename="camel"):
     orphan: bool
 
 
-class Pool(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Pool(Value, frozen=True, rename="camel", omit_defaults=True):
     """A pool in detail; `holders` shows at most 1,000. `created`, where one was set just now: whether it was unknown
     until then. `known`: whether anybody has set it or named it in a job."""
 
@@ -276,7 +276,7 @@ class Pool(_Value, frozen=True, rename="camel", omit_defaults=True):
     known: bool = True
 
 
-class Attempt(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Attempt(Value, frozen=True, rename="camel", omit_defaults=True):
     """How one attempt ended (or the job itself, if it had none); instants in epoch ms, `lateness_ms` after due."""
 
     attempt: int
@@ -290,7 +290,7 @@ class Attempt(_Value, frozen=True, rename="camel", omit_defaults=True):
     result_damaged: bool = False
 
 
-class Queue(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Queue(Value, frozen=True, rename="camel", omit_defaults=True):
     """A queue: how many of its jobs wait (`due` of them now, counted to 10,000), for how long the longest due one has
     waited, ms, how many workers have, and how many claims wait for a job of it on this host."""
 
@@ -302,7 +302,7 @@ class Queue(_Value, frozen=True, rename="camel", omit_defaults=True):
     oldest_due_ms: int | None = None
 
 
-class Pending(_Value, frozen=True, rename="camel"):
+class Pending(Value, frozen=True, rename="camel"):
     """The answer to `pending`: whether jobs of a prefix are left, and how many: live ones, and those that follow
     them."""
 
@@ -310,7 +310,7 @@ class Pending(_Value, frozen=True, rename="camel"):
     count: int
 
 
-class Outcome(_Value, frozen=True, rename=record_member, omit_defaults=True):
+class Outcome(Value, frozen=True, rename=record_member, omit_defaults=True):
     """How a job ended, or how it stands: `state` is `done`, `dead`, `cancelled`, `expired`, or, before its end,
     `pending`, `waiting`, `running`. `ended_at` in epoch ms; `kept_until`: so long its result is kept."""
 
@@ -336,7 +336,7 @@ class Outcome(_Value, frozen=True, rename=record_member, omit_defaults=True):
         return None if self.raw_result is None else values.decode(bytes(self.raw_result), "result")
 
 
-class Redrive(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Redrive(Value, frozen=True, rename="camel", omit_defaults=True):
     """A bulk retry of dead letters: how many matched when it was asked for, how many it has retried."""
 
     redrive_id: str
@@ -348,7 +348,7 @@ class Redrive(_Value, frozen=True, rename="camel", omit_defaults=True):
     """The id of an earlier one that retries jobs of the same pool: this one begins when that has ended."""
 
 
-class Reason(_Value, frozen=True, rename="camel", omit_defaults=True):
+class Reason(Value, frozen=True, rename="camel", omit_defaults=True):
     """Why a job is not running: `code` for programs, `message` for people, `at` if an instant ends it (epoch ms)."""
 
     code: str
@@ -358,7 +358,7 @@ class Reason(_Value, frozen=True, rename="camel", omit_defaults=True):
     holders: Sequence[str] | None = None
 
 
-class DeadRetried(_Value, frozen=True, rename="camel", omit_defaults=True):
+class DeadRetried(Value, frozen=True, rename="camel", omit_defaults=True):
     """The answer to a retry of a dead letter; `retried` is False if there is none of that id."""
 
     retried: bool
@@ -372,7 +372,7 @@ class WorkerRecord(WorkerSnapshot, frozen=True, kw_only=True, rename="camel", om
     lost: bool = False
 
 
-class WorkerPage(_Value, frozen=True, rename="camel", omit_defaults=True):
+class WorkerPage(Value, frozen=True, rename="camel", omit_defaults=True):
     """A page of workers; `cursor` asks for the next one and is there when `truncated` is True."""
 
     workers: Sequence[WorkerRecord]

@@ -12,24 +12,13 @@ import msgspec
 from tocsin.actors.scheduler.model.damage import json_fault, pieces_fault
 from tocsin.actors.scheduler.model.followers import with_ids
 from tocsin.actors.scheduler.model.job_record import following
-from tocsin.actors.scheduler.model.records import Following, Initiator, given_args, initiator_of
+from tocsin.actors.scheduler.model.records import Following, Initiator, Value, given_args, initiator_of, record_member
 from tocsin.actors.scheduler.model.rows import BadRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, jitter_of
 from tocsin.dispatch.job_options import RecordMembers, record_options
 
 
-class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    pass
-
-
-def _member(name: str) -> str:
-    if name == "raw_args":
-        return "args"
-    first, *rest = name.split("_")
-    return first + "".join(part.title() for part in rest)
-
-
-class _Standing(RecordMembers, frozen=True, rename=_member, omit_defaults=True):
+class _Standing(RecordMembers, frozen=True, rename=record_member, omit_defaults=True):
     """Which schedule a record is of, and how that stands: what is before its options."""
 
     name: str
@@ -50,7 +39,7 @@ class _Standing(RecordMembers, frozen=True, rename=_member, omit_defaults=True):
     """Set if the args were damaged in the store, and are left out; its occurrences die as `damaged`."""
 
 
-class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=_member, omit_defaults=True):
+class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=record_member, omit_defaults=True):
     """A schedule. `state` is `active`, `paused`, `completed` (no slot comes any more) or `error`, with `error`.
 
     `next_at` is when its next occurrence is due (the slot and its jitter). `live` counts occurrences whose jobs wait,
@@ -78,7 +67,7 @@ class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=_member, omit_
         return given_args(self.raw_args, f"the args of schedule {self.name!r}")
 
 
-class SchedulePut(_Value, frozen=True, kw_only=True, rename="camel"):
+class SchedulePut(Value, frozen=True, kw_only=True, rename="camel"):
     """The answer to a put: the next instants, at most five, are those of the definition as it is now."""
 
     name: str
@@ -87,7 +76,7 @@ class SchedulePut(_Value, frozen=True, kw_only=True, rename="camel"):
     preview: Sequence[int]
 
 
-class SchedulePage(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class SchedulePage(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A page of schedules by name."""
 
     schedules: Sequence[ScheduleRecord]
@@ -95,7 +84,7 @@ class SchedulePage(_Value, frozen=True, kw_only=True, rename="camel", omit_defau
     cursor: str | None = None
 
 
-class Occurrence(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Occurrence(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The outcome of a slot, or with `until` of a run of `count` slots (left out where they were not counted).
 
     `state`: `fired`, `skipped` (with `reason`), `coalesced`, `expired`, `cancelled`, `dead`, or `queued` while it waits
@@ -118,7 +107,7 @@ class Occurrence(_Value, frozen=True, kw_only=True, rename="camel", omit_default
     triggered: bool = False
 
 
-class OccurrencePage(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class OccurrencePage(Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A page of occurrences, the newest first."""
 
     occurrences: Sequence[Occurrence]
@@ -126,7 +115,7 @@ class OccurrencePage(_Value, frozen=True, kw_only=True, rename="camel", omit_def
     cursor: str | None = None
 
 
-class TriggeredRun(_Value, frozen=True, kw_only=True, rename="camel"):
+class TriggeredRun(Value, frozen=True, kw_only=True, rename="camel"):
     """`created` is False when this request key had made the occurrence before."""
 
     name: str
@@ -135,7 +124,7 @@ class TriggeredRun(_Value, frozen=True, kw_only=True, rename="camel"):
     created: bool
 
 
-class CronPreview(_Value, frozen=True, kw_only=True, rename="camel"):
+class CronPreview(Value, frozen=True, kw_only=True, rename="camel"):
     """The next instants of an expression, and for each what a change of the clock does to it: a text that starts with
     `DST`, or null."""
 

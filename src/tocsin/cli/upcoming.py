@@ -62,12 +62,12 @@ def print_upcoming(lines: Sequence[tuple[int, str | None]], zone: Zone) -> None:
 
 def local(ms: int, zone: Zone) -> str:
     """Format an instant as ISO 8601 on the clock of a zone."""
-    return _wall(ms, zone).isoformat() + _ahead(zone.offset(ms // 1000))
+    return _wall(ms, zone).isoformat() + _offset(ms, zone)
 
 
 def _shown(ms: int, zone: Zone) -> str:
     try:
-        return _wall(ms, zone).strftime("%a %Y-%m-%d %H:%M:%S ") + _ahead(zone.offset(ms // 1000))
+        return _wall(ms, zone).strftime("%a %Y-%m-%d %H:%M:%S ") + _offset(ms, zone)
     except OverflowError:  # from the year 10000 on no calendar goes; a one-time rule may
         return instant(ms)
 
@@ -76,8 +76,7 @@ def _wall(ms: int, zone: Zone) -> datetime:
     return datetime(1970, 1, 1) + timedelta(seconds=zone.wall(ms // 1000))
 
 
-def _ahead(offset: int) -> str:
-    """Format an offset from UTC; historic zones have seconds."""
-    minutes, seconds = divmod(abs(offset), 60)
-    odd = f":{seconds:02}" if seconds else ""
-    return f"{'-' if offset < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}{odd}"
+def _offset(ms: int, zone: Zone) -> str:
+    from tocsin.actors.cron.preview import signed_offset
+
+    return signed_offset(zone.offset(ms // 1000))
