@@ -128,7 +128,7 @@ class StoreView(Protocol):
         self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
     ) -> list[Row]:
         """Read one range: see `scan_many`."""
-        ...
+        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]
 
 
 @runtime_checkable

@@ -97,7 +97,7 @@ class MemoryDisk:
         return answer
 
 
-class MemoryView:
+class MemoryView(StoreView):
     """Committed state of one actor."""
 
     def __init__(self, provider: MemoryProvider, name: str) -> None:
@@ -116,11 +116,6 @@ class MemoryView:
     ) -> list[list[Row]]:
         await self._provider.hop()
         return self._provider.disk.scan_many(self.name, ranges, max_bytes, reverse)
-
-    async def scan(
-        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
-    ) -> list[Row]:
-        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]
 
 
 class MemoryStore(MemoryView, Committing):

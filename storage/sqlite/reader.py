@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tocsin.errors import StoreError
-from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row
+from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row, StoreView
 from tocsin.storage.sqlite.errors import translate
 from tocsin.storage.sqlite.identity import Identity
 from tocsin.storage.sqlite.thread import Thread
@@ -19,7 +19,7 @@ from tocsin.storage.sqlite.writer import MAX_IDS, connect
 T = TypeVar("T")
 
 _SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
-_SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
+SCAN_UP, SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
 KEYS_AT_ONCE = 64
 _GET = tuple(
     f"SELECT key, value FROM kv WHERE actor = ? AND key IN ({', '.join('?' * keys)})"
@@ -123,7 +123,7 @@ class Reader:
         answer: list[list[Row]] = [[] for _ in ranges]
         if actor is None:
             return answer
-        sql = _SCAN_DOWN if reverse else _SCAN_UP
+        sql = SCAN_DOWN if reverse else SCAN_UP
         size = 0
         with self._snapshot(several=len(ranges) > 1):
             for (start, end, limit), rows in zip(ranges, answer, strict=True):
@@ -165,7 +165,7 @@ class Reading:
             raise named from named.__cause__
 
 
-class SQLiteView:
+class SQLiteView(StoreView):
     """Committed state of one actor, read on a given thread."""
 
     def __init__(self, name: str, reading: Reading) -> None:
@@ -179,8 +179,3 @@ class SQLiteView:
         self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
     ) -> list[list[Row]]:
         return await self._reading.run(self._reading.reader.scan_many, self.name, ranges, max_bytes, reverse)
-
-    async def scan(
-        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
-    ) -> list[Row]:
-        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]

@@ -14,18 +14,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tocsin.errors import StoreCorrupt, StoreSchema, StoreUnavailable
-from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row
+from tocsin.errors import StoreCorrupt, StoreUnavailable
+from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row, StoreView
 from tocsin.storage.snapshot import Changed
 from tocsin.storage.sqlite.errors import translate
 from tocsin.storage.sqlite.lock import last_commit
+from tocsin.storage.sqlite.reader import SCAN_DOWN, SCAN_UP
 from tocsin.storage.sqlite.start_checks import check_wal_from_outside, lacking
-from tocsin.storage.sqlite.writer import BUSY_MS, LAYOUT
+from tocsin.storage.sqlite.writer import check_layout, connect
 
 FAULTS_SHOWN = 20
-CACHE_KIB = 65_536
-_SCAN = "SELECT key, value FROM kv WHERE actor = ? AND key >= ? AND key < ? ORDER BY key {} LIMIT ?"
-_SCAN_UP, _SCAN_DOWN = _SCAN.format("ASC"), _SCAN.format("DESC")
 
 
 class SnapshotReader:
@@ -57,7 +55,7 @@ class SnapshotReader:
         try:
             if not alone:
                 check_wal_from_outside(self.path)
-            with closing(connect_reading(self.path, immutable=alone)) as db:
+            with closing(connect(self.path, mode="ro&immutable=1" if alone else "ro", readonly=True)) as db:
                 db.execute("BEGIN")
                 _check_layout(db, self.path, known)
                 yield db
@@ -65,15 +63,6 @@ class SnapshotReader:
             raise translate(error) from error
         if alone and (_in_use(self.path) or _stamp(self.path) != before):
             raise Changed
-
-
-def connect_reading(path: Path, *, immutable: bool) -> sqlite3.Connection:
-    uri = f"{path.as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
-    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    connection.execute("PRAGMA query_only = ON")
-    return connection
 
 
 def _in_use(path: Path) -> bool:
@@ -105,13 +94,7 @@ def _check_layout(db: sqlite3.Connection, path: Path, known: int) -> None:
     if known and not tables:
         raise lacking(path, known, 0)
     row = db.execute("SELECT v FROM meta WHERE k = 'layout'").fetchone() if {"meta", "actor", "kv"} <= tables else None
-    if row is None or not isinstance(row[0], int):
-        raise StoreSchema(f"{path} is a SQLite database, but not one of tocsin's")
-    if row[0] > LAYOUT:
-        raise StoreSchema(
-            f"{path} was written by a newer tocsin (layout {row[0]}); this one reads up to layout {LAYOUT}: "
-            "upgrade tocsin"
-        )
+    check_layout(path, row)
     [found] = db.execute("SELECT v FROM meta WHERE k = 'seq'").fetchone() or (0,)
     if found < known:
         raise lacking(path, known, found)
@@ -139,8 +122,8 @@ class SQLiteSnapshot:
         return self._db.execute(sql, values).fetchall()
 
 
-class SQLiteSnapshotView:
-    """A `StoreView` of one actor inside an open transaction."""
+class SQLiteSnapshotView(StoreView):
+    """Committed state of one actor, inside an open transaction."""
 
     def __init__(self, db: sqlite3.Connection, actor: int | None) -> None:
         self._db, self._actor = db, actor
@@ -161,17 +144,12 @@ class SQLiteSnapshotView:
         if self._actor is None:
             return answer
         for (start, end, limit), rows in zip(ranges, answer, strict=True):
-            for key, value in self._db.execute(_SCAN_DOWN if reverse else _SCAN_UP, (self._actor, start, end, limit)):
+            for key, value in self._db.execute(SCAN_DOWN if reverse else SCAN_UP, (self._actor, start, end, limit)):
                 rows.append((key, _bytes(key, value)))
                 size += len(key) + len(value)
                 if size >= max_bytes:
                     return answer
         return answer
-
-    async def scan(
-        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
-    ) -> list[Row]:
-        return (await self.scan_many([(start, end, limit)], max_bytes=max_bytes, reverse=reverse))[0]
 
 
 def _bytes(key: bytes, value: object) -> bytes:

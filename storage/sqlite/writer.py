@@ -57,12 +57,12 @@ from 24 rows on, rows that replace others become slower again, by measurement.""
 _DELETE = "DELETE FROM kv WHERE actor = ? AND key = ?"
 
 
-def connect(path: Path, *, create: bool = False, readonly: bool = False) -> sqlite3.Connection:
+def connect(path: Path, *, mode: str = "rw", readonly: bool = False) -> sqlite3.Connection:
     """Open a connection with the pragmas that every connection needs; it begins and ends no transaction by itself.
 
     Only the writer may create the file: a file that was removed must not come back empty.
     """
-    uri = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
     try:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
@@ -73,6 +73,17 @@ def connect(path: Path, *, create: bool = False, readonly: bool = False) -> sqli
         connection.close()
         raise
     return connection
+
+
+def check_layout(path: Path, row: tuple[object] | None) -> None:
+    """Refuse a file that is no store of tocsin, by its row of the layout, or is of a newer layout."""
+    if row is None or not isinstance(row[0], int):
+        raise StoreSchema(f"{path} is a SQLite database, but not one of tocsin's")
+    if row[0] > LAYOUT:
+        raise StoreSchema(
+            f"{path} was written by a newer tocsin (layout {row[0]}); this one reads up to layout {LAYOUT}: "
+            "upgrade tocsin"
+        )
 
 
 class Writer:
@@ -105,7 +116,7 @@ class Writer:
             check_not_cut(self.path, self._identity)
         try:
             make_private(self.path)
-            self._db = connect(self.path, create=True)
+            self._db = connect(self.path, mode="rwc")
             self._open(held)
         except BaseException:
             self._identity.let_go()
@@ -158,13 +169,7 @@ class Writer:
         layout = None
         if {"k", "v"} <= columns:
             layout = self._db.execute("SELECT v FROM meta WHERE k = 'layout'").fetchone()
-        if layout is None or not isinstance(layout[0], int):
-            raise StoreSchema(f"{self.path} is a SQLite database, but not one of tocsin's")
-        if layout[0] > LAYOUT:
-            raise StoreSchema(
-                f"{self.path} was written by a newer tocsin (layout {layout[0]}); this one reads up to "
-                f"layout {LAYOUT}: upgrade tocsin"
-            )
+        check_layout(self.path, layout)
 
     def _set_pragmas(self) -> None:
         self._db.execute(f"PRAGMA page_size = {PAGE_SIZE}")

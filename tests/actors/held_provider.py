@@ -20,7 +20,7 @@ from tocsin.storage.api import (
 )
 
 
-class HeldStore:
+class HeldStore(StoreView):
     """Passes commits on when released; fails them, in order, when told to."""
 
     def __init__(self, inner: OrderedStore, provider: HeldProvider) -> None:
@@ -41,11 +41,6 @@ class HeldStore:
         self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
     ) -> list[list[Row]]:
         return await self._inner.scan_many(ranges, max_bytes=max_bytes, reverse=reverse)
-
-    async def scan(
-        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
-    ) -> list[Row]:
-        return await self._inner.scan(start, end, limit=limit, reverse=reverse, max_bytes=max_bytes)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -10,8 +10,8 @@ from tocsin.storage.api import MAX_SCAN_BYTES, Range, Row, StoreView
 PAGE = 5_000
 
 
-class InMemoryView:
-    """A `StoreView` of rows in key order."""
+class InMemoryView(StoreView):
+    """Rows in key order."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._keys = [key for key, _ in rows]
@@ -29,11 +29,6 @@ class InMemoryView:
     ) -> list[list[Row]]:
         """Return all rows of each range. They are in memory, so `max_bytes` bounds nothing."""
         return [self._range(*one, reverse) for one in ranges]
-
-    async def scan(
-        self, start: bytes, end: bytes, *, limit: int, reverse: bool = False, max_bytes: int = MAX_SCAN_BYTES
-    ) -> list[Row]:
-        return self._range(start, end, limit, reverse)
 
     def _range(self, start: bytes, end: bytes, limit: int, reverse: bool) -> list[Row]:
         low, high = bisect_left(self._keys, start), bisect_left(self._keys, end)
