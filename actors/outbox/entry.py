@@ -24,32 +24,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxEntry:
+class OutboxEntry(Statement):
     """A row to be written: execute one of its forms in your transaction. `id` is the job's."""
 
     id: str
-    statement: Statement
     table: str
 
     @property
-    def qmark(self) -> tuple[str, tuple[Any, ...]]:
-        """Return the form for sqlite3 and aiosqlite: `connection.execute(*entry.qmark)`."""
-        return self.statement.qmark
-
-    @property
-    def dollar(self) -> tuple[Any, ...]:
-        """Return the form for asyncpg: `await connection.execute(*entry.dollar)`."""
-        return self.statement.dollar
-
-    @property
-    def named(self) -> tuple[str, dict[str, Any]]:
-        """`:name` and a dict, for drivers that take those."""
-        return self.statement.named
-
-    @property
-    def pyformat(self) -> tuple[str, dict[str, Any]]:
-        """Return the form for psycopg: `cursor.execute(*entry.pyformat)`."""
-        return self.statement.pyformat
+    def statement(self) -> Statement:
+        """Return the insert of the row."""
+        return self
 
     @property
     def insert(self) -> Insert:
@@ -60,7 +44,7 @@ class OutboxEntry:
         kinds = {"created_at": sqlalchemy.BigInteger}
         columns = [sqlalchemy.column(name, kinds.get(name, sqlalchemy.Text)) for name in statements.ENTRY]
         table = sqlalchemy.table(name, *columns, schema=schema or None)
-        return sqlalchemy.insert(table).values(**self.statement.values)
+        return sqlalchemy.insert(table).values(**self.values)
 
 
 class Outbox:
@@ -125,7 +109,7 @@ class Outbox:
         row = self._mint(now)
         job, text = self._writer.write(path, workflow, arguments.encode_args(args), due, now, row, {**options})
         values = {"id": row, "instance": self.instance, "job": text, "created_at": now}
-        return OutboxEntry(job, statements.insert(self.table, values), self.table)
+        return OutboxEntry(statements.insert(self.table), values, job, self.table)
 
     def _mint(self, now: int) -> str:
         """Mint an ever growing id: rows of one transaction go to the scheduler in the order in which they were made."""

@@ -52,12 +52,12 @@ class Statement:
 
     @property
     def pyformat(self) -> tuple[str, dict[str, Any]]:
-        """Return `%(name)s` and a dict, for psycopg."""
+        """Return `%(name)s` and a dict, for psycopg: `cursor.execute(*entry.pyformat)`."""
         return _PARAMETER.sub(r"%(\1)s", self.sql), dict(self.values)
 
     @property
     def qmark(self) -> tuple[str, tuple[Any, ...]]:
-        """Return `?` and a tuple, for sqlite3 and aiosqlite."""
+        """Return `?` and a tuple, for sqlite3 and aiosqlite: `connection.execute(*entry.qmark)`."""
         return _PARAMETER.sub("?", self.sql), tuple(self.values[name] for name in _PARAMETER.findall(self.sql))
 
     @property
@@ -108,10 +108,9 @@ def channel(table: str) -> str:
 ENTRY: Final = ("id", "instance", "job", "created_at")
 
 
-def insert(table: str, values: Mapping[str, Any]) -> Statement:
+def insert(table: str) -> str:
     """Return the insert of one row, for the user's transaction."""
-    names = ", ".join(ENTRY)
-    return Statement(f"INSERT INTO {table} ({names}) VALUES ({', '.join(':' + name for name in ENTRY)})", values)
+    return f"INSERT INTO {table} ({', '.join(ENTRY)}) VALUES ({', '.join(':' + name for name in ENTRY)})"
 
 
 # ---- What a drain says ---------------------------------------------------------------------------

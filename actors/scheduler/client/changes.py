@@ -72,7 +72,7 @@ class ChangesPort:
         until, cursor, matched, cancelled = here.now_ms(), None, 0, 0
         while True:
             async with here.service.paging:
-                page = await listing.list_by_id(here.view(), here.name, until, CANCEL_PAGE, cursor, wanted)
+                page = await listing.list_live(here.view(), here.name, until, CANCEL_PAGE, cursor, wanted)
             found = [(one.id, one.incarnation) for one in page.records if one.enqueued_at <= until]
             matched += len(found)
             if not dry_run:

@@ -58,10 +58,9 @@ class ReadsPort:
             name_or_none(pool, "pool"), state, name_or_none(label, "label"), queue=name_or_none(queue, "queue")
         )
         await here.fill_labels(wanted)
-        pages = listing.list_by_due if order == "due" else listing.list_by_id
         most = page_limit(limit)
         async with here.service.paging:
-            return await pages(here.view(), here.name, here.now_ms(), most, cursor, wanted)
+            return await listing.list_live(here.view(), here.name, here.now_ms(), most, cursor, wanted, order)
 
     async def dead(
         self, *, cursor: str | None, limit: int, pool: str | None, label: str | None, reason: str | None, since: object

@@ -62,19 +62,13 @@ def _check(body: bytes) -> bytes:
 # ---- Jobs ----------------------------------------------------------------------------------------
 
 
-async def list_by_id(view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter) -> Page:
-    """List live jobs in id order."""
-    scope = f"id/{instance}/{wanted}"
-    place = decode_cursor(scope, cursor)
-    chunks = await candidates.by_id(view, now, wanted, place)
-    return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=False)
-
-
-async def list_by_due(view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter) -> Page:
-    """List live jobs in the order of their next attempt."""
-    scope = f"due/{instance}/{wanted}"
-    place = decode_cursor(scope, cursor)
-    chunks = await candidates.by_due(view, now, wanted, place)
+async def list_live(
+    view: StoreView, instance: str, now: int, limit: int, cursor: str | None, wanted: Filter, order: str = "id"
+) -> Page:
+    """List live jobs by id, or (`due`) by their next attempt."""
+    scope = f"{order}/{instance}/{wanted}"
+    walk = candidates.by_due if order == "due" else candidates.by_id
+    chunks = await walk(view, now, wanted, decode_cursor(scope, cursor))
     return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=False)
 
 
@@ -83,8 +77,7 @@ async def list_dead(
 ) -> Page:
     """List dead letters, the newest last."""
     scope = f"dead/{instance}/{wanted}/{since}"
-    place = decode_cursor(scope, cursor)
-    chunks = await candidates.dead(view, wanted, place, since)
+    chunks = await candidates.dead(view, wanted, decode_cursor(scope, cursor), since)
     return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=True)
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from tocsin.cli.failure import Refused, Unreachable, WrongSettings
+from tocsin.cli.failure import Refused, Unreachable, WrongSettings, settings_checked
 from tocsin.cli.flags import as_typed
 from tocsin.cli.names import NOT_TEXT, instance_in_path
 from tocsin.cli.output import emit
@@ -123,12 +123,9 @@ class Connection:
         if not self.ca_file:
             return True
         from tocsin.dispatch.certificates import trusting
-        from tocsin.errors import SettingsError
 
-        try:
+        with settings_checked():
             return trusting(self.ca_file, "--ca-file (TOCSIN_CA_FILE)")
-        except SettingsError as error:
-            raise WrongSettings(error.message) from None
 
     def _ask(self, method: str, route: str, **request: Any) -> Any:
         import httpx
@@ -158,23 +155,17 @@ class Connection:
 
 def _checked(url: str) -> str:
     from tocsin.dispatch.target import check_url
-    from tocsin.errors import SettingsError
 
-    try:
+    with settings_checked():
         return check_url(url.strip(), "--url (TOCSIN_URL)", example=DEFAULT_URL).rstrip("/")
-    except SettingsError as error:
-        raise WrongSettings(error.message) from None
 
 
 def _sendable(token: str) -> str:
     """Refuse a token that no header can hold, without printing it."""
     from tocsin.dispatch.server_client import sendable_token
-    from tocsin.errors import SettingsError
 
-    try:
+    with settings_checked("--token (TOCSIN_TOKEN): "):
         return sendable_token(token.strip())
-    except SettingsError as error:
-        raise WrongSettings(f"--token (TOCSIN_TOKEN): {error.message}") from None
 
 
 def _local(base: str) -> bool:
@@ -216,13 +207,10 @@ def local_url(config: str | None = None) -> tuple[str, str]:
     The port counts wherever it is said. Of the host only loopback does: a file that happens to lie here must not send
     a token to another machine.
     """
-    from tocsin.errors import SettingsError
     from tocsin.settings import load
 
-    try:
+    with settings_checked(behind=f"\n{OTHERWISE}"):
         settings = load({"config": config}, os.environ, needed=("host", "port"))
-    except SettingsError as error:
-        raise WrongSettings(f"{error}\n{OTHERWISE}") from None
     host = settings.host if settings.bound_to_loopback else "::1" if settings.host == "::" else "127.0.0.1"
     source = settings.sources["port"]
     shown = f"[{host}]" if ":" in host else host

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from tocsin.cli.client import local_url
-from tocsin.cli.failure import WrongSettings
+from tocsin.cli.failure import settings_checked
 from tocsin.cli.output import emit, show
 from tocsin.cli.words import printable
 
@@ -38,13 +38,10 @@ def config_show(config_file: str | None, origin: bool, as_json: bool) -> None:
     Secrets and tokens are counted, never shown. What a command line says
     itself is not known here.
     """
-    from tocsin.errors import SettingsError
     from tocsin.settings import load
 
-    try:
+    with settings_checked():
         settings = load({"config": config_file}, os.environ)
-    except SettingsError as error:
-        raise WrongSettings(str(error)) from None
     values, sources = settings.shown(), dict(settings.sources)
     for name, (value, source) in _read_by_commands(config_file).items():
         values[name], sources[name] = value, source

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import click
@@ -33,6 +35,17 @@ class WrongSettings(Failure):
     """Wrong settings; click's own code for wrong usage."""
 
     exit_code = 2
+
+
+@contextmanager
+def settings_checked(before: str = "", behind: str = "") -> Iterator[None]:
+    """Let a SettingsError of the block be wrong settings, its message between these words."""
+    from tocsin.errors import SettingsError
+
+    try:
+        yield
+    except SettingsError as error:
+        raise WrongSettings(f"{before}{error.message}{behind}") from None
 
 
 class Unreachable(Failure):

@@ -146,14 +146,11 @@ def verify(
 
 
 def _secrets(file: str | None) -> tuple[str, ...]:
-    from tocsin.cli.failure import WrongSettings
-    from tocsin.errors import SettingsError
+    from tocsin.cli.failure import WrongSettings, settings_checked
     from tocsin.settings import load
 
-    try:
+    with settings_checked():
         secrets = load({"secrets_file": file}, os.environ, needed=("secrets",)).secrets
-    except SettingsError as error:
-        raise WrongSettings(str(error)) from None
     if not secrets:
         raise WrongSettings("there are no secrets: set TOCSIN_SECRETS or TOCSIN_SECRETS_FILE, or give --secrets-file")
     return secrets

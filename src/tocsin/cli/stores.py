@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from tocsin.cli.failure import StoreUnusable, WrongSettings
+from tocsin.cli.failure import StoreUnusable, WrongSettings, settings_checked
 from tocsin.cli.words import printable
 
 DEFAULT: Final = "sqlite:///tocsin.db"
@@ -24,12 +24,11 @@ def store_command(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout, one value a line.")
     @functools.wraps(function)
     def run(*args: Any, store: str | None, config: str | None, **options: Any) -> None:
-        from tocsin.errors import SettingsError, StoreError
+        from tocsin.errors import StoreError
 
         try:
-            function(_url(store) if store else _configured(config), *args, **options)
-        except SettingsError as error:
-            raise WrongSettings(str(error)) from None
+            with settings_checked():
+                function(_url(store) if store else _configured(config), *args, **options)
         except StoreError as error:
             raise StoreUnusable(f"{error}{_advice(error)}") from None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from tocsin.cli.client import Connection, client_command
-from tocsin.cli.failure import WrongSettings
+from tocsin.cli.failure import WrongSettings, settings_checked
 from tocsin.cli.times import duration
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def worker(connection: Connection, /, app: str, drain: str | None, log_level: st
     --json the worker's state is on stdout at each change.
     """
     from tocsin.cli.worker_process import run
-    from tocsin.errors import SettingsError
 
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -53,10 +52,8 @@ def worker(connection: Connection, /, app: str, drain: str | None, log_level: st
     logging.getLogger("httpx").setLevel(logging.WARNING)  # each request, at the level of what matters here
     given = {name: value for name, value in options.items() if value is not None}
     drain_s = None if drain is None else duration("0s" if drain.strip() == "0" else drain, "--drain") / 1000
-    try:
+    with settings_checked():
         run(connection, made_of(_found(app), app, given), drain_s)
-    except SettingsError as error:
-        raise WrongSettings(str(error)) from None
 
 
 def made_of(found: object, named: str, options: Mapping[str, Any]) -> Make:
