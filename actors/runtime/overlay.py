@@ -25,7 +25,6 @@ from tocsin.storage.api import (
     Range,
     Row,
     Unset,
-    after,
 )
 
 RESERVED = b"\x00"
@@ -165,9 +164,6 @@ class ActorStorage:
     async def scan(self, start: bytes, end: bytes, *, limit: int = 1000, reverse: bool = False) -> list[Row]:
         """Return at most `limit` rows with `start <= key < end`, in key order (from the end if `reverse`)."""
         return (await self.scan_many([(start, end, limit)], reverse=reverse))[0]
-
-    async def scan_prefix(self, prefix: bytes, *, limit: int = 1000) -> list[Row]:
-        return await self.scan(prefix, after(prefix), limit=limit)
 
     async def scan_many(self, ranges: Sequence[Range], *, reverse: bool = False) -> list[list[Row]]:
         """Return the rows of several ranges, in one hop unless they are very large."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tocsin.dispatch.catalog.catalog import Catalog
-from tocsin.dispatch.catalog.handlers import reader_of
+from tocsin.dispatch.catalog.handlers import POSITIONAL, reader_of
 from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.threads import outcome_in_thread
@@ -20,7 +20,6 @@ Handler = Callable[..., Any]
 
 FUNCTION: Final = "function"
 WORKFLOW: Final = "workflow"
-POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 THREADS: Final = 8
 
 

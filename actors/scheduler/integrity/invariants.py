@@ -162,10 +162,7 @@ def _difference(said: dict[int, tuple[int, int]], held: dict[int, tuple[int, int
 
 
 async def _parked(look: Look) -> None:
-    total = 0
-    async for shapes in look.shapes(b"parked"):
-        total += len(shapes)
-    if total <= look.expected["parked"]:
+    if not await look.has_strays("parked"):
         return
     async for page in look.rows(b"parked/", after(b"parked/"), SOME):
         shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
@@ -179,10 +176,7 @@ async def _parked(look: Look) -> None:
 
 async def _args(look: Look) -> None:
     """Report pieces of args that belong to no job."""
-    total = 0
-    async for shapes in look.shapes(b"args"):
-        total += len(shapes)
-    if total <= look.expected["args"]:
+    if not await look.has_strays("args"):
         return
     async for page in look.rows(b"args/", after(b"args/"), SOME):
         shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]

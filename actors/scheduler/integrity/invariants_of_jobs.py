@@ -112,6 +112,10 @@ class Look:
         async for page in self.rows(family + b"/", after(family + b"/")):
             yield [shape for row in page if (shape := self.read(row)) is not None]
 
+    async def has_strays(self, family: str) -> bool:
+        """Read a family, and return whether it has more rows than were found in their place."""
+        return sum([len(shapes) async for shapes in self.shapes(family.encode())]) > self.expected[family]
+
     def read(self, row: Row) -> Shape | None:
         try:
             return read_row(*row)

@@ -20,12 +20,9 @@ SOME: Final = 200
 
 
 async def check_labels(look: Look) -> None:
-    for family in (b"label", b"deadlabel"):
-        total = 0
-        async for shapes in look.shapes(family):
-            total += len(shapes)
-        if total > look.expected[family.decode()]:
-            await _name_strays(look, LIVE if family == b"label" else DEAD)
+    for family, prefix in (("label", LIVE), ("deadlabel", DEAD)):
+        if await look.has_strays(family):
+            await _name_strays(look, prefix)
 
 
 async def _name_strays(look: Look, prefix: bytes) -> None:

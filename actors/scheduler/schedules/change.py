@@ -115,7 +115,7 @@ async def _create(turn: Turn, new: NewSchedule, left: CursorRow | None) -> Sched
     at = definition.at
     if at is not None and at <= turn.now and not await turn.state.storage.get(slot_key(new.name, at)):
         one.move(last=at - 1)  # it has come already, and is for the misfire policy
-    _aim(turn, one)
+    _aim(one)
     return one
 
 
@@ -123,7 +123,7 @@ _EMPTY: Final[dict[str, Any]] = {"skip_to": None, "fire_to": None, "run": None}
 """Of a cursor: no backlog."""
 
 
-def _aim(turn: Turn, one: Schedule) -> None:
+def _aim(one: Schedule) -> None:
     """Set the next slot: the first one after its last."""
     one.move(next_slot=series.next_of(one.definition)(one.cursor.last), error=None)
     one.arm(more=one.cursor.skip_to is not None)
@@ -164,7 +164,7 @@ def _edit(
     if paused != old.cursor.paused:
         _set_paused(turn, old, paused)
     else:
-        _aim(turn, old)
+        _aim(old)
     return old
 
 
@@ -236,7 +236,7 @@ def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
     if cursor.paused:
         one.move(paused=False, fire_to=None, skip_to=turn.now if turn.now > cursor.last else None)
     try:
-        _aim(turn, one)
+        _aim(one)
         one.move(next_slot=series.next_of(one.definition)(max(turn.now, cursor.last)))
     except Exception as error:
         # As where slots are processed: it is this schedule's fault, and the caller reads it in the record.
