@@ -40,15 +40,15 @@ STORES = (
     Mutant(
         "store: one of a newer layout is opened",
         "storage/sqlite/writer.py",
-        "        if layout[0] > LAYOUT:\n",
-        "        if False:\n",
+        "    if row[0] > LAYOUT:\n",
+        "    if False:\n",
         tests=(S + "test_sqlite_file.py::test_a_file_that_is_not_ours_is_refused_and_left_as_it_was",),
     ),
     Mutant(
         "store: a database of others is opened",
         "storage/sqlite/writer.py",
-        "        if layout is None or not isinstance(layout[0], int):\n",
-        "        if False:\n",
+        "    if row is None or not isinstance(row[0], int):\n",
+        "    if False:\n",
         tests=(S + "test_sqlite_file.py::test_a_file_that_is_not_ours_is_refused_and_left_as_it_was",),
     ),
     Mutant(
