@@ -229,7 +229,8 @@ class JobQueues:
             self.in_queue[name[1]] += waiting
             self._enter(bucket)
 
-    def add(self, pool: str, queue: str, priority: int, due: int) -> None:
+    def add(self, pool: str, queue: str, priority: int, due: int) -> PriorityBucket:
+        """Count one job more, and return its bucket."""
         line = self._line((pool, queue))
         bucket = line.buckets.get(priority)
         if bucket is None:
@@ -240,9 +241,10 @@ class JobQueues:
             bucket.first_due = due
             self._enter(bucket)
         self.touched.add((pool, queue))
+        return bucket
 
-    def remove(self, pool: str, queue: str, priority: int, due: int) -> None:
-        """Count one job fewer."""
+    def remove(self, pool: str, queue: str, priority: int, due: int) -> PriorityBucket:
+        """Count one job fewer, and return the bucket it leaves."""
         bucket = self._lines[pool, queue].buckets[priority]
         bucket.count -= 1
         self.in_queue[queue] -= 1
@@ -252,6 +254,7 @@ class JobQueues:
         self.touched.add((pool, queue))
         if bucket.count and due == bucket.first_due:
             self.headless[bucket.prefix] = bucket
+        return bucket
 
     def set_head(self, bucket: PriorityBucket, due: int) -> None:
         """Say when the first job of the bucket is due."""

@@ -40,6 +40,7 @@ from tocsin.actors.scheduler.model.rows import (
     lines_key,
 )
 from tocsin.actors.scheduler.model.suspects import place_in, queue_of
+from tocsin.actors.scheduler.state.fronts import Fronts
 from tocsin.actors.scheduler.state.job_queues import JobQueues
 from tocsin.actors.scheduler.state.labels import META_LABELS, dead_rows, live_rows
 from tocsin.actors.scheduler.state.layout import layout_of
@@ -148,6 +149,7 @@ async def rebuild(state: SchedulerState) -> Rebuilt:
     for job_id, job in found.jobs.items():
         if job_id not in found.waiting and job_id not in moved and not _is_held(state, found, job_id):
             state.enter_line(job, at.get(job_id, AtRow(job.scheduled_for)))
+    state.fronts = Fronts()  # these jobs were read without their args
     return found
 
 

@@ -53,6 +53,8 @@ from tocsin.actors.scheduler.model.rows import (
     timer_key,
 )
 from tocsin.actors.scheduler.model.suspects import LEVELS, marked, place_in, queue_of
+from tocsin.actors.scheduler.state.fronts import Fronts
+from tocsin.actors.scheduler.state.job_queues import PriorityBucket
 from tocsin.actors.scheduler.state.labels import Labels
 from tocsin.actors.scheduler.state.leases import Leases
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots, Occurrences
@@ -99,6 +101,7 @@ class SchedulerState(Leases):
         super().__init__(storage)
         self.dead_ms, self.quota = limits.dead_ms, limits.quota
         self.kept_slots, self.timeout_ms = limits.kept_slots, limits.timeout_ms
+        self.fronts = Fronts()
         self.paths = Paths(storage)
         self.labels = Labels(storage)
         self.to_tell: list[str] = []
@@ -212,7 +215,8 @@ class SchedulerState(Leases):
         if job.labels:
             self.labels.wait(job, due)
         self.counters.waiting += 1
-        self.lines.add(job.pool, queue, job.priority, due)
+        bucket = self.lines.add(job.pool, queue, job.priority, due)
+        self.fronts.entered(bucket.prefix, bucket.count, job, at)
 
     def leave_line(self, job: JobRow, at: AtRow) -> None:
         """Delete the job's place in its line."""
@@ -224,7 +228,8 @@ class SchedulerState(Leases):
         """Delete a row of a line."""
         self.storage.delete(line_key(pool, queue, priority, due, job_id))
         self.counters.waiting -= 1
-        self.lines.remove(pool, queue, priority, due)
+        bucket = self.lines.remove(pool, queue, priority, due)
+        self.fronts.left(bucket.prefix, due, job_id)
 
     # ---- Dead letters, timers, pools -------------------------------------------------------------
 
@@ -312,13 +317,20 @@ class SchedulerState(Leases):
             self._idem_day = day
             self.put_timer((day + 2) * DAY_MS, IDEM, str(day))
 
+    def find_head(self, bucket: PriorityBucket) -> bool:
+        """Say when the first job of the bucket is due, if that is known without reading."""
+        due = self.fronts.first_due(bucket.prefix)
+        if due is not None:
+            self.lines.set_head(bucket, due)
+        return due is not None
+
     async def close(self) -> None:
         """End the turn: look up the first jobs that are not known (one hop), and write the summaries that changed."""
         lines, storage = self.lines, self.storage
         if lines.headless:
-            buckets = lines.take_headless()
+            buckets = [bucket for bucket in lines.take_headless() if not self.find_head(bucket)]
             ranges = [(s.prefix + b"%015d/" % s.first_due, after(s.prefix), 1) for s in buckets]
-            for bucket, rows in zip(buckets, await storage.scan_many(ranges), strict=True):
+            for bucket, rows in zip(buckets, await storage.scan_many(ranges) if ranges else (), strict=True):
                 if bucket.count and rows:
                     lines.set_head(bucket, split_line_tail(rows[0][0])[0])
         summaries: dict[bytes, bytes | None] = {}

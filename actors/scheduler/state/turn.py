@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.model.rows import (
     dead_key,
     job_key,
 )
+from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.path_counts import WRITTEN_AT_ONCE
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState
 
@@ -100,14 +101,6 @@ class Turn:
             job.id: job.args + b"".join(rows.get(args_key(job.id, n), b"") for n in range(job.args_rows))
             for job in jobs
         }
-
-
-@dataclass(slots=True)
-class Known:
-    """A job and its place, which means something only while the job waits in its line."""
-
-    job: JobRow
-    at: AtRow
 
 
 def lease_ms(turn: Turn, job: JobRow) -> int:

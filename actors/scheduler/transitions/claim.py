@@ -4,18 +4,21 @@ disk."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final
 
 import msgspec
 
 from tocsin.actors.scheduler.model.damage import job_fault
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import PULLED, JobRow, LeaseRow, split_line_tail
+from tocsin.actors.scheduler.state.fronts import Known, Place
 from tocsin.actors.scheduler.state.job_queues import PRIORITY_MS, PriorityBucket
-from tocsin.actors.scheduler.state.turn import Known, Turn, lease_ms
+from tocsin.actors.scheduler.state.turn import Turn, lease_ms
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting, set_place_aside, start
 from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
-from tocsin.storage.api import Range, Row, after
+from tocsin.storage.api import Range, after
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -34,10 +37,13 @@ class Claim(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Head:
-    """A bucket taken for this claim, the rows read of it, and how many of those were used."""
+    """A bucket taken for this claim, as many of its first places as may start and one more, the jobs that are known
+    there, and how many of those places were used."""
 
     bucket: PriorityBucket
-    rows: list[tuple[int, str]]
+    most: int
+    places: Sequence[Place] = ()
+    jobs: Mapping[str, Known] = field(default_factory=dict)
     used: int = 0
 
 
@@ -67,55 +73,82 @@ async def claim_suspects(turn: Turn, level: int, most: int) -> list[Claim]:
 async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
     """Claim what each asks for, limited by due jobs, free pool slots and the turn's write budget.
 
-    Two hops for all of them; one more for long args.
+    No hop where the first jobs of all buckets are known, else two for all of them; one more for long args.
     """
     state = turn.state
-    ranges = [_range(turn, bucket, ask.most) for ask in asks for bucket in ask.buckets]
-    heads, chosen = _choose(turn, asks, iter(await state.storage.scan_many(ranges)))
-    known = await turn.jobs([job_id for some in chosen for _, _, job_id in some])
-    long = [one.job for one in known.values() if one.job.args_rows]
+    heads = await _heads(turn, asks)
+    chosen = _choose(turn, asks, iter(heads))
+    long = [known.job for some in chosen for _, _, _, known in some if known is not None and known.job.args_rows]
     whole = await turn.all_args(long) if long else {}
     claims: list[list[Claim]] = [[] for _ in asks]
     for ask, some, mine in zip(asks, chosen, claims, strict=True):
-        for head, due, job_id in some:
-            if (one := _start(turn, ask, len(mine), head, due, job_id, known.get(job_id), whole)) is not None:
+        for head, due, job_id, known in some:
+            if (one := _start(turn, ask, len(mine), head, due, job_id, known, whole)) is not None:
                 mine.append(one)
-    for head in (head for head in heads if head.bucket.count):
+    for head in heads:
         # The bucket stands in line again, with the first row that was not used as its head.
-        if head.used < len(head.rows):
-            state.lines.set_head(head.bucket, head.rows[head.used][0])
+        bucket = head.bucket
+        if not bucket.count or state.find_head(bucket):
+            continue
+        if head.used < len(head.places):
+            state.lines.set_head(bucket, head.places[head.used][0])
         else:
-            state.lines.headless[head.bucket.prefix] = head.bucket
+            state.lines.headless[bucket.prefix] = bucket
     return claims
 
 
-def _range(turn: Turn, bucket: PriorityBucket, most: int) -> Range:
-    """Return the range of as many rows as may start, and one more, which is the next head."""
-    room = turn.state.lines.room(bucket.line.pool) if bucket.line.pool else None
-    limit = min(most, bucket.count, most if room is None else room) + 1
-    prefix = bucket.prefix
-    return prefix + b"%015d/" % bucket.first_due, after(prefix), limit
-
-
-Choice = list[tuple[_Head, int, str]]
-
-
-def _choose(turn: Turn, asks: Sequence[Ask], rows: Iterator[list[Row]]) -> tuple[list[_Head], list[Choice]]:
-    """Return what was read of each bucket, and for each ask its first `most` in start order: no more of a pool, for all
-    asks together, than it has slots."""
-    room: dict[str, int | None] = {}
+async def _heads(turn: Turn, asks: Sequence[Ask]) -> list[_Head]:
+    """Return the first places of each bucket, read where they are not known."""
+    lines, fronts = turn.state.lines, turn.state.fronts
     heads: list[_Head] = []
+    unknown: list[_Head] = []
+    for ask in asks:
+        for bucket in ask.buckets:
+            room = lines.room(bucket.line.pool) if bucket.line.pool else None
+            head = _Head(bucket, min(ask.most, bucket.count, ask.most if room is None else room))
+            heads.append(head)
+            front = fronts.reaching(bucket.prefix, bucket.count, head.most, turn.now)
+            if front is None:
+                unknown.append(head)
+            else:
+                head.places, head.jobs = front.places[: head.most + 1], front.jobs
+    if unknown:
+        await _read(turn, unknown)
+    return heads
+
+
+async def _read(turn: Turn, heads: Sequence[_Head]) -> None:
+    """Read the first places of these buckets, and some that are behind them, which later claims will need."""
+    state, fronts = turn.state, turn.state.fronts
+    ranges: list[Range] = []
+    for head in heads:
+        prefix, limit = head.bucket.prefix, fronts.ahead(head.most, len(heads))
+        ranges.append((prefix + b"%015d/" % head.bucket.first_due, after(prefix), limit))
+    for head, rows in zip(heads, await state.storage.scan_many(ranges), strict=True):
+        head.places = [split_line_tail(key) for key, _ in rows]
+    known = await turn.jobs([job_id for head in heads for _, job_id in head.places])
+    for head in heads:
+        head.jobs = known
+        fronts.read(head.bucket.prefix, head.places, known)
+
+
+Choice = list[tuple[_Head, int, str, Known | None]]
+
+
+def _choose(turn: Turn, asks: Sequence[Ask], heads: Iterator[_Head]) -> list[Choice]:
+    """Return for each ask its first `most` in start order: no more of a pool, for all asks together, than it has
+    slots."""
+    room: dict[str, int | None] = {}
     choices: list[Choice] = []
     for ask in asks:
         waiting: list[tuple[int, str, int, int, _Head]] = []
-        for bucket in ask.buckets:
+        for n, bucket in enumerate(ask.buckets):
             if (pool := bucket.line.pool) and pool not in room:
                 room[pool] = turn.state.lines.room(pool)
-            head = _Head(bucket, [split_line_tail(key) for key, _ in next(rows)])
-            heads.append(head)
-            ahead_ms, n = bucket.priority * PRIORITY_MS, len(heads)
-            waiting += [(due - ahead_ms, job_id, n, due, head) for due, job_id in head.rows if due <= turn.now]
-        waiting.sort(key=lambda one: one[:3])
+            head, ahead_ms = next(heads), bucket.priority * PRIORITY_MS
+            waiting += [(due - ahead_ms, job_id, n, due, head) for due, job_id in head.places if due <= turn.now]
+        if len(ask.buckets) > 1:
+            waiting.sort(key=_start_order)
         chosen: Choice = []
         for _, job_id, _, due, head in waiting:
             if len(chosen) == ask.most:
@@ -126,9 +159,12 @@ def _choose(turn: Turn, asks: Sequence[Ask], rows: Iterator[list[Row]]) -> tuple
             if left is not None:
                 room[head.bucket.line.pool] = left - 1
             head.used += 1
-            chosen.append((head, due, job_id))
+            chosen.append((head, due, job_id, head.jobs.get(job_id)))
         choices.append(chosen)
-    return heads, choices
+    return choices
+
+
+_start_order: Final = itemgetter(0, 1, 2)
 
 
 def _start(

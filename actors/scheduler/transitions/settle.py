@@ -9,7 +9,8 @@ import msgspec
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
 from tocsin.actors.scheduler.model.rows import DAY_MS, HistRow, JobRow, hist_key
-from tocsin.actors.scheduler.state.turn import Known, Turn
+from tocsin.actors.scheduler.state.fronts import Known
+from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply, apply_late
 from tocsin.actors.scheduler.transitions.chains import load_followers, start

@@ -11,7 +11,8 @@ from tocsin.actors.scheduler.model.followers import same_but_ids
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, Scheduled
 from tocsin.actors.scheduler.model.rows import AtRow, JobRow, at_key, dead_key, job_key
-from tocsin.actors.scheduler.state.turn import Known, Turn
+from tocsin.actors.scheduler.state.fronts import Known
+from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import accept, apply, apply_to_letter, apply_to_waiting
 from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError

@@ -34,12 +34,13 @@ LONG = {"text": "x" * 150_000}
 """Three pieces."""
 
 
-def change(sim: SimulatedHost, key: bytes, how: Callable[[bytes], bytes | None]) -> None:
-    """Bytes of a row change in the store, whatever runs."""
+async def change(sim: SimulatedHost, key: bytes, how: Callable[[bytes], bytes | None]) -> None:
+    """Bytes of a row change in the store; what is in memory of it is forgotten."""
     rows = sim.disk.maps[ROWS]
     value = rows.get(key)
     assert value is not None, key
     rows.apply({key: how(value)})
+    await sim.host.runtime.evict()
 
 
 def without_a_whole_chain(row: bytes) -> bytes:
@@ -78,7 +79,7 @@ def test_a_damaged_job_is_shown_without_its_args_and_breaks_no_page(args: bytes)
         await sim.jobs.submit_many(
             [Job(path="work:run", args={"n": n}, after=60, options={"id": f"j{n}"}) for n in range(3)]
         )
-        change(sim, job_key("j1"), with_args(args))
+        await change(sim, job_key("j1"), with_args(args))
         for order in ("due", "id"):
             page = await sim.jobs.list(order=order)
             shown = json.loads(msgspec.json.encode(page))["records"]
@@ -102,7 +103,7 @@ def test_args_of_which_a_piece_is_missing_are_damaged_too() -> None:
             id = f"long{piece}"
             await sim.jobs.run_after(60, "work:run", LONG, id=id)
             assert not await is_damaged(sim.jobs, id)
-            change(sim, args_key(id, piece), lambda _: None)
+            await change(sim, args_key(id, piece), lambda _: None)
             assert await is_damaged(sim.jobs, id)
             assert [one.args_damaged for one in (await sim.jobs.list()).records if one.id == id] == [True]
         await sim.sleep(61)
@@ -121,7 +122,7 @@ async def test_a_damaged_job_dies_unsent_and_its_neighbours_run(sim: SimulatedHo
     await sim.jobs.submit_many(
         [Job(path="work:run", args={"n": n}, after=60, options={"id": f"j{n}", "pool": "p"}) for n in range(5)]
     )
-    change(sim, job_key("j2"), with_args(BROKEN))
+    await change(sim, job_key("j2"), with_args(BROKEN))
     await sim.sleep(70)
 
     assert sorted(one.body["id"] for one in sim.deliveries) == ["j0", "j1", "j3", "j4"]
@@ -139,7 +140,7 @@ async def test_a_worker_gets_the_neighbours_of_a_damaged_job_once_and_whole(sim:
     await sim.jobs.submit_many(
         [Job(path="work:run", args={"n": n}, after=0, options={"id": f"j{n}", "queue": "q"}) for n in range(5)]
     )
-    change(sim, job_key("j2"), with_args(BROKEN))
+    await change(sim, job_key("j2"), with_args(BROKEN))
     claimed = await sim.jobs.claim("q", max=10, wait=0)
 
     assert [one.args for one in claimed] == [{"n": n} for n in (0, 1, 3, 4)]
@@ -153,7 +154,7 @@ async def test_a_worker_gets_the_neighbours_of_a_damaged_job_once_and_whole(sim:
 @on_simulated_host()
 async def test_a_damaged_job_that_is_retried_dies_again_and_one_that_was_mended_runs(sim: SimulatedHost) -> None:
     await sim.jobs.run_after(0, "work:run", {"n": 1}, id="bad", queue="q")
-    change(sim, job_key("bad"), with_args(BROKEN))
+    await change(sim, job_key("bad"), with_args(BROKEN))
     assert await sim.jobs.claim("q", wait=0) == []
     assert (await sim.jobs.dead_retry("bad")).retried
     assert await sim.jobs.claim("q", wait=0) == []
@@ -161,7 +162,7 @@ async def test_a_damaged_job_that_is_retried_dies_again_and_one_that_was_mended_
     await sim.sleep(2)
     assert await sim.jobs.claim("q", wait=0) == []
     assert (await sim.jobs.status()).dead == 1
-    change(sim, job_key("bad"), with_args(b'{"n": 2}'))
+    await change(sim, job_key("bad"), with_args(b'{"n": 2}'))
     await sim.jobs.dead_retry("bad")
     [one] = await sim.jobs.claim("q", wait=0)
 
@@ -173,7 +174,7 @@ async def test_a_damaged_job_that_is_retried_dies_again_and_one_that_was_mended_
 async def test_a_job_that_asks_to_keep_a_damaged_one_is_told_that_they_differ(sim: SimulatedHost) -> None:
     then = [Job(path="next:run")]
     await sim.jobs.run_after(60, "work:run", {"n": 1}, id="bad", then=then)
-    change(sim, job_key("bad"), without_a_whole_chain)
+    await change(sim, job_key("bad"), without_a_whole_chain)
     [answer] = await sim.jobs.submit_many(
         [Job(path="work:run", args={"n": 1}, after=60, options={"id": "bad", "on_conflict": "keep", "then": then})]
     )
@@ -189,7 +190,7 @@ async def test_a_job_that_asks_to_keep_a_damaged_one_is_told_that_they_differ(si
 async def test_a_job_whose_chain_is_damaged_dies_before_it_runs(sim: SimulatedHost) -> None:
     """Run as it is, what follows it would be lost, and nobody would see that."""
     await sim.jobs.run_after(60, "work:run", {"n": 1}, id="bad", then=[Job(path="next:run")])
-    change(sim, job_key("bad"), without_a_whole_chain)
+    await change(sim, job_key("bad"), without_a_whole_chain)
     assert not await is_damaged(sim.jobs, "bad")  # its args are whole
     await sim.sleep(61)
 
@@ -206,7 +207,7 @@ async def test_a_follower_with_damaged_args_dies_when_its_turn_comes(sim: Simula
         [Job(path="work:run", after=60, options={"then": [Job(path="next:run", args={"n": 2})]})]
     )
     assert not isinstance(answer, Exception)
-    change(sim, job_key(answer.id), lambda value: value.replace(b'{"n":2}', b'{"n":x}'))
+    await change(sim, job_key(answer.id), lambda value: value.replace(b'{"n":2}', b'{"n":x}'))
     record = await sim.jobs.get(answer.id)
     assert record is not None
     await sim.sleep(62)
@@ -221,7 +222,7 @@ async def test_a_job_whose_parents_result_is_damaged_dies_unsent(sim: SimulatedH
     [one] = await sim.jobs.claim("q", wait=0)
     await sim.jobs.complete(one.id, one.lease, result={"n": 22})
     [follower] = (await sim.jobs.list()).records
-    change(sim, job_key(follower.id), lambda value: value.replace(b'{"n":22}', b'{"n":2x}'))
+    await change(sim, job_key(follower.id), lambda value: value.replace(b'{"n":22}', b'{"n":2x}'))
     await sim.sleep(61)
 
     assert await sim.jobs.claim("q", wait=0) == []
@@ -236,10 +237,10 @@ async def test_damaged_results_are_left_out_and_said_to_be(sim: SimulatedHost) -
         await sim.jobs.run_after(0, "a:run", id=id, queue="q", keep_result="1h")
         [one] = await sim.jobs.claim("q", wait=0)
         await sim.jobs.complete(one.id, one.lease, result={"n": 22})
-    change(sim, result_key("bad"), edited(ResultRow, result=BROKEN))
+    await change(sim, result_key("bad"), edited(ResultRow, result=BROKEN))
     day = hist_day(sim.now // 86_400_000) + b"bad/"
     for key, _ in sim.disk.maps[ROWS].range(day, after(day), 10, False):
-        change(sim, key, edited(HistRow, result=BROKEN))
+        await change(sim, key, edited(HistRow, result=BROKEN))
 
     assert await sim.jobs.result("good") == {"n": 22}
     with pytest.raises(StoreCorrupt, match="job 'bad'"):
@@ -252,13 +253,13 @@ async def test_damaged_results_are_left_out_and_said_to_be(sim: SimulatedHost) -
 # ---- Schedules -----------------------------------------------------------------------------------
 
 
-def _break(kind: str, sim: SimulatedHost) -> None:
+async def _break(kind: str, sim: SimulatedHost) -> None:
     if kind == "args":
-        change(sim, definition_key("x"), edited(DefinitionRow, args=BROKEN))
+        await change(sim, definition_key("x"), edited(DefinitionRow, args=BROKEN))
     elif kind == "piece":
-        change(sim, definition_args_key("x", 0), lambda _: None)
+        await change(sim, definition_args_key("x", 0), lambda _: None)
     else:
-        change(sim, definition_key("x"), edited(DefinitionRow, then=b"\xff\xff"))
+        await change(sim, definition_key("x"), edited(DefinitionRow, then=b"\xff\xff"))
 
 
 @pytest.mark.parametrize("kind", ["args", "piece"])
@@ -267,7 +268,7 @@ def test_occurrences_of_a_schedule_with_damaged_args_die_unsent_and_it_is_shown_
     async def run(sim: SimulatedHost) -> None:
         for name in ("w", "x", "y"):
             await sim.jobs.schedules.put(name, "work:run", LONG if kind == "piece" else {"n": 1}, every=60)
-        _break(kind, sim)
+        await _break(kind, sim)
         page = json.loads(msgspec.json.encode(await sim.jobs.schedules.list()))
         assert [one.get("argsDamaged", False) for one in page["schedules"]] == [False, True, False]
         assert "args" not in page["schedules"][1]
@@ -288,7 +289,7 @@ def test_occurrences_of_a_schedule_with_damaged_args_die_unsent_and_it_is_shown_
 async def test_a_schedule_whose_chain_is_damaged_breaks_no_page(sim: SimulatedHost) -> None:
     await sim.jobs.schedules.put("w", "work:run", every=60)
     await sim.jobs.schedules.put("x", "work:run", every=60)
-    _break("then", sim)
+    await _break("then", sim)
 
     assert [one.name for one in (await sim.jobs.schedules.list()).schedules] == ["w", "x"]
     await sim.sleep(61)

@@ -138,6 +138,7 @@ async def test_an_unreadable_job_is_set_aside_and_stops_nobody() -> None:
     async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("bad"), here.job("good")]))
         await here.store.commit(Batch({job_key("bad"): b"\xc1garbage"}))
+        await here.reload()
         claims = await here.turn(lambda turn: claim(turn, 64))
 
         assert [one.job.id for one in claims] == ["good"]
@@ -151,6 +152,7 @@ async def test_a_line_whose_job_is_missing_is_set_aside() -> None:
     async with runner() as here:
         await here.turn(lambda turn: submit(turn, [here.job("gone"), here.job("here")]))
         await here.store.commit(Batch(deletes={job_key("gone")}))
+        await here.reload()
 
         assert [one.job.id for one in await here.turn(lambda turn: claim(turn, 64))] == ["here"]
         assert here.state.counters.waiting == 0
