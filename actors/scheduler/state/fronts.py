@@ -28,7 +28,7 @@ ROW_BYTES: Final = 512
 """About what a job takes in memory besides its args."""
 
 Place = tuple[int, str]
-"""Where a job stands in its bucket: due instant and id. The order of places is the order of their rows."""
+"""Due instant and id: where a job stands in its bucket. The order of places is the order of their rows."""
 
 
 class Known(msgspec.Struct):
