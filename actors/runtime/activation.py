@@ -16,14 +16,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 from tocsin.actors.runtime.actor import Actor, ActorContext, EventActor, World, call_method
 from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.answering import as_tocsin, fail_all, tell
 from tocsin.actors.runtime.events import Call, Event, Ring, fail, name_of
-from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.runtime.ids import ActorId, never_given_before
 from tocsin.actors.runtime.line import Line, Reply, Sent
 from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
 from tocsin.errors import (
@@ -70,7 +69,7 @@ class Activation:
         self.storage = ActorStorage()
         self.actor: Actor | None = None
         self.broken: TocsinError | None = None
-        self.name = _never_given_before(host, actor_id)
+        self.name = never_given_before(host.random.getrandbits(64), host.provider.owner, actor_id)
         self.wake_at: int | None = None
         """The alarm as it was sealed last."""
         self.ringing = False
@@ -140,8 +139,8 @@ class Activation:
                     self._ensure_worker()
 
     async def _work_line(self) -> bool:
-        """Run events until the line is empty. Return True if the turn went to a handler that came back."""
-        turns = 0
+        """Run events until the line is empty. Return True if the turn is another task's by then."""
+        turns, me = 0, self._worker
         while self._line and self.broken is None:
             place = self._line.popleft()
             if isinstance(place, asyncio.Future):
@@ -151,6 +150,8 @@ class Activation:
                 continue
             group = self._line.with_neighbours(place, self.actor)
             await self._turn(group)
+            if self._worker is not me:
+                return True  # its handler was outside, and has not come back
             turns += len(group)
             if turns >= TURNS_BEFORE_YIELD:
                 turns = 0
@@ -159,21 +160,25 @@ class Activation:
 
     async def _turn(self, group: list[Sent]) -> None:
         """Run one event, or several that share the turn, and seal what they left."""
-        self._shared = len(group) > 1
+        self._shared = shared = len(group) > 1
+        me = self._worker
         try:
             answers = await self._run(group)
+            if self._worker is not me:
+                raise ActorBrokenError(f"{self.id}: {name_of(group[0][0])!r} did not come back from outside()")
             self._seal([(reply, answer) for (_, reply), answer in zip(group, answers, strict=False)])
             if len(answers) < len(group):
                 self._line.put_back(group[len(answers) :], alone=False)
         except Exception as error:
-            self._abandon()
+            self._abandon(me)
             if self.broken is not None:
-                fail_all((reply for _, reply in group), self.broken if self._shared else error)
-            elif self._shared:
+                fail_all((reply for _, reply in group), self.broken if shared else error)
+            elif shared:
                 self._line.put_back(group, alone=True)
             else:  # an error may tell of earlier turns, as an answer does, so it waits for them
                 self._tell_in_order(Layer(answers=[(group[0][1], None)], error=error))
         except asyncio.CancelledError:
+            self._abandon(me)
             self._cancelled(group)
 
     async def _run(self, group: list[Sent]) -> Sequence[object]:
@@ -198,7 +203,6 @@ class Activation:
 
     def _cancelled(self, group: list[Sent]) -> None:
         """End a cancelled turn: the host stops without waiting, or a handler cancelled itself, so the turn failed."""
-        self._abandon()
         if not self.host.is_open:
             stopped = ActorBrokenError(f"{self.id}: the host was stopped in the middle of this event")
             fail_all((reply for _, reply in group), stopped)
@@ -208,7 +212,7 @@ class Activation:
         assert task is not None
         while task.uncancel():
             pass
-        if self._shared and self.broken is None:
+        if len(group) > 1 and self.broken is None:
             self._line.put_back(group, alone=True)
             return
         cancelled = ActorBrokenError(f"{self.id}: the handler of {name_of(group[0][0])!r} was cancelled from inside")
@@ -291,10 +295,13 @@ class Activation:
             self._tell_in_order(Layer(answers=[(reply, None)]))
             await reply
 
-    def _abandon(self) -> None:
-        """Drop the layer of a failed turn, and the actor object, whose attributes may tell of what was not written."""
-        lost, self.storage.layer = self.storage.layer, CLOSED
+    def _abandon(self, me: asyncio.Task[Any] | None) -> None:
+        """Drop the actor object, whose attributes may tell of what was not written, and the layer of a failed turn. A
+        handler that has not come back from `outside` has none: the open one is another's."""
         self.actor = None
+        if self._worker is not me:
+            return
+        lost, self.storage.layer = self.storage.layer, CLOSED
         self.ringing = False
         for func, args in lost.if_lost:
             func(*args)
@@ -356,7 +363,11 @@ class Activation:
         self._worker = None
         if self._line:
             self._ensure_worker()
-        await self.wait_durable()
+        try:
+            await self.wait_durable()
+        except BaseException:
+            self._outside -= 1
+            raise
 
     async def retake_turn(self, actor: Actor | None) -> None:
         self._outside -= 1
@@ -372,7 +383,7 @@ class Activation:
                     self._worker = None  # the turn had just been handed to this task: pass it on
                     self._ensure_worker()
                 raise
-        self._worker = asyncio.current_task()
+        self._worker, self._shared = asyncio.current_task(), False  # others have shared turns meanwhile
         self.storage.layer = Layer(self._worker)
         if self.actor is not actor:
             raise ActorBrokenError(f"{self.id} was restarted meanwhile: nothing after outside() was done")
@@ -381,10 +392,3 @@ class Activation:
         if self.storage.layer.task is asyncio.current_task():
             raise TurnError("a call inside a turn could wait for itself: use after_commit() or outside()")
         return await self.host.call(actor, event)
-
-
-def _never_given_before(host: Runtime, actor_id: ActorId) -> str:
-    """Draw the name of an activation. A count would not do: a new or restored store counts from where another has been.
-    The store's owner and the actor are mixed in, so that hosts with equal seeds differ, too."""
-    drawn = f"{host.random.getrandbits(64):016x} {host.provider.owner} {actor_id}"
-    return blake2b(drawn.encode(), digest_size=8).hexdigest()

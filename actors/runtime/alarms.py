@@ -81,8 +81,11 @@ class AlarmHeap:
         return 0 if failure is None else failure.count
 
     def worked(self, actor: ActorId) -> None:
-        """Forget that this actor's alarm failed, after a durable turn that left nothing due."""
-        self.failing.pop(actor, None)
+        """Forget that this actor's alarm failed, after a durable turn that left nothing due. Its next alarm does not
+        wait for the end of the backoff."""
+        failed = self.failing.pop(actor, None)
+        if failed is not None and actor not in self._ringing and (due := self.due.get(actor)) is not None:
+            self._push(actor, due)
 
     @property
     def failing_since(self) -> int | None:

@@ -71,6 +71,25 @@ class Counter(Actor):
             await door.wait()
             self.ctx.storage.put(b"n", b"99")
 
+    async def lose_way(self, tasks: list[asyncio.Task[Any]], door: asyncio.Event, swallow: bool) -> None:
+        """Be cancelled, as by a timeout, before the turn is had again."""
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            async with self.ctx.outside():
+                tasks.append(task)
+                await door.wait()
+        except asyncio.CancelledError:
+            task.uncancel()
+            if not swallow:
+                raise TimeoutError from None
+
+    async def put_around(self, door: asyncio.Event) -> int:
+        self.ctx.storage.put(b"before", b"1")
+        await door.wait()
+        self.ctx.storage.put(b"behind", b"1")
+        return self.ctx.next_seq()
+
     async def put_text(self) -> None:
         self.ctx.storage.put(b"n", "text")  # type: ignore[arg-type]
 

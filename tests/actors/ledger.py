@@ -41,6 +41,10 @@ class Leave(Event[None], frozen=True):
     """Leaves its turn for a moment, and adds 100 afterwards."""
 
 
+class LeaveAndFail(Event[None], frozen=True):
+    """Leaves its turn until the door is open, leaves it once more, and raises."""
+
+
 class Much(Event[None], frozen=True):
     """Writes so many bytes."""
 
@@ -55,7 +59,7 @@ class Rows(Event[list[bytes]], frozen=True):
     """Answered with the keys of all rows. In a turn of its own."""
 
 
-LedgerEvent = Add | AddAlone | Fail | CancelItself | Leave | Much | Wait | Rows
+LedgerEvent = Add | AddAlone | Fail | CancelItself | Leave | LeaveAndFail | Much | Wait | Rows
 
 
 class Ledger(EventActor[LedgerEvent]):
@@ -109,6 +113,12 @@ class Ledger(EventActor[LedgerEvent]):
                 async with self.ctx.outside():
                     await asyncio.sleep(0)
                 return await self._carry_out(Add(100))
+            case LeaveAndFail():
+                async with self.ctx.outside():
+                    await self.door.wait()
+                async with self.ctx.outside():
+                    pass
+                raise ZeroDivisionError("on purpose")
             case Much(size):
                 for _ in range(size // 50_000):
                     storage.put(b"much/%d" % self.ctx.next_seq(), b"x" * 50_000)

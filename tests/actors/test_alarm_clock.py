@@ -78,3 +78,21 @@ def test_a_failing_alarm_still_backs_off() -> None:
         assert bell.rung == 4
 
     simulate(3, main)
+
+
+def test_an_alarm_set_by_a_turn_that_worked_does_not_wait_for_the_end_of_a_backoff() -> None:
+    async def main(random: Random) -> None:
+        bell = Bell(random)
+        bell.fail = 3
+        bell.heap.start()
+        bell.heap.set(ONE, bell.clock.now_ms())
+        await asyncio.sleep(8)
+        assert (bell.rung, bell.heap.failures(ONE)) == (3, 3)
+        bell.heap.set(ONE, bell.clock.now_ms() + 50)
+        bell.heap.worked(ONE)
+        await asyncio.sleep(0.1)
+        bell.heap.stop()
+
+        assert bell.rung == 4
+
+    simulate(3, main)

@@ -307,6 +307,56 @@ async def test_a_write_outside_the_turn_is_refused_though_another_event_has_one(
             await slipping
 
 
+@pytest.mark.parametrize("swallow", [True, False], ids=["returns", "raises"])
+@pytest.mark.parametrize("method", ["put_around", "hold_turn"])
+async def test_a_handler_that_is_cancelled_on_its_way_back_leaves_the_turn_to_whoever_has_it(
+    swallow: bool, method: str
+) -> None:
+    async with running() as host:
+        tasks: list[asyncio.Task[object]] = []
+        back, door = asyncio.Event(), asyncio.Event()
+        lost = host.call(ONE, Call("lose_way", (tasks, back, swallow)))
+        await turns(host)
+        having = host.call(ONE, Call(method, (door,)))
+        await turns(host)
+        behind = host.call(ONE, Call("rows", ()))
+        back.set()
+        await turns(host)
+        tasks[0].cancel()
+        await turns(host)
+
+        with pytest.raises(ActorBrokenError if swallow else TimeoutError):
+            await lost
+        assert not behind.done()
+        door.set()
+        await having
+        written = [b"before", b"behind"] if method == "put_around" else []
+        assert (await behind)[1] == written
+        assert await call(host, ONE, "add", 1) == 1
+
+
+async def test_a_handler_that_is_cancelled_before_it_is_outside_keeps_no_actor_in_memory() -> None:
+    provider = HeldProvider(MemoryProvider())
+    async with running(provider) as host:
+        tasks: list[asyncio.Task[object]] = []
+        await call(host, ONE, "add", 1)
+        provider.holding = True
+        writing = host.call(ONE, Call("add", (1,)))
+        await provider.until_held(1)
+        lost = host.call(ONE, Call("lose_way", (tasks, asyncio.Event(), False)))
+        await turns(host)
+        (task,) = [each for each in host.tasks if "_work" in repr(each)]
+        task.cancel()
+        await turns(host)
+        provider.holding = False
+        provider.release()
+
+        with pytest.raises(TimeoutError):
+            await lost
+        assert await writing == 2
+        assert await host.evict() == 1
+
+
 async def test_what_is_stored_must_be_bytes() -> None:
     async with running() as host:
         with pytest.raises(InvalidInputError, match="must be bytes, not str"):

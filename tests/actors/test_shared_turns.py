@@ -11,7 +11,20 @@ import pytest
 
 from tests.actors.counter import turns
 from tests.actors.held_provider import HeldProvider
-from tests.actors.ledger import BOOK, Add, AddAlone, CancelItself, Fail, Leave, LedgerEvent, Much, Rows, Wait, ledger
+from tests.actors.ledger import (
+    BOOK,
+    Add,
+    AddAlone,
+    CancelItself,
+    Fail,
+    Leave,
+    LeaveAndFail,
+    LedgerEvent,
+    Much,
+    Rows,
+    Wait,
+    ledger,
+)
 from tocsin.actors.runtime.line import EVENTS_PER_TURN
 from tocsin.actors.runtime.overlay import ActorStorage, Layer
 from tocsin.errors import ActorBrokenError, HostClosedError, StoreFull, StoreTooLarge, StoreUnavailable, TurnError
@@ -139,6 +152,18 @@ async def test_a_handler_that_leaves_its_turn_has_one_of_its_own() -> None:
 
         assert {first, third} <= {1, 2, 102} and left in (101, 102)
         assert await books.ask(Add()) == [103]
+
+
+async def test_turns_that_others_share_meanwhile_change_nothing_for_a_handler_that_is_outside() -> None:
+    async with ledger() as books:
+        (leaving,) = books.send(LeaveAndFail())
+        await turns(books.host)
+        assert await books.ask(Add(), Add()) == [1, 2]
+        books.actor.door.set()
+
+        with pytest.raises(ZeroDivisionError):
+            await leaving
+        assert books.turns == [["LeaveAndFail"], ["Add", "Add"]]
 
 
 async def test_a_turn_over_the_stores_limits_costs_the_others_nothing() -> None:
