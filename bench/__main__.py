@@ -33,6 +33,7 @@ def main(context: click.Context) -> None:
 @click.option(
     "--rounds", default=suite.ROUNDS, show_default=True, help="Repeats of each part, in turn with the others."
 )
+@click.option("--minutes", default=suite.MINUTES, show_default=True, help="After which no further round begins.")
 @click.option("--scale", default=1.0, show_default=True, help="The share of the usual number of jobs.")
 @click.option("--pending", default=1_000_000, show_default=True, help="The most pending jobs.")
 @click.option("--loop", type=click.Choice(LOOPS), default=default_loop(), show_default=True)
@@ -41,10 +42,19 @@ def main(context: click.Context) -> None:
     "--out", type=click.Path(path_type=Path, file_okay=False), default=suite.RESULTS, help="Where results go."
 )
 def run(
-    parts: tuple[str, ...], rounds: int, scale: float, pending: int, loop: str, folder: str | None, out: Path
+    parts: tuple[str, ...],
+    rounds: int,
+    minutes: float,
+    scale: float,
+    pending: int,
+    loop: str,
+    folder: str | None,
+    out: Path,
 ) -> None:
     """Measure, and write the results."""
-    written = suite.run(parts, rounds=rounds, scale=scale, most_pending=pending, loop=loop, folder=folder, out=out)
+    written = suite.run(
+        parts, rounds=rounds, minutes=minutes, scale=scale, most_pending=pending, loop=loop, folder=folder, out=out
+    )
     print("\n".join(str(path) for path in written))
 
 

@@ -16,8 +16,18 @@ RATES = {
     "drain": "callbacks/s, 64 at once, from the worker's begin",
     "queue": "queue jobs/s, 64 workers",
 }
+COSTS = {"drain/cpu": "CPU of the worker's process, µs per callback"}
 LATE = {"late/p50": "late p50, ms", "late/p99": "late p99, ms"}
+EARLY = {"late/early": "of 300, early by more than 1 ms"}
 KILLED = {"killed/lost": "lost after SIGKILL", "killed/doubled": "came twice after SIGKILL"}
+TABLES: tuple[tuple[str, Mapping[str, str], Mapping[str, str]], ...] = (
+    ("Rates", RATES, {}),
+    ("Cost", COSTS, {}),
+    ("Lateness at 100 jobs a second", LATE, EARLY),
+    ("Killed", {}, KILLED),
+)
+"""Title, figures that are compared, counts that are not."""
+PHASES = tuple(phase for _, compared, counted in TABLES for phase in (*compared, *counted))
 TEXT = (
     "# Beside other schedulers and queues",
     "",
@@ -37,15 +47,17 @@ def write(folder: Path, book: Book, contenders: Sequence[Contender], facts: Mapp
 
 
 def as_markdown(book: Book, contenders: Sequence[Contender], facts: Mapping[str, str]) -> str:
-    found = [one for one in contenders if any(_of(book, one, phase) for phase in (*RATES, *LATE, *KILLED))]
+    found = [one for one in contenders if any(_of(book, one, phase) for phase in PHASES)]
     lines = [*TEXT, "", "| | |", "|---|---|", *(f"| {name} | {words} |" for name, words in facts.items())]
-    for title, phases in (("Rates", RATES), ("Lateness at 100 jobs a second", LATE), ("Killed", KILLED)):
+    for title, compared, counted in TABLES:
+        phases = {**compared, **counted}
         lines += ["", f"## {title}", "", f"| | {' | '.join(phases.values())} |", "|" + "---|" * (len(phases) + 1)]
         for one in found:
-            cells = [_cell(_of(book, one, phase), counted=phases is KILLED) for phase in phases]
+            cells = [_cell(_of(book, one, phase), counted=phase in counted) for phase in phases]
             lines.append(f"| {one.name} | {' | '.join(cells)} |")
-        if phases is not KILLED:
-            lines.append(f"| *tocsin to the best of the others* | {' | '.join(_ratios(book, found, phases))} |")
+        if compared:
+            ratios = [_ratio(book, found, phase, most=compared is RATES) for phase in compared]
+            lines.append(f"| *tocsin to the best of the others* | {' | '.join([*ratios, *('' for _ in counted)])} |")
     notes = [f"{one.name}: {one.note}." for one in found if one.note]
     return "\n".join([*lines, *(line for words in (*notes, *book.remarks) for line in ("", words))]) + "\n"
 
@@ -60,15 +72,12 @@ def _cell(found: Summary | None, *, counted: bool) -> str:
     return f"{found.median:.0f}" if counted else f"{shown(found.median)} ({shown(found.low)} – {shown(found.high)})"
 
 
-def _ratios(book: Book, found: Sequence[Contender], phases: Mapping[str, str]) -> list[str]:
-    """Above 1 is faster; for lateness, below 1."""
-    said = []
-    for phase in phases:
-        ours = _of(book, OURS, phase)
-        others = [one.median for peer in found if peer is not OURS and (one := _of(book, peer, phase)) is not None]
-        best = (max if phases is RATES else min)(others, default=0.0)
-        said.append(f"{ours.median / best:.2f} ×" if ours is not None and best else "–")
-    return said
+def _ratio(book: Book, found: Sequence[Contender], phase: str, *, most: bool) -> str:
+    """Tocsin to the best of the others: above 1 is better for rates, below 1 for times. Who is early is not best."""
+    ours = _of(book, OURS, phase)
+    others = [one.median for peer in found if peer is not OURS and (one := _of(book, peer, phase)) is not None]
+    best = (max if most else min)([one for one in others if one > 0], default=0.0)
+    return f"{ours.median / best:.2f} ×" if ours is not None and best else "–"
 
 
 def as_json(book: Book, contenders: Sequence[Contender], facts: Mapping[str, str]) -> dict[str, object]:
@@ -76,7 +85,7 @@ def as_json(book: Book, contenders: Sequence[Contender], facts: Mapping[str, str
     for one in contenders:
         samples = {
             phase: [sample.value for sample in book.samples[f"{one.module}/{phase}"]]
-            for phase in (*RATES, *LATE, *KILLED)
+            for phase in PHASES
             if _of(book, one, phase) is not None
         }
         peers[one.name] = {"note": one.note, "samples": samples}

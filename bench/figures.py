@@ -55,6 +55,8 @@ class Book:
         self.samples: dict[str, list[Sample]] = defaultdict(list)
         self.curves: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(dict)
         """By plot, then by line: points."""
+        self.late: dict[str, list[float]] = defaultdict(list)
+        """By line of the plot of lateness: every callback's, ms."""
         self.remarks: list[str] = []
 
     def note(self, name: str, value: float, cpu_us: Mapping[str, float] | None = None) -> None:

@@ -26,13 +26,18 @@ def facts(folder: str | None, loop: str) -> dict[str, str]:
         else "",
         "memory": _memory(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "load at the start": f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "",
+        "load at the start": load(),
         "fdatasync of a page": f"{sync_us(folder):,.0f} µs (median)",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "event loop": loop,
         "SQLite": f"{sqlite3.sqlite_version}, WAL, synchronous=FULL",
     }
     return {name: words for name, words in found.items() if words} | {name: _version(name) for name in PACKAGES}
+
+
+def load() -> str:
+    """How many processes want the CPU, over the last minute; nothing where the system does not say."""
+    return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else ""
 
 
 def commit() -> str:

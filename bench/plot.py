@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 24, 44, 52
+LEFT, RIGHT, TOP, BOTTOM = 70, 48, 44, 52
+ROOM = 1.2
+"""Above the highest point, for the legend."""
 COLOURS = ("#1b6ca8", "#c8553d", "#3a7d44", "#7b4fa3", "#a67c00", "#4a4a4a")
 FONT = 'font-family="sans-serif" font-size="12"'
 Points = Sequence[tuple[float, float]]
@@ -17,7 +19,7 @@ def line_plot(title: str, x_title: str, y_title: str, lines: Mapping[str, Points
     """An SVG document. With `log_x`, x is shown by powers of ten, and 0 one power before the least."""
     points = [point for line in lines.values() for point in line]
     x = Axis([at for at, _ in points], LEFT, WIDTH - RIGHT, log=log_x)
-    y = Axis([0.0, *(value for _, value in points)], HEIGHT - BOTTOM, TOP)
+    y = Axis([0.0, *(value * ROOM for _, value in points)], HEIGHT - BOTTOM, TOP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {FONT}>',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',

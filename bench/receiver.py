@@ -1,9 +1,9 @@
 """A bare HTTP/1.1 receiver in its own process: answers 200 and notes what arrived when.
 
-`GET /stats` answers JSON: count, unique ids, seconds from first to last, lateness percentiles; `?prefix` looks at
-the ids that start so. `GET /count` answers how many requests came, and looks at none of them, so that it can be asked
-often. `GET /late?prefix` answers the lateness of each, in order of size; `GET /after?seconds` when the first request
-after that instant came. `GET /reset` forgets.
+`GET /stats` answers JSON: count, unique ids, seconds from first to last, how many were early, lateness percentiles;
+`?prefix` looks at the ids that start so. `GET /count` answers how many requests came, and looks at none of them, so
+that it can be asked often. `GET /late?prefix` answers the lateness of each, in order of size; `GET /after?seconds` when
+the first request after that instant came. `GET /reset` forgets.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Tally:
             "first": first,
             "last": last,
             "seconds": last - first,
+            "early": sum(ms < -1 for ms in late),
             "late_p50_ms": percentile(late, 0.50),
             "late_p99_ms": percentile(late, 0.99),
             "late_max_ms": late[-1] if late else 0.0,

@@ -35,6 +35,8 @@ PARTS = (
 NAMES = tuple(part.name for part in PARTS)
 RESULTS = Path(__file__).parent
 ROUNDS = 5
+MINUTES = 5.0
+"""What rounds may take together, so that all takes less than ten."""
 
 
 def chosen(names: Sequence[str]) -> list[Part]:
@@ -48,6 +50,7 @@ def run(
     names: Sequence[str],
     *,
     rounds: int,
+    minutes: float = MINUTES,
     scale: float,
     most_pending: int,
     loop: str,
@@ -62,17 +65,26 @@ def run(
     book = Book()
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as made, receiver_process() as receiver:
         bench = Setting(Path(made), receiver.url, book, scale, most_pending, repeats=min(rounds, 3))
-        steps = [
-            (f"round {number} of {rounds}", part) for number in range(1, rounds + 1) for part in turn(parts, number)
-        ]
-        steps += [("once", part) for part in parts if part.once]
-        for when, part in steps:
+
+        def step(part: Part, when: str) -> None:
             print(f"{time.monotonic() - began:5.0f} s  {part.name}, {when}", flush=True)
             gc.collect()
             with asyncio.Runner(loop_factory=loop_factory(loop)) as runner:
                 runner.run(part.measure(bench))
-    facts["took"] = f"{time.monotonic() - began:,.0f} s"
-    return write(out, book, parts, facts)
+
+        for number in range(1, rounds + 1):
+            for part in turn(parts, number):
+                step(part, f"round {number} of {rounds}")
+            if number < rounds and (time.monotonic() - began) * (number + 1) / number > minutes * 60:
+                book.remark(
+                    f"Stopped after {number} rounds of {rounds}: one more would take longer than {minutes:g} min."
+                )
+                break
+        for part in parts:
+            if part.once:
+                step(part, "once")
+    facts |= {"load at the end": machine.load(), "took": f"{time.monotonic() - began:,.0f} s"}
+    return write(out, book, parts, {name: words for name, words in facts.items() if words})
 
 
 def turn(parts: Sequence[Part], number: int) -> list[Part]:

@@ -7,7 +7,9 @@ from bench.lease import rate
 from bench.setting import Part, Setting, due_at_once
 
 DRAIN = (Row("drain", "drain at 64 lanes, signed", least=6_000, limits=("client/64", "bare/64", "fire/64")),)
-HAND_OVER = (Row("handover", "hand-over of the one slot of a pool", least=1_500, limits=("client/1", "bare/1")),)
+HAND_OVER = (
+    Row("handover", "hand-over of the one slot of a pool", least=1_500, limits=("commit/1", "client/1", "bare/1")),
+)
 
 
 async def drain(bench: Setting) -> None:

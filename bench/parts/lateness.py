@@ -72,7 +72,9 @@ def _note(book: Book, name: str, line: str, late: Sequence[float]) -> None:
     ordered = sorted(late)
     book.note(f"{name}/p50", percentile(ordered, 0.5))
     book.note(f"{name}/p99", percentile(ordered, 0.99))
-    book.curves["lateness"][line] = [(share * 100, percentile(ordered, share)) for share in SHARES]
+    everyone = sorted([*book.late[line], *late])
+    book.late[line] = everyone
+    book.curves["lateness"][line] = [(share * 100, percentile(everyone, share)) for share in SHARES]
 
 
 PART = Part("lateness", "Lateness", ROWS, measure)

@@ -97,6 +97,17 @@ def test_each_second_round_is_run_backwards() -> None:
     assert [part.name for part in suite.turn(parts, 2)] == ["limits", "handover", "drain"]
 
 
+def test_no_further_round_begins_when_it_would_take_too_long(tmp_path: Path) -> None:
+    words = ["--rounds", "4", "--minutes", "0.0001", "--scale", "0.004"]
+    ran = CliRunner().invoke(main, ["run", "limits", *words, "--out", str(tmp_path)])
+
+    told: Any = json.loads((tmp_path / "RESULTS.json").read_text())
+    assert ran.exit_code == 0, ran.output
+    assert told["remarks"] == ["Stopped after 1 rounds of 4: one more would take longer than 0.0001 min."]
+    assert len(told["figures"]["commit/1"]["samples"]) == 1
+    assert not list(tmp_path.glob("*.svg")), "a plot of what was not measured"
+
+
 async def nothing(bench: Setting) -> None: ...
 
 
