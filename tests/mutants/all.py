@@ -9,6 +9,7 @@ from tests.mutants.lists import LISTS
 from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.stores import STORES
+from tests.mutants.turns import TURNS
 from tests.mutants.workers import WORKERS
 
 MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *OVER_HTTP, *WORKERS)

@@ -19,9 +19,10 @@ from tocsin.actors.scheduler.transitions.job import Completion
 
 JOBS_OF_AN_EVENT: Final = 16
 """A submission of more jobs, or of args that take more than one row, has a turn of its own."""
+KEYS_PER_TURN: Final = 1_000
+"""Once a turn has written so many rows, some 400 jobs, the next event gets another one, and others the event loop."""
 BYTES_PER_TURN: Final = 1024 * 1024
-"""Once a turn has written this much, the next event gets another turn: it may write several MiB itself, and a commit
-holds 8."""
+"""So it is after this much: the next event may write several MiB itself, and a commit holds 8."""
 
 SHARED: Final = frozenset({
     events.ClaimMore,
@@ -47,7 +48,8 @@ def may_share(event: Event[Any]) -> bool:
 
 def takes_no_more(turn: Turn) -> bool:
     """Return whether this turn has written so much that the next event should have another one."""
-    return turn.state.storage.layer.size >= BYTES_PER_TURN or turn.is_full
+    layer = turn.state.storage.layer
+    return layer.size >= BYTES_PER_TURN or len(layer.puts) + len(layer.deletes) >= KEYS_PER_TURN
 
 
 async def read_ahead(

@@ -53,9 +53,12 @@ class Stage:
 
     # ---- Events ----------------------------------------------------------------------------------
 
-    def job(self, job_id: str | None = None, *, after: int = HOUR, conflict: str = "error", **options: Any) -> NewJob:
+    def job(
+        self, job_id: str | None = None, *, after: int = HOUR, conflict: str = "error", args: bytes = b"{}",
+        **options: Any,
+    ) -> NewJob:  # fmt: skip
         made = self.sim.port.jobs.new_job(
-            function_path="work:run", workflow=None, raw_args=b"{}", scheduled_for=self.sim.now + after, delay_ms=None,
+            function_path="work:run", workflow=None, raw_args=args, scheduled_for=self.sim.now + after, delay_ms=None,
             options={"id": job_id, "on_conflict": conflict, **options},
         )  # fmt: skip
         if job_id is None:  # the same in both runs
@@ -174,7 +177,8 @@ SCRIPTS: dict[str, Script] = {
         events.CountPaths(), s.submit(*[s.job(f"n{n}") for n in range(40)]), s.submit(s.job("n7")),
     ],
     "an event that raises": lambda s: [
-        s.submit(s.job("x")), events.SubmitOnce([], b"k", b"", 999_999), s.submit(s.job("x")), s.submit(s.job("y")),
+        s.once(b"k", b"x", s.job("o")), s.submit(s.job("x")), events.SubmitOnce([], b"k", b"", 999_999),
+        s.submit(s.job("x")), s.submit(s.job("y")), s.once(b"k", b"y", s.job("o")),
     ],
     "nothing": lambda s: [events.ClaimMore(), events.SettleFinished(), events.ClaimMore()],
 }  # fmt: skip
@@ -199,6 +203,37 @@ def test_a_quota_counts_what_neighbours_have_taken() -> None:
 
     assert [one[0][0] for one in together[0][3:6]] == ["QuotaExceededError"] * 3
     assert together == alone and shared == [8]
+
+
+def test_a_turn_takes_no_more_events_once_it_has_written_much() -> None:
+    def large(stage: Stage) -> list[Event[Any]]:
+        return [stage.submit(stage.job(f"n{n}", args=b'"%s"' % (b"x" * 50_000))) for n in range(50)]
+
+    def many(stage: Stage) -> list[Event[Any]]:
+        return [stage.submit(*[stage.job(f"n{n}-{m}") for m in range(16)]) for n in range(50)]
+
+    assert outcome(large, together=True)[1] == [50, 29, 8]
+    assert outcome(many, together=True)[1] == [50, 18]
+
+
+def test_large_submissions_share_no_turn() -> None:
+    def script(stage: Stage) -> list[Event[Any]]:
+        many, small = [stage.job(f"n{n}") for n in range(17)], [stage.job(f"s{n}") for n in range(4)]
+        long = stage.job("long", args=b'"%s"' % (b"x" * 100_000))
+        return [*map(stage.submit, small[:2]), stage.submit(*many), *map(stage.submit, small[2:]), stage.submit(long)]
+
+    assert outcome(script, together=True)[1] == [2, 2]
+
+
+def test_nothing_shares_a_turn_while_the_instance_is_removed() -> None:
+    def script(stage: Stage) -> list[Event[Any]]:
+        jobs = [stage.submit(*[stage.job(f"n{n}-{m}") for m in range(100)]) for n in range(5)]
+        return [*jobs, events.ErasePage(), *[stage.submit(stage.job(f"late{n}")) for n in range(3)]]
+
+    (answers, rows, _), shared = outcome(script, together=True)
+    assert shared == [] and answers[5].more
+    assert [one[0] for one in answers[6:]] == ["ConflictError"] * 3
+    assert not [key for key in rows if b"late" in key]
 
 
 @pytest.mark.parametrize("seed", range(40))
