@@ -12,4 +12,4 @@ from tests.mutants.stores import STORES
 from tests.mutants.turns import TURNS
 from tests.mutants.workers import WORKERS
 
-MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *OVER_HTTP, *WORKERS)
+MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *OVER_HTTP, *WORKERS, *TURNS)
