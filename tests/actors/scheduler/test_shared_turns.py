@@ -236,6 +236,33 @@ def test_nothing_shares_a_turn_while_the_instance_is_removed() -> None:
     assert not [key for key in rows if b"late" in key]
 
 
+@pytest.mark.parametrize("steps", range(1, 12))
+def test_a_crash_at_any_step_leaves_all_of_a_shared_turn_or_nothing_and_loses_nothing_answered(steps: int) -> None:
+    async def main(random: Random) -> tuple[int, int]:
+        sim = SimulatedHost(random)
+        await sim.open()
+        stage = Stage(sim)
+        await stage.set()
+        sent = [stage.submit(stage.job(f"n{n}")) for n in range(8)]
+        sent[4:4] = [events.Cancel("a"), events.Reschedule("b", sim.now + 2 * HOUR)]
+        asked = [sim.host.runtime.call(T, event) for event in sent]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        answered = sum(one.done() and one.exception() is None for one in asked)
+        await sim.crash()
+        await sim.open()
+        there = sum([await sim.jobs.get(f"n{n}") is not None for n in range(8)])
+        moved = await sim.jobs.get("b")
+        assert moved is not None
+        there += (await sim.jobs.get("a") is None) + (moved.scheduled_for == sim.now + 2 * HOUR)
+        await sim.close()
+        assert await sim.faults() == []
+        return answered, there
+
+    answered, there = simulate(steps, main)
+    assert there in (0, 10) and answered in (0, 10) and answered <= there
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_any_sequence_comes_to_the_same_either_way(seed: int) -> None:
     def script(stage: Stage) -> list[Event[Any]]:
