@@ -64,14 +64,14 @@ TURNS = (
     Mutant(
         "shared turns: an error is shared while the activation breaks",
         "actors/runtime/activation.py",
-        "self.broken if self._shared else error",
+        "self.broken if shared else error",
         "error",
         tests=(R + "test_an_event_that_raises_while_the_activation_breaks_does_not_share_its_error",),
     ),
     Mutant(
         "shared turns: a cancelled one cancels all its events",
         "actors/runtime/activation.py",
-        "        if self._shared and self.broken is None:\n",
+        "        if len(group) > 1 and self.broken is None:\n",
         "        if False:\n",
         tests=(R + "test_a_handler_that_cancels_itself_fails_alone",),
     ),

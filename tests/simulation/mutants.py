@@ -36,8 +36,8 @@ MUTANTS = (
     Mutant(
         "an event's error is shared by its neighbours",
         "actors/runtime/activation.py",
-        "            elif self._shared:\n                self._line.put_back(group, alone=True)\n",
-        "            elif self._shared:\n                fail_all((reply for _, reply in group), error)\n",
+        "            elif shared:\n                self._line.put_back(group, alone=True)\n",
+        "            elif shared:\n                fail_all((reply for _, reply in group), error)\n",
     ),
     Mutant(
         "events that share a turn are carried out in the other order",
@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         "a failed turn keeps its memory",
         "actors/runtime/activation.py",
-        "        lost, self.storage.layer = self.storage.layer, CLOSED\n        self.actor = None",
-        "        lost, self.storage.layer = self.storage.layer, CLOSED",
+        "        self.actor = None\n        if self._worker is not me:\n",
+        "        if self._worker is not me:\n",
     ),
     Mutant(
         "a failed turn keeps its writes",
@@ -228,9 +228,9 @@ MUTANTS = (
     ),
     Mutant(
         "an activation is named without chance, so a restored store names jobs as the one before did",
-        "actors/runtime/activation.py",
-        'f"{host.random.getrandbits(64):016x} {host.provider.owner} {actor_id}"',
-        'f"{host.provider.owner} {actor_id}"',
+        "actors/runtime/ids.py",
+        'f"{drawn:016x} {owner} {actor}"',
+        'f"{owner} {actor}"',
     ),
     Mutant(
         "an epoch follows its store only, so a restored one sends lower fences than the one before",
