@@ -32,6 +32,10 @@ PLAIN_INTEGERS: Final = (-(2**63), 2**64 - 1)
 DECIMAL_DIGITS: Final = 1_000
 """Integers with more digits are written as hexadecimal: Python refuses thousands of decimal ones."""
 
+PLAIN_DEPTH: Final = 8
+"""Values nested no deeper are looked through first, in the hope that JSON holds them as they are."""
+_encode: Final = msgspec.json.Encoder().encode
+
 _Path = tuple["_Path | None", str | int]
 """The place of a value: the place around it, and its key or position there. Spelt out only in an error."""
 _SIGNS: Final = (b"$", b"\\u0024")
@@ -41,8 +45,13 @@ def encode(value: object, name: str = "args") -> bytes:
     """Return JSON text. InvalidInputError names the place of what cannot be written (`args.items[3].when`)."""
     if value is LEFT_OUT:
         return b"{}"
+    if _is_plain(value, PLAIN_DEPTH):
+        try:
+            return _encode(value)
+        except UnicodeEncodeError:  # an unpaired surrogate: found below, and its place told
+            pass
     try:
-        return msgspec.json.encode(_written(value, (None, name), 0))
+        return _encode(_written(value, (None, name), 0))
     except RecursionError:
         raise InvalidInputError(f"{name} is nested deeper than {MAX_DEPTH} levels") from None
 
@@ -60,6 +69,27 @@ def decode(raw: bytes, name: str = "args") -> Any:
 
 
 # ---- Writing -------------------------------------------------------------------------------------
+
+
+def _is_plain(value: object, depth: int) -> bool:
+    """Return whether JSON holds this value as it is, so that nothing is to be tagged or refused, but for its texts."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return PLAIN_INTEGERS[0] <= value <= PLAIN_INTEGERS[1]  # type: ignore[operator]
+    if kind is float:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    if depth == 0:
+        return False
+    if kind is dict:
+        for key, inner in value.items():  # type: ignore[attr-defined]
+            if type(key) is not str or key == TAG or not (type(inner) is str or _is_plain(inner, depth - 1)):
+                return False
+        return True
+    if kind is list:
+        return all(type(inner) is str or _is_plain(inner, depth - 1) for inner in value)  # type: ignore[attr-defined]
+    return False
 
 
 def _written(value: Any, path: _Path, depth: int) -> Any:

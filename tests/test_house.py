@@ -124,8 +124,8 @@ def test_no_file_knows_somebodys_machine_or_waits_to_be_finished() -> None:
 
 
 WRITES = {
-    "add_job", "erase_job", "enter_line", "leave_line", "drop_line", "put_lease", "change_lease", "drop_lease", "park",
-    "unpark", "keep_result", "note_end",
+    "add_job", "add_plain_jobs", "erase_job", "enter_line", "leave_line", "drop_line", "put_lease", "change_lease",
+    "drop_lease", "park", "unpark", "keep_result", "note_end",
 }  # fmt: skip
 """What the state of a scheduler offers to change where a job stands."""
 

@@ -97,6 +97,19 @@ class ActorStorage:
         layer.puts[key] = value
         layer.size += len(key) + len(value)
 
+    def put_many(self, rows: dict[bytes, bytes]) -> None:
+        """Write several rows as `put` does, and look at each rule once for all of them."""
+        layer = self.layer
+        kinds = {*map(type, rows), *map(type, rows.values())}
+        if layer.task is not current_task() or kinds != {bytes} or min(rows)[:1] == RESERVED:
+            for key, value in rows.items():
+                self.put(key, value)  # refuses the first one that is wrong
+            return
+        if layer.deletes:
+            layer.deletes.difference_update(rows)
+        layer.puts.update(rows)
+        layer.size += sum(map(len, rows)) + sum(map(len, rows.values()))
+
     def delete(self, key: bytes) -> None:
         layer = self.layer
         if layer.task is not current_task() or type(key) is not bytes or key[:1] == RESERVED:

@@ -16,7 +16,7 @@ from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.job_options import OneJobOptions, SharedOptions
-from tocsin.errors import InvalidInputError, OriginNotConfiguredError
+from tocsin.errors import InvalidInputError, OriginNotConfiguredError, TocsinError
 
 
 class _Called(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class JobChecks:
     ) -> None:
         """Without `has_origin` every callback is taken to have somewhere to go."""
         self.catalog, self.now_ms = catalog, now_ms
-        self._random, self._has_origin = random, has_origin
+        self._mint, self._has_origin = arguments.Minting(random).next, has_origin
 
     def new_job(
         self,
@@ -75,9 +75,12 @@ class JobChecks:
     ) -> NewJob:
         """Check a whole job; `options` have the names and shapes of `validation.OPTIONS`."""
         self.check_origin(options.get("queue"))
-        job = arguments.new_job(
+        job: NewJob | None = None
+        if workflow is None:
+            job = arguments.simple_job(path, args, due, options, now, self._mint, initiator)
+        job = job or arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-            minted=arguments.mint_id(now, self._random.getrandbits(80)), options=options, initiator=initiator,
+            minted=self._mint(now), options=options, initiator=initiator,
         )  # fmt: skip
         if self.catalog.given:
             self.catalog.check(job.job, args)
@@ -90,14 +93,14 @@ class JobChecks:
         self.check_origin(options.get("queue"))
         made = arguments.follower(
             function_path=path, workflow=workflow, args=args, delay_ms=delay_ms,
-            minted=arguments.mint_id(self.now_ms(), self._random.getrandbits(80)), options=options,
+            minted=self._mint(self.now_ms()), options=options,
         )  # fmt: skip
         self.catalog.check(made.job, args)
         return made
 
     def check_origin(self, queue: object) -> None:
         """Raise OriginNotConfiguredError if this is a callback, of no queue, and has nowhere to go."""
-        if queue is None and not self.has_origin():
+        if queue is None and self._has_origin is not None and not self._has_origin():
             raise OriginNotConfiguredError(
                 "callbacks have nowhere to go: open the host with origin=..., set TOCSIN_ORIGIN_URL, or give the job a "
                 "queue, from which a worker pulls it"
@@ -121,6 +124,16 @@ class JobChecks:
 
     # ---- What Python callers give ----------------------------------------------------------------
 
+    def jobs(self, jobs: Sequence[Job]) -> list[NewJob | TocsinError]:
+        """Check jobs as they are written down; in the place of one that is refused stands why."""
+        checked: list[NewJob | TocsinError] = []
+        for n, job in enumerate(jobs):
+            try:
+                checked.append(self.job(job))
+            except TocsinError as error:
+                checked.append(arguments.named(error, f"jobs[{n}]"))
+        return checked
+
     def job(self, job: Job) -> NewJob:
         """Check a job as it is written down."""
         if not isinstance(job, Job):
@@ -139,8 +152,10 @@ class JobChecks:
             return arguments.instant_ms(at, "at")
         return arguments.delayed(now, arguments.duration_ms(after, "after"), "after")
 
-    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return options in the shapes that are checked: durations in ms, `then` as it is stored."""
+        if not ("keep_result" in given or "then" in given):
+            return given
         options = dict(given)
         if (kept := options.pop("keep_result", None)) is not None:
             options["keep_result_ms"] = arguments.keep_result_ms(kept)

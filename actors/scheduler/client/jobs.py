@@ -11,7 +11,6 @@ from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
-from tocsin.actors.scheduler.state.path_counts import paths_of
 from tocsin.actors.scheduler.transitions.events import Submit, SubmitOnce
 from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, answered
 from tocsin.errors import PayloadTooLargeError, StoreFull, TocsinError
@@ -88,23 +87,29 @@ class JobsPort:
 
 
 def _check_size(jobs: Sequence[NewJob]) -> None:
-    size = sum(job.size for job in jobs)
+    size = labels = 0
+    paths: set[str] = set()
+    for new in jobs:
+        job = new.job
+        size += new.size
+        labels += len(job.labels)
+        paths.add(job.target)
+        if job.chained:
+            paths.update(job.chained)
     if size > arguments.MAX_BATCH_BYTES:
         raise PayloadTooLargeError(
             f"these jobs are {size} bytes, at most {arguments.MAX_BATCH_BYTES} fit one call: send them in parts",
             limit=arguments.MAX_BATCH_BYTES,
         )
-    labels = sum(len(job.job.labels) for job in jobs)
     if labels > arguments.MAX_BATCH_LABELS:
         raise PayloadTooLargeError(
             f"these jobs have {labels} labels together, at most {arguments.MAX_BATCH_LABELS} fit one call: "
             "send them in parts",
             limit=arguments.MAX_BATCH_LABELS,
         )
-    paths = len(frozenset[str]().union(*(paths_of(job.job) for job in jobs)))
-    if paths > arguments.MAX_BATCH_PATHS:
+    if len(paths) > arguments.MAX_BATCH_PATHS:
         raise PayloadTooLargeError(
-            f"these jobs, and what is to follow them, have {paths} different function paths, at most "
+            f"these jobs, and what is to follow them, have {len(paths)} different function paths, at most "
             f"{arguments.MAX_BATCH_PATHS} fit one call: send them in parts",
             limit=arguments.MAX_BATCH_PATHS,
         )

@@ -12,7 +12,6 @@ from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
 from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import (
     Attempt,
     Cancelled,
@@ -104,14 +103,7 @@ class Scheduler:
             raise InvalidInputError(f"jobs must be a list of Job, not {type(jobs).__name__}")
         if len(jobs) > arguments.MAX_BATCH:
             raise InvalidInputError(f"jobs: {len(jobs)} given, at most {arguments.MAX_BATCH} in one call")
-        checked: list[NewJob | TocsinError] = []
-        for n, job in enumerate(jobs):
-            try:
-                with arguments.naming(f"jobs[{n}]"):
-                    checked.append(self._checks.job(job))
-            except TocsinError as error:
-                checked.append(error)
-        return await self._port.jobs.submit_checked(checked)
+        return await self._port.jobs.submit_checked(self._checks.jobs(jobs))
 
     def deferred(self) -> Deferred:
         """Collect jobs that are submitted together at the end of a block, and not at all if it fails; ids at once.

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Final
+
+import msgspec
 
 from tocsin.actors.scheduler.model.rows import JobRow
-from tocsin.dispatch.job_options import HandlerMembers
-
-_shown: Final = attrgetter(*HandlerMembers.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(msgspec.Struct, frozen=True):
     """A validated job to accept. Its incarnation is given in the turn."""
 
     job: JobRow
-    rest_of_args: Sequence[bytes] = field(default=())
+    rest_of_args: Sequence[bytes] = ()
     chosen: bool = False
     """The caller chose the id, so it may be taken."""
     on_conflict: str = "error"
@@ -27,7 +22,18 @@ class NewJob:
     def size(self) -> int:
         """Return about how many bytes its rows take."""
         job = self.job
-        texts = (*job.chained, job.id, job.function_path, job.workflow, *job.initiator, *_shown(job))
-        names = sum(len(text) for text in texts if isinstance(text, str))
-        labels = sum(len(label) + 3 for label in job.labels)
+        token, user = job.initiator
+        names = len(job.id) + len(job.target) + len(job.pool) + len(job.shard_key or "") + len(token) + len(user)
+        names += sum(map(len, job.chained)) if job.chained else 0
+        labels = sum(len(label) + 3 for label in job.labels) if job.labels else 0
         return len(job.args) + sum(map(len, self.rest_of_args)) + 4 * names + labels + 400
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the job has a row and a place in line, and nothing else is to be written for it, but for what
+        is counted."""
+        job = self.job
+        return not (
+            self.rest_of_args or job.labels or job.chained or job.expires_at is not None
+            or job.max_concurrency is not None
+        )  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
+from tocsin.actors.scheduler.model.crockford import Minting as Minting
 from tocsin.actors.scheduler.model.crockford import mint_id as mint_id
 from tocsin.actors.scheduler.model.followers import Follower, check_then, with_blob
 from tocsin.actors.scheduler.model.new_job import NewJob
@@ -24,7 +24,7 @@ from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.dispatch.values import MAX_DEPTH
 from tocsin.dispatch.words import word
-from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError
+from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError, TocsinError
 
 MAX_ARGS: Final = 256 * 1024
 MAX_LABELS: Final = 20
@@ -166,7 +166,12 @@ def naming(place: str) -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        raise type(error)(f"{place}: {error.message}", **error.details) from None
+        raise named(error, place) from None
+
+
+def named(error: TocsinError, place: str) -> TocsinError:
+    """Return the same refusal, which says where in the request it is; another error as it is."""
+    return type(error)(f"{place}: {error.message}", **error.details) if isinstance(error, RequestError) else error
 
 
 def raw(text: bytes) -> msgspec.Raw:
@@ -240,7 +245,31 @@ def new_job(
     )
     if fits and not then:
         return NewJob(job, (), chosen, conflict)  # as most are
-    return replace(with_blob(job, args, check_then(then or ())), chosen=chosen, on_conflict=conflict)
+    whole = with_blob(job, args, check_then(then or ()))
+    return msgspec.structs.replace(whole, chosen=chosen, on_conflict=conflict)
+
+
+def simple_job(
+    path: str | None, args: bytes, due: int, options: Mapping[str, Any], now: int, mint: Callable[[int], str],
+    initiator: tuple[str, str],
+) -> NewJob | None:  # fmt: skip
+    """Check a job that has a path, args and perhaps an id: `new_job` in one pass. None for any other, and for any that
+    may be wrong: `new_job` says what."""
+    job_id: object = None
+    for name, value in options.items():
+        if value is not None:
+            if name != "id":
+                return None
+            job_id = value
+    if type(path) is not str or not 0 < len(path) <= MAX_TARGET or not path.isascii() or path.isspace():
+        return None
+    if len(args) > INLINE_ARGS:
+        return None
+    if job_id is None:
+        return NewJob(JobRow(mint(now), "", due, now, args, 0, path, initiator=initiator))
+    if type(job_id) is not str or ID.fullmatch(job_id) is None or job_id.startswith("__"):
+        return None
+    return NewJob(JobRow(job_id, "", due, now, args, 0, path, initiator=initiator), (), True)
 
 
 def follower(

@@ -229,15 +229,15 @@ class JobQueues:
             self.in_queue[name[1]] += waiting
             self._enter(bucket)
 
-    def add(self, pool: str, queue: str, priority: int, due: int) -> PriorityBucket:
-        """Count one job more, and return its bucket."""
+    def add(self, pool: str, queue: str, priority: int, due: int, jobs: int = 1) -> PriorityBucket:
+        """Count so many jobs more, of which the first is due at `due`, and return their bucket."""
         line = self._line((pool, queue))
         bucket = line.buckets.get(priority)
         if bucket is None:
             bucket = line.buckets[priority] = PriorityBucket(line, priority)
-        bucket.count += 1
-        self.in_queue[queue] += 1
-        if bucket.count == 1 or due < bucket.first_due:
+        bucket.count += jobs
+        self.in_queue[queue] += jobs
+        if bucket.count == jobs or due < bucket.first_due:
             bucket.first_due = due
             self._enter(bucket)
         self.touched.add((pool, queue))

@@ -186,6 +186,25 @@ class SchedulerState(Leases):
             self.put_timer(job.expires_at, EXPIRE, job.id)
         self.enter_line(job, at)
 
+    def add_plain_jobs(self, jobs: Sequence[JobRow]) -> None:
+        """Write new jobs that each have a row, a place in line at their own instant, and nothing else."""
+        rows: dict[bytes, bytes] = {}
+        places: dict[tuple[str, str, int], tuple[bytes, list[int]]] = {}
+        for job in jobs:
+            bucket, due = (job.pool, job.queue, job.priority), job.scheduled_for
+            place = places.get(bucket)
+            if place is None:
+                place = places[bucket] = bucket_prefix(*bucket), []
+            job_id = job.id.encode()
+            rows[b"job/" + job_id] = encode(job)
+            rows[b"%b%015d/%b" % (place[0], due, job_id)] = b""
+            place[1].append(due)
+        self.storage.put_many(rows)
+        self.paths.changes.update([job.target for job in jobs])
+        self.counters.waiting += len(jobs)
+        for bucket, (_, dues) in places.items():
+            self.lines.add(*bucket, min(dues), len(dues))
+
     def _count_paths(self, job: JobRow, by: int) -> None:
         """Count the job and all that follow it, each under its own path."""
         changes = self.paths.changes

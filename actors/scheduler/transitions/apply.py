@@ -6,6 +6,8 @@ it in the next one; `job` decides which. A test holds that nothing else calls th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tocsin.actors.scheduler.model.damage import DAMAGED
@@ -51,6 +53,12 @@ def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
         if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
             state.put_pool(job.pool, PoolRow(job.max_concurrency, pool.paused if pool else False))
     return job
+
+
+def accept_plain(turn: Turn, jobs: Sequence[NewJob]) -> None:
+    """Write new jobs as `accept` does, all together: each `is_plain`, and no two have one id."""
+    incarnation = turn.incarnation
+    turn.state.add_plain_jobs([msgspec.structs.replace(new.job, incarnation=incarnation()) for new in jobs])
 
 
 def start(turn: Turn, job: JobRow, at: AtRow, token: str, lease: LeaseRow) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
 
 import msgspec
 
@@ -14,9 +16,10 @@ from tocsin.actors.scheduler.model.rows import AtRow, JobRow, at_key, dead_key, 
 from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import job as decide
-from tocsin.actors.scheduler.transitions.apply import accept, apply, apply_to_letter, apply_to_waiting
+from tocsin.actors.scheduler.transitions.apply import accept, accept_plain, apply, apply_to_letter, apply_to_waiting
 from tocsin.errors import DuplicateScheduleIdError, QuotaExceededError
 
+_is_plain: Final = attrgetter("is_plain")
 Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
 
 
@@ -24,6 +27,9 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
     """Accept jobs in one batch; return one answer per job, in order."""
     chosen = [new.job.id for new in jobs if new.chosen]
     known, dead = await _holders(turn, chosen) if chosen else ({}, set())
+    if not known and _all_plain(turn, jobs):
+        accept_plain(turn, jobs)
+        return [Scheduled(new.job.id, new.job.scheduled_for, True) for new in jobs]
     answers: list[Answer] = []
     for new in jobs:
         holder = known.get(new.job.id)
@@ -53,14 +59,29 @@ async def _holders(turn: Turn, ids: Sequence[str]) -> tuple[dict[str, Known], se
     return await turn.jobs(taken), await turn.dead(taken)
 
 
+def _all_plain(turn: Turn, jobs: Sequence[NewJob]) -> bool:
+    """Return whether these jobs, whose ids nobody has, can be accepted all at once, because none of them bears on
+    another: no two have one id, and the quota holds all."""
+    if not all(map(_is_plain, jobs)):
+        return False
+    if len(jobs) > 1 and len({new.job.id for new in jobs}) < len(jobs):
+        return False
+    return turn.state.quota is None or _held(turn) + len(jobs) <= turn.state.quota
+
+
 def over_quota(turn: Turn) -> QuotaExceededError | None:
-    quota, counters = turn.state.quota, turn.state.counters
-    held = counters.waiting + counters.leased + counters.dead
+    quota, held = turn.state.quota, _held(turn)
     if quota is None or held < quota:
         return None
     return QuotaExceededError(
         f"this instance holds {held} jobs, dead ones included, and may hold {quota}: wait for some to end", limit=quota
     )
+
+
+def _held(turn: Turn) -> int:
+    """Return how many jobs count against the quota."""
+    counters = turn.state.counters
+    return counters.waiting + counters.leased + counters.dead
 
 
 async def _conflict(turn: Turn, new: NewJob, holder: Known, dead: bool) -> Answer | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -99,4 +98,4 @@ class TurnRunner:
             minted=f"m{self.random.getrandbits(64):016x}",
             options={"id": job_id, **options},
         )
-        return replace(made, job=msgspec.structs.replace(made.job), on_conflict=conflict)
+        return msgspec.structs.replace(made, on_conflict=conflict)
