@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 
 import msgspec
@@ -86,7 +85,7 @@ async def run_some(runner: TurnRunner) -> None:
 def new_job_with_pieces(runner: TurnRunner) -> NewJob:
     made = runner.job("big", delay=5)
     job = msgspec.structs.replace(made.job, args=b'{"a":"', args_rows=2)
-    return replace(made, job=job, rest_of_args=(b"x" * 10, b'y"}'))
+    return msgspec.structs.replace(made, job=job, rest_of_args=(b"x" * 10, b'y"}'))
 
 
 async def repaired(disk: MemoryDisk, commits: int) -> bool:
