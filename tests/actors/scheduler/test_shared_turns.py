@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -63,7 +62,7 @@ class Stage:
         )  # fmt: skip
         if job_id is None:  # the same in both runs
             self.minted += 1
-            made = replace(made, job=msgspec.structs.replace(made.job, id=f"m{self.minted:026d}"))
+            made = msgspec.structs.replace(made, job=msgspec.structs.replace(made.job, id=f"m{self.minted:026d}"))
         return made
 
     def submit(self, *jobs: NewJob) -> Event[Any]:
