@@ -127,20 +127,21 @@ class JobChecks:
     def jobs(self, jobs: Sequence[Job]) -> list[NewJob | TocsinError]:
         """Check jobs as they are written down; in the place of one that is refused stands why."""
         checked: list[NewJob | TocsinError] = []
+        now = self.now_ms()
         for n, job in enumerate(jobs):
             try:
-                checked.append(self.job(job))
+                checked.append(self.job(job, now))
             except TocsinError as error:
                 checked.append(arguments.named(error, f"jobs[{n}]"))
         return checked
 
-    def job(self, job: Job) -> NewJob:
-        """Check a job as it is written down."""
+    def job(self, job: Job, now: int | None = None) -> NewJob:
+        """Check a job as it is written down; `now` is the instant from which its delay counts, if not this one."""
         if not isinstance(job, Job):
             raise InvalidInputError(
                 f"a job must be a Job, not {type(job).__name__}: Job(path=..., args=..., after=..., options={{...}})"
             )
-        now = self.now_ms()
+        now = self.now_ms() if now is None else now
         due, args = self.due(job.at, job.after, now), arguments.encode_args(job.args)
         return self.new_job(job.path, job.workflow, args, due, self.options(job.options), now=now)
 

@@ -93,7 +93,7 @@ def _check_size(jobs: Sequence[NewJob]) -> None:
         job = new.job
         size += new.size
         labels += len(job.labels)
-        paths.add(job.target)
+        paths.add(job.function_path or job.target)
         if job.chained:
             paths.update(job.chained)
     if size > arguments.MAX_BATCH_BYTES:

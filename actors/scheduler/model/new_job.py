@@ -23,7 +23,14 @@ class NewJob(msgspec.Struct, frozen=True):
         """Return about how many bytes its rows take."""
         job = self.job
         token, user = job.initiator
-        names = len(job.id) + len(job.target) + len(job.pool) + len(job.shard_key or "") + len(token) + len(user)
+        names = (
+            len(job.id)
+            + len(job.function_path or job.target)
+            + len(job.pool)
+            + len(job.shard_key or "")
+            + len(token)
+            + len(user)
+        )
         names += sum(map(len, job.chained)) if job.chained else 0
         labels = sum(len(label) + 3 for label in job.labels) if job.labels else 0
         return len(job.args) + sum(map(len, self.rest_of_args)) + 4 * names + labels + 400

@@ -7,7 +7,7 @@ turn or batch that is lost drops all memory, fronts included.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -106,6 +106,17 @@ class Fronts:
                 self._forget(front, places.pop()[1])
             if not places:
                 del self._fronts[prefix]
+
+    def entered_together(self, prefix: bytes, count: int, jobs: Sequence[JobRow]) -> None:
+        """Note that jobs have entered a bucket at their own instants; it holds `count` jobs now."""
+        for held, job in enumerate(jobs, count - len(jobs)):  # how many it held before this job
+            front = self._fronts.get(prefix)
+            if front is None:
+                if held:
+                    return
+            elif len(front.places) != held and (job.scheduled_for, job.id) > front.places[-1]:
+                continue  # behind the front
+            self.entered(prefix, held + 1, job, AtRow(job.scheduled_for))
 
     def left(self, prefix: bytes, due: int, job_id: str) -> None:
         """Note that a job has left a bucket."""

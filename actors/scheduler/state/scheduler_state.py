@@ -189,7 +189,7 @@ class SchedulerState(Leases):
     def add_plain_jobs(self, jobs: Sequence[JobRow]) -> None:
         """Write new jobs that each have a row, a place in line at their own instant, and nothing else."""
         rows: dict[bytes, bytes] = {}
-        places: dict[tuple[str, str, int], tuple[bytes, list[int]]] = {}
+        places: dict[tuple[str, str, int], tuple[bytes, list[JobRow]]] = {}
         for job in jobs:
             bucket, due = (job.pool, job.queue, job.priority), job.scheduled_for
             place = places.get(bucket)
@@ -198,12 +198,14 @@ class SchedulerState(Leases):
             job_id = job.id.encode()
             rows[b"job/" + job_id] = encode(job)
             rows[b"%b%015d/%b" % (place[0], due, job_id)] = b""
-            place[1].append(due)
+            place[1].append(job)
         self.storage.put_many(rows)
-        self.paths.changes.update([job.target for job in jobs])
+        self.paths.changes.update([job.function_path or job.target for job in jobs])
         self.counters.waiting += len(jobs)
-        for bucket, (_, dues) in places.items():
-            self.lines.add(*bucket, min(dues), len(dues))
+        for bucket, (prefix, entering) in places.items():
+            first_due = min([job.scheduled_for for job in entering])
+            count = self.lines.add(*bucket, first_due, len(entering)).count
+            self.fronts.entered_together(prefix, count, entering)
 
     def _count_paths(self, job: JobRow, by: int) -> None:
         """Count the job and all that follow it, each under its own path."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -232,7 +231,7 @@ async def test_long_jobs_are_not_read_far_ahead() -> None:
     async with runner() as (here, _):
         args = b'"' + b"x" * 60_000 + b'"'
         short = [here.job() for _ in range(200)]
-        jobs = [replace(new, job=msgspec.structs.replace(new.job, args=args)) for new in short]
+        jobs = [msgspec.structs.replace(new, job=msgspec.structs.replace(new.job, args=args)) for new in short]
         for start in range(0, 200, 20):
             await here.turn(submitting(jobs[start : start + 20]))
         await here.reload()
