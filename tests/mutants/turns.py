@@ -135,4 +135,11 @@ TURNS = (
         ),
         tests=(C + "test_32_producers_whose_ids_are_taken_share_two_hops_a_turn",),
     ),
+    Mutant(
+        "an event alone reads its rows one after the other",
+        "actors/scheduler/actor/scheduler_actor.py",
+        "        if isinstance(event, READ_IN_STEPS):\n",
+        "        if False:\n",
+        tests=(C + "test_one_caller_alone_has_its_rows_in_one_hop",),
+    ),
 )

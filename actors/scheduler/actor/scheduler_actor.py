@@ -14,7 +14,7 @@ from tocsin.actors.runtime.events import Event, answer
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.actor.pull import give_back
-from tocsin.actors.scheduler.actor.shared_turns import may_share, read_ahead, takes_no_more
+from tocsin.actors.scheduler.actor.shared_turns import READ_IN_STEPS, may_share, read_ahead, takes_no_more
 from tocsin.actors.scheduler.inflight.deaths import DeadJob
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.renderers import Renderers
@@ -110,6 +110,8 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         if self._state.instance.erasing and isinstance(event, REFUSED_WHILE_REMOVED):
             raise ConflictError(f"instance {self.ctx.id.name!r} is being removed: try again when that is done")
         turn = self._turn()
+        if isinstance(event, READ_IN_STEPS):
+            await read_ahead(turn, (event,), self._inflight.completions.begin)
         answered = await self._carry_out(turn, event)
         await self._end.run(turn)
         return answer(event, self._state.paths.counting) if isinstance(event, events.CountPaths) else answered

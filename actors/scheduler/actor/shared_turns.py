@@ -34,6 +34,8 @@ SHARED: Final = frozenset({
     events.RetryDead,
     events.CancelDead,
 })  # fmt: skip
+READ_IN_STEPS: Final = (events.SubmitOnce, events.Cancel, events.Reschedule)
+"""Events that would read one row after the other: also in turns of their own their rows are read ahead."""
 SUBMISSIONS: Final = frozenset({events.Submit, events.SubmitOnce})
 
 

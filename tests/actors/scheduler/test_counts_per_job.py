@@ -143,3 +143,31 @@ def test_32_callers_that_all_choose_one_id_share_one_hop(counts: Counter[str]) -
         await per_round(sim, counts, lambda n: conflict(id=f"j{n // PRODUCERS}"), Most(turns=1, hops=2))
 
     run()
+
+
+def test_one_caller_alone_has_its_rows_in_one_hop(counts: Counter[str]) -> None:
+    """And in a second one, where the first job of a line was taken, the one that is first now."""
+
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        jobs = sim.port.jobs
+        for name in ("a", "b", "c"):
+            await sim.jobs.run_after("1h", "w:r", id=name)
+        new = jobs.new_job(
+            function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=3_600_000,
+            options={"id": "d"},
+        )  # fmt: skip
+        asks: list[tuple[int, Callable[[], Awaitable[object]]]] = [
+            (0, lambda: sim.jobs.run_after("1h", "w:r")),
+            (1, lambda: sim.jobs.run_after("1h", "w:r", id="e")),
+            (1, lambda: jobs.submit_once([new], Once(b"key", b"body", lambda answers: (200, b"")))),
+            (1, lambda: sim.jobs.cancel("b")),
+            (2, lambda: sim.jobs.cancel("a")),
+            (2, lambda: sim.jobs.reschedule("c", after=9)),
+        ]
+        for most, ask in asks:
+            counts.clear()
+            await ask()
+            assert counts["hops"] <= most and counts["turns"] == counts["batches"] == 1
+
+    run()
