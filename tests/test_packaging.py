@@ -76,4 +76,16 @@ def test_the_changelog_speaks_of_this_version() -> None:
 
 def test_types_are_shipped() -> None:
     assert (ROOT / "src" / "tocsin" / "py.typed").is_file()
-    assert SETUPTOOLS["package-data"] == {"tocsin": ["py.typed"], "tocsin.actors.http": ["examples.json"]}
+    assert SETUPTOOLS["package-data"]["tocsin"] == ["py.typed"]
+
+
+def test_data_is_shipped() -> None:
+    data = {
+        str(path.relative_to(ROOT))
+        for room in ("actors", "dispatch", "storage")
+        for path in (ROOT / room).rglob("*.json")
+    }
+    listed = SETUPTOOLS["package-data"].items()
+    shipped = {f"{SETUPTOOLS['package-dir'][name]}/{file}" for name, files in listed for file in files}
+
+    assert shipped - {"src/tocsin/py.typed"} == data

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Final
+
+import msgspec
 
 KEPT: Final = 1_000
 """Most faults of one kind that are kept in full; all are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A kind of fault. `repair` describes the repair or, if `for_people`, what an operator can do instead."""
 
     means: str
@@ -19,63 +21,8 @@ class Kind:
     for_people: bool = False
 
 
-KINDS: Final[dict[str, Kind]] = {
-    "UNREADABLE": Kind(
-        "the row cannot be read; the scheduler works without it",
-        "moved to bad/<key> for inspection; rows derived from it are rebuilt",
-    ),
-    "UNKNOWN_ROW": Kind(
-        "this version knows no row of that kind: a newer tocsin or another program wrote it",
-        "left unchanged; use the tocsin that wrote it",
-        for_people=True,
-    ),
-    "LAYOUT": Kind(
-        "this version does not know the layout of the rows, so they were not checked",
-        "use the tocsin that wrote them, or restore a backup",
-        for_people=True,
-    ),
-    "NO_PLACE": Kind(
-        "the job has no place, so it would never start",
-        "put back into its line; a job that parked/ still names stays dead",
-    ),
-    "TWO_PLACES": Kind(
-        "the job might start twice, or start although it is dead",
-        "its lease takes precedence over its line, its line over its dead row; the others are moved to bad/",
-    ),
-    "WRONG_PLACE": Kind(
-        "the job would start too early, too late or past its pool",
-        "moved to where the job's rows say, or those rows corrected to its place if they are lost",
-    ),
-    "NO_JOB": Kind(
-        "the row belongs to a job that does not exist",
-        "moved to bad/<key>; a lease holds its slot until it ends",
-    ),
-    "LEFTOVER": Kind("the job would later be read as waiting there", "moved to bad/<key>"),
-    "ARGS_EXTRA": Kind("the piece of args belongs to no job", "moved to bad/<key>"),
-    "ARGS_LOST": Kind(
-        "the job's args are incomplete, and its receiver could not read them",
-        "cancel the job and schedule it again, put the schedule again, or restore a backup",
-        for_people=True,
-    ),
-    "LOST": Kind(
-        "it was accepted, cannot be read any more, and will not run",
-        "inspect its rows under bad/, schedule it again, and delete them with `tocsin check --discard`",
-        for_people=True,
-    ),
-    "PATHS": Kind("`/pending` would give a wrong count for this function path", "counted anew from the jobs"),
-    "LABELS": Kind("the job would be missing from lists by this label", "written anew from the jobs"),
-    "LINES": Kind("jobs of this line would be overlooked, or searched for in vain", "counted anew from the line"),
-    "PARKED": Kind("dead jobs would be missing from lists and bulk retries", "written anew from the dead jobs"),
-    "COUNTER": Kind("/status would show a wrong number", "counted anew"),
-    "TIMER_MISSING": Kind("what is due at that instant would not happen", "set again"),
-    "TIMER_IDLE": Kind("the timer serves no row", "removed"),
-    "DAY": Kind("the row is stored under the wrong day, and may be dropped too early", "moved to its day"),
-    "SCHEDULE": Kind(
-        "the schedule may not fire, or may hold jobs back needlessly",
-        "its counts and timers are written anew from its rows; without a cursor it continues after its newest slot",
-    ),
-    "WAKE": Kind("after a restart this scheduler would not be processed in time", "set to now"),
-}
+KINDS: Final = msgspec.json.decode(files(__package__).joinpath("kinds.json").read_bytes(), type=dict[str, Kind])
+"""By code; what each means and how it is repaired stands in `kinds.json`."""
 
 
 @dataclass(frozen=True, slots=True)
