@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import click
@@ -9,35 +10,21 @@ import click
 from tocsin.cli.job_options import FLAGS as OF_OPTIONS
 from tocsin.dispatch.words import reworded
 
+_NAMED_ALIKE: Final = (
+    "onConflict", "expiresAt", "expiresAfterMs", "keepResultMs", "everyMs", "graceMs", "catchUpLimit", "jitterMs",
+    "ratePerSecond", "waitMs", "cron", "label", "args", "result", "reason", "since", "misfire", "overlap", "revision",
+)  # fmt: skip
 FLAGS: Final = {
     **OF_OPTIONS,
-    "onConflict": ("--on-conflict",),
+    **{field: ("--" + re.sub("([A-Z])", r"-\1", field.removesuffix("Ms")).lower(),) for field in _NAMED_ALIKE},
     "retry.jitter": ("--retry-jitter", "--jitter"),
-    "expiresAt": ("--expires-at",),
-    "expiresAfterMs": ("--expires-after",),
-    "keepResultMs": ("--keep-result",),
     "delayMs": ("--in",),
     "scheduledFor": ("--at",),
-    "everyMs": ("--every",),
-    "graceMs": ("--grace",),
-    "catchUpLimit": ("--catch-up-limit",),
-    "jitterMs": ("--jitter",),
-    "ratePerSecond": ("--rate-per-second",),
     "leaseMs": ("DURATION",),
-    "waitMs": ("--wait",),
     "requestKey": ("--key",),
     "functionPath": ("--path", "PATH"),
     "workflow": ("PATH",),
     "timezone": ("--tz",),
-    "cron": ("--cron",),
-    "label": ("--label",),
-    "args": ("--args",),
-    "result": ("--result",),
-    "reason": ("--reason",),
-    "since": ("--since",),
-    "misfire": ("--misfire",),
-    "overlap": ("--overlap",),
-    "revision": ("--revision",),
     "id": ("--id", "ID"),
     "lease": ("LEASE",),
     "name": ("NAME",),
