@@ -110,7 +110,7 @@ def _routes() -> Iterator[tuple[str, str, str, frozenset[str], About]]:
     for place in PLACES:
         for one in OPERATIONS:
             if place + one.path:
-                yield place, one.path, one.method, one.scopes, one.about
+                yield place, one.path, one.method, one.scopes, one
         yield place, "/healthz", "GET", frozenset(), HEALTH
         yield place, "/readyz", "GET", frozenset(), READY
     yield ROOT, "/instances", "GET", ADMIN, INSTANCES

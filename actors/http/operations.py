@@ -72,7 +72,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(About):
     """A route. `action` names the Python method it stands for; any one of `scopes` lets a token in."""
 
     method: str
@@ -80,7 +80,6 @@ class Operation:
     action: str
     scopes: frozenset[str]
     run: Callable[[Call], Awaitable[Any]]
-    about: About
 
 
 _NO_ID: Final = ("INVALID_SCHEDULE_ID",)
@@ -92,109 +91,81 @@ _BY_LEASE: Final = ("INVALID_SCHEDULE_ID", "STALE_LEASE")
 _JOBS: Final = (
     Operation(
         "POST", "/schedule", "schedule", SCHEDULE, schedule,
-        About(
-            name="schedule", group="jobs", said="Schedule a job: it is on disk when this is answered",
-            request=wire_jobs.ScheduleRequest, answer=records.Scheduled, keyed=True,
-            errors=(*_NO_ID, *_NEW_JOBS, "DUPLICATE_SCHEDULE_ID", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
-        ),
+        name="schedule", group="jobs", said="Schedule a job: it is on disk when this is answered",
+        request=wire_jobs.ScheduleRequest, answer=records.Scheduled, keyed=True,
+        errors=(*_NO_ID, *_NEW_JOBS, "DUPLICATE_SCHEDULE_ID", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
     ),
     Operation(
         "POST", "/schedule/batch", "schedule", SCHEDULE, schedule_batch,
-        About(
-            name="submit_many", group="jobs", said="Schedule up to 1,000 jobs in one commit, with one answer for each",
-            request=wire_jobs.BatchRequest, answer=replies.BatchResults, keyed=True, errors=_NEW_JOBS,
-        ),
+        name="submit_many", group="jobs", said="Schedule up to 1,000 jobs in one commit, with one answer for each",
+        request=wire_jobs.BatchRequest, answer=replies.BatchResults, keyed=True, errors=_NEW_JOBS,
     ),
     Operation(
         "POST", "/cancel", "cancel", SCHEDULE | OPERATE, cancel,
-        About(
-            name="cancel", group="jobs", said="Remove a live job; its id is free at once",
-            request=wire.IdRequest, answer=records.Cancelled, errors=_NO_ID,
-        ),
+        name="cancel", group="jobs", said="Remove a live job; its id is free at once",
+        request=wire.IdRequest, answer=records.Cancelled, errors=_NO_ID,
     ),
     Operation(
         "GET", "/get", "get", READ, get,
-        About(
-            name="get", group="jobs", said="One job, live or dead", query=ONE_JOB, answer=replies.Found, errors=_NO_ID,
-        ),
+        name="get", group="jobs", said="One job, live or dead", query=ONE_JOB, answer=replies.Found, errors=_NO_ID,
     ),
     Operation(
         "GET", "/list", "list", READ, list_jobs,
-        About(name="list", group="jobs", said="A page of live jobs", query=LISTED, answer=job_records.JobPage),
+        name="list", group="jobs", said="A page of live jobs", query=LISTED, answer=job_records.JobPage,
     ),
     Operation(
         "GET", "/dead", "dead", READ, list_dead,
-        About(
-            name="dead", group="dead jobs", said="A page of dead jobs, the newest parked last",
-            query=DEAD_LISTED, answer=job_records.JobPage,
-        ),
+        name="dead", group="dead jobs", said="A page of dead jobs, the newest parked last",
+        query=DEAD_LISTED, answer=job_records.JobPage,
     ),
     Operation(
         "POST", "/dead/retry", "dead_retry", OPERATE, dead_retry,
-        About(
-            name="dead_retry", group="dead jobs", said="Make a dead job due now, with a fresh budget",
-            request=wire.IdRequest, answer=records.DeadRetried, errors=_NO_ID,
-        ),
+        name="dead_retry", group="dead jobs", said="Make a dead job due now, with a fresh budget",
+        request=wire.IdRequest, answer=records.DeadRetried, errors=_NO_ID,
     ),
     Operation(
         "POST", "/dead/cancel", "dead_cancel", OPERATE, dead_cancel,
-        About(
-            name="dead_cancel", group="dead jobs", said="Remove a dead job for good",
-            request=wire.IdRequest, answer=replies.DeadCancelled, errors=_NO_ID,
-        ),
+        name="dead_cancel", group="dead jobs", said="Remove a dead job for good",
+        request=wire.IdRequest, answer=replies.DeadCancelled, errors=_NO_ID,
     ),
     Operation(
         "GET", "/status", "status", READ, status,
-        About(name="status", group="operating", said="Counts and health of the instance", answer=records.Status),
+        name="status", group="operating", said="Counts and health of the instance", answer=records.Status,
     ),
     Operation(
         "GET", "/why", "why", READ, why,
-        About(
-            name="why", group="jobs", said="Every reason why a job is not running now",
-            query=ONE_JOB, answer=replies.Reasons, errors=_NO_ID,
-        ),
+        name="why", group="jobs", said="Every reason why a job is not running now",
+        query=ONE_JOB, answer=replies.Reasons, errors=_NO_ID,
     ),
     Operation(
         "GET", "/history", "history", READ, history,
-        About(
-            name="history", group="jobs", said="How the attempts of a job ended, kept for some days after it is gone",
-            query=ONE_JOB, answer=replies.History, errors=_NO_ID,
-        ),
+        name="history", group="jobs", said="How the attempts of a job ended, kept for some days after it is gone",
+        query=ONE_JOB, answer=replies.History, errors=_NO_ID,
     ),
     Operation(
         "POST", "/cancel-all", "cancel_all", OPERATE, cancel_all,
-        About(
-            name="cancel_all", group="jobs", said="Cancel every job that fits",
-            request=wire.CancelAllRequest, answer=records.Matched,
-        ),
+        name="cancel_all", group="jobs", said="Cancel every job that fits",
+        request=wire.CancelAllRequest, answer=records.Matched,
     ),
     Operation(
         "POST", "/reschedule", "reschedule", SCHEDULE | OPERATE, reschedule,
-        About(
-            name="reschedule", group="jobs", said="Move a job that does not run yet",
-            request=wire.RescheduleRequest, answer=records.Rescheduled, errors=_NO_ID,
-        ),
+        name="reschedule", group="jobs", said="Move a job that does not run yet",
+        request=wire.RescheduleRequest, answer=records.Rescheduled, errors=_NO_ID,
     ),
     Operation(
         "POST", "/dead/retry-all", "dead_retry_all", OPERATE, dead_retry_all,
-        About(
-            name="dead_retry_all", group="dead jobs", said="Retry the dead jobs that fit, at a pace, as a durable job",
-            request=wire.RetryAllRequest, answer=records.Redrive, errors=("CONFLICT",),
-        ),
+        name="dead_retry_all", group="dead jobs", said="Retry the dead jobs that fit, at a pace, as a durable job",
+        request=wire.RetryAllRequest, answer=records.Redrive, errors=("CONFLICT",),
     ),
     Operation(
         "GET", "/dead/redrives/{redriveId}", "redrive", READ, get_redrive,
-        About(
-            name="redrive", group="dead jobs", said="How far a bulk retry has come",
-            answer=records.Redrive, errors=(*_NO_ID, "NOT_FOUND"),
-        ),
+        name="redrive", group="dead jobs", said="How far a bulk retry has come",
+        answer=records.Redrive, errors=(*_NO_ID, "NOT_FOUND"),
     ),
     Operation(
         "DELETE", "/dead/redrives/{redriveId}", "redrive_stop", OPERATE, stop_redrive,
-        About(
-            name="redrive_stop", group="dead jobs", said="Stop a bulk retry; what it has retried stays retried",
-            answer=replies.RedriveStopped, errors=(*_NO_ID, "NOT_FOUND"),
-        ),
+        name="redrive_stop", group="dead jobs", said="Stop a bulk retry; what it has retried stays retried",
+        answer=replies.RedriveStopped, errors=(*_NO_ID, "NOT_FOUND"),
     ),
 )  # fmt: skip
 
@@ -204,70 +175,52 @@ _CRON: Final = ("INVALID_CRON", "UNKNOWN_TIMEZONE")
 _SCHEDULES: Final = (
     Operation(
         "PUT", "/schedules/{name}", "schedules.put", SCHEDULE, recurring.put,
-        About(
-            name="schedules_put", group="schedules", said="Define a schedule, or define it anew; this fires nothing",
-            request=wire_recurring.DefinitionRequest, answer=recurring_records.SchedulePut,
-            errors=(*_CRON, "CONFLICT", "ORIGIN_NOT_CONFIGURED"),
-        ),
+        name="schedules_put", group="schedules", said="Define a schedule, or define it anew; this fires nothing",
+        request=wire_recurring.DefinitionRequest, answer=recurring_records.SchedulePut,
+        errors=(*_CRON, "CONFLICT", "ORIGIN_NOT_CONFIGURED"),
     ),
     Operation(
         "GET", "/schedules/{name}", "schedules.get", READ, recurring.get,
-        About(
-            name="schedules_get", group="schedules", said="One schedule and where it stands",
-            answer=recurring_records.ScheduleRecord,
-        ),
+        name="schedules_get", group="schedules", said="One schedule and where it stands",
+        answer=recurring_records.ScheduleRecord,
     ),
     Operation(
         "DELETE", "/schedules/{name}", "schedules.delete", SCHEDULE | OPERATE, recurring.delete,
-        About(
-            name="schedules_delete", group="schedules", said="Remove a schedule; its occurrences go on",
-            query=DELETED, answer=replies.ScheduleDeleted, errors=("CONFLICT",),
-        ),
+        name="schedules_delete", group="schedules", said="Remove a schedule; its occurrences go on",
+        query=DELETED, answer=replies.ScheduleDeleted, errors=("CONFLICT",),
     ),
     Operation(
         "GET", "/schedules", "schedules.list", READ, recurring.list_schedules,
-        About(
-            name="schedules_list", group="schedules", said="A page of schedules, by name",
-            query=PAGED, answer=recurring_records.SchedulePage,
-        ),
+        name="schedules_list", group="schedules", said="A page of schedules, by name",
+        query=PAGED, answer=recurring_records.SchedulePage,
     ),
     Operation(
         "POST", "/schedules/{name}/pause", "schedules.pause", SCHEDULE | OPERATE, recurring.pause,
-        About(
-            name="schedules_pause", group="schedules", said="Let its slots pass as skipped until it is resumed",
-            request=wire_recurring.RevisionRequest, body_optional=True,
-            answer=recurring_records.ScheduleRecord, errors=("CONFLICT",),
-        ),
+        name="schedules_pause", group="schedules", said="Let its slots pass as skipped until it is resumed",
+        request=wire_recurring.RevisionRequest, body_optional=True,
+        answer=recurring_records.ScheduleRecord, errors=("CONFLICT",),
     ),
     Operation(
         "POST", "/schedules/{name}/resume", "schedules.resume", SCHEDULE | OPERATE, recurring.resume,
-        About(
-            name="schedules_resume", group="schedules", said="Go on from the next slot",
-            request=wire_recurring.RevisionRequest, body_optional=True,
-            answer=recurring_records.ScheduleRecord, errors=("CONFLICT",),
-        ),
+        name="schedules_resume", group="schedules", said="Go on from the next slot",
+        request=wire_recurring.RevisionRequest, body_optional=True,
+        answer=recurring_records.ScheduleRecord, errors=("CONFLICT",),
     ),
     Operation(
         "POST", "/schedules/{name}/trigger", "schedules.trigger", SCHEDULE | OPERATE, recurring.trigger,
-        About(
-            name="schedules_trigger", group="schedules", said="One occurrence now, also when it is paused",
-            request=wire_recurring.TriggerRequest, body_optional=True,
-            answer=recurring_records.TriggeredRun, errors=("CONFLICT", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
-        ),
+        name="schedules_trigger", group="schedules", said="One occurrence now, also when it is paused",
+        request=wire_recurring.TriggerRequest, body_optional=True,
+        answer=recurring_records.TriggeredRun, errors=("CONFLICT", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
     ),
     Operation(
         "GET", "/schedules/{name}/occurrences", "schedules.occurrences", READ, recurring.occurrences,
-        About(
-            name="schedules_occurrences", group="schedules", said="What became of its slots, the newest first",
-            query=PAGED, answer=recurring_records.OccurrencePage,
-        ),
+        name="schedules_occurrences", group="schedules", said="What became of its slots, the newest first",
+        query=PAGED, answer=recurring_records.OccurrencePage,
     ),
     Operation(
         "GET", "/cron/preview", "schedules.preview", READ, recurring.preview,
-        About(
-            name="schedules_preview", group="schedules", said="What a cron expression comes to next",
-            query=PREVIEWED, answer=recurring_records.CronPreview, errors=_CRON,
-        ),
+        name="schedules_preview", group="schedules", said="What a cron expression comes to next",
+        query=PREVIEWED, answer=recurring_records.CronPreview, errors=_CRON,
     ),
 )  # fmt: skip
 
@@ -276,57 +229,43 @@ _SCHEDULES: Final = (
 _OTHERS: Final = (
     Operation(
         "POST", "/complete", "complete", BY_LEASE, complete,
-        About(
-            name="complete", group="accepted work", said="Settle an attempt that was claimed, or accepted",
-            request=wire.CompleteRequest, answer=Settlement, errors=_BY_LEASE,
-        ),
+        name="complete", group="accepted work", said="Settle an attempt that was claimed, or accepted",
+        request=wire.CompleteRequest, answer=Settlement, errors=_BY_LEASE,
     ),
     Operation(
         "POST", "/extend", "extend", BY_LEASE, extend,
-        About(
-            name="extend", group="accepted work", said="Hold the lease of an attempt longer",
-            request=wire.ExtendRequest, answer=replies.Extended, errors=_BY_LEASE,
-        ),
+        name="extend", group="accepted work", said="Hold the lease of an attempt longer",
+        request=wire.ExtendRequest, answer=replies.Extended, errors=_BY_LEASE,
     ),
     Operation(
         "GET", "/pool", "pool", READ, get_pool,
-        About(name="pool", group="operating", said="A pool and who holds it", query=ONE_POOL, answer=records.Pool),
+        name="pool", group="operating", said="A pool and who holds it", query=ONE_POOL, answer=records.Pool,
     ),
     Operation(
         "PUT", "/pool", "set_pool", OPERATE, put_pool,
-        About(
-            name="set_pool", group="operating", said="Set the cap of a pool, or pause it",
-            request=wire.PoolRequest, answer=records.Pool,
-        ),
+        name="set_pool", group="operating", said="Set the cap of a pool, or pause it",
+        request=wire.PoolRequest, answer=records.Pool,
     ),
     Operation(
         "DELETE", "/pool", "delete_pool", OPERATE, delete_pool,
-        About(
-            name="delete_pool", group="operating", said="Forget what was set of a pool",
-            query=ONE_POOL, answer=replies.PoolDeleted, errors=("CONFLICT",),
-        ),
+        name="delete_pool", group="operating", said="Forget what was set of a pool",
+        query=ONE_POOL, answer=replies.PoolDeleted, errors=("CONFLICT",),
     ),
     Operation(
         "GET", "/catalog", "catalog", READ, catalog,
-        About(
-            name="catalog", group="operating", said="The paths there are, and what args each takes",
-            answer=replies.CatalogListed,
-        ),
+        name="catalog", group="operating", said="The paths there are, and what args each takes",
+        answer=replies.CatalogListed,
     ),
     Operation(
         "PUT", "/instance", "pause", ADMIN, put_instance,
-        About(
-            name="pause", group="operating",
-            said="Stop all firing of the instance or start it again; set how long its callbacks may take",
-            request=wire.InstanceRequest, answer=records.InstanceState,
-        ),
+        name="pause", group="operating",
+        said="Stop all firing of the instance or start it again; set how long its callbacks may take",
+        request=wire.InstanceRequest, answer=records.InstanceState,
     ),
     Operation(
         "DELETE", "", "remove", ADMIN, remove,
-        About(
-            name="remove", group="operating", said="Remove everything of the instance",
-            query=CONFIRMED, answer=records.Removed,
-        ),
+        name="remove", group="operating", said="Remove everything of the instance",
+        query=CONFIRMED, answer=records.Removed,
     ),
 )  # fmt: skip
 
@@ -335,42 +274,32 @@ _OTHERS: Final = (
 _QUEUES: Final = (
     Operation(
         "POST", "/queues/{queue}/claim", "claim", WORK, queues.claim,
-        About(
-            name="claim", group="queues", said="Take due jobs of a queue, or wait until there is one",
-            request=wire_queues.ClaimRequest, body_optional=True, answer=replies.ClaimedJobs,
-        ),
+        name="claim", group="queues", said="Take due jobs of a queue, or wait until there is one",
+        request=wire_queues.ClaimRequest, body_optional=True, answer=replies.ClaimedJobs,
     ),
     Operation(
         "GET", "/queues", "queues", READ, queues.queues,
-        About(name="queues", group="queues", said="What each queue holds", answer=replies.QueueList),
+        name="queues", group="queues", said="What each queue holds", answer=replies.QueueList,
     ),
     Operation(
         "GET", "/pending", "pending", READ, queues.pending,
-        About(
-            name="pending", group="queues", said="Whether anything of a prefix still pends, chains included",
-            query=PREFIXED, answer=records.Pending,
-        ),
+        name="pending", group="queues", said="Whether anything of a prefix still pends, chains included",
+        query=PREFIXED, answer=records.Pending,
     ),
     Operation(
         "GET", "/result", "result", READ, queues.result,
-        About(
-            name="result", group="jobs", said="What a job came to that asked for its result to be kept",
-            query=RESULT_OF, answer=records.Outcome, errors=(*_NO_ID, "NOT_FOUND"),
-        ),
+        name="result", group="jobs", said="What a job came to that asked for its result to be kept",
+        query=RESULT_OF, answer=records.Outcome, errors=(*_NO_ID, "NOT_FOUND"),
     ),
     Operation(
         "POST", "/workers", "announce", WORK, workers.announce,
-        About(
-            name="announce", group="queues", said="Say how a worker is",
-            request=wire_workers.SnapshotRequest, answer=replies.Heard,
-        ),
+        name="announce", group="queues", said="Say how a worker is",
+        request=wire_workers.SnapshotRequest, answer=replies.Heard,
     ),
     Operation(
         "GET", "/workers", "workers", READ, workers.workers,
-        About(
-            name="workers", group="queues", said="A page of the workers that were heard of within five minutes",
-            query=PAGED, answer=records.WorkerPage,
-        ),
+        name="workers", group="queues", said="A page of the workers that were heard of within five minutes",
+        query=PAGED, answer=records.WorkerPage,
     ),
 )  # fmt: skip
 

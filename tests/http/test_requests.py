@@ -26,7 +26,7 @@ JSON = {"content-type": "application/json"}
 ROUTES = [(one.method, re.sub(r"\{[a-zA-Z]+\}", "x", one.path)) for one in OPERATIONS if one.path]
 ALLOWED = {path: [method for method, other in ROUTES if other == path] for _, path in ROUTES}
 POSTS = [path for method, path in ROUTES if method == "POST"]
-WITHOUT_BODY = {re.sub(r"\{[a-zA-Z]+\}", "x", one.path) for one in OPERATIONS if one.about.body_optional}
+WITHOUT_BODY = {re.sub(r"\{[a-zA-Z]+\}", "x", one.path) for one in OPERATIONS if one.body_optional}
 
 
 def said_nothing(path: str, answer: httpx.Response) -> None:
