@@ -3,68 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
 
 from tocsin.actors.http import wire, wire_jobs, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http.error_catalog import CODES, Code
-from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema, one_of
+from tocsin.actors.http.shapes import IS, NEEDED, NULL, TEXT, Schema
 from tocsin.actors.scheduler.model.health import LEVELS
+from tocsin.dispatch.words import camel
 
 REF: Final = "#/components/schemas/{name}"
 _SNAKE: Final = re.compile(r"(?<=`)[a-z]+(?:_[a-z]+)+(?=`)")
 """A name of Python in a docstring."""
-EPOCH_MS: Final[Schema] = {"description": "Epoch ms."}
-
-_FACTS: Final[Mapping[str, Schema]] = {
-    "state": one_of(["pending", "waiting", "running", "dead"]),
-    "health": one_of(["green", "amber", "red"]),
-    "kind": one_of(
-        ["fired", "accepted", "unknown", "pulled"],
-        description="Of a lease. unknown: its attempt got no answer and may still run at the receiver. pulled: a "
-        "worker has it.",
-    ),
-    **dict.fromkeys(("at", "until", "scheduledFor", "nextAttemptAt", "enqueuedAt", "expiresAt", "parkedAt"), EPOCH_MS),
-    **dict.fromkeys(("leaseUntil", "started", "ended", "endedAt", "keptUntil"), EPOCH_MS),
-    **dict.fromkeys(("slot", "firstSlot", "due", "decidedAt", "createdAt", "nextAt"), EPOCH_MS),
-    "since": EPOCH_MS,
-    "HealthReason.code": {"description": "What is wrong; more may come.", "examples": list(LEVELS)},
-    "Status.due": {"description": "Counted to 10,000."},
-    "latenessMs": {"description": "How long after its due instant it started, ms."},
-    "oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms; null if none is."},
-    "Queue.due": {"description": "Counted to 10,000."},
-    "Queue.oldestDueMs": {"description": "For how long the longest waiting due job has been due, ms."},
-    "args": {"description": "As they came, byte for byte."},
-    "argsDamaged": {"description": "They were damaged in the store, and are left out."},
-    "resultDamaged": {"description": "It was damaged in the store, and is left out."},
-    "Pool.known": {"description": "False: nobody has set it, and no job has named it."},
-    "noResult": {"description": "Why a job that is done has no result, where it was meant to have one."},
-    "Parent.result": {"description": "What it came to, if it said."},
-    "Settlement.state": one_of(["done", "retrying", "dead", "cancelled", "expired"]),
-    "Outcome.state": one_of(["pending", "waiting", "running", "done", "dead", "cancelled", "expired"]),
-    "CatalogEntry.args": {"description": "The JSON Schema, of args as they are on the wire."},
-    "reason": {
-        "description": "Why it is dead: exhausted, refused, lost, unindexable, blocked, damaged; more may come.",
-        "examples": ["exhausted"],
-    },
-    "ScheduleRecord.state": one_of(["active", "paused", "completed", "error"]),
-    "Occurrence.state": one_of(["fired", "skipped", "coalesced", "expired", "cancelled", "dead", "queued"]),
-    "Occurrence.reason": {
-        "description": "Why it was skipped: misfire, catch_up, overlap, paused, edited, deleted, id_taken, quota; more "
-        "may come.",
-        "examples": ["misfire"],
-    },
-    "Occurrence.latenessMs": {
-        "description": "How long after it was due that was decided, ms; of a run, its newest slot."
-    },
-    "Occurrence.until": {"description": "Of a run of slots: the last of them, epoch ms."},
-    "outcome": {
-        "description": "How it ended: done, failed, returned, lost, expired, cancelled, damaged; more may come.",
-        "examples": ["done"],
-    },
-}
+_FACTS: Final[dict[str, Schema]] = msgspec.json.decode(files(__package__).joinpath("openapi_facts.json").read_bytes())
+_FACTS["HealthReason.code"] = {"description": "What is wrong; more may come.", "examples": list(LEVELS)}
 """Constraints on members of answers beyond their Python types: by name, or by struct and name."""
 
 
@@ -137,11 +92,6 @@ def _of_answer(schema: Schema) -> Schema:
     title = schema["title"]
     members = {name: _told(title, name, one, name in required) for name, one in schema["properties"].items()}
     return {"title": title, **_described(schema), "type": "object", "properties": members, "required": required}
-
-
-def camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.title() for part in rest)
 
 
 def _told(title: str, name: str, schema: Schema, always: bool) -> Schema:

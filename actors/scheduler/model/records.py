@@ -14,6 +14,7 @@ from tocsin.dispatch.pulled import WorkerSnapshot
 from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.dispatch.scheduled import Cancelled as Cancelled
 from tocsin.dispatch.scheduled import Scheduled as Scheduled
+from tocsin.dispatch.words import camel
 from tocsin.errors import StoreCorrupt
 
 
@@ -76,8 +77,7 @@ class ScheduleSlot(Value, frozen=True, rename="camel", omit_defaults=True):
 
 def record_member(name: str) -> str:
     """Return what a member is called in JSON: `raw_args` is `args`."""
-    first, *rest = name.removeprefix("raw_").split("_")
-    return first + "".join(part.title() for part in rest)
+    return camel(name.removeprefix("raw_"))
 
 
 class _Standing(RecordMembers, frozen=True, rename=record_member, omit_defaults=True):
