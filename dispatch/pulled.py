@@ -12,6 +12,7 @@ import msgspec
 
 from tocsin.dispatch import values
 from tocsin.dispatch.job_options import ShownMembers
+from tocsin.dispatch.words import camel
 from tocsin.errors import InvalidInputError
 
 EVERY_QUEUE: Final = "*"
@@ -25,8 +26,7 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 def raw_member(name: str) -> str:
     """Return the name in JSON: `raw_args` is `args`, text as it was given that is decoded when it is asked for."""
-    first, *rest = name.removeprefix("raw_").split("_")
-    return first + "".join(part.title() for part in rest)
+    return camel(name.removeprefix("raw_"))
 
 
 class Parent(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):

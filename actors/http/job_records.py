@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.scheduler.model.records import Page, Record, record_member
+from tocsin.actors.scheduler.model.records import Page, Record
+from tocsin.dispatch.pulled import raw_member
 from tocsin.dispatch.retry import Backoff, OlderRetry, Retry
 
 
@@ -23,7 +24,7 @@ class RetryInForce(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     jitter: int | float
 
 
-class JobRecord(Record, frozen=True, kw_only=True, rename=record_member, omit_defaults=True):
+class JobRecord(Record, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
     """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
 
     All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones have no next

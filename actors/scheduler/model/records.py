@@ -10,11 +10,10 @@ import msgspec
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch import values
 from tocsin.dispatch.job_options import RecordMembers
-from tocsin.dispatch.pulled import WorkerSnapshot
+from tocsin.dispatch.pulled import WorkerSnapshot, raw_member
 from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.dispatch.scheduled import Cancelled as Cancelled
 from tocsin.dispatch.scheduled import Scheduled as Scheduled
-from tocsin.dispatch.words import camel
 from tocsin.errors import StoreCorrupt
 
 
@@ -75,12 +74,7 @@ class ScheduleSlot(Value, frozen=True, rename="camel", omit_defaults=True):
     triggered: bool = False
 
 
-def record_member(name: str) -> str:
-    """Return what a member is called in JSON: `raw_args` is `args`."""
-    return camel(name.removeprefix("raw_"))
-
-
-class _Standing(RecordMembers, frozen=True, rename=record_member, omit_defaults=True):
+class _Standing(RecordMembers, frozen=True, rename=raw_member, omit_defaults=True):
     """Which job a record is of, and how that stands: what is before its options."""
 
     id: str
@@ -97,7 +91,7 @@ class _Standing(RecordMembers, frozen=True, rename=record_member, omit_defaults=
     workflow: str | None = None
 
 
-class Record(_Standing, frozen=True, kw_only=True, rename=record_member, omit_defaults=True):
+class Record(_Standing, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
     """A job. `state` is `pending` (not yet due), `waiting` (due, for a lane or a slot), `running` or `dead`.
 
     All instants are epoch ms. `attempt` counts dispatches, `attempts` charged failures. Dead ones have no next
@@ -137,7 +131,7 @@ def given_args(raw: msgspec.Raw | msgspec.UnsetType, what: str) -> Any:
     return values.decode(bytes(raw))
 
 
-class Firing(Record, frozen=True, kw_only=True, rename=record_member, omit_defaults=True):
+class Firing(Record, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
     """A job about to be sent, as `authorize_fire` is asked about it: its record, and the instance it belongs to."""
 
     instance: str = ""
@@ -310,7 +304,7 @@ class Pending(Value, frozen=True, rename="camel"):
     count: int
 
 
-class Outcome(Value, frozen=True, rename=record_member, omit_defaults=True):
+class Outcome(Value, frozen=True, rename=raw_member, omit_defaults=True):
     """How a job ended, or how it stands: `state` is `done`, `dead`, `cancelled`, `expired`, or, before its end,
     `pending`, `waiting`, `running`. `ended_at` in epoch ms; `kept_until`: so long its result is kept."""
 

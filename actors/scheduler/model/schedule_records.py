@@ -12,13 +12,14 @@ import msgspec
 from tocsin.actors.scheduler.model.damage import json_fault, pieces_fault
 from tocsin.actors.scheduler.model.followers import with_ids
 from tocsin.actors.scheduler.model.job_record import following
-from tocsin.actors.scheduler.model.records import Following, Initiator, Value, given_args, initiator_of, record_member
+from tocsin.actors.scheduler.model.records import Following, Initiator, Value, given_args, initiator_of
 from tocsin.actors.scheduler.model.rows import BadRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, jitter_of
 from tocsin.dispatch.job_options import RecordMembers, record_options
+from tocsin.dispatch.pulled import raw_member
 
 
-class _Standing(RecordMembers, frozen=True, rename=record_member, omit_defaults=True):
+class _Standing(RecordMembers, frozen=True, rename=raw_member, omit_defaults=True):
     """Which schedule a record is of, and how that stands: what is before its options."""
 
     name: str
@@ -39,7 +40,7 @@ class _Standing(RecordMembers, frozen=True, rename=record_member, omit_defaults=
     """Set if the args were damaged in the store, and are left out; its occurrences die as `damaged`."""
 
 
-class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=record_member, omit_defaults=True):
+class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
     """A schedule. `state` is `active`, `paused`, `completed` (no slot comes any more) or `error`, with `error`.
 
     `next_at` is when its next occurrence is due (the slot and its jitter). `live` counts occurrences whose jobs wait,
