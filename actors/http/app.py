@@ -3,13 +3,13 @@ instance under `/i/{instance}`; but `/instances` and `/openapi.json`, which are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import HTTPExceptionHandler, Receive, Scope, Send
 
 from tocsin.actors.http.access import Authorize, Gate
 from tocsin.actors.http.crowd import Crowd
@@ -26,8 +26,6 @@ from tocsin.errors import SettingsError
 
 UNDER: Final = "/i/"
 """Before the name of an instance."""
-App = Starlette
-"""The type that `build_app` returns; rooms that know no HTTP framework name it by this."""
 
 
 class FixedPaths(BaseRoute):
@@ -61,6 +59,27 @@ class FixedPaths(BaseRoute):
         await scope["endpoint"](scope, receive, send)
 
 
+class App(Starlette):
+    """The type that `build_app` returns; rooms that know no HTTP framework name it by this."""
+
+    def __init__(self, fixed: FixedPaths, others: Sequence[BaseRoute]) -> None:
+        # A `Reply` is the ASGI app that Starlette wants of a handler, and nothing else of a `Response`.
+        refuse = cast(HTTPExceptionHandler, refuse_unrouted)
+        super().__init__(routes=[fixed, *others], exception_handlers={HTTPException: refuse, Exception: refuse})
+        self._fixed = fixed
+        self.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Go straight to the endpoint of a fixed path, which answers every failure itself. Where somebody has added
+        middleware, and for all other paths, go Starlette's way."""
+        match, found = self._fixed.matches(scope)
+        if match is Match.NONE or self.user_middleware:
+            return await super().__call__(scope, receive, send)
+        scope["app"] = self
+        scope.update(found)
+        return await self._fixed.handle(scope, receive, send)
+
+
 def build_app(
     host: ServedHost,
     *,
@@ -88,15 +107,13 @@ def build_app(
     for one in OPERATIONS:
         by_path.setdefault(one.path, []).append(one)
     endpoints += [(path, OperationEndpoint(ones, gate, host.ports, crowd)) for path, ones in by_path.items()]
-    app = Starlette(
-        routes=[
+    app = App(
+        FixedPaths({path: endpoint for path, endpoint in endpoints if "{" not in path}),
+        [
             Route("/instances", Instances(gate, host), methods=None),
             Route("/openapi.json", OpenApi(gate, tokens=bool(known())), methods=None),
-            FixedPaths({path: endpoint for path, endpoint in endpoints if "{" not in path}),
             *(Route(place + path, one, methods=None) for place in PLACES for path, one in endpoints if "{" in path),
         ],
-        exception_handlers={HTTPException: refuse_unrouted, Exception: refuse_unrouted},
     )
-    app.router.redirect_slashes = False
     app.state.crowd = crowd  # for the server, which counts connections
     return app

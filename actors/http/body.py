@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from tocsin.actors.http import crowd as crowds
 from tocsin.actors.http.crowd import Crowd, too_slow
 from tocsin.actors.http.errors import InvalidJsonError, UnsupportedMediaTypeError
+from tocsin.actors.http.incoming import Begun, Incoming
 from tocsin.actors.scheduler.model.followers import MAX_THEN
 from tocsin.actors.scheduler.model.validation import MAX_ARGS
 from tocsin.dispatch.surrogates import in_json
@@ -39,19 +41,22 @@ _TOO_LONG: Final = re.compile(r"Expected `array` of length <= (\d+)")
 # ---- Reading -------------------------------------------------------------------------------------
 
 
-async def read_json(request: Request, limit: int, crowd: Crowd | None, *, optional: bool = False) -> bytes:
+async def read_json(request: Incoming, limit: int, crowd: Crowd | None, *, optional: bool = False) -> bytes:
     """Read the body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes. If it is
     `optional`, none at all is an empty object, whatever the headers say. A stranger shares its place with a `crowd`."""
     if not optional:
         _check_type(request)
-    _check_length(request.headers.get("content-length", ""), limit)
-    if crowd is not None:
+    _check_length(request.first(b"content-length", ""), limit)
+    first = Begun(request.receive)
+    if (message := first.message) is not None and not message.get("more_body", False):
+        body = _piece(message, 0, limit)
+    elif crowd is not None:
         async with crowd.reading() as unfinished:
-            body = await _read(request, limit, unfinished.add)
+            body = await _read(first, request, limit, unfinished.add)
     else:
         try:
             async with asyncio.timeout(crowds.BODY_S):
-                body = await _read(request, limit, None)
+                body = await _read(first, request, limit, None)
         except TimeoutError:
             raise too_slow() from None
     if optional:
@@ -61,28 +66,34 @@ async def read_json(request: Request, limit: int, crowd: Crowd | None, *, option
     return body
 
 
-async def _read(request: Request, limit: int, grew: Callable[[int], None] | None) -> bytes:
-    body = bytearray()
+async def _read(first: Begun, request: Incoming, limit: int, grew: Callable[[int], None] | None) -> bytes:
+    body, message = bytearray(), await first
     while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        piece: bytes = message.get("body", b"")
-        if len(body) + len(piece) > limit:
-            raise _too_large(limit)
+        piece = _piece(message, len(body), limit)
         if grew is not None:
             grew(len(piece))
         if not message.get("more_body", False):
             return bytes(body) + piece if body else piece
         body += piece
+        message = await request.receive()
 
 
-def _check_type(request: Request) -> None:
-    kinds = request.headers.getlist("content-type")
+def _piece(message: Message, before: int, limit: int) -> bytes:
+    """Return the bytes of a message. ClientDisconnect if there are none, PayloadTooLargeError if they are too many."""
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    piece: bytes = message.get("body", b"")
+    if before + len(piece) > limit:
+        raise _too_large(limit)
+    return piece
+
+
+def _check_type(request: Incoming) -> None:
+    kinds = request.all(b"content-type")
     if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].strip()):
         shown = repr(kinds[0][:80]) if kinds else "missing"
         raise UnsupportedMediaTypeError(f"content-type must be application/json (in UTF-8), and is {shown}")
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
+    if request.first(b"content-encoding", "identity").lower() != "identity":
         raise UnsupportedMediaTypeError("content-encoding is not supported: send the body as it is")
 
 

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.errors import MethodNotAllowedError, refusal
+from tocsin.actors.http.incoming import Incoming, Reply
 from tocsin.actors.http.operations import Operation
 from tocsin.actors.http.request import SCHEDULING, Call
 from tocsin.actors.http.responses import allowing, answer, unheard
@@ -35,7 +35,7 @@ class Endpoint(ABC):
         self._allow = ", ".join([*allowed, "OPTIONS"])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request = Incoming(scope, receive)
         try:
             token = SPEAKS_JSON.set(True)
             try:
@@ -51,18 +51,18 @@ class Endpoint(ABC):
         try:
             await response(scope, receive, send)
         except OSError:  # how a server may say that the caller has left
-            log.info("%s %s: the caller left before its answer", request.method, request.url.path)
+            log.info("%s %s: the caller left before its answer", request.method, request.path)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Incoming) -> Reply:
         visit = self._gate.enter(request)
         if request.method == "OPTIONS":
             return allowing(self._allow)
         if ("GET" if request.method == "HEAD" else request.method) not in self._methods:
-            raise MethodNotAllowedError(f"{request.url.path} takes {self._allow}, not {request.method[:20]}")
+            raise MethodNotAllowedError(f"{request.path} takes {self._allow}, not {request.method[:20]}")
         return await self.answer(request, visit)
 
     @abstractmethod
-    async def answer(self, request: Request, visit: Visit) -> Response:
+    async def answer(self, request: Incoming, visit: Visit) -> Reply:
         """Answer a request of the right method."""
 
 
@@ -77,7 +77,7 @@ class OperationEndpoint(Endpoint):
         self._operations = {one.method: one for one in operations}
         self._ports = ports
 
-    async def answer(self, request: Request, visit: Visit) -> Response:
+    async def answer(self, request: Incoming, visit: Visit) -> Reply:
         operation = self._operations["GET" if request.method == "HEAD" else request.method]
         if operation.scopes and visit.refusal is not None:
             raise visit.refusal

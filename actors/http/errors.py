@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
 
 from tocsin.actors.http.error_catalog import RETRY_AFTER_S
+from tocsin.actors.http.incoming import Incoming, Reply
 from tocsin.actors.http.responses import answer
 from tocsin.errors import ActorBrokenError, NotFoundError, OverloadedError, RequestError, TocsinError
 
@@ -58,13 +58,13 @@ def envelope(error: TocsinError) -> dict[str, Any]:
     return {"error": {"code": error.code, "message": error.message} | error.details}
 
 
-def refusal(error: Exception, request: Request, headers: Mapping[str, str] | None = None) -> Response:
+def refusal(error: Exception, request: Incoming, headers: Mapping[str, str] | None = None) -> Reply:
     """Make the answer to a failed request; unforeseen errors are logged and not shown to the caller."""
     if not isinstance(error, TocsinError) or error.code == TocsinError.code:
-        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        log.error("%s %s failed", request.method, request.path, exc_info=error)
         error = TocsinError("the server failed; its log says why")
     elif isinstance(error, ActorBrokenError):  # its words are of whatever broke the actor
-        log.error("%s %s was cut short", request.method, request.url.path, exc_info=error)
+        log.error("%s %s was cut short", request.method, request.path, exc_info=error)
         error = ActorBrokenError(
             "the scheduler failed before its answer was safe to give, and the request may have been done: look, or "
             "send it again with the same id or Idempotency-Key"
@@ -79,8 +79,9 @@ def refusal(error: Exception, request: Request, headers: Mapping[str, str] | Non
     return answer(envelope(error), error.status, more)
 
 
-async def refuse_unrouted(request: Request, error: Exception) -> Response:
+async def refuse_unrouted(request: Request, error: Exception) -> Reply:
     """Answer a request that no route took, or whose error escaped its route."""
+    asked = Incoming(request.scope, request.receive)
     if isinstance(error, HTTPException) and error.status_code == 404:
-        error = NotFoundError(f"there is no route {request.method} {request.url.path[:200]}: see GET /openapi.json")
-    return refusal(error, request)
+        error = NotFoundError(f"there is no route {asked.method} {asked.path[:200]}: see GET /openapi.json")
+    return refusal(error, asked)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from tocsin.actors.http.access import Caller, Gate, Visit
 from tocsin.actors.http.endpoint import Endpoint
+from tocsin.actors.http.incoming import Incoming, Reply
 from tocsin.actors.http.operations import ADMIN
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import PAGED, names
@@ -28,7 +26,7 @@ class Instances(Endpoint):
         super().__init__(["GET"], gate)
         self._host = host
 
-    async def answer(self, request: Request, visit: Visit) -> Response:
+    async def answer(self, request: Incoming, visit: Visit) -> Reply:
         if visit.refusal is not None:
             raise visit.refusal
         caller, token = visit.caller, visit.token

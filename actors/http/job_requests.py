@@ -18,7 +18,9 @@ from tocsin.actors.scheduler.model.validation import naming
 
 def new_job(port: JobsPort, request: ScheduleRequest, initiator: tuple[str, str] = ("", "")) -> NewJob:
     """Check a job, with all that follow it."""
-    options = {**request.options(), "then": followers(port, request.then)}
+    options = request.options()
+    if request.then:
+        options["then"] = followers(port, request.then)
     with reading_args():
         return port.new_job(
             function_path=request.function_path,

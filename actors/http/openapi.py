@@ -10,13 +10,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
 
 from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.endpoint import Endpoint
 from tocsin.actors.http.error_catalog import CODES
 from tocsin.actors.http.examples import EXAMPLES
+from tocsin.actors.http.incoming import Incoming, Reply
 from tocsin.actors.http.openapi_schemas import REF, components, envelope_of
 from tocsin.actors.http.operations import ADMIN, OPERATIONS, About
 from tocsin.actors.http.parameters import BY_PATH, INSTANCE, KEY, PAGED, Parameter
@@ -60,7 +59,7 @@ class OpenApi(Endpoint):
         super().__init__(["GET"], gate)
         self._tokens = tokens
 
-    async def answer(self, request: Request, visit: Visit) -> Response:
+    async def answer(self, request: Incoming, visit: Visit) -> Reply:
         head, rest = _written(self._tokens)
         return answer({**head, "servers": [{"url": quote(request.scope.get("root_path", "")) or "/"}], **rest})
 

@@ -32,8 +32,9 @@ MOST_FAULTS: Final = 32 * 1024
 
 async def schedule(call: Call) -> Scheduled | Written:
     request = await call.body(ScheduleRequest, SCHEDULE_BODY)
-    for target in dict.fromkeys(request.targets()):
-        await call.admit(target)
+    if call.has_rule:
+        for target in dict.fromkeys(request.targets()):
+            await call.admit(target)
     once = call.once(_one_answer)
     try:
         job = new_job(call.port.jobs, request, call.initiator)
@@ -127,9 +128,10 @@ class _BatchCheck:
         try:
             request = parse(raw, ScheduleRequest, "the job")
             request.check_instance(self._call.port.name)
-            for target in request.targets():
-                if (refused := await self._ruling(target)) is not None:
-                    return refused
+            if self._call.has_rule:
+                for target in request.targets():
+                    if (refused := await self._ruling(target)) is not None:
+                        return refused
             return new_job(self._call.port.jobs, request, self._call.initiator)
         except TocsinError as error:
             return error

@@ -6,12 +6,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
+from tocsin.actors.http.incoming import Incoming, Reply
 from tocsin.actors.http.response_models import Alive, Ready
 from tocsin.actors.http.responses import answer
 from tocsin.actors.http.served import ServedHost
@@ -29,7 +27,7 @@ class Health(Endpoint):
     def __init__(self, gate: Gate) -> None:
         super().__init__(["GET"], gate)
 
-    async def answer(self, request: Request, visit: Visit) -> Response:
+    async def answer(self, request: Incoming, visit: Visit) -> Reply:
         _check_name(request)
         return answer(Alive(True))
 
@@ -45,7 +43,7 @@ class Readiness(Endpoint):
         super().__init__(["GET"], gate)
         self._host, self._crowd = host, crowd
 
-    async def answer(self, request: Request, visit: Visit) -> Response:
+    async def answer(self, request: Incoming, visit: Visit) -> Reply:
         _check_name(request)
         runtime = self._host.runtime
         if not runtime.ready:
@@ -60,6 +58,6 @@ class Readiness(Endpoint):
         return answer(Ready(True, (*(one.code for one in self._host.health()), *self._crowd.reasons())))
 
 
-def _check_name(request: Request) -> None:
+def _check_name(request: Incoming) -> None:
     """Check the name of an instance, although the host is what is probed."""
     instance_name(request.path_params.get("instance", DEFAULT_INSTANCE))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
-
+from tocsin.actors.http.incoming import Incoming
 from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.errors import InvalidInputError
 
@@ -16,7 +15,7 @@ MOST_FIELDS: Final = 32
 class Query:
     """The parameters of one request; InvalidInputError for one that is unknown or given twice."""
 
-    def __init__(self, request: Request, known: tuple[str, ...]) -> None:
+    def __init__(self, request: Incoming, known: tuple[str, ...]) -> None:
         self._values: dict[str, str] = {}
         for name, value in _pairs(request):
             if name not in known:
@@ -55,7 +54,7 @@ class Query:
         return int(value)
 
 
-def _pairs(request: Request) -> list[tuple[str, str]]:
+def _pairs(request: Incoming) -> list[tuple[str, str]]:
     raw: bytes = request.scope.get("query_string", b"")
     try:
         return parse_qsl(

@@ -10,11 +10,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 
 from tocsin.actors.http import body, wire
 from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.crowd import Crowd
+from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.client.port import SchedulerPort
@@ -32,7 +33,7 @@ SCHEDULING: Final = frozenset({"schedule", "schedules.put"})
 class Call:
     """A request whose token has passed. Before an operation does anything it must `admit` what it touches."""
 
-    _request: Request
+    _request: Incoming
     port: SchedulerPort
     _gate: Gate
     _crowd: Crowd
@@ -42,6 +43,11 @@ class Call:
     """Of jobs that this request makes: the name of a token and a user."""
     _raw: bytes = b""
 
+    @property
+    def has_rule(self) -> bool:
+        """Return whether there is anybody to ask for leave: without, `admit` does nothing."""
+        return self._gate.has_rule
+
     async def admit(self, resource: str | None, *, action: str | None = None) -> None:
         """Raise ForbiddenError if the embedding app's rule says no; `action` if it is not that of the route."""
         if self._gate.has_rule:
@@ -49,12 +55,12 @@ class Call:
 
     def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
         """Return what makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
-        given = self._request.headers.getlist("idempotency-key")
+        given = self._request.all(b"idempotency-key")
         if not given:
             return None
         if len(given) > 1 or not 1 <= len(given[0].strip()) <= KEY_MAX:
             raise InvalidInputError(f"Idempotency-Key must be one text of 1 to {KEY_MAX} characters")
-        route = self._request.url.path.rpartition("/")[2]
+        route = self._request.path.rpartition("/")[2]
         scope = msgspec.msgpack.encode((*self._visit.caller.identity, self._action, route, given[0].strip()))
         return Once(_digest(scope), _digest(self._raw), render)
 

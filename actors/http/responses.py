@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from starlette.responses import Response
+
+from tocsin.actors.http.incoming import Reply
 
 JSON: Final = "application/json"
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -30,16 +31,6 @@ class Written:
     text: bytes
 
 
-class _Json(Response):
-    """A response whose fixed headers are encoded once."""
-
-    _fixed = tuple((name.encode(), said.encode()) for name, said in (*HEADERS.items(), ("content-type", JSON)))
-
-    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
-        own = [(name.encode("latin-1"), said.encode("latin-1")) for name, said in headers.items()] if headers else ()
-        self.raw_headers = [*self._fixed, (b"content-length", b"%d" % len(self.body)), *own]
-
-
 def write(value: Any) -> bytes:
     return _encoder.encode(value)
 
@@ -54,19 +45,29 @@ def unpack(kept: bytes) -> bytes:
     return zlib.decompress(kept) if kept[:1] == _COMPRESSED else kept
 
 
-def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
     """Encode `value`, which is anything msgspec can encode."""
     if isinstance(value, Written):
-        return _Json(value.text, value.status, headers)
-    return _Json(_encoder.encode(value), status, headers)
+        status, text = value.status, value.text
+    else:
+        text = _encoder.encode(value)
+    return Reply(status, [*_OF_JSON, (b"content-length", b"%d" % len(text)), *_encoded(headers or {})], text)
 
 
-def unheard() -> Response:
+def unheard() -> Reply:
     """Answer a caller that has hung up. Middleware between here and the server needs an answer to pass on: without it
     Starlette's raises."""
-    return Response(status_code=LEFT, headers=HEADERS)
+    return Reply(LEFT, [*_FIXED, (b"content-length", b"0")], b"")
 
 
-def allowing(methods: str) -> Response:
+def allowing(methods: str) -> Reply:
     """Answer OPTIONS with the methods there are; other origins are not allowed."""
-    return Response(status_code=204, headers={**HEADERS, "allow": methods})
+    return Reply(204, [*_FIXED, *_encoded({"allow": methods})], b"")
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+_FIXED: Final = _encoded(HEADERS)
+_OF_JSON: Final = (*_FIXED, *_encoded({"content-type": JSON}))

@@ -107,12 +107,16 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
 
     def check_instance(self, addressed: str) -> None:
         super().check_instance(addressed)
-        check_following(self.then, addressed)
+        if self.then:
+            check_following(self.then, addressed)
 
     def options(self) -> dict[str, Any]:
         """Return all members but those that are `no_options`, by their names inside, for the checks."""
-        names, values, wholes = _plan(type(self))
-        given = {name: value for name, value in zip(names, values(self), strict=True) if value is not msgspec.UNSET}
+        names, values, wholes, nothing = _plan(type(self))
+        found = values(self)
+        if found == nothing:  # as of most
+            return {}
+        given = {name: value for name, value in zip(names, found, strict=True) if value is not msgspec.UNSET}
         for name in wholes & given.keys():
             given[name] = whole(given[name])
         if self.retry is not None:
@@ -121,13 +125,16 @@ class OptionsRequest(Request, frozen=True, kw_only=True):
 
 
 @cache
-def _plan(kind: type[OptionsRequest]) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]], frozenset[str]]:
-    """Return the names of its options, what reads them all, and those that are whole numbers."""
+def _plan(
+    kind: type[OptionsRequest],
+) -> tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]], frozenset[str], tuple[None, ...]]:
+    """Return the names of its options, what reads them all, those that are whole numbers, and what there is to read
+    where none is given."""
     names = tuple(name for name in kind.__struct_fields__ if name not in kind.no_options)
     hints = get_type_hints(kind, include_extras=True)
     shapes_of = {name: getattr(hints[name], "__metadata__", [msgspec.Meta()])[0].extra_json_schema for name in names}
     wholes = {name for name, said in shapes_of.items() if said and said[shapes.IS].get("type") == "integer"}
-    return names, attrgetter(*names), frozenset(wholes)
+    return names, attrgetter(*names), frozenset(wholes), (None,) * len(names)
 
 
 class FollowingRequest(OptionsRequest, frozen=True, kw_only=True):

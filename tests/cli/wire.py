@@ -65,7 +65,8 @@ class Spied(Connection):
 
 @asynccontextmanager
 async def connection(app: App) -> AsyncIterator[tuple[Spied, Wire]]:
-    app.state = SimpleNamespace(crowd=None)  # type: ignore[attr-defined]
+    if not hasattr(app, "state"):
+        app.state = SimpleNamespace(crowd=None)  # type: ignore[attr-defined]
     server, wire = Server(app), Wire()
     server.config.load()
     server.server_state.default_headers = [(b"date", b"today")]
