@@ -99,7 +99,7 @@ class Gate:
 
         Kept by its digest, as tokens are. Whatever follows from other tokens is forgotten with them.
         """
-        given = request.raw(b"authorization")
+        given = request.named.get(b"authorization", ())
         if self._known_of is not tokens:
             self._known_of, self._known = tokens, {}
         digest = hashlib.sha256(given[0]).digest() if len(given) == 1 else b""
@@ -143,7 +143,7 @@ def _check_local(request: Incoming) -> None:
     client = request.scope.get("client")
     if client is not None and _is_elsewhere(client[0]):
         raise ForbiddenError("this server has no tokens, so it answers only requests from this machine")
-    if any(request.has(name) for name in _PROXIED):
+    if any(name in request.named for name in _PROXIED):
         raise ForbiddenError(
             "this server has no tokens, and a request that a proxy passed on may come from anywhere: give it tokens"
         )

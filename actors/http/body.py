@@ -6,18 +6,19 @@ from __future__ import annotations
 import asyncio
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from inspect import iscoroutine
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect
-from starlette.types import Message
+from starlette.types import Message, Receive
 
 from tocsin.actors.http import crowd as crowds
 from tocsin.actors.http.crowd import Crowd, too_slow
 from tocsin.actors.http.errors import InvalidJsonError, UnsupportedMediaTypeError
-from tocsin.actors.http.incoming import Begun, Incoming
+from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.scheduler.model.followers import MAX_THEN
 from tocsin.actors.scheduler.model.validation import MAX_ARGS
 from tocsin.dispatch.surrogates import in_json
@@ -30,6 +31,7 @@ SMALL_BODY: Final = 64 * 1024
 SCHEDULE_BODY: Final = MAX_ARGS + MAX_THEN + SMALL_BODY
 BATCH_BODY: Final = 8 * 1024 * 1024
 
+NONE, IDENTITY = [b""], [b"identity"]
 _JSON: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*', re.IGNORECASE)
 _FAULT: Final = re.compile(r"(?P<words>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -46,8 +48,8 @@ async def read_json(request: Incoming, limit: int, crowd: Crowd | None, *, optio
     `optional`, none at all is an empty object, whatever the headers say. A stranger shares its place with a `crowd`."""
     if not optional:
         _check_type(request)
-    _check_length(request.first(b"content-length", ""), limit)
-    first = Begun(request.receive)
+    _check_length(request.named.get(b"content-length", NONE)[0], limit)
+    first = _Begun(request.receive)
     if (message := first.message) is not None and not message.get("more_body", False):
         body = _piece(message, 0, limit)
     elif crowd is not None:
@@ -66,7 +68,7 @@ async def read_json(request: Incoming, limit: int, crowd: Crowd | None, *, optio
     return body
 
 
-async def _read(first: Begun, request: Incoming, limit: int, grew: Callable[[int], None] | None) -> bytes:
+async def _read(first: _Begun, request: Incoming, limit: int, grew: Callable[[int], None] | None) -> bytes:
     body, message = bytearray(), await first
     while True:
         piece = _piece(message, len(body), limit)
@@ -89,22 +91,62 @@ def _piece(message: Message, before: int, limit: int) -> bytes:
 
 
 def _check_type(request: Incoming) -> None:
-    kinds = request.all(b"content-type")
-    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].strip()):
-        shown = repr(kinds[0][:80]) if kinds else "missing"
+    kinds = request.named.get(b"content-type", ())
+    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].decode("latin-1").strip()):
+        shown = repr(kinds[0][:80].decode("latin-1")) if kinds else "missing"
         raise UnsupportedMediaTypeError(f"content-type must be application/json (in UTF-8), and is {shown}")
-    if request.first(b"content-encoding", "identity").lower() != "identity":
+    if request.named.get(b"content-encoding", IDENTITY)[0].lower() != b"identity":
         raise UnsupportedMediaTypeError("content-encoding is not supported: send the body as it is")
 
 
-def _check_length(declared: str, limit: int) -> None:
+def _check_length(declared: bytes, limit: int) -> None:
     """Refuse early what says that it is too large; what lies is caught while it streams."""
-    if declared.isascii() and declared.isdecimal() and (len(declared) > 15 or int(declared) > limit):
+    if declared.isdigit() and (len(declared) > 15 or int(declared) > limit):
         raise _too_large(limit)
 
 
 def _too_large(limit: int) -> PayloadTooLargeError:
     return PayloadTooLargeError(f"the body is over the limit of {limit} bytes for this route", limit=limit)
+
+
+class _Begun:
+    """The next message of a request: asked for at once, and awaited only if it is not there yet.
+
+    Most bodies have come by the time they are asked for, and need no deadline.
+    """
+
+    __slots__ = ("_pending", "_receiving", "message")
+
+    def __init__(self, receive: Receive) -> None:
+        self.message: Message | None = None
+        self._receiving: Any = receive()
+        if not iscoroutine(self._receiving):
+            self._receiving = _awaited(self._receiving)
+        try:
+            self._pending = self._receiving.send(None)
+        except StopIteration as end:
+            self.message = end.value
+
+    def __await__(self) -> Generator[Any, Any, Message]:
+        """Go on where it was left."""
+        if self.message is not None:
+            return self.message
+        pending = self._pending
+        try:
+            while True:
+                try:
+                    given = yield pending
+                except BaseException as error:  # it belongs to whoever waits in there
+                    pending = self._receiving.throw(error)
+                else:
+                    pending = self._receiving.send(given)
+        except StopIteration as end:
+            message: Message = end.value
+            return message
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable
 
 
 # ---- Parsing -------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ from starlette.types import Receive, Scope, Send
 from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.errors import MethodNotAllowedError, refusal
-from tocsin.actors.http.incoming import Incoming, Reply
+from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.operations import Operation
 from tocsin.actors.http.request import SCHEDULING, Call
-from tocsin.actors.http.responses import allowing, answer, unheard
+from tocsin.actors.http.responses import Reply, allowing, answer, unheard
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.dispatch.words import SPEAKS_JSON
 
@@ -46,10 +46,11 @@ class Endpoint(ABC):
             response = unheard()  # nothing was done
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
             response = refusal(error, request, {"allow": self._allow} if _wrong_method(error) else None)
-        if request.method == "HEAD":
-            response.body = b""  # its headers still tell the length that GET would have
+        # The headers of an answer to HEAD still tell the length that GET would have.
+        body = b"" if request.method == "HEAD" else response.body
         try:
-            await response(scope, receive, send)
+            await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+            await send({"type": "http.response.body", "body": body})
         except OSError:  # how a server may say that the caller has left
             log.info("%s %s: the caller left before its answer", request.method, request.path)
 

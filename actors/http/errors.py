@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from tocsin.actors.http.error_catalog import RETRY_AFTER_S
-from tocsin.actors.http.incoming import Incoming, Reply
-from tocsin.actors.http.responses import answer
+from tocsin.actors.http.incoming import Incoming
+from tocsin.actors.http.responses import Reply, answer
 from tocsin.errors import ActorBrokenError, NotFoundError, OverloadedError, RequestError, TocsinError
 
 log = logging.getLogger("tocsin.http")

@@ -6,12 +6,12 @@ from typing import Final
 
 from tocsin.actors.http.access import Caller, Gate, Visit
 from tocsin.actors.http.endpoint import Endpoint
-from tocsin.actors.http.incoming import Incoming, Reply
+from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.operations import ADMIN
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import PAGED, names
 from tocsin.actors.http.query import Query
-from tocsin.actors.http.responses import answer
+from tocsin.actors.http.responses import Reply, answer
 from tocsin.actors.http.served import ServedHost
 from tocsin.actors.http.tokens import Token
 from tocsin.errors import ForbiddenError

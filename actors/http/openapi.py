@@ -15,12 +15,12 @@ from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.endpoint import Endpoint
 from tocsin.actors.http.error_catalog import CODES
 from tocsin.actors.http.examples import EXAMPLES
-from tocsin.actors.http.incoming import Incoming, Reply
+from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.openapi_schemas import REF, components, envelope_of
 from tocsin.actors.http.operations import ADMIN, OPERATIONS, About
 from tocsin.actors.http.parameters import BY_PATH, INSTANCE, KEY, PAGED, Parameter
 from tocsin.actors.http.response_models import Alive, Ready
-from tocsin.actors.http.responses import answer
+from tocsin.actors.http.responses import Reply, answer
 from tocsin.actors.http.shapes import Schema
 from tocsin.actors.scheduler.model.records import InstancePage
 

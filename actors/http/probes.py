@@ -9,9 +9,9 @@ from typing import Final
 from tocsin.actors.http.access import Gate, Visit
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
-from tocsin.actors.http.incoming import Incoming, Reply
+from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.response_models import Alive, Ready
-from tocsin.actors.http.responses import answer
+from tocsin.actors.http.responses import Reply, answer
 from tocsin.actors.http.served import ServedHost
 from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.errors import HostClosedError, StoreUnavailable

@@ -55,9 +55,9 @@ class Call:
 
     def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
         """Return what makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
-        given = self._request.all(b"idempotency-key")
-        if not given:
+        if b"idempotency-key" not in self._request.named:
             return None
+        given = self._request.all(b"idempotency-key")
         if len(given) > 1 or not 1 <= len(given[0].strip()) <= KEY_MAX:
             raise InvalidInputError(f"Idempotency-Key must be one text of 1 to {KEY_MAX} characters")
         route = self._request.path.rpartition("/")[2]

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-
-from tocsin.actors.http.incoming import Reply
+from starlette.types import Receive, Scope, Send
 
 JSON: Final = "application/json"
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -29,6 +28,18 @@ class Written:
 
     status: int
     text: bytes
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer, whole. It is an ASGI app, so that a framework can send it, too."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body})
 
 
 def write(value: Any) -> bytes:

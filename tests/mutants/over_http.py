@@ -66,7 +66,7 @@ OVER_HTTP = (
     ),
     Mutant(
         "http: who waits for a body is not told that its time is over",
-        "actors/http/incoming.py",
+        "actors/http/body.py",
         "pending = self._receiving.throw(error)",
         "raise",
         tests=("tests/http/test_incoming.py::test_a_deadline_ends_the_wait_and_what_waits_is_told",),
