@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,8 +15,11 @@ from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.dispatch.durations import Duration
-from tocsin.dispatch.job_options import OneJobOptions, SharedOptions
+from tocsin.dispatch.job_options import LOCAL, MEMBERS, OneJobOptions, SharedOptions
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, TocsinError
+
+ASKED: Final = frozenset({*MEMBERS, *LOCAL})
+"""Options as Python callers name them."""
 
 
 class _Called(msgspec.Struct, frozen=True):
@@ -155,6 +158,9 @@ class JobChecks:
 
     def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return options in the shapes that are checked: durations in ms, `then` as it is stored."""
+        if not given.keys() <= ASKED:  # also where it is None: a slip all the same
+            unknown = min(map(repr, given.keys() - ASKED))
+            raise InvalidInputError(f"unknown option {unknown}: choose from {', '.join(sorted(ASKED))}")
         if not ("keep_result" in given or "then" in given):
             return given
         options = dict(given)

@@ -11,7 +11,7 @@ import pytest
 
 import tocsin
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
-from tocsin import Deferred, Outbox, Scheduler, Schedules
+from tocsin import Deferred, Job, Outbox, Scheduler, Schedules
 from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.errors import InvalidInputError
@@ -86,8 +86,12 @@ def test_the_rooms_above_stand_on_the_port_and_not_on_the_handle(room: str) -> N
 @on_simulated_host()
 async def test_an_option_that_does_not_exist_is_refused_with_those_that_do(sim: SimulatedHost) -> None:
     slip: Any = {"pol": "p"}
-    with pytest.raises(InvalidInputError, match=r"unknown option 'pol': choose from .*pool"):
-        await sim.jobs.run_after("1h", "a:b", **slip)
+    none: Any = {"pol": None}
+    for wrong in (slip, none, {"then": [Job("a:b", options=none)]}):
+        with pytest.raises(InvalidInputError, match=r"unknown option 'pol': choose from .*keep_result, .*pool"):
+            await sim.jobs.run_after("1h", "a:b", **wrong)
+    (refused,) = await sim.jobs.submit_many([Job("a:b", after="1h", options=none)])
+    assert isinstance(refused, InvalidInputError)
     with pytest.raises(InvalidInputError, match=r"there is no argument 'pol', there are .*pool"):
         await sim.jobs.schedules.put("s", "a:b", every=60, **slip)
     assert await sim.jobs.schedules.get("s") is None and (await sim.jobs.status()).backlog == 0
