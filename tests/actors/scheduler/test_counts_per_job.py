@@ -17,6 +17,7 @@ import pytest
 from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_host
 from tocsin.actors.runtime.activation import Activation
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
+from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.transitions.idempotency import Once
 from tocsin.storage.memory import MemoryProvider, MemoryStore
 
@@ -169,5 +170,40 @@ def test_one_caller_alone_has_its_rows_in_one_hop(counts: Counter[str]) -> None:
             counts.clear()
             await ask()
             assert counts["hops"] <= most and counts["turns"] == counts["batches"] == 1
+
+    run()
+
+
+def test_the_turn_that_settles_64_callbacks_claims_the_next_64(counts: Counter[str]) -> None:
+    @on_simulated_host(lanes=64)
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.submit_many([Job(path="w:r", at=sim.now + 1_000) for _ in range(64 * ROUNDS)])
+        counts.clear()
+        await sim.sleep(2)
+        assert len(sim.deliveries) == 64 * ROUNDS
+        assert counts["ends of turns"] == counts["turns"] <= ROUNDS + 3
+        assert counts["transactions"] <= counts["batches"] <= ROUNDS + 3
+        assert counts["hops"] <= ROUNDS
+
+    run()
+
+
+def test_32_workers_claim_in_one_turn_and_complete_in_another(counts: Counter[str]) -> None:
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.submit_many([Job(path="w:r", after=0, options={"queue": "q"}) for _ in range(JOBS)])
+        done: list[str] = []
+
+        async def work() -> None:
+            while claimed := await sim.jobs.claim("q"):
+                done.append(claimed[0].id)
+                await sim.jobs.complete(claimed[0].id, claimed[0].lease)
+
+        counts.clear()
+        await asyncio.gather(*[work() for _ in range(PRODUCERS)])
+        assert len(set(done)) == len(done) == JOBS
+        assert counts["ends of turns"] == counts["turns"] <= 2 * ROUNDS + 4
+        assert counts["transactions"] <= counts["batches"] <= 2 * ROUNDS + 4
+        assert counts["hops"] <= 2 * ROUNDS
 
     run()

@@ -6,6 +6,7 @@ Every sequence of events runs twice on equal hosts: one event after the other, a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
@@ -28,6 +29,8 @@ from tocsin.dispatch.retry import Retry
 HOUR: Final = 3_600_000
 CONFLICTS: Final = ("error", "keep", "replace")
 T = actor_of("t")
+NUMBERED: Final = rb".[0-9a-f]{16}-[0-9]+"
+"""An incarnation, and the byte before it, which may be its length."""
 Outcome = tuple[list[Any], dict[bytes, bytes], int | None]
 
 
@@ -272,6 +275,34 @@ def test_any_sequence_comes_to_the_same_either_way(seed: int) -> None:
     together, _ = outcome(script, together=True)
 
     assert together == alone
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_sequence_in_which_events_raise_comes_to_the_same_either_way(seed: int) -> None:
+    """But for the numbers in incarnations: those that a turn without a trace has used are not used again."""
+
+    def script(stage: Stage) -> list[Event[Any]]:
+        random = Random(seed)
+        sent = [_any_event(stage, random) for _ in range(random.choice((3, 12, 40)))]
+        told = [event for event in sent if not isinstance(event, events.Complete)]  # a retry draws its delay
+        raising = [events.SubmitOnce([], b"raises", b"", 999_999) for _ in range(random.randint(1, 3))]
+        for event in raising:
+            told.insert(random.randrange(len(told) + 1), event)
+        return told
+
+    def without_numbers(came_to: Outcome) -> tuple[list[Any], list[bytes], int | None]:
+        answers, rows, wake = came_to
+        return (
+            answers,
+            sorted(re.sub(NUMBERED, b"-", key + b"=" + value, flags=re.S) for key, value in rows.items()),
+            wake,
+        )
+
+    alone, _ = outcome(script, together=False)
+    together, _ = outcome(script, together=True)
+
+    assert without_numbers(together) == without_numbers(alone)
+    assert "KeyError" in [one[0] for one in together[0] if isinstance(one, tuple | list) and one]
 
 
 def _any_event(stage: Stage, random: Random) -> Event[Any]:
