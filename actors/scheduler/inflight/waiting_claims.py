@@ -55,6 +55,8 @@ class PullClaim:
         """Earlier claims have smaller ones."""
         self.reserved = False
         """True if it is to get jobs whose leases are not on disk yet, or that are being checked."""
+        self.leased = 0.0
+        """When the jobs of its answer were leased to it, monotonic."""
         self.late = False
         """Its time ended while it was reserved: if those jobs are lost it gets none, and is not requeued."""
 
@@ -124,10 +126,15 @@ class WaitingClaims:
                 self.leave(claim)
                 return []
             claim.late = True
-            return await asyncio.shield(claim.answer)
+            given = await asyncio.shield(claim.answer)
         except asyncio.CancelledError:
             self.withdraw(claim)
             raise
+        if given and self._is_over(claim, given, claim.leased):
+            # Its caller was told late: the process stood still, or the store was slow. Others may have the jobs by now.
+            self.give_back([job.token for job in given])
+            return []
+        return given
 
     def leave(self, claim: PullClaim) -> None:
         """Remove the claim from every line; jobs already assigned to it are requeued."""
@@ -245,6 +252,7 @@ class WaitingClaims:
             self._undelivered.difference_update(job.token for job in jobs)
             self._reserved.discard(claim)
             claim.reserved = False
+            claim.leased = leased
             if not claim.answer.done():
                 claim.answer.set_result(allowed)
         if unwanted:

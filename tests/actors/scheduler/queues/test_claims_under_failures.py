@@ -106,6 +106,22 @@ async def test_a_lease_that_is_over_before_it_is_on_disk_is_given_to_nobody(sim:
 
 
 @on_simulated_host()
+async def test_a_lease_that_is_over_before_its_caller_is_answered_is_given_to_nobody(sim: SimulatedHost) -> None:
+    """The answer was there, and its caller could not go on: the process stood still, or the store was slow."""
+    pulls = sim.host._service.inflight("t").waiting_claims
+    late = PullClaim(["q"], frozenset(), 1, 1_000, "")
+    pulls.enter(late)
+    await sim.jobs.run_after(0, "w:r", id="x", queue="q")
+    await sim.sleep(1.5)
+    [job] = late.answer.result()
+    assert job.lease.until < sim.now
+
+    assert await pulls.wait(late, 0) == []
+    [one] = await sim.jobs.claim("q", wait=10)
+    assert one.id == "x" and one.lease_until > sim.now
+
+
+@on_simulated_host()
 async def test_a_claim_whose_batch_is_lost_ends_with_its_host(sim: SimulatedHost) -> None:
     commits = Commits(sim)
     waiting = asyncio.create_task(sim.jobs.claim("q", wait=300))
