@@ -101,7 +101,7 @@ def test_a_job_that_fails_waits_again_dies_and_is_retried_by_hand() -> None:
 
         world.answer = Answer(200, {}, b"ok")
         assert (await jobs.dead_retry(job_id)).retried
-        await world.clock.sleep(1)
+        await world.clock.sleep(10)
         assert world.rows() == []
         assert [attempt.outcome for attempt in await jobs.history(job_id)] == ["failed", "failed", "done"]
         assert len({delivery.webhook_id for delivery in world.receiver.deliveries}) == 1

@@ -62,7 +62,7 @@ class Permitted:
 
     def use(self, claims: Sequence[Claim]) -> None:
         """Start these jobs once their turn is durable. `Lanes.lost` takes it back if the turn is lost."""
-        self._lanes.live.update(claim.token for claim in claims)
+        self._lanes.live.update([claim.token for claim in claims])
         self.claims.extend(claims)
         self.unused -= len(claims)
 
@@ -176,7 +176,7 @@ class Lanes:
 
     def settled(self, finished: Sequence[AttemptResult]) -> None:
         """Forget attempts whose settlement is durable."""
-        self.live.difference_update(end.token for end in finished)
+        self.live.difference_update([end.token for end in finished])
         if not self.live:
             self._all_settled.set()
 
@@ -201,7 +201,8 @@ class Lanes:
         self._running.pop(claim.token, None)
         self.in_flight -= 1
         self._finished.append(AttemptResult(claim.job, claim.token, outcome))
-        self._settle_soon()
+        if not self._settling:
+            self._settle_soon()
         if late:
             self._permits.give(1, claim.level)  # nothing was tried that would tell of the origin
         else:

@@ -59,6 +59,11 @@ class Fronts:
         self._typical = BYTES // 2 // LEAST_AHEAD
         """How large jobs are, by those that were read last."""
 
+    def known(self, prefix: bytes) -> Mapping[str, Known]:
+        """Return the jobs of the bucket's front."""
+        front = self._fronts.get(prefix)
+        return {} if front is None else front.jobs
+
     def first_due(self, prefix: bytes) -> int | None:
         """Return when the first job of the bucket is due, if that is known."""
         front = self._fronts.get(prefix)
@@ -88,18 +93,18 @@ class Fronts:
         """Note that a job has entered a bucket, which holds `count` jobs now."""
         front = self._fronts.get(prefix)
         if front is None:
-            if count != 1 or self._size + _size(job) > BYTES:
+            if count != 1 or self._size + ROW_BYTES + len(job.args) > BYTES:
                 return
             front = self._fronts[prefix] = Front(self._reads)
-        places, place = front.places, (at.next_at, job.id)
+        places, place, size = front.places, (at.next_at, job.id), ROW_BYTES + len(job.args)
         if places and place < places[-1]:
             insort(places, place)
-        elif len(places) == count - 1 < ROWS and self._size + _size(job) <= BYTES:
+        elif len(places) == count - 1 < ROWS and self._size + size <= BYTES:
             places.append(place)
         else:
             return
         front.jobs[job.id] = Known(job, at)
-        self._size += _size(job)
+        self._size += size
         if len(places) > ROWS or self._size > BYTES:
             self._forget(front, places.pop()[1])
             while places and self._size > BYTES:
@@ -123,9 +128,11 @@ class Fronts:
         front = self._fronts.get(prefix)
         if front is None or (known := front.jobs.get(job_id)) is None or known.at.next_at != due:
             return
-        del front.places[bisect_left(front.places, (due, job_id))]
-        self._forget(front, job_id)
-        if not front.places:
+        places = front.places
+        del places[0 if places[0][1] == job_id else bisect_left(places, (due, job_id))]
+        del front.jobs[job_id]
+        self._size -= ROW_BYTES + len(known.job.args)
+        if not places:
             del self._fronts[prefix]
 
     def read(self, prefix: bytes, places: Iterable[Place], known: Mapping[str, Known]) -> None:
@@ -135,11 +142,14 @@ class Fronts:
         front, most, size = Front(self._reads), BYTES - self._size, 0
         for due, job_id in places:
             one = known.get(job_id)
-            if one is None or one.at.next_at != due or len(front.places) == ROWS or size + _size(one.job) > most:
+            if one is None or one.at.next_at != due or len(front.places) == ROWS:
+                break
+            size += ROW_BYTES + len(one.job.args)
+            if size > most:
+                size -= ROW_BYTES + len(one.job.args)
                 break
             front.places.append((due, job_id))
             front.jobs[job_id] = one
-            size += _size(one.job)
         if front.places:
             self._typical = size // len(front.places)
             self._fronts[prefix] = front
@@ -150,11 +160,7 @@ class Fronts:
 
     def _drop(self, prefix: bytes) -> None:
         if (front := self._fronts.pop(prefix, None)) is not None:
-            self._size -= sum(_size(one.job) for one in front.jobs.values())
+            self._size -= sum([ROW_BYTES + len(one.job.args) for one in front.jobs.values()])
 
     def _forget(self, front: Front, job_id: str) -> None:
-        self._size -= _size(front.jobs.pop(job_id).job)
-
-
-def _size(job: JobRow) -> int:
-    return ROW_BYTES + len(job.args)
+        self._size -= ROW_BYTES + len(front.jobs.pop(job_id).job.args)

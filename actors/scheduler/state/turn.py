@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.scheduler.model.rows import (
@@ -25,6 +26,8 @@ KEYS_PER_TURN = 4_000
 BYTES_PER_TURN = 3 * 1024 * 1024
 """A part of the 20,000 keys and 8 MiB of a commit. A turn that has written this much leaves to the next one what can
 wait."""
+STEPS: Final = 8
+"""After so many jobs a turn looks whether it has written that much: eight jobs more never fill a commit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,8 @@ def _become(turn: Turn, job: JobRow, after: Next) -> None:
     state = turn.state
     match after:
         case Done(result, no_result):
-            state.keep_result(job, "done", turn.now, result, no_result)
+            if job.keep_result_ms is not None:
+                state.keep_result(job, "done", turn.now, result, no_result)
             state.erase_job(job, "done")
             state.counters.done += 1
         case Requeue(at):

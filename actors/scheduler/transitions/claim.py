@@ -15,7 +15,7 @@ from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import PULLED, JobRow, LeaseRow, split_line_tail
 from tocsin.actors.scheduler.state.fronts import Known, Place
 from tocsin.actors.scheduler.state.job_queues import PRIORITY_MS, PriorityBucket
-from tocsin.actors.scheduler.state.turn import Turn, lease_ms
+from tocsin.actors.scheduler.state.turn import STEPS, Turn, lease_ms
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting, set_place_aside, start
 from tocsin.actors.scheduler.transitions.job import Expire, damaged, is_expired
 from tocsin.storage.api import Range, after
@@ -82,7 +82,11 @@ async def claim_asked(turn: Turn, asks: Sequence[Ask]) -> list[list[Claim]]:
     whole = await turn.all_args(long) if long else {}
     claims: list[list[Claim]] = [[] for _ in asks]
     for ask, some, mine in zip(asks, chosen, claims, strict=True):
-        for head, due, job_id, known in some:
+        for n, (head, due, job_id, known) in enumerate(some):
+            if n % STEPS == 0 and turn.is_full:
+                for left, *_ in some[n:]:
+                    left.used -= 1
+                break
             if (one := _start(turn, ask, len(mine), head, due, job_id, known, whole)) is not None:
                 mine.append(one)
     for head in heads:
@@ -126,7 +130,10 @@ async def _read(turn: Turn, heads: Sequence[_Head]) -> None:
         ranges.append((prefix + b"%015d/" % head.bucket.first_due, after(prefix), limit))
     for head, rows in zip(heads, await state.storage.scan_many(ranges), strict=True):
         head.places = [split_line_tail(key) for key, _ in rows]
-    known = await turn.jobs([job_id for head in heads for _, job_id in head.places])
+    known: dict[str, Known] = {}
+    for head in heads:
+        known.update(fronts.known(head.bucket.prefix))
+    known |= await turn.jobs([job_id for head in heads for _, job_id in head.places if job_id not in known])
     for head in heads:
         head.jobs = known
         fronts.read(head.bucket.prefix, head.places, known)
@@ -177,10 +184,7 @@ def _start(
     known: Known | None,
     args_of: Mapping[str, bytes],
 ) -> Claim | None:
-    """Give the n-th job of an ask its lease; None where it cannot start, or the turn is full."""
-    if turn.is_full:
-        head.used -= 1  # those that follow in this head are left, too
-        return None
+    """Give the n-th job of an ask its lease; None where it cannot start."""
     if known is None:
         set_place_aside(turn, head.bucket, due, job_id)
         return None

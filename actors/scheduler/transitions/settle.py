@@ -10,7 +10,7 @@ from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
 from tocsin.actors.scheduler.model.rows import DAY_MS, HistRow, JobRow, hist_key
 from tocsin.actors.scheduler.state.fronts import Known
-from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.state.turn import STEPS, Turn
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply, apply_late
 from tocsin.actors.scheduler.transitions.chains import load_followers, start
@@ -40,7 +40,7 @@ async def settle(turn: Turn, finished: Sequence[AttemptResult]) -> int:
     waiting = await turn.jobs(late) if late else {}
     settled = started = 0
     for end in finished:
-        if started >= STARTED_PER_TURN or turn.is_full:
+        if started >= STARTED_PER_TURN or (settled % STEPS == 0 and turn.is_full):
             break
         settled += 1
         job, follow = end.job, followers.get(end.job.id, ())
