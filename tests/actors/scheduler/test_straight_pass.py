@@ -107,7 +107,7 @@ BATCHES: dict[str, list[Job]] = {
     "a cap": [job(pool="p"), job(pool="p", max_concurrency=3)],
     "long args": [job(), Job(path="w:r", args="x" * (INLINE_ARGS + 1), after=5)],
     "results": [job(keep_result="1h", id=f"r{n}") for n in range(3)],
-    "more than the quota": [job() for _ in range(61)],
+    "one more than the quota": [job() for _ in range(60)],
     "just the quota": [job() for _ in range(59)],
 }  # fmt: skip
 
