@@ -92,8 +92,8 @@ TURNS = (
     Mutant(
         "shared turns: one takes all events, however much it has written",
         "actors/scheduler/actor/scheduler_actor.py",
-        "            if answers and takes_no_more(turn):\n",
-        "            if False:\n",
+        " and not (answers and takes_no_more(turn)):\n",
+        ":\n",
         tests=(S + "test_a_turn_takes_no_more_events_once_it_has_written_much",),
     ),
     Mutant(

@@ -42,9 +42,9 @@ MUTANTS = (
     Mutant(
         "events that share a turn are carried out in the other order",
         "actors/scheduler/actor/scheduler_actor.py",
-        "        for event in sharing:\n",
-        "        for event in reversed(sharing):\n",
-        also=(("actors/scheduler/actor/scheduler_actor.py", "answers.append(", "answers.insert(0, "),),
+        "        answers: list[object] = []\n",
+        "        answers: list[object] = []\n        sharing = sharing[::-1]\n",
+        also=(("actors/scheduler/actor/scheduler_actor.py", "return answers\n", "return answers[::-1]\n"),),
     ),
     Mutant(
         "events whose shared turn failed change places",

@@ -14,7 +14,13 @@ from tocsin.actors.runtime.events import Event, answer
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.actor.pull import give_back
-from tocsin.actors.scheduler.actor.shared_turns import READ_IN_STEPS, may_share, read_ahead, takes_no_more
+from tocsin.actors.scheduler.actor.shared_turns import (
+    READ_IN_STEPS,
+    may_share,
+    read_ahead,
+    submits_from,
+    takes_no_more,
+)
 from tocsin.actors.scheduler.inflight.deaths import DeadJob
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.renderers import Renderers
@@ -39,7 +45,7 @@ from tocsin.actors.scheduler.transitions.pools import (
     set_pool,
 )
 from tocsin.actors.scheduler.transitions.settle import settle
-from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead, submit
+from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead, submit, submit_together
 from tocsin.errors import ConflictError, StaleLeaseError, TurnError
 
 ERASE_ALONE_MS = 5_000
@@ -125,10 +131,11 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         turn = self._turn()
         await read_ahead(turn, sharing, self._inflight.completions.begin)
         answers: list[object] = []
-        for event in sharing:
-            if answers and takes_no_more(turn):
-                break
-            answers.append(await self._carry_out(turn, event))
+        while len(answers) < len(sharing) and not (answers and takes_no_more(turn)):
+            if len(submits := submits_from(turn, sharing, len(answers))) > 1:
+                answers.extend(await submit_together(turn, submits))
+            else:
+                answers.append(await self._carry_out(turn, sharing[len(answers)]))
         await self._end.run(turn)
         return answers
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from tocsin.actors.runtime.events import Event
@@ -71,6 +72,20 @@ async def read_ahead(
     taken = (job_id for job_id in asked if read[job_key(job_id)] is not None)
     if more := [key for job_id in taken for key in (at_key(job_id), dead_key(job_id)) if key not in read]:
         await storage.prefetch(more)
+
+
+def submits_from(turn: Turn, sharing: Sequence[Event[Any]], start: int) -> Sequence[Sequence[NewJob]]:
+    """Return the jobs of those submissions that stand next to each other from here on, as many as a turn takes."""
+    submits: list[Sequence[NewJob]] = []
+    layer = turn.state.storage.layer
+    keys, size = len(layer.puts) + len(layer.deletes), layer.size
+    for event in islice(sharing, start, None):
+        if not isinstance(event, events.Submit) or size >= BYTES_PER_TURN or keys >= KEYS_PER_TURN:
+            break
+        submits.append(event.jobs)
+        keys += 2 * len(event.jobs)
+        size += sum([len(new.job.args) for new in event.jobs])
+    return submits
 
 
 def _submitted(event: Event[Any]) -> Sequence[NewJob]:

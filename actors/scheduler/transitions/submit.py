@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -45,6 +46,12 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
         known[job.id] = Known(job, AtRow(job.scheduled_for))
         answers.append(Scheduled(job.id, job.scheduled_for, True))
     return answers
+
+
+async def submit_together(turn: Turn, submits: Sequence[Sequence[NewJob]]) -> list[list[Answer]]:
+    """Return what `submit` returns for each of these, one after another."""
+    answers = iter(await submit(turn, [new for jobs in submits for new in jobs]))
+    return [list(islice(answers, len(jobs))) for jobs in submits]
 
 
 async def _holders(turn: Turn, ids: Sequence[str]) -> tuple[dict[str, Known], set[str]]:

@@ -56,7 +56,7 @@ def test_a_job_of_a_batch_takes_few_python_calls(own: bool) -> None:
         jobs = bulk(own)
         with Calls() as calls:
             await sim.jobs.submit_many(jobs)
-        assert calls.made <= 21 * BULK
+        assert calls.made <= 20 * BULK
 
     run()
 
