@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from random import Random
 from typing import Final
 
@@ -17,8 +18,8 @@ def crockford(number: int, bits: int) -> str:
     return text[-digits:]
 
 
-_COUNTED: Final = 10
-"""Bits of an id that are counted: two digits."""
+_COUNTED: Final = 20
+"""Bits of an id that are counted: four digits."""
 
 
 class Minting:
@@ -26,30 +27,26 @@ class Minting:
     were minted.
 
     The random bits are drawn anew for each millisecond, so two that mint in the same one do not meet: neither two
-    processes, nor one whose clock or whose store was set back.
+    processes, nor one whose clock or whose store was set back. It may be used from any thread.
     """
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._now = -1
-        self._bits = 0
-        self._prefix, self._next = "", 0
+        self._run = -1, "", count()  # of one millisecond; replaced as a whole
 
     def next(self, now: int) -> str:
         """Return another id."""
-        n = self._next
-        if now != self._now or n == 1 << _COUNTED:
-            self._begin(now)
-            n = 0
-        self._next = n + 1
-        return self._prefix + _PAIRS[n]
+        began, prefix, numbers = self._run
+        number = next(numbers)
+        if began != now or number >> _COUNTED:
+            prefix, number = self._begin(now), 0
+        return prefix + _PAIRS[number >> 10] + _PAIRS[number & 1023]
 
-    def _begin(self, now: int) -> None:
-        """Draw for a new millisecond; within one, go on with the number that follows. The highest bit that could be
-        drawn is left free for that."""
-        self._bits = self._bits + 1 if now == self._now else self._random.getrandbits(79 - _COUNTED)
-        self._now = now
-        self._prefix = mint_id(now, self._bits << _COUNTED)[:-2]
+    def _begin(self, now: int) -> str:
+        """Draw for a new millisecond; return what its ids begin with. The number 0 is the caller's."""
+        prefix = mint_id(now, self._random.getrandbits(80 - _COUNTED) << _COUNTED)[:-4]
+        self._run = now, prefix, count(1)
+        return prefix
 
 
 def mint_id(now: int, bits: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from random import Random
 from typing import Any
@@ -177,14 +179,24 @@ def test_ids_of_one_millisecond_are_counted_and_sort_as_they_were_minted() -> No
     assert mint_id(NOW, 0) <= ids[0] and ids[4_999] < mint_id(NOW + 1, 0)
 
 
-def test_ids_go_on_above_the_highest_number_that_can_be_drawn() -> None:
-    class Highest(Random):
-        def getrandbits(self, k: int) -> int:
-            return (1 << k) - 1
+def test_ids_are_drawn_anew_when_a_millisecond_has_no_numbers_left() -> None:
+    random = Draws(1)
+    minting = Minting(random)
+    ids = {minting.next(NOW) for _ in range((1 << 20) + 5)}
+    assert random.asked == 2 and len(ids) == (1 << 20) + 5
 
-    minting = Minting(Highest())
-    ids = [minting.next(NOW) for _ in range(3_000)]
-    assert ids == sorted(set(ids)) and ids[-1] < mint_id(NOW + 1, 0)
+
+def test_ids_that_several_threads_mint_are_all_different() -> None:
+    minting = Minting(Random(4))
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            minted = threads.map(lambda n: [minting.next(NOW + n // 100) for _ in range(50)], range(400))
+            ids = [one for some in minted for one in some]
+    finally:
+        sys.setswitchinterval(before)
+    assert len({*ids}) == len(ids) == 20_000
 
 
 def test_ids_never_come_again_when_the_clock_does_or_the_process_is_another() -> None:
