@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import anyio
 
@@ -24,6 +26,9 @@ from tocsin.cli.words import say
 from tocsin.settings import Settings
 
 log = logging.getLogger("tocsin.http")
+
+THRESHOLDS: Final = (10_000, 20, 20)
+"""Objects made and not freed between two collections of garbage; collections between two of older objects."""
 
 
 def run(settings: Settings, read: Callable[[], Settings], *, access_log: bool = False) -> None:
@@ -53,8 +58,26 @@ async def serve_until_stopped(reload: Reload, listener: socket.socket, *, access
             async with anyio.create_task_group() as beside:
                 beside.start_soon(_announce, server, settings, listener)
                 beside.start_soon(reload.watch, host.runtime.clock)
-                await server.serve(sockets=[listener])
+                with collecting_rarely():
+                    await server.serve(sockets=[listener])
                 beside.cancel_scope.cancel()
+
+
+@contextlib.contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """Have garbage sought for less often, and only among what was made from now on.
+
+    Nearly all that a request makes is freed when its last reference goes: Python's own thresholds would look at it,
+    in vain, for a tenth of the time that a request takes. What the start has made stays to the end.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _most_connections(settings: Settings) -> int:
