@@ -9,25 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.http import job_records, wire, wire_jobs, wire_queues, wire_recurring, wire_workers
+from tocsin.actors.http import operations_changing as changing
+from tocsin.actors.http import operations_operating as operating
 from tocsin.actors.http import operations_queues as queues
+from tocsin.actors.http import operations_reading as reading
 from tocsin.actors.http import operations_recurring as recurring
+from tocsin.actors.http import operations_scheduling as scheduling
 from tocsin.actors.http import operations_workers as workers
 from tocsin.actors.http import response_models as replies
-from tocsin.actors.http.operations_changing import (
-    cancel,
-    cancel_all,
-    complete,
-    dead_cancel,
-    dead_retry,
-    dead_retry_all,
-    extend,
-    get_redrive,
-    reschedule,
-    stop_redrive,
-)
-from tocsin.actors.http.operations_operating import delete_pool, get_pool, put_instance, put_pool, remove
-from tocsin.actors.http.operations_reading import catalog, get, history, list_dead, list_jobs, status, why
-from tocsin.actors.http.operations_scheduling import schedule, schedule_batch
 from tocsin.actors.http.parameters import (
     CONFIRMED,
     DEAD_LISTED,
@@ -90,80 +79,80 @@ _BY_LEASE: Final = ("INVALID_SCHEDULE_ID", "STALE_LEASE")
 
 _JOBS: Final = (
     Operation(
-        "POST", "/schedule", "schedule", SCHEDULE, schedule,
+        "POST", "/schedule", "schedule", SCHEDULE, scheduling.schedule,
         name="schedule", group="jobs", said="Schedule a job: it is on disk when this is answered",
         request=wire_jobs.ScheduleRequest, answer=records.Scheduled, keyed=True,
         errors=(*_NO_ID, *_NEW_JOBS, "DUPLICATE_SCHEDULE_ID", "QUOTA_EXCEEDED", "ORIGIN_NOT_CONFIGURED"),
     ),
     Operation(
-        "POST", "/schedule/batch", "schedule", SCHEDULE, schedule_batch,
+        "POST", "/schedule/batch", "schedule", SCHEDULE, scheduling.schedule_batch,
         name="submit_many", group="jobs", said="Schedule up to 1,000 jobs in one commit, with one answer for each",
         request=wire_jobs.BatchRequest, answer=replies.BatchResults, keyed=True, errors=_NEW_JOBS,
     ),
     Operation(
-        "POST", "/cancel", "cancel", SCHEDULE | OPERATE, cancel,
+        "POST", "/cancel", "cancel", SCHEDULE | OPERATE, changing.cancel,
         name="cancel", group="jobs", said="Remove a live job; its id is free at once",
         request=wire.IdRequest, answer=records.Cancelled, errors=_NO_ID,
     ),
     Operation(
-        "GET", "/get", "get", READ, get,
+        "GET", "/get", "get", READ, reading.get,
         name="get", group="jobs", said="One job, live or dead", query=ONE_JOB, answer=replies.Found, errors=_NO_ID,
     ),
     Operation(
-        "GET", "/list", "list", READ, list_jobs,
+        "GET", "/list", "list", READ, reading.list_jobs,
         name="list", group="jobs", said="A page of live jobs", query=LISTED, answer=job_records.JobPage,
     ),
     Operation(
-        "GET", "/dead", "dead", READ, list_dead,
+        "GET", "/dead", "dead", READ, reading.list_dead,
         name="dead", group="dead jobs", said="A page of dead jobs, the newest parked last",
         query=DEAD_LISTED, answer=job_records.JobPage,
     ),
     Operation(
-        "POST", "/dead/retry", "dead_retry", OPERATE, dead_retry,
+        "POST", "/dead/retry", "dead_retry", OPERATE, changing.dead_retry,
         name="dead_retry", group="dead jobs", said="Make a dead job due now, with a fresh budget",
         request=wire.IdRequest, answer=records.DeadRetried, errors=_NO_ID,
     ),
     Operation(
-        "POST", "/dead/cancel", "dead_cancel", OPERATE, dead_cancel,
+        "POST", "/dead/cancel", "dead_cancel", OPERATE, changing.dead_cancel,
         name="dead_cancel", group="dead jobs", said="Remove a dead job for good",
         request=wire.IdRequest, answer=replies.DeadCancelled, errors=_NO_ID,
     ),
     Operation(
-        "GET", "/status", "status", READ, status,
+        "GET", "/status", "status", READ, reading.status,
         name="status", group="operating", said="Counts and health of the instance", answer=records.Status,
     ),
     Operation(
-        "GET", "/why", "why", READ, why,
+        "GET", "/why", "why", READ, reading.why,
         name="why", group="jobs", said="Every reason why a job is not running now",
         query=ONE_JOB, answer=replies.Reasons, errors=_NO_ID,
     ),
     Operation(
-        "GET", "/history", "history", READ, history,
+        "GET", "/history", "history", READ, reading.history,
         name="history", group="jobs", said="How the attempts of a job ended, kept for some days after it is gone",
         query=ONE_JOB, answer=replies.History, errors=_NO_ID,
     ),
     Operation(
-        "POST", "/cancel-all", "cancel_all", OPERATE, cancel_all,
+        "POST", "/cancel-all", "cancel_all", OPERATE, changing.cancel_all,
         name="cancel_all", group="jobs", said="Cancel every job that fits",
         request=wire.CancelAllRequest, answer=records.Matched,
     ),
     Operation(
-        "POST", "/reschedule", "reschedule", SCHEDULE | OPERATE, reschedule,
+        "POST", "/reschedule", "reschedule", SCHEDULE | OPERATE, changing.reschedule,
         name="reschedule", group="jobs", said="Move a job that does not run yet",
         request=wire.RescheduleRequest, answer=records.Rescheduled, errors=_NO_ID,
     ),
     Operation(
-        "POST", "/dead/retry-all", "dead_retry_all", OPERATE, dead_retry_all,
+        "POST", "/dead/retry-all", "dead_retry_all", OPERATE, changing.dead_retry_all,
         name="dead_retry_all", group="dead jobs", said="Retry the dead jobs that fit, at a pace, as a durable job",
         request=wire.RetryAllRequest, answer=records.Redrive, errors=("CONFLICT",),
     ),
     Operation(
-        "GET", "/dead/redrives/{redriveId}", "redrive", READ, get_redrive,
+        "GET", "/dead/redrives/{redriveId}", "redrive", READ, changing.get_redrive,
         name="redrive", group="dead jobs", said="How far a bulk retry has come",
         answer=records.Redrive, errors=(*_NO_ID, "NOT_FOUND"),
     ),
     Operation(
-        "DELETE", "/dead/redrives/{redriveId}", "redrive_stop", OPERATE, stop_redrive,
+        "DELETE", "/dead/redrives/{redriveId}", "redrive_stop", OPERATE, changing.stop_redrive,
         name="redrive_stop", group="dead jobs", said="Stop a bulk retry; what it has retried stays retried",
         answer=replies.RedriveStopped, errors=(*_NO_ID, "NOT_FOUND"),
     ),
@@ -228,42 +217,42 @@ _SCHEDULES: Final = (
 
 _OTHERS: Final = (
     Operation(
-        "POST", "/complete", "complete", BY_LEASE, complete,
+        "POST", "/complete", "complete", BY_LEASE, changing.complete,
         name="complete", group="accepted work", said="Settle an attempt that was claimed, or accepted",
         request=wire.CompleteRequest, answer=Settlement, errors=_BY_LEASE,
     ),
     Operation(
-        "POST", "/extend", "extend", BY_LEASE, extend,
+        "POST", "/extend", "extend", BY_LEASE, changing.extend,
         name="extend", group="accepted work", said="Hold the lease of an attempt longer",
         request=wire.ExtendRequest, answer=replies.Extended, errors=_BY_LEASE,
     ),
     Operation(
-        "GET", "/pool", "pool", READ, get_pool,
+        "GET", "/pool", "pool", READ, operating.get_pool,
         name="pool", group="operating", said="A pool and who holds it", query=ONE_POOL, answer=records.Pool,
     ),
     Operation(
-        "PUT", "/pool", "set_pool", OPERATE, put_pool,
+        "PUT", "/pool", "set_pool", OPERATE, operating.put_pool,
         name="set_pool", group="operating", said="Set the cap of a pool, or pause it",
         request=wire.PoolRequest, answer=records.Pool,
     ),
     Operation(
-        "DELETE", "/pool", "delete_pool", OPERATE, delete_pool,
+        "DELETE", "/pool", "delete_pool", OPERATE, operating.delete_pool,
         name="delete_pool", group="operating", said="Forget what was set of a pool",
         query=ONE_POOL, answer=replies.PoolDeleted, errors=("CONFLICT",),
     ),
     Operation(
-        "GET", "/catalog", "catalog", READ, catalog,
+        "GET", "/catalog", "catalog", READ, reading.catalog,
         name="catalog", group="operating", said="The paths there are, and what args each takes",
         answer=replies.CatalogListed,
     ),
     Operation(
-        "PUT", "/instance", "pause", ADMIN, put_instance,
+        "PUT", "/instance", "pause", ADMIN, operating.put_instance,
         name="pause", group="operating",
         said="Stop all firing of the instance or start it again; set how long its callbacks may take",
         request=wire.InstanceRequest, answer=records.InstanceState,
     ),
     Operation(
-        "DELETE", "", "remove", ADMIN, remove,
+        "DELETE", "", "remove", ADMIN, operating.remove,
         name="remove", group="operating", said="Remove everything of the instance",
         query=CONFIRMED, answer=records.Removed,
     ),

@@ -7,36 +7,15 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, path_or_none
+from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.reasons import DEAD_REASONS
-from tocsin.actors.scheduler.model.records import (
-    Cancelled,
-    DeadRetried,
-    InstanceState,
-    Matched,
-    Pool,
-    Redrive,
-    Removed,
-    Rescheduled,
-)
 from tocsin.actors.scheduler.model.rows import RedriveRow
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries import listing
 from tocsin.actors.scheduler.queries.candidates import Filter
+from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions import redrive as redrives
-from tocsin.actors.scheduler.transitions.events import (
-    Cancel,
-    CancelDead,
-    DeletePool,
-    ErasePage,
-    Extend,
-    Reschedule,
-    RetryDead,
-    SetInstance,
-    SetPool,
-    StartRedrive,
-    StopRedrive,
-)
 from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.actors.scheduler.transitions.pools import Erased
 from tocsin.dispatch.instants import show
@@ -56,13 +35,13 @@ class ChangesPort:
 
     # ---- Jobs ------------------------------------------------------------------------------------
 
-    async def cancel(self, id: str) -> Cancelled:
+    async def cancel(self, id: str) -> records.Cancelled:
         """Remove a pending, waiting or running job."""
-        return await self._instance.change(Cancel(arguments.schedule_id(id)), Cancelled(False, False))
+        return await self._instance.change(events.Cancel(arguments.schedule_id(id)), records.Cancelled(False, False))
 
     async def cancel_all(
         self, *, pool: str | None, label: str | None, path: str | None, all: bool, dry_run: bool
-    ) -> Matched:
+    ) -> records.Matched:
         """Cancel every job there is now that fits all filters, a page at a time."""
         if all == any(one is not None for one in (pool, label, path)):
             raise InvalidInputError(f"give pool, label or {word('function_path')}, or {word('all')} and none of them")
@@ -78,12 +57,14 @@ class ChangesPort:
             if not dry_run:
                 cancelled += await here.cancel_many(found)
             if not page.truncated:
-                return Matched(matched, cancelled)
+                return records.Matched(matched, cancelled)
             cursor = page.cursor
 
-    async def reschedule(self, id: str, due: int) -> Rescheduled:
+    async def reschedule(self, id: str, due: int) -> records.Rescheduled:
         """Move a pending or waiting job to an instant."""
-        return await self._instance.change(Reschedule(arguments.schedule_id(id), due), Rescheduled(False))
+        return await self._instance.change(
+            events.Reschedule(arguments.schedule_id(id), due), records.Rescheduled(False)
+        )
 
     async def complete(
         self,
@@ -120,7 +101,7 @@ class ChangesPort:
         length = arguments.integer(lease_ms, word("lease_ms"), *arguments.LEASE_MS)
         job_id, token = arguments.schedule_id(id), arguments.lease_token(lease)
         try:
-            answer = await self._instance.call(Extend(job_id, token, length), create=False)
+            answer = await self._instance.call(events.Extend(job_id, token, length), create=False)
         except NotFoundError:
             raise _stale(id) from None
         if isinstance(answer, StaleLeaseError):
@@ -129,13 +110,13 @@ class ChangesPort:
 
     # ---- Dead letters ----------------------------------------------------------------------------
 
-    async def dead_retry(self, id: str) -> DeadRetried:
+    async def dead_retry(self, id: str) -> records.DeadRetried:
         """Make a dead job due now, with a fresh budget."""
-        return await self._instance.change(RetryDead(arguments.schedule_id(id)), DeadRetried(False))
+        return await self._instance.change(events.RetryDead(arguments.schedule_id(id)), records.DeadRetried(False))
 
     async def dead_cancel(self, id: str) -> bool:
         """Remove a dead job for good."""
-        return await self._instance.change(CancelDead(arguments.schedule_id(id)), False)
+        return await self._instance.change(events.CancelDead(arguments.schedule_id(id)), False)
 
     async def dead_retry_all(
         self,
@@ -147,7 +128,7 @@ class ChangesPort:
         all: bool,
         rate_per_second: int,
         dry_run: bool,
-    ) -> Redrive:
+    ) -> records.Redrive:
         """Retry the dead letters parked before this call that fit all filters; `since` is epoch ms."""
         if all == any(one is not None for one in (pool, reason, path, since)):
             raise InvalidInputError(
@@ -173,17 +154,17 @@ class ChangesPort:
                 )
             row = msgspec.structs.replace(row, matched=counted.matched, turn=redrives.next_turn(others))
             begins = bool(counted.matched) and not dry_run
-            if not begins or await here.call(StartRedrive(redrive_id, row, tuple(others))):
+            if not begins or await here.call(events.StartRedrive(redrive_id, row, tuple(others))):
                 waits_for = redrives.waits_for(redrive_id, row, others) if begins else None
-                return Redrive(redrive_id, counted.matched, 0, begins, waits_for=waits_for)
+                return records.Redrive(redrive_id, counted.matched, 0, begins, waits_for=waits_for)
 
     async def redrive_stop(self, redrive_id: str) -> bool:
         """Stop a bulk retry; what it has retried stays retried."""
-        return await self._instance.change(StopRedrive(arguments.schedule_id(redrive_id)), False)
+        return await self._instance.change(events.StopRedrive(arguments.schedule_id(redrive_id)), False)
 
     # ---- Pools and the instance ------------------------------------------------------------------
 
-    async def set_pool(self, name: str, *, max_concurrency: int | None, paused: bool | None) -> Pool:
+    async def set_pool(self, name: str, *, max_concurrency: int | None, paused: bool | None) -> records.Pool:
         """Set the cap of a pool, or stop or start it."""
         if max_concurrency is None and paused is None:
             raise InvalidInputError(f"give {word('max_concurrency')}, paused or both")
@@ -192,17 +173,17 @@ class ChangesPort:
         if paused is not None and not isinstance(paused, bool):
             raise InvalidInputError(f"paused must be true or false, not {paused!r}")
         here = self._instance
-        created = await here.call(SetPool(arguments.plain_name(name, "name"), max_concurrency, paused))
+        created = await here.call(events.SetPool(arguments.plain_name(name, "name"), max_concurrency, paused))
         return msgspec.structs.replace(await query.pool(here.view(), name), created=created)
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set of a pool. ConflictError while a job names it."""
-        deleted = await self._instance.change(DeletePool(arguments.plain_name(name, "name")), False)
+        deleted = await self._instance.change(events.DeletePool(arguments.plain_name(name, "name")), False)
         if isinstance(deleted, ConflictError):
             raise deleted
         return deleted
 
-    async def set_instance(self, *, paused: bool | None, timeout_ms: int | None) -> InstanceState:
+    async def set_instance(self, *, paused: bool | None, timeout_ms: int | None) -> records.InstanceState:
         """Stop or start all firing, or set the deadline of callbacks whose jobs have none (0: the host's again)."""
         if paused is None and timeout_ms is None:
             raise InvalidInputError(f"give paused, {word('timeout_ms')} or both")
@@ -211,16 +192,16 @@ class ChangesPort:
         if timeout_ms is not None and (timeout_ms is False or timeout_ms != 0):
             arguments.integer(timeout_ms, word("timeout_ms"), *arguments.TIMEOUT_MS)
         here = self._instance
-        return InstanceState(here.name, *await here.call(SetInstance(paused, timeout_ms)))
+        return records.InstanceState(here.name, *await here.call(events.SetInstance(paused, timeout_ms)))
 
-    async def remove(self) -> Removed:
+    async def remove(self) -> records.Removed:
         """Remove everything of this instance, a page at a time."""
         jobs = rows = 0
         while True:
-            erased = await self._instance.change(ErasePage(), Erased(0, 0, False))
+            erased = await self._instance.change(events.ErasePage(), Erased(0, 0, False))
             jobs, rows = jobs + erased.jobs, rows + erased.rows
             if not erased.more:
-                return Removed(jobs, rows)
+                return records.Removed(jobs, rows)
 
 
 def _stale(job_id: str) -> StaleLeaseError:

@@ -11,26 +11,8 @@ from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
 from tocsin.actors.scheduler.client.schedules import Schedules
+from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.actors.scheduler.model.records import (
-    Attempt,
-    Cancelled,
-    DeadRetried,
-    InstanceState,
-    Matched,
-    Page,
-    Pending,
-    Pool,
-    Queue,
-    Reason,
-    Record,
-    Redrive,
-    Removed,
-    Rescheduled,
-    Scheduled,
-    Status,
-    WorkerPage,
-)
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.errors import InvalidInputError, JobFailedError, NotYetError, TocsinError
@@ -96,7 +78,7 @@ class Scheduler:
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
         return (await self._port.jobs.submit(job)).id
 
-    async def submit_many(self, jobs: Sequence[Job]) -> list[Scheduled | TocsinError]:
+    async def submit_many(self, jobs: Sequence[Job]) -> list[records.Scheduled | TocsinError]:
         """Submit up to 1,000 jobs in one atomic commit. One answer each, in order: accepted, or why not."""
         given: object = jobs
         if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
@@ -114,7 +96,7 @@ class Scheduler:
 
     # ---- Changing jobs ---------------------------------------------------------------------------
 
-    async def cancel(self, id: str) -> Cancelled:
+    async def cancel(self, id: str) -> records.Cancelled:
         """Remove a pending, waiting or running job. Its id is free at once; a running attempt is not stopped,
         but whatever it answers changes nothing. A dead job is not cancelled by this: see `dead_cancel`."""
         return await self._port.changes.cancel(id)
@@ -127,13 +109,13 @@ class Scheduler:
         path: str | None = None,
         all: bool = False,
         dry_run: bool = False,
-    ) -> Matched:
+    ) -> records.Matched:
         """Cancel every job there is now that fits all filters (`all=True`: every job), a page at a time."""
         return await self._port.changes.cancel_all(pool=pool, label=label, path=path, all=all, dry_run=dry_run)
 
     async def reschedule(
         self, id: str, *, at: datetime | int | None = None, after: timedelta | float | str | None = None
-    ) -> Rescheduled:
+    ) -> records.Rescheduled:
         """Move a pending or waiting job to an instant, or to a delay from now. A running one is not moved."""
         return await self._port.changes.reschedule(id, self._checks.due(at, after, self._now_ms()))
 
@@ -200,13 +182,13 @@ class Scheduler:
         label: str | None = None,
         reason: str | None = None,
         since: datetime | int | None = None,
-    ) -> Page:
+    ) -> records.Page:
         """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
         return await self._port.reads.dead(
             cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since
         )
 
-    async def dead_retry(self, id: str) -> DeadRetried:
+    async def dead_retry(self, id: str) -> records.DeadRetried:
         """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
         return await self._port.changes.dead_retry(id)
 
@@ -224,7 +206,7 @@ class Scheduler:
         all: bool = False,
         rate_per_second: int = 10,
         dry_run: bool = False,
-    ) -> Redrive:
+    ) -> records.Redrive:
         """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
 
         Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
@@ -234,7 +216,7 @@ class Scheduler:
             pool=pool, reason=reason, path=path, since=since, all=all, rate_per_second=rate_per_second, dry_run=dry_run
         )
 
-    async def redrive(self, redrive_id: str) -> Redrive | None:
+    async def redrive(self, redrive_id: str) -> records.Redrive | None:
         """Return how far a `dead_retry_all` has come; None if there is none of that id."""
         return await self._port.reads.redrive(redrive_id)
 
@@ -266,11 +248,11 @@ class Scheduler:
             queue, max=max, lease_ms=lease_ms, wait_ms=wait_ms, worker=worker, exclude=exclude
         )
 
-    async def queues(self) -> Sequence[Queue]:
+    async def queues(self) -> Sequence[records.Queue]:
         """Return the queues that hold jobs, waiting or leased, by name, and how many claims wait for each here."""
         return await self._port.queues.queues()
 
-    async def pending(self, prefix: str = "") -> Pending:
+    async def pending(self, prefix: str = "") -> records.Pending:
         """Tell whether any live job's function path or workflow starts with `prefix`: pending, waiting, running, or to
         follow one of those. Dead ones do not count. An empty prefix asks for any job at all."""
         return await self._port.queues.pending(prefix)
@@ -298,13 +280,13 @@ class Scheduler:
         """
         self._port.queues.announce(snapshot)
 
-    async def workers(self, *, cursor: str | None = None, limit: int = 100) -> WorkerPage:
+    async def workers(self, *, cursor: str | None = None, limit: int = 100) -> records.WorkerPage:
         """Return a page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
         return self._port.queues.workers(cursor=cursor, limit=limit)
 
     # ---- Reading ---------------------------------------------------------------------------------
 
-    async def get(self, id: str) -> Record | None:
+    async def get(self, id: str) -> records.Record | None:
         """Return the job, dead ones included; None if there is none of that id."""
         return await self._port.reads.get(id)
 
@@ -318,13 +300,13 @@ class Scheduler:
         state: str | None = None,
         label: str | None = None,
         queue: str | None = None,
-    ) -> Page:
+    ) -> records.Page:
         """Return a page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
         return await self._port.reads.list(
             cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue
         )
 
-    async def list_all(self, *, order: str = "id", **filters: Any) -> AsyncIterator[Record]:
+    async def list_all(self, *, order: str = "id", **filters: Any) -> AsyncIterator[records.Record]:
         """Yield every live job, page by page."""
         cursor: str | None = None
         while True:
@@ -335,25 +317,27 @@ class Scheduler:
                 return
             cursor = page.cursor
 
-    async def status(self) -> Status:
+    async def status(self) -> records.Status:
         """Count the jobs of this instance, exactly but for `due`; and tell its health."""
         return await self._port.reads.status()
 
-    async def why(self, id: str) -> Sequence[Reason]:
+    async def why(self, id: str) -> Sequence[records.Reason]:
         """Return every reason the job is not running now; empty only if it may start at this instant."""
         return await self._port.reads.why(id)
 
-    async def history(self, id: str) -> Sequence[Attempt]:
+    async def history(self, id: str) -> Sequence[records.Attempt]:
         """Return how its attempts ended, the oldest first; kept for some days after the job is gone."""
         return await self._port.reads.history(id)
 
     # ---- Operating -------------------------------------------------------------------------------
 
-    async def pool(self, name: str) -> Pool:
+    async def pool(self, name: str) -> records.Pool:
         """Return a pool and its holders. One that nobody has set or used has the default cap, 1."""
         return await self._port.reads.pool(name)
 
-    async def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> Pool:
+    async def set_pool(
+        self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None
+    ) -> records.Pool:
         """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish.
 
         `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
@@ -368,12 +352,12 @@ class Scheduler:
         """Stop all firing of this instance, or start it again."""
         await self.set_instance(paused=paused)
 
-    async def set_instance(self, *, paused: bool | None = None, timeout_ms: int | None = None) -> InstanceState:
+    async def set_instance(self, *, paused: bool | None = None, timeout_ms: int | None = None) -> records.InstanceState:
         """Stop or start all firing of this instance, or set the deadline of callbacks whose jobs have none of their own
         (1 s to 1 h; 0: the host's again). It counts for every attempt that starts from now on."""
         return await self._port.changes.set_instance(paused=paused, timeout_ms=timeout_ms)
 
-    async def remove(self) -> Removed:
+    async def remove(self) -> records.Removed:
         """Remove everything of this instance. Goes on after a crash, once begun; accepts nothing meanwhile."""
         return await self._port.changes.remove()
 

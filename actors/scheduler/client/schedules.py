@@ -12,16 +12,8 @@ from tocsin.actors.cron.builder import Declared
 from tocsin.actors.scheduler.client.job_checks import OccurrenceOptions
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.schedules_port import GIVE_WAY, PREVIEW
+from tocsin.actors.scheduler.model import schedule_records as records
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.actors.scheduler.model.schedule_records import (
-    CronPreview,
-    OccurrencePage,
-    Registration,
-    SchedulePage,
-    SchedulePut,
-    ScheduleRecord,
-    TriggeredRun,
-)
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.declared import arguments_of, definition_of
 from tocsin.actors.scheduler.schedules.definition import MAX_SET, new_schedule, schedule_name
@@ -57,7 +49,7 @@ class Schedules:
         paused: bool | None = None,
         revision: int | None = None,
         **options: Unpack[OccurrenceOptions],
-    ) -> SchedulePut:
+    ) -> records.SchedulePut:
         """Define, or define anew: exactly one of `cron`, `every` (1 s at least) and `at`, and of `path` and `workflow`.
 
         What is left out has its default, but for `paused`, which then stays as it is. The same again changes nothing
@@ -88,7 +80,7 @@ class Schedules:
 
     async def register(
         self, owner: str, schedules: Iterable[Declared | tuple[str, Mapping[str, Any]]], *, prune: bool = False
-    ) -> Registration:
+    ) -> records.Registration:
         """Define an owner's whole set in one commit: a `Cron`, or names with the arguments of `put`.
 
         Names get the owner's before them: `app:report`. ConflictError, and nothing is changed, if one of them is held
@@ -124,26 +116,26 @@ class Schedules:
                 raise
             raise type(error)(f"schedule {name!r}: {error.message}", **error.details) from None
 
-    async def get(self, name: str) -> ScheduleRecord | None:
+    async def get(self, name: str) -> records.ScheduleRecord | None:
         """Return the schedule of that name, or None."""
         return await self._port.get(name)
 
-    async def list(self, *, cursor: str | None = None, limit: int = 100) -> SchedulePage:
+    async def list(self, *, cursor: str | None = None, limit: int = 100) -> records.SchedulePage:
         """Return a page by name; `limit` 1 to 1000."""
         return await self._port.list(cursor=cursor, limit=limit)
 
-    async def occurrences(self, name: str, *, cursor: str | None = None, limit: int = 100) -> OccurrencePage:
+    async def occurrences(self, name: str, *, cursor: str | None = None, limit: int = 100) -> records.OccurrencePage:
         """Return what became of its slots, the newest first. The last thousand are kept, 30 days beyond its end.
 
         As `history`, an empty page for a name that never was one.
         """
         return await self._port.occurrences(name, cursor=cursor, limit=limit)
 
-    async def pause(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
+    async def pause(self, name: str, *, revision: int | None = None) -> records.ScheduleRecord:
         """Let its slots pass as skipped until it is resumed. NotFoundError, or ConflictError for a stale revision."""
         return await self._port.pause(name, revision=revision)
 
-    async def resume(self, name: str, *, revision: int | None = None) -> ScheduleRecord:
+    async def resume(self, name: str, *, revision: int | None = None) -> records.ScheduleRecord:
         """Let it fire again, from the next slot on."""
         return await self._port.resume(name, revision=revision)
 
@@ -154,13 +146,13 @@ class Schedules:
         """
         return await self._port.delete(name, revision=revision, cancel_pending=cancel_pending)
 
-    async def trigger(self, name: str, request_key: str | None = None) -> TriggeredRun:
+    async def trigger(self, name: str, request_key: str | None = None) -> records.TriggeredRun:
         """Start one occurrence now, also when paused. The same key gives the same one; without a key it is new."""
         return await self._port.trigger(name, request_key)
 
     async def preview(
         self, cron: str, *, timezone: str | ZoneInfo = "UTC", start: datetime | int | None = None, count: int = PREVIEW
-    ) -> CronPreview:
+    ) -> records.CronPreview:
         """Return what an expression comes to after `start` (default: now). Errors as for `put`; `count` 1 to 100."""
         return await self._port.preview(cron, timezone=timezone, start=start, count=count)
 

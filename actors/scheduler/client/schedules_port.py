@@ -15,28 +15,13 @@ from tocsin.actors.cron.rule import Rule
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.client.instance import Instance, page_limit
 from tocsin.actors.scheduler.client.job_checks import JobChecks
+from tocsin.actors.scheduler.model import schedule_records as records
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.actors.scheduler.model.schedule_records import (
-    CronPreview,
-    OccurrencePage,
-    Registration,
-    SchedulePage,
-    SchedulePut,
-    ScheduleRecord,
-    TriggeredRun,
-)
 from tocsin.actors.scheduler.model.schedule_rows import jitter_of, request_hash
 from tocsin.actors.scheduler.queries import schedules as reading
+from tocsin.actors.scheduler.schedules import events
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.definition import REVISION, new_schedule, schedule_name
-from tocsin.actors.scheduler.schedules.events import (
-    DeleteSchedule,
-    LeaveSchedules,
-    PutSchedules,
-    RegisterSchedules,
-    SetSchedulePaused,
-    TriggerSchedule,
-)
 from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.schedules.series import next_of
 from tocsin.dispatch.words import word
@@ -73,13 +58,13 @@ class SchedulesPort:
         self._checks.check_schedule(new)
         return new
 
-    async def put(self, new: NewSchedule) -> SchedulePut:
+    async def put(self, new: NewSchedule) -> records.SchedulePut:
         """Define a schedule, or define it anew."""
         self._check_ready([new])
-        (made,) = _answered(await self._instance.call(PutSchedules([new])))
+        (made,) = _answered(await self._instance.call(events.PutSchedules([new])))
         return _put(made)
 
-    async def register(self, owner: str, news: Sequence[NewSchedule], *, prune: bool) -> Registration:
+    async def register(self, owner: str, news: Sequence[NewSchedule], *, prune: bool) -> records.Registration:
         """Define an owner's whole set in one commit; what it leaves out is reported, or removed with `prune`."""
         names = Counter(new.name for new in news)
         if doubled := [name for name, count in names.items() if count > 1]:
@@ -91,49 +76,49 @@ class SchedulesPort:
                 limit=arguments.MAX_BATCH_BYTES,
             )
         self._check_ready(news)
-        made, token = _answered(await self._instance.call(RegisterSchedules(owner, news)))
+        made, token = _answered(await self._instance.call(events.RegisterSchedules(owner, news)))
         left = await self._leave(owner, frozenset(names), token, prune)
         orphaned, removed = ([], left) if prune else (left, [])
-        puts: list[SchedulePut] = []
+        puts: list[records.SchedulePut] = []
         for schedule in made:
             puts.append(_put(schedule))
             if not len(puts) % GIVE_WAY:
                 await asyncio.sleep(0)
-        return Registration(puts, orphaned, removed)
+        return records.Registration(puts, orphaned, removed)
 
     async def _leave(self, owner: str, names: frozenset[str], token: str, prune: bool) -> Sequence[str]:
         """Return what the set leaves out, asked for in pages: there may be more than one commit holds."""
         left: list[str] = []
         start: str | None = None
         while True:
-            page, start = _answered(await self._instance.call(LeaveSchedules(owner, names, token, prune, start)))
+            page, start = _answered(await self._instance.call(events.LeaveSchedules(owner, names, token, prune, start)))
             left += page
             if start is None:
                 return left
 
-    async def get(self, name: str) -> ScheduleRecord | None:
+    async def get(self, name: str) -> records.ScheduleRecord | None:
         """Return the schedule of that name, or None."""
         return await reading.get(self._instance.view(), schedule_name(name))
 
-    async def list(self, *, cursor: str | None, limit: int) -> SchedulePage:
+    async def list(self, *, cursor: str | None, limit: int) -> records.SchedulePage:
         """Return a page by name."""
         return await reading.page(self._instance.view(), self._instance.name, page_limit(limit), cursor)
 
-    async def occurrences(self, name: str, *, cursor: str | None, limit: int) -> OccurrencePage:
+    async def occurrences(self, name: str, *, cursor: str | None, limit: int) -> records.OccurrencePage:
         """Return what became of its slots, the newest first; empty for a name that never was one."""
         here = self._instance
         return await reading.occurrences(here.view(), here.name, schedule_name(name), page_limit(limit), cursor)
 
-    async def pause(self, name: str, *, revision: int | None) -> ScheduleRecord:
+    async def pause(self, name: str, *, revision: int | None) -> records.ScheduleRecord:
         """Let its slots pass as skipped. NotFoundError, or ConflictError for a stale revision."""
         return await self._set_paused(name, True, revision)
 
-    async def resume(self, name: str, *, revision: int | None) -> ScheduleRecord:
+    async def resume(self, name: str, *, revision: int | None) -> records.ScheduleRecord:
         """Let it fire again, from the next slot on."""
         return await self._set_paused(name, False, revision)
 
-    async def _set_paused(self, name: str, paused: bool, revision: int | None) -> ScheduleRecord:
-        await self._one(name, SetSchedulePaused(schedule_name(name), paused, _revision(revision)))
+    async def _set_paused(self, name: str, paused: bool, revision: int | None) -> records.ScheduleRecord:
+        await self._one(name, events.SetSchedulePaused(schedule_name(name), paused, _revision(revision)))
         record = await self.get(name)
         if record is None:
             raise NotFoundError(f"there is no schedule {name!r}")
@@ -143,7 +128,7 @@ class SchedulesPort:
         """Remove it, and cancel its occurrences with `cancel_pending`. False if there was none."""
         deleted = True
         try:
-            await self._one(name, DeleteSchedule(schedule_name(name), _revision(revision)))
+            await self._one(name, events.DeleteSchedule(schedule_name(name), _revision(revision)))
         except NotFoundError:
             deleted = False
         if cancel_pending:
@@ -152,7 +137,7 @@ class SchedulesPort:
                 await self._instance.cancel_many(live[start : start + CANCELLED_AT_ONCE])
         return deleted
 
-    async def trigger(self, name: str, request_key: str | None) -> TriggeredRun:
+    async def trigger(self, name: str, request_key: str | None) -> records.TriggeredRun:
         """Start one occurrence now, also when paused; the same key gives the same occurrence."""
         if request_key is None:
             request = request_hash(f"{self._instance.host.random.getrandbits(128):032x}")
@@ -164,10 +149,10 @@ class SchedulesPort:
             self._checks.check_origin(known.queue)
             if not isinstance(known.raw_args, msgspec.UnsetType):  # else its job dies of that
                 self._checks.catalog.check(known, bytes(known.raw_args))  # the catalog may have changed since
-        made = await self._one(name, TriggerSchedule(schedule_name(name), request))
-        return TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
+        made = await self._one(name, events.TriggerSchedule(schedule_name(name), request))
+        return records.TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
-    async def preview(self, cron: str, *, timezone: str | ZoneInfo, start: Any, count: int) -> CronPreview:
+    async def preview(self, cron: str, *, timezone: str | ZoneInfo, start: Any, count: int) -> records.CronPreview:
         """Return what an expression comes to after `start` (None: now)."""
         after = self._instance.now_ms() if start is None else arguments.instant_ms(start, "start")
         left = arguments.integer(count, "count", 1, MAX_COUNT)
@@ -180,7 +165,7 @@ class SchedulesPort:
                 break
             left, after = left - len(lines), lines[-1].at_ms
             await asyncio.sleep(0)
-        return CronPreview(next=[line.at_ms for line in found], notes=[line.note for line in found])
+        return records.CronPreview(next=[line.at_ms for line in found], notes=[line.note for line in found])
 
     async def _one(self, name: str, event: Event[T | RequestError]) -> T:
         try:
@@ -201,11 +186,11 @@ class SchedulesPort:
             raise StoreFull(f"{provider.trouble}; what is under way goes on")
 
 
-def _put(made: Schedule) -> SchedulePut:
+def _put(made: Schedule) -> records.SchedulePut:
     cursor, jitter = made.cursor, jitter_of(made.name, made.definition.jitter_ms)
     coming = _coming(next_of(made.definition), cursor.last, PREVIEW)
     running = not cursor.paused and cursor.next_slot is not None
-    return SchedulePut(
+    return records.SchedulePut(
         name=made.name,
         revision=cursor.revision,
         next_at=coming[0] + jitter if running and coming else None,
