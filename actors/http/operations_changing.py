@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
+from tocsin.actors.http import wire
 from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import DeadCancelled, Extended, RedriveStopped
-from tocsin.actors.http.wire import (
-    CancelAllRequest,
-    CompleteRequest,
-    ExtendRequest,
-    IdRequest,
-    RescheduleRequest,
-    RetryAllRequest,
-    whole,
-)
-from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Matched, Redrive, Rescheduled
+from tocsin.actors.scheduler.model import records
 from tocsin.dispatch.pulled import Settlement, check_end
 from tocsin.errors import NotFoundError
 
 
-async def cancel(call: Call) -> Cancelled:
+async def cancel(call: Call) -> records.Cancelled:
     return await call.port.changes.cancel(await _admitted_id(call))
 
 
-async def dead_retry(call: Call) -> DeadRetried:
+async def dead_retry(call: Call) -> records.DeadRetried:
     return await call.port.changes.dead_retry(await _admitted_id(call))
 
 
@@ -32,13 +24,13 @@ async def dead_cancel(call: Call) -> DeadCancelled:
 
 
 async def _admitted_id(call: Call) -> str:
-    id = (await call.body(IdRequest, SMALL_BODY)).required_id()
+    id = (await call.body(wire.IdRequest, SMALL_BODY)).required_id()
     await call.admit(id)
     return id
 
 
-async def cancel_all(call: Call) -> Matched:
-    request = await call.body(CancelAllRequest, SMALL_BODY)
+async def cancel_all(call: Call) -> records.Matched:
+    request = await call.body(wire.CancelAllRequest, SMALL_BODY)
     await call.admit(None)
     return await call.port.changes.cancel_all(
         pool=request.pool,
@@ -49,30 +41,30 @@ async def cancel_all(call: Call) -> Matched:
     )
 
 
-async def reschedule(call: Call) -> Rescheduled:
-    request = await call.body(RescheduleRequest, SMALL_BODY)
+async def reschedule(call: Call) -> records.Rescheduled:
+    request = await call.body(wire.RescheduleRequest, SMALL_BODY)
     id = request.required_id()
     await call.admit(id)
     checks = call.port.checks
-    due = checks.wire_due(whole(request.scheduled_for), whole(request.delay_ms), checks.now_ms())
+    due = checks.wire_due(wire.whole(request.scheduled_for), wire.whole(request.delay_ms), checks.now_ms())
     return await call.port.changes.reschedule(id, due)
 
 
-async def dead_retry_all(call: Call) -> Redrive:
-    request = await call.body(RetryAllRequest, SMALL_BODY)
+async def dead_retry_all(call: Call) -> records.Redrive:
+    request = await call.body(wire.RetryAllRequest, SMALL_BODY)
     await call.admit(None)
     return await call.port.changes.dead_retry_all(
         pool=request.pool,
         reason=request.reason,
         path=request.function_path,
-        since=whole(request.since),
+        since=wire.whole(request.since),
         all=bool(request.all),
-        rate_per_second=10 if request.rate_per_second is None else whole(request.rate_per_second),  # type: ignore[arg-type]
+        rate_per_second=10 if request.rate_per_second is None else wire.whole(request.rate_per_second),  # type: ignore[arg-type]
         dry_run=bool(request.dry_run),
     )
 
 
-async def get_redrive(call: Call) -> Redrive:
+async def get_redrive(call: Call) -> records.Redrive:
     call.query()
     await call.admit(call.path("redriveId"))
     redrive = await call.port.reads.redrive(call.path("redriveId"))
@@ -91,7 +83,7 @@ async def stop_redrive(call: Call) -> RedriveStopped:
 
 
 async def complete(call: Call) -> Settlement:
-    request = await call.body(CompleteRequest, SCHEDULE_BODY)
+    request = await call.body(wire.CompleteRequest, SCHEDULE_BODY)
     raw = bytes(request.result)
     result = None if raw == b"null" else raw
     ok, retryable, charge = (one is not False for one in (request.ok, request.retryable, request.charge))
@@ -110,13 +102,13 @@ async def complete(call: Call) -> Settlement:
         ok=ok,
         error=request.error,
         retryable=retryable,
-        delay_ms=whole(request.delay_ms),  # type: ignore[arg-type]  # the port checks every value
+        delay_ms=wire.whole(request.delay_ms),  # type: ignore[arg-type]  # the port checks every value
         charge=charge,
         result=result,
     )
 
 
 async def extend(call: Call) -> Extended:
-    request = await call.body(ExtendRequest, SMALL_BODY)
+    request = await call.body(wire.ExtendRequest, SMALL_BODY)
     until = await call.port.changes.extend(request.required_id(), request.required_lease(), request.required_lease_ms())
     return Extended(until)

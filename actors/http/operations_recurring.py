@@ -11,19 +11,12 @@ from tocsin.actors.http.response_models import ScheduleDeleted
 from tocsin.actors.http.wire import whole
 from tocsin.actors.http.wire_recurring import DefinitionRequest, RevisionRequest, TriggerRequest
 from tocsin.actors.scheduler.client.schedules_port import PREVIEW
-from tocsin.actors.scheduler.model.schedule_records import (
-    CronPreview,
-    OccurrencePage,
-    SchedulePage,
-    SchedulePut,
-    ScheduleRecord,
-    TriggeredRun,
-)
+from tocsin.actors.scheduler.model import schedule_records as records
 from tocsin.actors.scheduler.model.validation import epoch_ms
 from tocsin.errors import NotFoundError
 
 
-async def put(call: Call) -> SchedulePut:
+async def put(call: Call) -> records.SchedulePut:
     """Ask an app's own rule twice: about the schedule, and as `schedule` about what it is to call."""
     request = await call.body(DefinitionRequest, SCHEDULE_BODY)
     name = await _admitted_name(call)
@@ -42,7 +35,7 @@ async def put(call: Call) -> SchedulePut:
     return await call.port.schedules.put(new)
 
 
-async def get(call: Call) -> ScheduleRecord:
+async def get(call: Call) -> records.ScheduleRecord:
     call.query()
     name = await _admitted_name(call)
     record = await call.port.schedules.get(name)
@@ -51,7 +44,7 @@ async def get(call: Call) -> ScheduleRecord:
     return record
 
 
-async def list_schedules(call: Call) -> SchedulePage:
+async def list_schedules(call: Call) -> records.SchedulePage:
     query = call.query(*names(PAGED))
     await call.admit(None)
     return await call.port.schedules.list(
@@ -59,7 +52,7 @@ async def list_schedules(call: Call) -> SchedulePage:
     )
 
 
-async def occurrences(call: Call) -> OccurrencePage:
+async def occurrences(call: Call) -> records.OccurrencePage:
     """List occurrences, also those of a deleted schedule, as long as they are kept."""
     query = call.query(*names(PAGED))
     name = await _admitted_name(call)
@@ -72,19 +65,19 @@ async def occurrences(call: Call) -> OccurrencePage:
     return page
 
 
-async def pause(call: Call) -> ScheduleRecord:
+async def pause(call: Call) -> records.ScheduleRecord:
     request = await call.body(RevisionRequest, SMALL_BODY, optional=True)
     name = await _admitted_name(call)
     return await call.port.schedules.pause(name, revision=whole(request.revision))  # type: ignore[arg-type]  # the port checks every value
 
 
-async def resume(call: Call) -> ScheduleRecord:
+async def resume(call: Call) -> records.ScheduleRecord:
     request = await call.body(RevisionRequest, SMALL_BODY, optional=True)
     name = await _admitted_name(call)
     return await call.port.schedules.resume(name, revision=whole(request.revision))  # type: ignore[arg-type]
 
 
-async def trigger(call: Call) -> TriggeredRun:
+async def trigger(call: Call) -> records.TriggeredRun:
     request = await call.body(TriggerRequest, SMALL_BODY, optional=True)
     name = await _admitted_name(call)
     return await call.port.schedules.trigger(name, request.request_key)  # type: ignore[arg-type]
@@ -104,7 +97,7 @@ async def _admitted_name(call: Call) -> str:
     return name
 
 
-async def preview(call: Call) -> CronPreview:
+async def preview(call: Call) -> records.CronPreview:
     query = call.query(*names(PREVIEWED))
     start, timezone = query.whole("from"), query.text("timezone")
     await call.admit(None)

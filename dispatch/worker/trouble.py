@@ -6,17 +6,7 @@ import asyncio
 from random import Random
 from typing import Final
 
-from tocsin.errors import (
-    ActorError,
-    HostClosedError,
-    QuotaExceededError,
-    RequestError,
-    SettingsError,
-    StoreClosed,
-    StoreError,
-    TurnError,
-    UnreachableError,
-)
+from tocsin import errors
 
 FIRST_S: Final = 0.1
 LONGEST_S: Final = 5.0
@@ -25,24 +15,28 @@ LEAST_S: Final = 0.05
 
 def may_pass(error: BaseException) -> bool:
     """Return whether the same call may succeed in a while, without anyone acting here."""
-    if is_closed(error) or isinstance(error, TurnError):
+    if is_closed(error) or isinstance(error, errors.TurnError):
         return False
-    return isinstance(error, (UnreachableError, TimeoutError, ActorError, StoreError, QuotaExceededError))
+    return isinstance(
+        error, (errors.UnreachableError, TimeoutError, errors.ActorError, errors.StoreError, errors.QuotaExceededError)
+    )
 
 
 def is_closed(error: BaseException) -> bool:
     """Return whether the host in this process is not open. A server says it in other words."""
-    return isinstance(error, (HostClosedError, StoreClosed))
+    return isinstance(error, (errors.HostClosedError, errors.StoreClosed))
 
 
 def told_to_stop(error: BaseException) -> bool:
     """Return whether the host in this process will never open, since the process ends: no fault of its worker."""
-    return isinstance(error, HostClosedError) and "toldToStop" in error.details
+    return isinstance(error, errors.HostClosedError) and "toldToStop" in error.details
 
 
 def is_refusal(error: BaseException) -> bool:
     """Return whether the request itself is at fault: a wrong token, a wrong name."""
-    return isinstance(error, (RequestError, SettingsError)) and not isinstance(error, QuotaExceededError)
+    return isinstance(error, (errors.RequestError, errors.SettingsError)) and not isinstance(
+        error, errors.QuotaExceededError
+    )
 
 
 def gives_up(error: BaseException) -> bool:
@@ -50,7 +44,7 @@ def gives_up(error: BaseException) -> bool:
 
     A fault that nobody expects is no refusal: a server's 500 may be its last.
     """
-    return is_refusal(error) or isinstance(error, (HostClosedError, TurnError))
+    return is_refusal(error) or isinstance(error, (errors.HostClosedError, errors.TurnError))
 
 
 def stops(error: BaseException) -> bool:

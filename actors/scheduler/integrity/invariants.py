@@ -16,24 +16,9 @@ from tocsin.actors.scheduler.integrity.invariants_of_labels import check_labels
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import TIMERS as RECURRING_TIMERS
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import check_schedules, damaged_args
 from tocsin.actors.scheduler.integrity.invariants_of_unknown import name_unknown
+from tocsin.actors.scheduler.model import rows
 from tocsin.actors.scheduler.model.lost import lost_work
 from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
-from tocsin.actors.scheduler.model.rows import (
-    AtRow,
-    BadRow,
-    DeadRow,
-    JobRow,
-    LinesRow,
-    PoolRow,
-    R,
-    RedriveRow,
-    at_key,
-    dead_key,
-    decode,
-    job_key,
-    redrive_key,
-    timer_key,
-)
 from tocsin.actors.scheduler.model.schedule_rows import RECHECK
 from tocsin.actors.scheduler.model.suspects import plain
 from tocsin.actors.scheduler.state.in_memory_view import hold
@@ -107,7 +92,7 @@ async def _stray_lines(look: Look) -> None:
             shapes = [shape for row in page[first : first + SOME] if (shape := _quietly(look, row)) is not None]
             ids = [shape.names[4] for shape in shapes]
             known = await look.get(
-                [key for job_id in ids for key in (job_key(job_id), at_key(job_id), dead_key(job_id))]
+                [key for job_id in ids for key in (rows.job_key(job_id), rows.at_key(job_id), rows.dead_key(job_id))]
             )
             for shape in shapes:
                 _judge_line(look, shape, known)
@@ -115,12 +100,12 @@ async def _stray_lines(look: Look) -> None:
 
 def _judge_line(look: Look, shape: Shape, known: dict[bytes, bytes]) -> None:
     job_id = shape.names[4]
-    job = _row(JobRow, job_key(job_id), known)
+    job = _row(rows.JobRow, rows.job_key(job_id), known)
     if job is None:
         look.found.add("NO_JOB", job_id, f"a line holds {job_id}, which is no job")
         return
     key = b"line/" + "/".join(shape.names).encode()
-    place = place_of(job, _row(AtRow, at_key(job_id), known))
+    place = place_of(job, _row(rows.AtRow, rows.at_key(job_id), known))
     if key == place:
         return
     if job_id not in look.missing:
@@ -137,7 +122,9 @@ async def _summaries(look: Look, buckets: Buckets) -> None:
     said: Buckets = {}
     async for shapes in look.shapes(b"lines"):
         said.update(
-            ((shape.names[0], shape.names[1]), shape.row.buckets) for shape in shapes if isinstance(shape.row, LinesRow)
+            ((shape.names[0], shape.names[1]), shape.row.buckets)
+            for shape in shapes
+            if isinstance(shape.row, rows.LinesRow)
         )
     for name in sorted(buckets.keys() | said.keys()):
         if buckets.get(name) != said.get(name):
@@ -166,10 +153,12 @@ async def _parked(look: Look) -> None:
         return
     async for page in look.rows(b"parked/", after(b"parked/"), SOME):
         shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
-        known = await look.get([key for shape in shapes for key in (dead_key(shape.names[1]), job_key(shape.names[1]))])
+        known = await look.get(
+            [key for shape in shapes for key in (rows.dead_key(shape.names[1]), rows.job_key(shape.names[1]))]
+        )
         for shape in shapes:
-            letter = _row(DeadRow, dead_key(shape.names[1]), known)
-            if letter is None or letter.parked_at != int(shape.names[0]) or job_key(shape.names[1]) not in known:
+            letter = _row(rows.DeadRow, rows.dead_key(shape.names[1]), known)
+            if letter is None or letter.parked_at != int(shape.names[0]) or rows.job_key(shape.names[1]) not in known:
                 about = "/".join(shape.names)
                 look.found.add("PARKED", about, f"parked/ and dead/ differ: parked/{about} is of no dead job")
 
@@ -180,10 +169,10 @@ async def _args(look: Look) -> None:
         return
     async for page in look.rows(b"args/", after(b"args/"), SOME):
         shapes = [shape for row in page if (shape := _quietly(look, row)) is not None]
-        known = await look.get([job_key(shape.names[0]) for shape in shapes])
+        known = await look.get([rows.job_key(shape.names[0]) for shape in shapes])
         for shape in shapes:
             job_id, n = shape.names
-            job = _row(JobRow, job_key(job_id), known)
+            job = _row(rows.JobRow, rows.job_key(job_id), known)
             if job is None or int(n) >= job.args_rows:
                 look.found.add("ARGS_EXTRA", job_id, f"args/{job_id}/{n} belongs to no job")
 
@@ -231,7 +220,7 @@ async def _timers(look: Look) -> int | None:
 async def _redrives(look: Look) -> None:
     async for shapes in look.shapes(b"redrive"):
         ticking = [(shape.names[0], shape.row.next_at) for shape in shapes if shape.row.next_at]
-        keys = {timer_key(ms, REDRIVE, name): name for name, ms in ticking}
+        keys = {rows.timer_key(ms, REDRIVE, name): name for name, ms in ticking}
         there = await look.get(list(keys))
         look.expected[REDRIVE] += len(there)
         for key, name in keys.items():
@@ -242,7 +231,7 @@ async def _redrives(look: Look) -> None:
 async def _results(look: Look) -> None:
     """Check that each result has a timer; a timer may belong to an earlier result of the same id."""
     async for shapes in look.shapes(b"result"):
-        keys = {timer_key(shape.row.until, RESULT, shape.names[0]): shape.names[0] for shape in shapes}
+        keys = {rows.timer_key(shape.row.until, RESULT, shape.names[0]): shape.names[0] for shape in shapes}
         there = await look.get(list(keys))
         for key, name in keys.items():
             if key not in there:
@@ -276,20 +265,20 @@ async def _idle_timers(look: Look) -> None:
 def _served_by(shape: Shape) -> Iterator[bytes]:
     _, kind, name = shape.names
     if kind in (EXPIRE, RETIRE):
-        yield job_key(name)
-        yield dead_key(name)
+        yield rows.job_key(name)
+        yield rows.dead_key(name)
     elif kind == REDRIVE:
-        yield redrive_key(name)
+        yield rows.redrive_key(name)
 
 
 def _serves(ms: int, kind: str, name: str, known: dict[bytes, bytes]) -> bool:
-    job = _row(JobRow, job_key(name), known)
+    job = _row(rows.JobRow, rows.job_key(name), known)
     if kind == EXPIRE:
         return job is not None and job.expires_at == ms
     if kind == RETIRE:
-        letter = _row(DeadRow, dead_key(name), known)
+        letter = _row(rows.DeadRow, rows.dead_key(name), known)
         return job is not None and letter is not None and letter.retire_at == ms
-    redrive = _row(RedriveRow, redrive_key(name), known)
+    redrive = _row(rows.RedriveRow, rows.redrive_key(name), known)
     return redrive is not None and redrive.next_at == ms
 
 
@@ -340,7 +329,7 @@ def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:
     if first_timer is not None:
         instants.append(first_timer)
     for (pool, queue), line in buckets.items():
-        cap = look.pools.get(pool, PoolRow(1))
+        cap = look.pools.get(pool, rows.PoolRow(1))
         if not plain(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
             instants.extend(first for _, first in line.values())
     if instants and (look.wake_at is None or look.wake_at > min(instants)):
@@ -350,11 +339,11 @@ def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:
 # ---- Rows ----------------------------------------------------------------------------------------
 
 
-def _row(kind: type[R], key: bytes, known: dict[bytes, bytes]) -> R | None:
+def _row(kind: type[rows.R], key: bytes, known: dict[bytes, bytes]) -> rows.R | None:
     """Return the decoded row; None if it is missing or unreadable (which is reported elsewhere)."""
     try:
-        return decode(kind, key, known[key]) if key in known else None
-    except BadRow:
+        return rows.decode(kind, key, known[key]) if key in known else None
+    except rows.BadRow:
         return None
 
 
@@ -363,5 +352,5 @@ def _quietly(look: Look, row: tuple[bytes, bytes]) -> Shape | None:
     look.found.rows -= 1
     try:
         return read_row(*row)
-    except BadRow:
+    except rows.BadRow:
         return None

@@ -12,21 +12,8 @@ from collections.abc import AsyncIterator
 
 from tocsin.actors.runtime.overlay import ActorStorage, Layer
 from tocsin.actors.scheduler.integrity.repair_schedules import repair_schedules
+from tocsin.actors.scheduler.model import rows
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
-from tocsin.actors.scheduler.model.rows import (
-    DAY_MS,
-    BadRow,
-    JobRow,
-    LeaseRow,
-    ParkedRow,
-    args_key,
-    decode,
-    encode,
-    job_key,
-    parked_key,
-    split_lease_key,
-    timer_key,
-)
 from tocsin.actors.scheduler.state.rebuild import Rebuilt, load, rebuild
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE, SchedulerState
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE
@@ -94,7 +81,7 @@ async def _set_unreadable_aside(storage: ActorStorage) -> None:
         async for key, value in _rows(storage, prefix):
             try:
                 read_row(key, value)
-            except BadRow:
+            except rows.BadRow:
                 _aside(storage, key, value)
 
 
@@ -102,9 +89,12 @@ async def _set_doubles_aside(storage: ActorStorage) -> None:
     """Keep one of two leases of one token: that of the job whose incarnation it has."""
     by_token: dict[str, list[tuple[Row, bool]]] = {}
     async for key, value in _rows(storage, b"lease/"):
-        job_id, token = split_lease_key(key)
-        job = await storage.get(job_key(job_id))
-        mine = job is not None and decode(JobRow, b"job", job).incarnation == decode(LeaseRow, key, value).incarnation
+        job_id, token = rows.split_lease_key(key)
+        job = await storage.get(rows.job_key(job_id))
+        mine = (
+            job is not None
+            and rows.decode(rows.JobRow, b"job", job).incarnation == rows.decode(rows.LeaseRow, key, value).incarnation
+        )
         by_token.setdefault(token, []).append(((key, value), mine))
     for same in by_token.values():
         same.sort(key=lambda each: not each[1])
@@ -137,7 +127,7 @@ async def _repair_args(state: SchedulerState, found: Rebuilt) -> None:
     async for key, value, shape in _shapes(state, b"args"):
         job_id = shape.names[0]
         job = found.jobs.get(job_id)
-        if job is None or key not in {args_key(job_id, each) for each in range(job.args_rows)}:
+        if job is None or key not in {rows.args_key(job_id, each) for each in range(job.args_rows)}:
             _aside(state.storage, key, value)
 
 
@@ -146,8 +136,8 @@ async def _repair_letters(state: SchedulerState, found: Rebuilt) -> None:
     right: dict[bytes, bytes] = {}
     for job_id, letter in found.dead.items():
         job = found.jobs[job_id]
-        row = ParkedRow(letter.reason, job.pool, job.target)
-        right[parked_key(letter.parked_at, job_id)] = encode(row)
+        row = rows.ParkedRow(letter.reason, job.pool, job.target)
+        right[rows.parked_key(letter.parked_at, job_id)] = rows.encode(row)
     async for key, value in _rows(state.storage, b"parked/"):
         if key not in right:
             state.storage.delete(key)
@@ -170,8 +160,8 @@ async def _repair_days(state: SchedulerState) -> set[bytes]:
             if day != int(shape.names[0]):
                 state.storage.put(b"%b/%06d/%b" % (family, day, "/".join(shape.names[1:]).encode()), value)
                 state.storage.delete(key)
-            due = (day + 1) * DAY_MS + state.history_ms if kind == HISTORY else (day + 2) * DAY_MS
-            needed.add(timer_key(due, kind, str(day)))
+            due = (day + 1) * rows.DAY_MS + state.history_ms if kind == HISTORY else (day + 2) * rows.DAY_MS
+            needed.add(rows.timer_key(due, kind, str(day)))
     return needed
 
 
@@ -180,9 +170,9 @@ async def _repair_timers(state: SchedulerState, found: Rebuilt, days: set[bytes]
     useful, needed = _timers_of(found)
     async for _, _, shape in _shapes(state, b"redrive"):
         if shape.row.next_at:
-            needed.add(timer_key(shape.row.next_at, REDRIVE, shape.names[0]))
+            needed.add(rows.timer_key(shape.row.next_at, REDRIVE, shape.names[0]))
     async for _, _, shape in _shapes(state, b"result"):
-        needed.add(timer_key(shape.row.until, RESULT, shape.names[0]))
+        needed.add(rows.timer_key(shape.row.until, RESULT, shape.names[0]))
     useful |= needed
     have_days: set[tuple[str, str]] = set()
     async for key, _, shape in _shapes(state, b"timer"):
@@ -208,9 +198,9 @@ def _timers_of(found: Rebuilt) -> tuple[set[bytes], set[bytes]]:
     for job_id, job in found.jobs.items():
         letter = found.dead.get(job_id)
         if job.expires_at is not None:
-            useful.add(timer_key(job.expires_at, EXPIRE, job_id))
+            useful.add(rows.timer_key(job.expires_at, EXPIRE, job_id))
             if letter is None:
-                needed.add(timer_key(job.expires_at, EXPIRE, job_id))
+                needed.add(rows.timer_key(job.expires_at, EXPIRE, job_id))
         if letter is not None and letter.retire_at is not None:
-            needed.add(timer_key(letter.retire_at, RETIRE, job_id))
+            needed.add(rows.timer_key(letter.retire_at, RETIRE, job_id))
     return useful, needed

@@ -6,26 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tocsin.actors.scheduler.model.rows import (
-    DAY_MS,
-    LARGEST_MS,
-    META_COUNTERS,
-    AtRow,
-    BadRow,
-    Counters,
-    DeadRow,
-    HistRow,
-    IdemRow,
-    InstanceRow,
-    JobRow,
-    LeaseRow,
-    LinesRow,
-    ParkedRow,
-    PoolRow,
-    RedriveRow,
-    ResultRow,
-    decode,
-)
+from tocsin.actors.scheduler.model import rows
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, TriggerRow
 
 NAME: Final = r"([!-.0-~]+)"
@@ -39,21 +20,21 @@ MOST_PIECES: Final = 99
 
 FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"args": (NAME + r"/([0-9]{2,})", None),
-    b"at": (NAME, AtRow),
-    b"dead": (NAME, DeadRow),
-    b"deadlabel": (NAME + "/" + MS + "/" + NAME, ParkedRow),
+    b"at": (NAME, rows.AtRow),
+    b"dead": (NAME, rows.DeadRow),
+    b"deadlabel": (NAME + "/" + MS + "/" + NAME, rows.ParkedRow),
     b"paths": (r"(?s)(.+)", None),
-    b"hist": (DAY + "/" + NAME + "/" + NAME + "/" + NAME, HistRow),
-    b"idem": (DAY + "/" + NAME, IdemRow),
-    b"job": (NAME, JobRow),
+    b"hist": (DAY + "/" + NAME + "/" + NAME + "/" + NAME, rows.HistRow),
+    b"idem": (DAY + "/" + NAME, rows.IdemRow),
+    b"job": (NAME, rows.JobRow),
     b"label": (NAME + "/" + NAME, None),
-    b"lease": (NAME + "/" + NAME, LeaseRow),
+    b"lease": (NAME + "/" + NAME, rows.LeaseRow),
     b"line": (ANY + "/" + ANY + "/([0-9]{2})/" + MS + "/" + NAME, None),
-    b"lines": (ANY + "/" + ANY, LinesRow),
-    b"parked": (MS + "/" + NAME, ParkedRow),
-    b"pool": (NAME, PoolRow),
-    b"redrive": (NAME, RedriveRow),
-    b"result": (NAME, ResultRow),
+    b"lines": (ANY + "/" + ANY, rows.LinesRow),
+    b"parked": (MS + "/" + NAME, rows.ParkedRow),
+    b"pool": (NAME, rows.PoolRow),
+    b"redrive": (NAME, rows.RedriveRow),
+    b"result": (NAME, rows.ResultRow),
     b"timer": (MS + "/" + NAME + "/" + ANY, None),
     b"cron": (NAME, DefinitionRow),
     b"cronargs": (NAME + r"/([0-9]{2,})", None),
@@ -62,7 +43,7 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"trigger": (NAME + "/" + NAME, TriggerRow),
 }
 """The parts of the key behind the family, and the kind of the value (None: bytes of their own, or none)."""
-SINGLE: Final[dict[bytes, Any]] = {b"instance": InstanceRow, META_COUNTERS: Counters}
+SINGLE: Final[dict[bytes, Any]] = {b"instance": rows.InstanceRow, rows.META_COUNTERS: rows.Counters}
 _READERS: Final = {family: (re.compile(pattern).fullmatch, kind) for family, (pattern, kind) in FAMILIES.items()}
 
 
@@ -79,21 +60,21 @@ def read_row(key: bytes, value: bytes) -> Shape | None:
     """Read a row of any family; None for a row of no family of ours (`meta/layout` and `bad/` among them). BadRow if
     it cannot be read."""
     if key in SINGLE:
-        return Shape(key, (), decode(SINGLE[key], key, value))
+        return Shape(key, (), rows.decode(SINGLE[key], key, value))
     family, slash, rest = key.partition(b"/")
     if not slash or family not in _READERS:
         return None
     fits, kind = _READERS[family]
     match = fits(rest.decode("latin-1"))  # what is no ASCII fits nowhere
     if match is None:
-        raise BadRow(key, "its key has another shape")
+        raise rows.BadRow(key, "its key has another shape")
     if family == b"paths" and not value.isdigit():
-        raise BadRow(key, "it holds no count")
+        raise rows.BadRow(key, "it holds no count")
     if family == b"label" and not _INSTANT(value):
-        raise BadRow(key, "it holds no instant")
-    shape = Shape(family, match.groups(), None if kind is None else decode(kind, key, value))
+        raise rows.BadRow(key, "it holds no instant")
+    shape = Shape(family, match.groups(), None if kind is None else rows.decode(kind, key, value))
     if family in _CONTRADICTIONS and (fault := _contradiction(shape)) is not None:
-        raise BadRow(key, fault)
+        raise rows.BadRow(key, fault)
     return shape
 
 
@@ -105,7 +86,7 @@ _NAME: Final = re.compile(ANY).fullmatch
 def _contradiction(shape: Shape) -> str | None:
     """Find what no program of ours can have written: key and value that differ, values that no key can hold."""
     row = shape.row
-    if isinstance(row, JobRow):
+    if isinstance(row, rows.JobRow):
         if row.id != shape.names[0]:
             return f"it holds job {row.id!r}"
         if not (-9 <= row.priority <= 9 and 0 <= row.args_rows <= MOST_PIECES and _NAME(row.pool) and _NAME(row.queue)):
@@ -115,22 +96,22 @@ def _contradiction(shape: Shape) -> str | None:
     if (day := day_of(row)) is not None and not 0 <= day <= LAST_DAY:
         return f"{day} is no day that a key can hold"
     for ms in _instants(row):
-        if not 0 <= ms <= LARGEST_MS:
+        if not 0 <= ms <= rows.LARGEST_MS:
             return f"{ms} is no instant that a key can hold"
     return None
 
 
 def _instants(row: Any) -> list[int]:
     """Yield the instants from which keys are made."""
-    if isinstance(row, JobRow):
+    if isinstance(row, rows.JobRow):
         return [row.scheduled_for, row.expires_at or 0]
-    if isinstance(row, DeadRow):
+    if isinstance(row, rows.DeadRow):
         return [row.parked_at, row.retire_at or 0, row.at.next_at]
-    return [row.next_at] if isinstance(row, (AtRow, RedriveRow)) else []
+    return [row.next_at] if isinstance(row, (rows.AtRow, rows.RedriveRow)) else []
 
 
 def day_of(row: Any) -> int | None:
     """Return the day under which a row of history, or an answer, belongs."""
-    if isinstance(row, HistRow):
-        return row.ended // DAY_MS
-    return row.at // DAY_MS if isinstance(row, IdemRow) else None
+    if isinstance(row, rows.HistRow):
+        return row.ended // rows.DAY_MS
+    return row.at // rows.DAY_MS if isinstance(row, rows.IdemRow) else None

@@ -12,18 +12,7 @@ from tocsin.actors.runtime.host import Host
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.inflight.authorize import Guard
 from tocsin.actors.scheduler.inflight.circuit import PROBE_EVERY_S, Broken, Circuit
-from tocsin.actors.scheduler.model.health import (
-    ALARM_FAILING,
-    AUTHORIZE_FIRE_FAILING,
-    DAMAGED_ROWS,
-    DEAD_LETTERS,
-    HOST_STOPPING,
-    ORIGIN_UNREACHABLE,
-    SUSPECTS_WAITING,
-    Cause,
-    Health,
-    code_of,
-)
+from tocsin.actors.scheduler.model import health
 from tocsin.actors.scheduler.model.lost import Lost
 from tocsin.actors.scheduler.model.records import HealthReason
 from tocsin.actors.scheduler.queries import jobs as query
@@ -52,13 +41,13 @@ class HostHealth:
         guard: Guard | None,
         last_origin: Callable[[], str | None],
         busy: Callable[[], Iterable[ActorId]],
-        found: Callable[[], Iterable[Cause]],
+        found: Callable[[], Iterable[health.Cause]],
         start_soon: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._host, self._circuit, self._guard = host, circuit, guard
         self._last_origin, self._busy = last_origin, busy
         self._found, self._start_soon = found, start_soon
-        self._health = Health(lambda: self._host().clock.now_ms())
+        self._health = health.Health(lambda: self._host().clock.now_ms())
 
     # ---- What is wrong ---------------------------------------------------------------------------
 
@@ -75,17 +64,21 @@ class HostHealth:
         causes = list(self._of_all())
         if (failed := self._host().alarms.failing.get(actor)) is not None:
             times = "once" if failed.count == 1 else f"{failed.count} times in a row"
-            causes.append(Cause(ALARM_FAILING, f"the scheduler's alarm failed {times}: {failed.error}", failed.since))
+            causes.append(
+                health.Cause(
+                    health.ALARM_FAILING, f"the scheduler's alarm failed {times}: {failed.error}", failed.since
+                )
+            )
         if dead >= AMBER_DEAD:
             said = f"{dead:,} dead letters are kept: retry or cancel them, or let them go by age (dead_retention_s)"
-            causes.append(Cause(DEAD_LETTERS, said))
+            causes.append(health.Cause(health.DEAD_LETTERS, said))
         if suspects:
             jobs = "1 job" if suspects == 1 else f"{suspects:,} jobs"
             said = f"{jobs} that two hosts or workers were lost with: waiting, kept apart from others"
-            causes.append(Cause(SUSPECTS_WAITING, said))
+            causes.append(health.Cause(health.SUSPECTS_WAITING, said))
         if lost:
             said = f"{lost} that had been accepted cannot be read any more: `tocsin check` names them"
-            causes.append(Cause(DAMAGED_ROWS, said))
+            causes.append(health.Cause(health.DAMAGED_ROWS, said))
         return self._health.reasons(str(actor), causes)
 
     def store_trouble(self) -> StoreError | None:
@@ -102,31 +95,35 @@ class HostHealth:
         broken = self._circuit.broken
         return None if broken is None else f"{self._what_fails(broken)}: {broken.message}"
 
-    def _of_all(self) -> Iterator[Cause]:
+    def _of_all(self) -> Iterator[health.Cause]:
         host = self._host()
         if (trouble := self.store_trouble()) is not None:
-            yield Cause(code_of(trouble), f"nothing new is accepted or started: {trouble}", self._trouble_since)
+            yield health.Cause(
+                health.code_of(trouble), f"nothing new is accepted or started: {trouble}", self._trouble_since
+            )
         if not host.ready:
-            yield Cause(HOST_STOPPING, "the host stops, or its store does not tell which alarms there are")
+            yield health.Cause(
+                health.HOST_STOPPING, "the host stops, or its store does not tell which alarms there are"
+            )
         broken = self._circuit.broken
         if broken is not None:
             said = f"{self.circuit_in_words()}; callbacks wait, and one every {PROBE_EVERY_S:.0f} s is tried"
-            yield Cause(broken.code, said, broken.since)
+            yield health.Cause(broken.code, said, broken.since)
         rule = None if self._guard is None else self._guard.broken
-        if rule is not None and (broken is None or broken.code != AUTHORIZE_FIRE_FAILING):
-            yield Cause(AUTHORIZE_FIRE_FAILING, f"{rule.message}; jobs wait until it answers", rule.since)
+        if rule is not None and (broken is None or broken.code != health.AUTHORIZE_FIRE_FAILING):
+            yield health.Cause(health.AUTHORIZE_FIRE_FAILING, f"{rule.message}; jobs wait until it answers", rule.since)
         yield from self._found()
 
-    def _of_alarms(self) -> Iterator[Cause]:
+    def _of_alarms(self) -> Iterator[health.Cause]:
         alarms = self._host().alarms
         if alarms.failing:
             count = len(alarms.failing)
             whose = "1 scheduler or actor fail" if count == 1 else f"{count} schedulers or actors fail"
             said = f"the alarms of {whose}"
-            yield Cause(ALARM_FAILING, said, alarms.failing_since)
+            yield health.Cause(health.ALARM_FAILING, said, alarms.failing_since)
 
     def _what_fails(self, broken: Broken) -> str:
-        if broken.code == ORIGIN_UNREACHABLE:
+        if broken.code == health.ORIGIN_UNREACHABLE:
             return f"the origin {self._last_origin() or '(none)'} cannot be reached"
         return "callbacks cannot be sent"
 
