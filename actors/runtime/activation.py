@@ -25,13 +25,7 @@ from tocsin.actors.runtime.events import Call, Event, Ring, fail, name_of
 from tocsin.actors.runtime.ids import ActorId, never_given_before
 from tocsin.actors.runtime.line import Line, Reply, Sent
 from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
-from tocsin.errors import (
-    ActorBrokenError,
-    OverloadedError,
-    StoreTooLarge,
-    TocsinError,
-    TurnError,
-)
+from tocsin.errors import ActorBrokenError, OverloadedError, StoreTooLarge, TocsinError, TurnError
 from tocsin.storage.api import UNSET, Batch, OrderedStore, StoreProvider, Unset, check_batch
 
 log = logging.getLogger("tocsin.actors")

@@ -7,14 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
-from tocsin.errors import (
-    RolledBack,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreTooLarge,
-    StoreUnavailable,
-)
+from tocsin.errors import RolledBack, StoreCorrupt, StoreError, StoreFull, StoreTooLarge, StoreUnavailable
 
 _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_FULL: (StoreFull, "no space is left for the store: free some on its disk"),

@@ -19,15 +19,7 @@ from typing import Generic, TypeVar
 from weakref import WeakSet
 
 from tocsin.errors import StoreClosed, StoreError, StoreFull, StoreUnavailable
-from tocsin.storage.api import (
-    Capabilities,
-    Event,
-    Grant,
-    OrderedStore,
-    Owned,
-    StoreStats,
-    StoreView,
-)
+from tocsin.storage.api import Capabilities, Event, Grant, OrderedStore, Owned, StoreStats, StoreView
 from tocsin.storage.aside import aside
 from tocsin.storage.combiner import ActorWrites, Combiner, Committing, Handle, Handles
 from tocsin.storage.condition import Condition

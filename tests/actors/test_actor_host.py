@@ -11,13 +11,7 @@ import pytest
 from tocsin import Actor, ActorHost, Job, MemoryProvider, TocsinError
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.dispatch.signing import Signer
-from tocsin.errors import (
-    HostClosedError,
-    InvalidInputError,
-    OriginNotConfiguredError,
-    SettingsError,
-    StoreLocked,
-)
+from tocsin.errors import HostClosedError, InvalidInputError, OriginNotConfiguredError, SettingsError, StoreLocked
 
 pytestmark = pytest.mark.anyio
 SECRET = "whsec_" + "dGhlIHNlY3JldCBvZiB0aGlzIHRlc3QgOi0p"

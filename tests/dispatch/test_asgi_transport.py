@@ -15,13 +15,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 
 from tocsin.dispatch.asgi_transport import App, AsgiTransport, Message, Receive, Send
-from tocsin.dispatch.transport import (
-    Answer,
-    BrokenExchange,
-    DeadlinePassed,
-    NeverConnected,
-    TransportError,
-)
+from tocsin.dispatch.transport import Answer, BrokenExchange, DeadlinePassed, NeverConnected, TransportError
 
 pytestmark = pytest.mark.anyio
 

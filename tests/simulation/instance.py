@@ -19,14 +19,7 @@ from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import (
-    ActorError,
-    DuplicateScheduleIdError,
-    JobFailedError,
-    NotFoundError,
-    NotYetError,
-    StoreError,
-)
+from tocsin.errors import ActorError, DuplicateScheduleIdError, JobFailedError, NotFoundError, NotYetError, StoreError
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 
 from tocsin.actors.scheduler.model.damage import args_fault
 from tocsin.actors.scheduler.model.job_record import Found
-from tocsin.actors.scheduler.model.records import (
-    Holder,
-    Pool,
-    PoolStatus,
-    Record,
-)
+from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record
 from tocsin.actors.scheduler.model.rows import (
     INSTANCE,
     META_COUNTERS,

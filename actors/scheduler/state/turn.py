@@ -8,15 +8,7 @@ from random import Random
 from typing import Final
 
 from tocsin.actors.runtime.actor import ActorContext
-from tocsin.actors.scheduler.model.rows import (
-    AtRow,
-    DeadRow,
-    JobRow,
-    args_key,
-    at_key,
-    dead_key,
-    job_key,
-)
+from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, JobRow, args_key, at_key, dead_key, job_key
 from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.path_counts import WRITTEN_AT_ONCE
 from tocsin.actors.scheduler.state.scheduler_state import SchedulerState

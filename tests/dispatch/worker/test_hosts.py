@@ -11,9 +11,7 @@ import pytest
 
 from tests.dispatch.worker.claim_sources import each_source, host_and_source, until
 from tocsin import ActorHost, Context, Job, Retry, TerminalError, Worker
-from tocsin.errors import (
-    JobFailedError,
-)
+from tocsin.errors import JobFailedError
 
 pytestmark = pytest.mark.anyio
 
