@@ -21,7 +21,7 @@ from typing import Any
 from bench import machine
 from bench.comparison import write
 from bench.contenders import CONTENDERS, OURS, Contender, python_of, service_of
-from bench.cpu import threads_ns
+from bench.cpu import descendants, used_ns
 from bench.figures import Book
 from bench.lease import Receiver, now_ms, receiver_process
 from bench.loops import default_loop
@@ -54,6 +54,8 @@ class Stage:
     folder: str | None
     receiver: Receiver
     book: Book
+    apart: frozenset[int]
+    """Processes that belong to nobody compared: the receiver."""
 
     def note(self, phase: str, value: float) -> None:
         self.book.note(f"{self.contender.module}/{phase}", value)
@@ -99,6 +101,11 @@ class Stage:
             finally:
                 kill(process)
 
+    def used(self, worker: Worker) -> tuple[int, int]:
+        """CPU nanoseconds of the worker's processes, and of those and the server's."""
+        own = {worker.process.pid} | descendants(worker.process.pid)
+        return used_ns(own), used_ns(descendants(os.getpid()) - self.apart)
+
     def until(self, count: int, quiet_s: float) -> dict[str, float]:
         """The receiver's stats once so many arrived, or nothing did for so long."""
         seen, since = -1.0, time.monotonic()
@@ -136,15 +143,16 @@ def drains(stage: Stage, jobs: int) -> None:
 
     def drain(url: str, folder: Path) -> None:
         with stage.working(url, folder) as worker:
-            before = sum(threads_ns(worker.process.pid).values())
+            before, all_before = stage.used(worker)
             stats = stage.until(jobs, QUIET_S)
-            used_us = (sum(threads_ns(worker.process.pid).values()) - before) / 1000
+            own, everything = stage.used(worker)
         if stats["unique"] < jobs:
             stage.book.remark(f"{stage.contender.name}: {stats['unique']:.0f} of {jobs} due jobs arrived at all.")
         if stats["unique"]:
             stage.note("drain", stats["unique"] / (stats["last"] - worker.began))
-        if used_us > 0 and stats["unique"] == jobs:
-            stage.note("drain/cpu", used_us / jobs)
+        if own > before and stats["unique"] == jobs:
+            stage.note("drain/cpu", (own - before) / 1000 / jobs)
+            stage.note("drain/cpu/server", (everything - all_before) / 1000 / jobs)
 
     when_due(stage, jobs, drain)
 
@@ -238,12 +246,13 @@ def run(
     facts["size"] = f"{rounds} rounds of {jobs:,} jobs; after SIGKILL {patience_s:g} s of patience"
     skipped: set[Contender] = set()
     with receiver_process() as receiver:
+        apart = frozenset(descendants(os.getpid()))
         for number in range(1, rounds + 1):
             for contender in chosen(names):
                 if contender in skipped:
                     continue
                 print(f"{time.monotonic() - began:5.0f} s  {contender.name}, round {number} of {rounds}", flush=True)
-                stage = Stage(contender, python_of(contender, python), folder, receiver, book)
+                stage = Stage(contender, python_of(contender, python), folder, receiver, book, apart)
                 try:
                     measure(stage, jobs, patience_s if number == 1 else None)
                 except (MissingError, NotInstalledError) as error:

@@ -16,13 +16,13 @@ RATES = {
     "drain": "callbacks/s, 64 at once, from the worker's begin",
     "queue": "queue jobs/s, 64 workers",
 }
-COSTS = {"drain/cpu": "CPU of the worker's process, µs per callback"}
+COSTS = {"drain/cpu": "the worker", "drain/cpu/server": "the worker and its server"}
 LATE = {"late/p50": "late p50, ms", "late/p99": "late p99, ms"}
 EARLY = {"late/early": "of 300, early by more than 1 ms"}
 KILLED = {"killed/lost": "lost after SIGKILL", "killed/doubled": "came twice after SIGKILL"}
 TABLES: tuple[tuple[str, Mapping[str, str], Mapping[str, str]], ...] = (
     ("Rates", RATES, {}),
-    ("Cost", COSTS, {}),
+    ("CPU microseconds per callback", COSTS, {}),
     ("Lateness at 100 jobs a second", LATE, EARLY),
     ("Killed", {}, KILLED),
 )

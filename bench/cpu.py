@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,25 @@ def threads_ns(pid: int) -> dict[int, int]:
         except (OSError, ValueError, IndexError):
             continue  # it has ended since, or the system keeps no such counts
     return used
+
+
+def descendants(pid: int) -> set[int]:
+    """The living processes that a process started, and those that they did. Empty where the system does not say."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue  # it has ended since
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def used_ns(pids: Iterable[int]) -> int:
+    """CPU nanoseconds of the living threads of these processes."""
+    return sum(ns for pid in pids for ns in threads_ns(pid).values())
 
 
 class Spent:

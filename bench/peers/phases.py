@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from bench.loops import default_loop, loop_factory
+
 PRODUCERS = 32
 LIMIT_S = 120.0
 
@@ -66,5 +68,6 @@ def main(measure: Callable[[int, int, Path, str], Awaitable[tuple[float, float]]
         async with asyncio.timeout(LIMIT_S):
             return await measure(jobs, workers, folder, service)
 
-    submit_s, work_s = asyncio.run(limited())
+    with asyncio.Runner(loop_factory=loop_factory(default_loop())) as runner:
+        submit_s, work_s = runner.run(limited())
     print(json.dumps({"submit_s": submit_s, "work_s": work_s}))

@@ -48,9 +48,16 @@ class ThreadPoster:
         answer = b""
         while not self._whole(answer):
             if not (more := wire.recv(4096)):
+                self.close()
                 raise ConnectionResetError("the receiver closed before its answer")
             answer += more
         ok((int(answer[9:12]), answer))
+
+    def close(self) -> None:
+        """This thread's connection."""
+        if hasattr(self._own, "wire"):
+            self._own.wire.close()
+            del self._own.wire
 
     @staticmethod
     def _whole(answer: bytes) -> bool:
