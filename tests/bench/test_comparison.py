@@ -57,7 +57,12 @@ def test_every_peer_has_its_module_and_says_what_to_install() -> None:
 
 def test_the_page_compares_with_the_best_of_the_others() -> None:
     book = Book()
-    for module, rate, late, lost in (("tocsin_sqlite", 6_000.0, 2.0, 0.0), ("huey_sqlite", 1_500.0, 500.0, 15.0)):
+    measured = (
+        ("tocsin_sqlite", 6_000.0, 2.0, 0.0),
+        ("huey_sqlite", 1_500.0, 500.0, 15.0),
+        ("arq_redis", 500.0, 1_000.0, 0.0),
+    )
+    for module, rate, late, lost in measured:
         book.note(f"{module}/drain", rate)
         book.note(f"{module}/late/p50", late)
         book.note(f"{module}/killed/lost", lost)

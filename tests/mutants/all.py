@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.attempts import ATTEMPTS
+from tests.mutants.benchmarks import BENCHMARKS
 from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.jobs import JOBS
 from tests.mutants.lists import LISTS
@@ -12,4 +13,4 @@ from tests.mutants.stores import STORES
 from tests.mutants.turns import TURNS
 from tests.mutants.workers import WORKERS
 
-MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *OVER_HTTP, *WORKERS, *TURNS)
+MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *OVER_HTTP, *WORKERS, *TURNS, *BENCHMARKS)

@@ -21,6 +21,7 @@ COPIED = (
     "storage",
     "src",
     "tests",
+    "bench",
     "examples",
     "docs",
     "README.md",
