@@ -113,6 +113,15 @@ class Ledger:
         return any(start < slot <= end for start, end in self.unsure)
 
 
+def _rule_changed(
+    old_row: DefinitionRow | None, old: CursorRow | None, new_row: DefinitionRow | None, new: CursorRow
+) -> bool:
+    """Whether a commit has changed the rule, and perhaps deleted the schedule then."""
+    if new_row is None:
+        return old is not None and new.revision != old.revision
+    return old_row is not None and rule_of(old_row) != rule_of(new_row)
+
+
 @dataclass(slots=True)
 class Schedules:
     """Notes what came of them; `hold` checks at the end."""
@@ -158,7 +167,7 @@ class Schedules:
                 self.broken.append(f"{name} went back from {start} to {new.last}")
             ledger.went_back = True
             ledger.due = {slot for slot in ledger.due if slot <= new.last or self._job_of(name, slot)}
-        elif old_row is not None and new_row is not None and rule_of(old_row) != rule_of(new_row):
+        elif _rule_changed(old_row, old, new_row, new):
             ledger.unsure.append((start, new.last))
         else:
             ledger.due.update(slots_between(row, start, new.last))
