@@ -160,9 +160,10 @@ class Activation:
             answers = await self._run(group)
             if self._worker is not me:
                 raise ActorBrokenError(f"{self.id}: {name_of(group[0][0])!r} did not come back from outside()")
-            self._seal([(reply, answer) for (_, reply), answer in zip(group, answers, strict=False)])
-            if len(answers) < len(group):
+            if len(answers) < len(group) and self.broken is None:
                 self._line.put_back(group[len(answers) :], alone=False)
+                group = group[: len(answers)]
+            self._seal([(reply, answer) for (_, reply), answer in zip(group, answers, strict=False)])
         except Exception as error:
             self._abandon(me)
             if self.broken is not None:

@@ -109,6 +109,32 @@ async def test_events_that_a_turn_leaves_unanswered_have_the_next_one() -> None:
         assert books.heard == [1, 2, 3, 4, 5]
 
 
+async def test_events_left_unanswered_by_a_turn_that_cannot_be_written_share_the_next_one() -> None:
+    async with ledger(most=2) as books:
+        answers = await books.ask(Add(), Much(100_000_000), Add(), Add())
+
+        assert answers[:1] + answers[2:] == [1, 2, 3] and isinstance(answers[1], StoreTooLarge)
+        assert [len(one) for one in books.turns][:3] == [4, 1, 1]
+        assert await books.ask(Rows()) == [[b"n"]]
+
+
+async def test_events_left_unanswered_by_a_turn_whose_activation_breaks_are_not_left_waiting() -> None:
+    provider = HeldProvider(MemoryProvider())
+    async with ledger(provider, most=2) as books:
+        provider.holding = True
+        flying = books.send(Add(5))
+        await provider.until_held(1)
+        in_turn = books.send(Add(), Wait(), Add(), Add())
+        await turns(books.host)
+        door = books.actor.door
+        provider.fail(StoreUnavailable("gone"))
+        provider.holding = False
+        door.set()
+
+        errors = await asyncio.gather(*flying, *in_turn, return_exceptions=True)
+        assert [type(error) for error in errors] == [StoreUnavailable] * 5
+
+
 async def test_an_actor_that_answers_none_of_the_events_it_was_given_gets_them_one_by_one() -> None:
     async with ledger(most=0) as books:
         assert await books.ask(Add(), Add()) == [1, 2]

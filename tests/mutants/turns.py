@@ -42,8 +42,16 @@ TURNS = (
         "shared turns: events without an answer are forgotten",
         "actors/runtime/activation.py",
         "                self._line.put_back(group[len(answers) :], alone=False)\n",
-        "                pass\n",
+        "",
         tests=(R + "test_events_that_a_turn_leaves_unanswered_have_the_next_one",),
+        may_hang=True,
+    ),
+    Mutant(
+        "shared turns: events without an answer wait for an activation that is broken",
+        "actors/runtime/activation.py",
+        "            if len(answers) < len(group) and self.broken is None:\n",
+        "            if len(answers) < len(group):\n",
+        tests=(R + "test_events_left_unanswered_by_a_turn_whose_activation_breaks_are_not_left_waiting",),
         may_hang=True,
     ),
     Mutant(
