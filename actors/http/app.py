@@ -29,10 +29,15 @@ UNDER: Final = "/i/"
 
 
 class FixedPaths(BaseRoute):
-    """Finds a path at the root and under `/i/{instance}` by one look; patterns would be tried one after another."""
+    """Finds a path at the root and under `/i/{instance}` by one look, or two where its second part is a name, as in
+    `/queues/{queue}/claim`; patterns would be tried one after another."""
 
     def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
-        self._endpoints = endpoints
+        self._endpoints = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
+        self._named: dict[tuple[str, str], tuple[str, Endpoint]] = {}
+        for path in endpoints.keys() - self._endpoints.keys():
+            before, name, after = _around_name(path)
+            self._named[before, after] = name.strip("{}"), endpoints[path]
         # The root itself removes nothing: an instance is removed by its name.
         self.paths = [place + path for place in PLACES for path in endpoints if place + path]
 
@@ -52,11 +57,27 @@ class FixedPaths(BaseRoute):
             return Match.NONE, {}
         endpoint = self._endpoints.get(path)
         if endpoint is None:
-            return Match.NONE, {}
+            before, name, after = _around_name(path)
+            if not name or (before, after) not in self._named:
+                return Match.NONE, {}
+            parameter, endpoint = self._named[before, after]
+            parameters[parameter] = name
         return Match.FULL, {"endpoint": endpoint, "path_params": parameters}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await scope["endpoint"](scope, receive, send)
+
+
+def _is_deep(path: str) -> bool:
+    """Return whether the name in a path is not its second part."""
+    return "{" in path and not _around_name(path)[1].startswith("{")
+
+
+def _around_name(path: str) -> tuple[str, str, str]:
+    """Return the second part of a path between what stands before and behind it."""
+    before, _, rest = path[1:].partition("/")
+    name, slash, after = rest.partition("/")
+    return before, name, slash + after
 
 
 class App(Starlette):
@@ -108,11 +129,11 @@ def build_app(
         by_path.setdefault(one.path, []).append(one)
     endpoints += [(path, OperationEndpoint(ones, gate, host.ports, crowd)) for path, ones in by_path.items()]
     app = App(
-        FixedPaths({path: endpoint for path, endpoint in endpoints if "{" not in path}),
+        FixedPaths({path: endpoint for path, endpoint in endpoints if not _is_deep(path)}),
         [
             Route("/instances", Instances(gate, host), methods=None),
             Route("/openapi.json", OpenApi(gate, tokens=bool(known())), methods=None),
-            *(Route(place + path, one, methods=None) for place in PLACES for path, one in endpoints if "{" in path),
+            *(Route(place + path, one, methods=None) for place in PLACES for path, one in endpoints if _is_deep(path)),
         ],
     )
     app.state.crowd = crowd  # for the server, which counts connections

@@ -6,8 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.routing import Mount
 
 from tests.http.http_client import DUE, client_of, refused
 from tocsin.actors.actor_host import ActorHost
@@ -146,3 +148,43 @@ async def test_middleware_that_somebody_adds_sees_every_request(host: ActorHost)
         assert (await client.get("/status")).status_code == 200
         refused(await client.get("/nothing"), 404, "NOT_FOUND")
     assert seen == ["/schedule", "/status", "/nothing"]
+
+
+# ---- Paths ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["", "/i/t"])
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/queues/mail/claim", 200),
+        ("/queues/mail,pdf/claim", 200),
+        ("/queues/*/claim", 200),
+        ("/queues/claim", 404),
+        ("/queues//claim", 404),
+        ("/queues/a/b/claim", 404),
+        ("/queues/a%2Fb/claim", 404),
+        ("/queues/mail/claim/", 404),
+        ("/queues/mail/claims", 404),
+        ("/queues/mail", 404),
+        ("/queues/mail/", 404),
+        ("//queues/mail/claim", 404),
+        ("/schedules/daily/pause", 404),
+        ("/schedules/daily", 405),
+        ("/schedules/preview", 405),
+        ("/schedules/", 404),
+        ("/dead/redrives/x", 405),
+        ("/dead/redrives/", 404),
+    ],
+)
+async def test_a_path_leads_to_what_it_names(host: ActorHost, place: str, path: str, status: int) -> None:
+    async with client_of(host.asgi(insecure=True)) as client:
+        assert (await client.post(place + path, json={})).status_code == status
+
+
+async def test_a_name_in_a_path_is_found_where_the_app_is_mounted(host: ActorHost) -> None:
+    outer = Starlette(routes=[Mount("/jobs", app=host.asgi(insecure=True))])
+    async with client_of(outer) as client:
+        assert (await client.post("/jobs/queues/mail/claim", json={})).json() == {"jobs": []}
+        assert (await client.post("/jobs/i/t/queues/mail/claim", json={})).json() == {"jobs": []}
+        refused(await client.post("/jobs/jobs/queues/mail/claim", json={}), 404, "NOT_FOUND")
