@@ -229,7 +229,8 @@ async def test_a_wal_that_is_cut_in_the_middle_of_a_transaction_makes_it_an_erro
     with pytest.raises(RolledBack, match=r"store\.db-wal was overwritten"):
         await store.commit(Batch(puts={b"2": VALUE}))
     assert wal(path).stat().st_size > 32, "it has grown again, and is as long as it was"
-    with pytest.raises(RolledBack, match=r"store\.db-wal was overwritten"):
-        await store.get([b"1"])
+    for _ in range(2):  # the first look notes how long the files are now
+        with pytest.raises(RolledBack, match=r"store\.db-wal was overwritten"):
+            await store.get([b"1"])
     with pytest.raises(RolledBack, match="lacks the last"):
         await provider.stop()
