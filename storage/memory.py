@@ -10,19 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Sequence
 
 from tocsin.errors import StoreClosed, StoreError, StoreFull
-from tocsin.storage.api import (
-    MAX_SCAN_BYTES,
-    UNSET,
-    Capabilities,
-    Event,
-    Grant,
-    OrderedStore,
-    Owned,
-    Range,
-    Row,
-    StoreStats,
-    StoreView,
-)
+from tocsin.storage import api
 from tocsin.storage.combiner import ActorWrites, Combiner, Committing, Handle, Handles
 
 FEW = 64
@@ -57,7 +45,7 @@ class SortedMap:
             self._keys.extend(new)
             self._keys.sort()
 
-    def range(self, start: bytes, end: bytes, limit: int, reverse: bool) -> list[Row]:
+    def range(self, start: bytes, end: bytes, limit: int, reverse: bool) -> list[api.Row]:
         low, high = bisect_left(self._keys, start), bisect_left(self._keys, end)
         keys = self._keys[max(low, high - limit) : high][::-1] if reverse else self._keys[low : min(high, low + limit)]
         return [(key, self._values[key]) for key in keys]
@@ -77,15 +65,15 @@ class MemoryDisk:
                 self.maps[one.name] = SortedMap()
                 self.wakes[one.name] = None
             self.maps[one.name].apply(one.rows)
-            if one.wake_at is not UNSET:
+            if one.wake_at is not api.UNSET:
                 self.wakes[one.name] = one.wake_at
 
-    def scan_many(self, name: str, ranges: Sequence[Range], max_bytes: int, reverse: bool) -> list[list[Row]]:
+    def scan_many(self, name: str, ranges: Sequence[api.Range], max_bytes: int, reverse: bool) -> list[list[api.Row]]:
         rows = self.maps.get(name)
-        answer: list[list[Row]] = []
+        answer: list[list[api.Row]] = []
         size = 0
         for start, end, limit in ranges:
-            kept: list[Row] = []
+            kept: list[api.Row] = []
             answer.append(kept)
             if rows is None or (size and size >= max_bytes):
                 continue
@@ -97,7 +85,7 @@ class MemoryDisk:
         return answer
 
 
-class MemoryView(StoreView):
+class MemoryView(api.StoreView):
     """Committed state of one actor."""
 
     def __init__(self, provider: MemoryProvider, name: str) -> None:
@@ -112,8 +100,8 @@ class MemoryView(StoreView):
         return {key: value for key in keys if (value := rows.get(key)) is not None}
 
     async def scan_many(
-        self, ranges: Sequence[Range], *, max_bytes: int = MAX_SCAN_BYTES, reverse: bool = False
-    ) -> list[list[Row]]:
+        self, ranges: Sequence[api.Range], *, max_bytes: int = api.MAX_SCAN_BYTES, reverse: bool = False
+    ) -> list[list[api.Row]]:
         await self._provider.hop()
         return self._provider.disk.scan_many(self.name, ranges, max_bytes, reverse)
 
@@ -124,7 +112,7 @@ class MemoryStore(MemoryView, Committing):
     def __init__(self, provider: MemoryProvider, handle: Handle) -> None:
         MemoryView.__init__(self, provider, handle.name)
         Committing.__init__(self, provider.combiner, provider.handles, handle)
-        self.grant = Grant(provider.owner, provider.epoch)
+        self.grant = api.Grant(provider.owner, provider.epoch)
         self.wake_at = provider.disk.wakes.get(handle.name)
 
 
@@ -133,7 +121,7 @@ class MemoryProvider:
 
     def __init__(self, disk: MemoryDisk | None = None, *, owner: str = "") -> None:
         self.disk = disk or MemoryDisk()
-        self.capabilities = Capabilities(durable=False, shared=False)
+        self.capabilities = api.Capabilities(durable=False, shared=False)
         self.owner = owner or f"memory-{self.disk.starts + 1}"
         self.full = False
         self.combiner = Combiner(self.write, self.capabilities)
@@ -167,7 +155,7 @@ class MemoryProvider:
         await self.hop()
         self.disk.apply(writes)
 
-    async def open(self, name: str, *, create: bool = True) -> OrderedStore:
+    async def open(self, name: str, *, create: bool = True) -> api.OrderedStore:
         async with self.handles.renew(name) as handle:
             await self.hop()
             if not create and name not in self.disk.maps:
@@ -175,22 +163,22 @@ class MemoryProvider:
             store = MemoryStore(self, handle)
         return store
 
-    def view(self, name: str) -> StoreView:
+    def view(self, name: str) -> api.StoreView:
         return MemoryView(self, name)
 
     async def exists(self, name: str) -> bool:
         await self.hop()
         return name in self.disk.maps
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncIterator[api.Event]:
         if self._stopped is None or self._stopped.is_set():
             raise StoreClosed("the store is not open")
-        yield Owned([(name, wake) for name, wake in self.disk.wakes.items() if wake is not None])
+        yield api.Owned([(name, wake) for name, wake in self.disk.wakes.items() if wake is not None])
         await self._stopped.wait()
 
     async def names(self, start: str, limit: int) -> list[str]:
         await self.hop()
         return sorted(name for name in self.disk.maps if name > start)[:limit]
 
-    def stats(self) -> StoreStats:
+    def stats(self) -> api.StoreStats:
         return self.combiner.stats()

@@ -16,20 +16,8 @@ from tocsin.actors.http import operations_reading as reading
 from tocsin.actors.http import operations_recurring as recurring
 from tocsin.actors.http import operations_scheduling as scheduling
 from tocsin.actors.http import operations_workers as workers
+from tocsin.actors.http import parameters as takes
 from tocsin.actors.http import response_models as replies
-from tocsin.actors.http.parameters import (
-    CONFIRMED,
-    DEAD_LISTED,
-    DELETED,
-    LISTED,
-    ONE_JOB,
-    ONE_POOL,
-    PAGED,
-    PREFIXED,
-    PREVIEWED,
-    RESULT_OF,
-    Parameter,
-)
 from tocsin.actors.http.request import Call
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import schedule_records as recurring_records
@@ -53,7 +41,7 @@ class About:
     said: str
     answer: type[msgspec.Struct]
     request: type[msgspec.Struct] | None = None
-    query: tuple[Parameter, ...] = ()
+    query: tuple[takes.Parameter, ...] = ()
     errors: tuple[str, ...] = ()
     keyed: bool = False
     """True if it takes an Idempotency-Key."""
@@ -96,16 +84,17 @@ _JOBS: Final = (
     ),
     Operation(
         "GET", "/get", "get", READ, reading.get,
-        name="get", group="jobs", said="One job, live or dead", query=ONE_JOB, answer=replies.Found, errors=_NO_ID,
+        name="get", group="jobs", said="One job, live or dead",
+        query=takes.ONE_JOB, answer=replies.Found, errors=_NO_ID,
     ),
     Operation(
         "GET", "/list", "list", READ, reading.list_jobs,
-        name="list", group="jobs", said="A page of live jobs", query=LISTED, answer=job_records.JobPage,
+        name="list", group="jobs", said="A page of live jobs", query=takes.LISTED, answer=job_records.JobPage,
     ),
     Operation(
         "GET", "/dead", "dead", READ, reading.list_dead,
         name="dead", group="dead jobs", said="A page of dead jobs, the newest parked last",
-        query=DEAD_LISTED, answer=job_records.JobPage,
+        query=takes.DEAD_LISTED, answer=job_records.JobPage,
     ),
     Operation(
         "POST", "/dead/retry", "dead_retry", OPERATE, changing.dead_retry,
@@ -124,12 +113,12 @@ _JOBS: Final = (
     Operation(
         "GET", "/why", "why", READ, reading.why,
         name="why", group="jobs", said="Every reason why a job is not running now",
-        query=ONE_JOB, answer=replies.Reasons, errors=_NO_ID,
+        query=takes.ONE_JOB, answer=replies.Reasons, errors=_NO_ID,
     ),
     Operation(
         "GET", "/history", "history", READ, reading.history,
         name="history", group="jobs", said="How the attempts of a job ended, kept for some days after it is gone",
-        query=ONE_JOB, answer=replies.History, errors=_NO_ID,
+        query=takes.ONE_JOB, answer=replies.History, errors=_NO_ID,
     ),
     Operation(
         "POST", "/cancel-all", "cancel_all", OPERATE, changing.cancel_all,
@@ -176,12 +165,12 @@ _SCHEDULES: Final = (
     Operation(
         "DELETE", "/schedules/{name}", "schedules.delete", SCHEDULE | OPERATE, recurring.delete,
         name="schedules_delete", group="schedules", said="Remove a schedule; its occurrences go on",
-        query=DELETED, answer=replies.ScheduleDeleted, errors=("CONFLICT",),
+        query=takes.DELETED, answer=replies.ScheduleDeleted, errors=("CONFLICT",),
     ),
     Operation(
         "GET", "/schedules", "schedules.list", READ, recurring.list_schedules,
         name="schedules_list", group="schedules", said="A page of schedules, by name",
-        query=PAGED, answer=recurring_records.SchedulePage,
+        query=takes.PAGED, answer=recurring_records.SchedulePage,
     ),
     Operation(
         "POST", "/schedules/{name}/pause", "schedules.pause", SCHEDULE | OPERATE, recurring.pause,
@@ -204,12 +193,12 @@ _SCHEDULES: Final = (
     Operation(
         "GET", "/schedules/{name}/occurrences", "schedules.occurrences", READ, recurring.occurrences,
         name="schedules_occurrences", group="schedules", said="What became of its slots, the newest first",
-        query=PAGED, answer=recurring_records.OccurrencePage,
+        query=takes.PAGED, answer=recurring_records.OccurrencePage,
     ),
     Operation(
         "GET", "/cron/preview", "schedules.preview", READ, recurring.preview,
         name="schedules_preview", group="schedules", said="What a cron expression comes to next",
-        query=PREVIEWED, answer=recurring_records.CronPreview, errors=_CRON,
+        query=takes.PREVIEWED, answer=recurring_records.CronPreview, errors=_CRON,
     ),
 )  # fmt: skip
 
@@ -228,7 +217,7 @@ _OTHERS: Final = (
     ),
     Operation(
         "GET", "/pool", "pool", READ, operating.get_pool,
-        name="pool", group="operating", said="A pool and who holds it", query=ONE_POOL, answer=records.Pool,
+        name="pool", group="operating", said="A pool and who holds it", query=takes.ONE_POOL, answer=records.Pool,
     ),
     Operation(
         "PUT", "/pool", "set_pool", OPERATE, operating.put_pool,
@@ -238,7 +227,7 @@ _OTHERS: Final = (
     Operation(
         "DELETE", "/pool", "delete_pool", OPERATE, operating.delete_pool,
         name="delete_pool", group="operating", said="Forget what was set of a pool",
-        query=ONE_POOL, answer=replies.PoolDeleted, errors=("CONFLICT",),
+        query=takes.ONE_POOL, answer=replies.PoolDeleted, errors=("CONFLICT",),
     ),
     Operation(
         "GET", "/catalog", "catalog", READ, reading.catalog,
@@ -254,7 +243,7 @@ _OTHERS: Final = (
     Operation(
         "DELETE", "", "remove", ADMIN, operating.remove,
         name="remove", group="operating", said="Remove everything of the instance",
-        query=CONFIRMED, answer=records.Removed,
+        query=takes.CONFIRMED, answer=records.Removed,
     ),
 )  # fmt: skip
 
@@ -273,12 +262,12 @@ _QUEUES: Final = (
     Operation(
         "GET", "/pending", "pending", READ, queues.pending,
         name="pending", group="queues", said="Whether anything of a prefix still pends, chains included",
-        query=PREFIXED, answer=records.Pending,
+        query=takes.PREFIXED, answer=records.Pending,
     ),
     Operation(
         "GET", "/result", "result", READ, queues.result,
         name="result", group="jobs", said="What a job came to that asked for its result to be kept",
-        query=RESULT_OF, answer=records.Outcome, errors=(*_NO_ID, "NOT_FOUND"),
+        query=takes.RESULT_OF, answer=records.Outcome, errors=(*_NO_ID, "NOT_FOUND"),
     ),
     Operation(
         "POST", "/workers", "announce", WORK, workers.announce,
@@ -288,7 +277,7 @@ _QUEUES: Final = (
     Operation(
         "GET", "/workers", "workers", READ, workers.workers,
         name="workers", group="queues", said="A page of the workers that were heard of within five minutes",
-        query=PAGED, answer=records.WorkerPage,
+        query=takes.PAGED, answer=records.WorkerPage,
     ),
 )  # fmt: skip
 

@@ -8,18 +8,10 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.followers import Follower, followers_of
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.model.payload import parts_of
-from tocsin.actors.scheduler.model.records import (
-    ErrorInfo,
-    Following,
-    LeaseInfo,
-    Record,
-    ScheduleSlot,
-    initiator_of,
-    retry_of_record,
-)
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, BadRow, DeadRow, JobRow, LeaseRow
 from tocsin.dispatch.job_options import record_options
 
@@ -50,10 +42,10 @@ class Found:
         running = self.running
         return self.at or AtRow(self.job.scheduled_for) if running is None else running.at
 
-    def record(self, now: int) -> Record:
+    def record(self, now: int) -> records.Record:
         job = self.job
         running, at = self.running, self.place
-        return Record(
+        return records.Record(
             id=job.id,
             incarnation=job.incarnation,
             raw_args=msgspec.UNSET if self.damaged else msgspec.Raw(parts_of(job, self.args).args),
@@ -70,13 +62,13 @@ class Found:
             losses=at.losses,
             last_error=_error(at),
             lease=_lease(running) if running else None,
-            initiator=initiator_of(job.initiator),
+            initiator=records.initiator_of(job.initiator),
             schedule=_schedule(job),
             keep_result_ms=job.keep_result_ms,
             parent=job.parent,
             then=_then(job, self.args),
             **_dead_members(self.dead),
-            **{**record_options(job), "retry": retry_of_record(job)},
+            **{**record_options(job), "retry": records.retry_of_record(job)},
         )
 
     def _state(self, running: LeaseRow | None, at: AtRow, now: int) -> str:
@@ -87,13 +79,13 @@ class Found:
         return "waiting" if at.next_at <= now else "pending"
 
 
-def _lease(row: LeaseRow) -> LeaseInfo:
+def _lease(row: LeaseRow) -> records.LeaseInfo:
     if row.kind == PULLED:
-        return LeaseInfo(row.until, row.kind, worker=row.host or None)
-    return LeaseInfo(row.until, row.kind, row.host)
+        return records.LeaseInfo(row.until, row.kind, worker=row.host or None)
+    return records.LeaseInfo(row.until, row.kind, row.host)
 
 
-def _then(job: JobRow, whole: bytes) -> Sequence[Following]:
+def _then(job: JobRow, whole: bytes) -> Sequence[records.Following]:
     if not job.then_size:
         return ()
     try:
@@ -102,30 +94,30 @@ def _then(job: JobRow, whole: bytes) -> Sequence[Following]:
         return ()  # what is damaged is shown by `check`
 
 
-def following(followers: Sequence[Follower]) -> Sequence[Following]:
+def following(followers: Sequence[Follower]) -> Sequence[records.Following]:
     """Show followers as callers see them."""
     return tuple(_following(one) for one in followers)
 
 
-def _following(one: Follower) -> Following:
+def _following(one: Follower) -> records.Following:
     job = one.job
-    return Following(
+    return records.Following(
         id=job.id, function_path=job.function_path, workflow=job.workflow, queue=job.queue or None,
         delay_ms=one.delay_ms, then=following(one.then),
     )  # fmt: skip
 
 
-def _schedule(job: JobRow) -> ScheduleSlot | None:
+def _schedule(job: JobRow) -> records.ScheduleSlot | None:
     one = job.schedule
     if one is None:
         return None
     coalesced = None if one.first_slot is None else one.coalesced
-    return ScheduleSlot(one.name, one.slot, one.first_slot, coalesced, one.request is not None)
+    return records.ScheduleSlot(one.name, one.slot, one.first_slot, coalesced, one.request is not None)
 
 
-def _error(at: AtRow) -> ErrorInfo | None:
+def _error(at: AtRow) -> records.ErrorInfo | None:
     error = at.last_error
-    return ErrorInfo(error.at, error.message, error.status) if error else None
+    return records.ErrorInfo(error.at, error.message, error.status) if error else None
 
 
 def _dead_members(dead: DeadRow | None) -> dict[str, Any]:

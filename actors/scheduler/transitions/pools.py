@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting
 from tocsin.actors.scheduler.transitions.submit import cancel
 from tocsin.errors import ConflictError
-from tocsin.storage.api import after
+from tocsin.storage.api import after, row_pages
 
 PAGE = 500
 
@@ -50,16 +50,12 @@ async def delete_pool(turn: Turn, name: str) -> bool:
 
 
 async def _dead_in(turn: Turn, pool: str) -> str | None:
-    start = b"parked/"
-    while True:
-        rows = await turn.state.storage.scan(start, after(b"parked/"), limit=PAGE)
+    async for rows in row_pages(turn.state.storage, b"parked/", after(b"parked/"), PAGE):
         known = await turn.jobs([key.rpartition(b"/")[2].decode() for key, _ in rows])
         for job_id, one in known.items():
             if one.job.pool == pool:
                 return job_id
-        if len(rows) < PAGE:
-            return None
-        start = rows[-1][0] + b"\x00"
+    return None
 
 
 async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled:
