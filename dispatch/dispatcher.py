@@ -24,6 +24,10 @@ __all__ = ["DEFAULT_PATH", "Dispatcher", "body_of"]
 log = logging.getLogger("tocsin.dispatch")
 
 CONNECT_TIMEOUT_S: Final = 10.0
+NO_TRACE: Final = "0" * 32
+NO_SPAN: Final = "0" * 16
+ONE_TRACE: Final = "1".zfill(32)
+ONE_SPAN: Final = "1".zfill(16)
 MAX_ANSWER: Final = 64 * 1024
 ORIGIN_NOT_CONFIGURED: Final = "ORIGIN_NOT_CONFIGURED"
 """The code of outcomes of attempts that had nowhere to go."""
@@ -159,8 +163,9 @@ class Dispatcher:
 
     def _traceparent(self) -> str:
         """Begin a new, sampled trace (W3C Trace Context). Neither id may be all zeros."""
-        trace, span = divmod(self._random.getrandbits(192), 1 << 64)  # one question to the system instead of two
-        return f"00-{trace or 1:032x}-{span or 1:016x}-01"
+        ids = self._random.randbytes(24).hex()  # one question to the system instead of two
+        trace, span = ids[:32], ids[32:]
+        return f"00-{ONE_TRACE if trace == NO_TRACE else trace}-{ONE_SPAN if span == NO_SPAN else span}-01"
 
 
 def body_of(callback: Callback) -> bytes:

@@ -53,8 +53,8 @@ ATTEMPTS = (
     Mutant(
         "fronts: a job is put behind others that are not known",
         "actors/scheduler/state/fronts.py",
-        "len(places) == count - 1 < ROWS",
-        "len(places) < ROWS",
+        "len(places) == count - 1 < front.most",
+        "len(places) < front.most",
         tests=(T + "test_fronts.py::test_a_front_is_what_the_rows_say_whatever_happens",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ JOBS = (
     Mutant(
         "turn: a lease follows from its epoch and its number",
         "actors/scheduler/state/turn.py",
-        ".{self.ctx.random.getrandbits(96):024x}",
+        ".{self.ctx.random.randbytes(12).hex()}",
         ".{self.ctx.next_seq():024x}",
         tests=(T + "test_incarnations.py::test_a_lease_cannot_be_guessed_from_others",),
     ),

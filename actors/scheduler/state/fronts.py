@@ -16,7 +16,9 @@ from tocsin.actors.scheduler.model.rows import AtRow, JobRow
 
 ROWS: Final = 256
 """How many jobs the front of a bucket holds at most."""
-BYTES: Final = 512 * 1024
+ENTERED: Final = 32
+"""How many it holds while all of them have entered and none was read: a host may have thousands of schedulers."""
+BYTES: Final = 256 * 1024
 """How many bytes of jobs all fronts of a scheduler hold at most, about."""
 AHEAD: Final = 8
 """A claim reads this many times as many jobs as may start, so that most claims read nothing."""
@@ -41,10 +43,11 @@ class Known(msgspec.Struct):
 class Front:
     """The first jobs of one bucket: no other job of it stands before the last of them. It is never empty."""
 
-    __slots__ = ("jobs", "places", "read_at")
+    __slots__ = ("jobs", "most", "places", "read_at")
 
-    def __init__(self, read_at: int) -> None:
+    def __init__(self, read_at: int, most: int) -> None:
         self.read_at = read_at
+        self.most = most
         self.places: list[Place] = []
         self.jobs: dict[str, Known] = {}
 
@@ -56,7 +59,7 @@ class Fronts:
         self._fronts: dict[bytes, Front] = {}
         self._size = 0
         self._reads = 0
-        self._typical = BYTES // 2 // LEAST_AHEAD
+        self._typical = BYTES // LEAST_AHEAD
         """How large jobs are, by those that were read last."""
 
     def known(self, prefix: bytes) -> Mapping[str, Known]:
@@ -84,7 +87,7 @@ class Fronts:
         self._reads += 1
         while self._size > BYTES // 2 and self._is_old(oldest := next(iter(self._fronts))):
             self._drop(oldest)
-        fit = min(ROWS, min(BYTES - self._size, BYTES // 2) // self._typical) // buckets
+        fit = min(ROWS, (BYTES - self._size) // self._typical) // buckets
         return max(min(max(AHEAD * most, LEAST_AHEAD), fit), most + 1)
 
     # ---- What changes them -----------------------------------------------------------------------
@@ -95,17 +98,17 @@ class Fronts:
         if front is None:
             if count != 1 or self._size + ROW_BYTES + len(job.args) > BYTES:
                 return
-            front = self._fronts[prefix] = Front(self._reads)
+            front = self._fronts[prefix] = Front(self._reads, min(ENTERED, ROWS))
         places, place, size = front.places, (at.next_at, job.id), ROW_BYTES + len(job.args)
         if places and place < places[-1]:
             insort(places, place)
-        elif len(places) == count - 1 < ROWS and self._size + size <= BYTES:
+        elif len(places) == count - 1 < front.most and self._size + size <= BYTES:
             places.append(place)
         else:
             return
         front.jobs[job.id] = Known(job, at)
         self._size += size
-        if len(places) > ROWS or self._size > BYTES:
+        if len(places) > front.most or self._size > BYTES:
             self._forget(front, places.pop()[1])
             while places and self._size > BYTES:
                 self._forget(front, places.pop()[1])
@@ -139,7 +142,7 @@ class Fronts:
         """Take the first places of a bucket, as they were read. A job that is missing or unreadable ends the front
         before its place: a claim finds out what is wrong."""
         self._drop(prefix)
-        front, most, size = Front(self._reads), BYTES - self._size, 0
+        front, most, size = Front(self._reads, ROWS), BYTES - self._size, 0
         for due, job_id in places:
             one = known.get(job_id)
             if one is None or one.at.next_at != due or len(front.places) == ROWS:

@@ -53,7 +53,7 @@ class Turn:
 
     def token(self) -> str:
         """Make the fencing token of a lease: ordered by the epoch, unique by the number, not to be guessed."""
-        return f"{self.ctx.epoch}.{self.ctx.next_seq()}.{self.ctx.random.getrandbits(96):024x}"
+        return f"{self.ctx.epoch}.{self.ctx.next_seq()}.{self.ctx.random.randbytes(12).hex()}"
 
     async def jobs(self, ids: Sequence[str]) -> dict[str, Known]:
         """Read job and place of each id that exists, in one hop."""

@@ -74,7 +74,7 @@ async def agree(here: TurnRunner) -> None:
             if front is None:
                 continue
             stands = [split_line_tail(key) for key, _ in rows]
-            assert 0 < len(front.places) <= limits.ROWS
+            assert 0 < len(front.places) <= front.most <= limits.ROWS
             assert front.places == stands[: len(front.places)]
             assert set(front.jobs) == {job_id for _, job_id in front.places}
             keys = [job_key(job_id) for job_id in front.jobs]
@@ -164,8 +164,9 @@ class Life:
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_front_is_what_the_rows_say_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(seed)
+    monkeypatch.setattr(limits, "ENTERED", random.choice([2, 32]))
     monkeypatch.setattr(limits, "ROWS", random.choice([3, 20, 256]))
-    monkeypatch.setattr(limits, "BYTES", random.choice([3_000, 20_000, 512 * 1024]))
+    monkeypatch.setattr(limits, "BYTES", random.choice([3_000, 20_000, 256 * 1024]))
     async with runner(seed) as (here, _):
         life = Life(here, random)
         for _ in range(120):
@@ -237,6 +238,16 @@ async def test_long_jobs_are_not_read_far_ahead() -> None:
         await here.reload()
         await here.run_due(1)
         assert here.state.fronts.ahead(1, 1) <= 5
+        await agree(here)
+
+
+async def test_a_scheduler_that_only_accepts_holds_few_jobs_in_memory() -> None:
+    async with runner() as (here, _):
+        for n in range(50):
+            await here.turn(submitting([here.job(delay=60_000 - n - k * 7) for k in range(10)]))
+        [front] = here.state.fronts._fronts.values()
+
+        assert len(front.places) == limits.ENTERED
         await agree(here)
 
 
