@@ -233,7 +233,8 @@ class Schedules:
             until = (cursor.skip_to, cursor.fire_to)
             behind = [each for each in until if each is not None and each <= now]  # the others were before a step back
             assert cursor.paused or not behind, f"{name} has not ended its backlog: {cursor}"
-            left = [] if cursor.paused else slots_between(row, cursor.last, now - LATE_MS - row.jitter_ms)
+            used = max(cursor.last, cursor.used_to or 0)  # what was decided while the clock was ahead is not again
+            left = [] if cursor.paused else slots_between(row, used, now - LATE_MS - row.jitter_ms)
             assert not left, f"{name} stands at {cursor.last}, and slots were due: {left[:3]}"
             starts = cursor.paused or (cursor.rings_at is not None and cursor.rings_at <= now)
             assert cursor.queued is None or cursor.live or starts, f"{name} holds back {cursor.queued} for nobody"
