@@ -109,8 +109,8 @@ OVER_HTTP = (
     Mutant(
         "served: a header may end its line and begin another",
         "src/tocsin/cli/plain_requests.py",
-        'or head.count(b"\\n") != len(headers) + 1 or head.count(b"\\r") != len(headers) + 1:',
-        ":",
+        'and head.count(b"\\n") == lines and head.count(b"\\r") == lines',
+        "",
         tests=(P + "test_an_answer_is_written_as_h11_writes_it",),
     ),
     Mutant(

@@ -153,8 +153,10 @@ def _lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def _is_plain(headers: Headers, head: bytes, length: int) -> bool:
-    """Return whether an answer says its length once and rightly, keeps the connection, and no header ends its line."""
-    said = [value for name, value in headers if name == b"content-length"]
-    if said != [b"%d" % length] or head.count(b"\n") != len(headers) + 1 or head.count(b"\r") != len(headers) + 1:
+    """Return whether an answer says its length rightly, keeps the connection, and no header comes twice or ends its
+    line."""
+    said = dict(headers)
+    if said.get(b"content-length") != b"%d" % length or b"connection" in said or b"transfer-encoding" in said:
         return False
-    return not any(name in (b"connection", b"transfer-encoding") for name, _ in headers)
+    lines = len(headers) + 1
+    return len(said) == len(headers) and head.count(b"\n") == lines and head.count(b"\r") == lines
