@@ -62,6 +62,7 @@ def run(
 @click.argument("peers", nargs=-1)
 @click.option("--jobs", default=3_000, show_default=True, help="Jobs of each phase.")
 @click.option("--rounds", default=3, show_default=True, help="Runs of each peer, in turn.")
+@click.option("--pending", default=0, show_default=True, help="Jobs of another day in the store, while others run.")
 @click.option("--patience", default=60.0, show_default=True, help="Seconds for lost jobs to come back after SIGKILL.")
 @click.option("--install", is_flag=True, help="First install the peers, into an environment of their own.")
 @click.option("--python", help="Of an environment that has the peers.  [default: the one that --install makes]")
@@ -73,6 +74,7 @@ def compare(
     peers: tuple[str, ...],
     jobs: int,
     rounds: int,
+    pending: int,
     patience: float,
     install: bool,
     python: str | None,
@@ -82,7 +84,9 @@ def compare(
     """Measure, and write the comparison."""
     if install:
         contenders.install(comparing.chosen(peers), contenders.ENVIRONMENT)
-    written = comparing.run(peers, jobs=jobs, rounds=rounds, patience_s=patience, python=python, folder=folder, out=out)
+    written = comparing.run(
+        peers, jobs=jobs, rounds=rounds, pending=pending, patience_s=patience, python=python, folder=folder, out=out
+    )
     print("\n".join(str(path) for path in written))
 
 

@@ -56,6 +56,8 @@ class Stage:
     book: Book
     apart: frozenset[int]
     """Processes that belong to nobody compared: the receiver."""
+    pending: int
+    """Jobs of another day that are in the store too."""
 
     def note(self, phase: str, value: float) -> None:
         self.book.note(f"{self.contender.module}/{phase}", value)
@@ -159,11 +161,11 @@ def drains(stage: Stage, jobs: int) -> None:
 
 def when_due(stage: Stage, jobs: int, act: Callable[[str, Path], None]) -> None:
     """Act on a store with jobs that are due, and of which none has run: the process that loads them may run some."""
-    lead_ms = 1_500 + jobs
+    lead_ms = 1_500 + jobs + stage.pending // 5
     while True:
         with stage.fresh() as (url, folder):
             instant = now_ms() + lead_ms
-            stage.ask(stage.command("load", url, folder, (jobs, instant, 0)))
+            stage.ask(stage.command("load", url, folder, (jobs, instant, 0, stage.pending)))
             time.sleep(max(instant - now_ms(), 0) / 1000)
             if not stage.receiver.ask("count")["count"]:
                 act(url, folder)
@@ -174,11 +176,11 @@ def when_due(stage: Stage, jobs: int, act: Callable[[str, Path], None]) -> None:
 def lateness(stage: Stage, jobs: int) -> None:
     """100 a second, on disk before the first is due, the worker at rest by then."""
     count = min(LATE_JOBS, jobs)
-    lead_ms = min(LEAD_MS, 1_500 + count * 20)
+    lead_ms = min(LEAD_MS, 1_500 + count * 20) + stage.pending // 5
     while True:
         with stage.fresh() as (url, folder):
             instant = now_ms() + lead_ms
-            stage.ask(stage.command("load", url, folder, (count, instant, GAP_MS)))
+            stage.ask(stage.command("load", url, folder, (count, instant, GAP_MS, stage.pending)))
             with stage.working(url, folder) as worker:
                 in_time = worker.began * 1000 < instant - lead_ms / 10
                 stats = stage.until(count, lead_ms / 1000 + QUIET_S) if in_time else {"unique": 0.0}
@@ -236,6 +238,7 @@ def run(
     *,
     jobs: int,
     rounds: int,
+    pending: int,
     patience_s: float,
     python: str | None,
     folder: str | None,
@@ -243,7 +246,9 @@ def run(
 ) -> list[Path]:
     """Measure, and write the comparison; the files that were written."""
     book, facts, began = Book(), machine.facts(folder, default_loop()), time.monotonic()
-    facts["size"] = f"{rounds} rounds of {jobs:,} jobs; after SIGKILL {patience_s:g} s of patience"
+    facts["size"] = (
+        f"{rounds} rounds of {jobs:,} jobs beside {pending:,} pending; after SIGKILL {patience_s:g} s of patience"
+    )
     skipped: set[Contender] = set()
     with receiver_process() as receiver:
         apart = frozenset(descendants(os.getpid()))
@@ -252,7 +257,7 @@ def run(
                 if contender in skipped:
                     continue
                 print(f"{time.monotonic() - began:5.0f} s  {contender.name}, round {number} of {rounds}", flush=True)
-                stage = Stage(contender, python_of(contender, python), folder, receiver, book, apart)
+                stage = Stage(contender, python_of(contender, python), folder, receiver, book, apart, pending)
                 try:
                     measure(stage, jobs, patience_s if number == 1 else None)
                 except (MissingError, NotInstalledError) as error:

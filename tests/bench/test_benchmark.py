@@ -81,6 +81,23 @@ def test_plots_are_drawn(results: Path, plot: str) -> None:
     assert all(len(line.attrib["points"].split()) >= 2 for line in lines)
 
 
+def test_without_a_command_everything_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, dict[str, Any]]] = []
+
+    def run(parts: Any, **options: Any) -> list[Path]:
+        asked.append((parts, options))
+        return [Path("RESULTS.md")]
+
+    monkeypatch.setattr(suite, "run", run)
+    ran = CliRunner().invoke(main, [])
+
+    assert ran.exit_code == 0, ran.output
+    [(parts, options)] = asked
+    assert suite.chosen(parts) == list(suite.PARTS)
+    assert (options["rounds"], options["scale"], options["most_pending"]) == (suite.ROUNDS, 1.0, 1_000_000)
+    assert options["out"] == Path(suite.__file__).parent
+
+
 def test_a_part_that_does_not_exist_is_refused_with_the_names_of_those_that_do() -> None:
     with pytest.raises(SystemExit, match=r"no such part: draining; there are schedules, drain,"):
         suite.chosen(["draining"])

@@ -33,7 +33,18 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
 
 
 def test_all_phases_run_and_a_peer_that_is_not_installed_is_told(nothing_installed: str, tmp_path: Path) -> None:
-    words = ["--jobs", str(JOBS), "--rounds", "1", "--patience", "0.1", "--python", nothing_installed]
+    words = [
+        "--jobs",
+        str(JOBS),
+        "--rounds",
+        "1",
+        "--patience",
+        "0.1",
+        "--pending",
+        "50",
+        "--python",
+        nothing_installed,
+    ]
     ran = CliRunner().invoke(main, ["compare", "Huey", *words, "--out", str(tmp_path)])
 
     assert ran.exit_code == 0, f"{ran.output}\n{ran.exception!r}"
@@ -42,6 +53,7 @@ def test_all_phases_run_and_a_peer_that_is_not_installed_is_told(nothing_install
     assert set(ours) == set(PHASES)
     assert ours["killed/lost"][0] < JOBS
     assert told["peers"][HUEY.name]["samples"] == {}
+    assert told["machine"]["size"] == "1 rounds of 40 jobs beside 50 pending; after SIGKILL 0.1 s of patience"
     [remark] = told["remarks"]
     assert remark.startswith("Huey, SQLite: not measured: No module named 'huey': pip install huey")
     assert "not measured: No module named 'huey'" in (tmp_path / "COMPARISON.md").read_text()

@@ -1,8 +1,8 @@
 """What a peer is asked to do, each in a process of its own: submit for a rate, load jobs, or work until it is killed.
 
 `python -m bench.peers.callbacks.NAME submit SERVICE FOLDER RECEIVER ONE MANY BULK` prints rates as JSON; `load … JOBS
-DUE_MS GAP_MS` leaves that many jobs, the n-th due n gaps after the first; `work …` prints when it has imported all it
-needs, and runs what is due, 64 at once.
+DUE_MS GAP_MS FAR` leaves that many jobs, the n-th due n gaps after the first, behind FAR jobs of another day; `work …`
+prints when it has imported all it needs, and runs what is due, 64 at once.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ async def act(peer: Peer, role: str, numbers: Sequence[int]) -> None:
     if role == "submit":
         print(json.dumps(await rates(peer, *numbers)), flush=True)
     else:
-        count, due, gap = numbers
+        count, due, gap, far = numbers
+        await load(peer, [(f"far{n}", due + FAR_MS + n) for n in range(far)])
         await load(peer, [(f"job{n}", due + n * gap) for n in range(count)])
     await peer.close()
 
