@@ -105,8 +105,9 @@ class Stage:
 
     def used(self, worker: Worker) -> tuple[int, int]:
         """CPU nanoseconds of the worker's processes, and of those and the server's."""
-        own = {worker.process.pid} | descendants(worker.process.pid)
-        return used_ns(own), used_ns(descendants(os.getpid()) - self.apart)
+        workers = {worker.process.pid} | descendants(worker.process.pid)
+        own, server = used_ns(workers), used_ns(descendants(os.getpid()) - workers - self.apart)
+        return own, own + server
 
     def until(self, count: int, quiet_s: float) -> dict[str, float]:
         """The receiver's stats once so many arrived, or nothing did for so long."""
