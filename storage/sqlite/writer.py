@@ -54,7 +54,11 @@ _PUT = tuple(
 )
 """By the number of rows. A statement of 16 is faster than 16 statements, and releases the GIL once instead of 16 times;
 from 24 rows on, rows that replace others become slower again, by measurement."""
-_DELETE = "DELETE FROM kv WHERE actor = ? AND key = ?"
+_DELETE = tuple(
+    f"DELETE FROM kv WHERE actor = ? AND key IN ({', '.join('?' * rows)})" for rows in range(ROWS_AT_ONCE + 1)
+)
+"""By the number of rows, for the sake of the GIL: `executemany` releases it for each row, and in an app that keeps it
+busy waits as often to have it back."""
 
 
 def connect(path: Path, *, mode: str = "rw", readonly: bool = False) -> sqlite3.Connection:
@@ -353,21 +357,21 @@ class Writer:
 
     def _write(self, group: Sequence[ActorWrites], new: dict[str, int]) -> None:
         puts: list[tuple[int, bytes, bytes]] = []
-        deletes: list[tuple[int, bytes]] = []
+        deletes: list[tuple[int, list[bytes]]] = []
         wakes: list[tuple[int | None, int]] = []
         for one in group:
             actor = self._id(one.name, new)
-            for key, value in one.rows.items():
-                if value is None:
-                    deletes.append((actor, key))
-                else:
-                    puts.append((actor, key, value))
+            puts.extend([(actor, key, value) for key, value in one.rows.items() if value is not None])
+            if gone := [key for key, value in one.rows.items() if value is None]:
+                deletes.append((actor, gone))
             if one.wake_at is not UNSET:
                 wakes.append((one.wake_at, actor))
         # In key order: neighbours share a page.
-        if deletes:
-            deletes.sort()
-            self._db.executemany(_DELETE, deletes)
+        for actor, gone in sorted(deletes):
+            gone.sort()
+            for at in range(0, len(gone), ROWS_AT_ONCE):
+                keys = gone[at : at + ROWS_AT_ONCE]
+                self._db.execute(_DELETE[len(keys)], (actor, *keys))
         puts.sort()
         for at in range(0, len(puts), ROWS_AT_ONCE):
             part = puts[at : at + ROWS_AT_ONCE]

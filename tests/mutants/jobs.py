@@ -311,6 +311,20 @@ JOBS = (
         tests=(T + "test_shared_turns.py::test_answers_and_rows_are_those_of_turns_of_their_own",),
     ),
     Mutant(
+        "submits together: as many as there are, however many rows they have",
+        "actors/scheduler/actor/shared_turns.py",
+        " or keys >= KEYS_PER_TURN:\n            break",
+        ":\n            break",
+        tests=(T + "test_shared_turns.py::test_a_turn_takes_no_more_events_once_it_has_written_much",),
+    ),
+    Mutant(
+        "submits together: as many as there are, however large",
+        "actors/scheduler/actor/shared_turns.py",
+        " or size >= BYTES_PER_TURN or keys",
+        " or keys",
+        tests=(T + "test_shared_turns.py::test_a_turn_takes_no_more_events_once_it_has_written_much",),
+    ),
+    Mutant(
         "ids: the first two of a millisecond are one",
         "actors/scheduler/model/crockford.py",
         "self._run = now, prefix, count(1)",

@@ -282,4 +282,18 @@ STORES = (
             S + "test_wal_under_server.py::test_the_command_line_says_what_a_store_lacks_and_a_backup_of_it_is_refused",
         ),
     ),
+    Mutant(
+        "sqlite: of many rows only the first are deleted",
+        "storage/sqlite/writer.py",
+        "for at in range(0, len(gone), ROWS_AT_ONCE):",
+        "for at in range(0, min(len(gone), ROWS_AT_ONCE), ROWS_AT_ONCE):",
+        tests=("tests/storage/test_sqlite_statements.py::test_rows_are_put_and_deleted_many_at_a_time",),
+    ),
+    Mutant(
+        "sqlite: each row has a statement of its own",
+        "storage/sqlite/writer.py",
+        "ROWS_AT_ONCE = 16\n",
+        "ROWS_AT_ONCE = 1\n",
+        tests=("tests/storage/test_sqlite_statements.py::test_rows_are_put_and_deleted_many_at_a_time",),
+    ),
 )

@@ -225,7 +225,8 @@ def new_job(
     if (function_path is None) == (workflow is None):
         raise InvalidInputError(f"give exactly one of {word('function_path')} and workflow")
     given = {name: value for name, value in options.items() if value is not None}
-    if unknown := sorted(given.keys() - OPTIONS):
+    if not given.keys() <= OPTIONS:
+        unknown = sorted(given.keys() - OPTIONS)
         raise InvalidInputError(f"unknown option {unknown[0]!r}: choose from {', '.join(sorted(OPTIONS))}")
     conflict = given.get("on_conflict", "error")
     if conflict not in CONFLICTS:
