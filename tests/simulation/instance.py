@@ -227,7 +227,9 @@ class Instance:
         except NotYetError:
             self.disk.pulled.must(timeout is not None, f"{wish.id} is not awaited for ever")
         except NotFoundError:
-            self.disk.pulled.must(wish.may_die or self.promises.steps, f"nothing is known of {wish.id}")
+            # Its id was free again, and a job that keeps no result has it now.
+            again = any(other.id == wish.id and other is not wish for other in self.promises.wishes.values())
+            self.disk.pulled.must(wish.may_die or again or self.promises.steps, f"nothing is known of {wish.id}")
         except UNHEARD:
             self.disk.pulled.must(self.storm, "nothing failed, yet a caller heard an error")
         else:
