@@ -130,7 +130,7 @@ TURNS = (
         "actors/scheduler/actor/scheduler_actor.py",
         "        await read_ahead(turn, sharing, self._inflight.completions.begin)\n",
         "",
-        tests=(C + "test_32_producers_share_a_turn_a_batch_and_with_ids_of_their_own_one_hop",),
+        tests=(C + "test_32_callers_that_cancel_or_move_share_two_hops",),
     ),
     Mutant(
         "shared turns: jobs whose ids are taken are read one by one",
@@ -141,7 +141,7 @@ TURNS = (
             ("actors/scheduler/actor/shared_turns.py", "        await storage.prefetch(more)\n", "        pass\n"),
             ("actors/scheduler/actor/shared_turns.py", "if count > 1 for key", "if count > 99 for key"),
         ),
-        tests=(C + "test_32_producers_whose_ids_are_taken_share_two_hops_a_turn",),
+        tests=(C + "test_32_requests_with_a_key_share_one_hop_and_where_ids_are_taken_two",),
     ),
     Mutant(
         "an event alone reads its rows one after the other",

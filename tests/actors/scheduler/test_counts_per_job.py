@@ -118,20 +118,21 @@ def test_32_callers_that_cancel_or_move_share_two_hops(counts: Counter[str]) -> 
     run()
 
 
-def test_32_requests_with_a_key_share_one_hop(counts: Counter[str]) -> None:
+async def ask_with_key(sim: SimulatedHost, key: str, n: int) -> None:
+    jobs = sim.port.jobs
+    made = jobs.new_job(
+        function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=3_600_000,
+        options={"id": f"j{n}"},
+    )  # fmt: skip
+    await jobs.submit_once([made], Once(b"%s%d" % (key.encode(), n), b"body", lambda answers: (200, b"")))
+
+
+def test_32_requests_with_a_key_share_one_hop_and_where_ids_are_taken_two(counts: Counter[str]) -> None:
     @on_simulated_host()
     async def run(sim: SimulatedHost) -> None:
         await sim.jobs.run_after("1h", "w:r")
-        jobs = sim.port.jobs
-
-        async def send(n: int) -> None:
-            made = jobs.new_job(
-                function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=3_600_000,
-                options={"id": f"j{n}"},
-            )  # fmt: skip
-            await jobs.submit_once([made], Once(b"key%d" % n, b"body", lambda answers: (200, b"")))
-
-        await per_round(sim, counts, send, Most(turns=1, hops=1))
+        await per_round(sim, counts, lambda n: ask_with_key(sim, "first", n), Most(turns=1, hops=1))
+        await per_round(sim, counts, lambda n: ask_with_key(sim, "second", n), Most(turns=1, hops=2))
 
     run()
 
