@@ -23,8 +23,6 @@ from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
 
 READ_AT_ONCE: Final = 16 * 1024
 """Bytes read between two rounds of the loop: an answer in chunks of one byte holds others up for a millisecond."""
-FRESH_S: Final = 0.005
-"""A connection that was idle for longer is looked at before it is used again; a younger one the loop has just seen."""
 SHUTDOWN_S: Final = 1.0
 """How long the orderly end of an idle TLS connection may take."""
 TARGETS: Final = 64
@@ -140,8 +138,7 @@ class BuiltinTransport:
         idle = self._idle.get(place)
         while idle:
             connection = idle.pop()
-            age = now - connection.idle_since
-            if not connection.is_closing() and (age < FRESH_S or (age < KEEP_ALIVE_S and connection.is_silent())):
+            if now - connection.idle_since < KEEP_ALIVE_S and not connection.is_closing() and connection.is_silent():
                 return connection
             connection.abort()
         return None

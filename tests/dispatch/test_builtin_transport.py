@@ -133,9 +133,8 @@ def a_server_in_a_thread(afterwards: bytes | None) -> Iterator[tuple[str, thread
 
 @pytest.mark.parametrize("afterwards", [None, OK.replace(b"ok", b"no"), b"x"])
 async def test_what_came_while_the_loop_stood_still_never_settles_the_next_job(
-    transport: BuiltinTransport, afterwards: bytes | None, monkeypatch: pytest.MonkeyPatch
+    transport: BuiltinTransport, afterwards: bytes | None
 ) -> None:
-    monkeypatch.setattr(builtin_transport, "FRESH_S", 0.0)
     with a_server_in_a_thread(afterwards) as (url, speak, spoken):
         assert (await post(transport, url)).body == b"ok"
         speak.set()
