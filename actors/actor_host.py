@@ -11,6 +11,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tocsin.actors.heartbeat import Beat, Heartbeat, Pulse
+from tocsin.actors.host_options import check_names, check_options, check_target, check_transport, within
 from tocsin.actors.runtime.actor import Actor
 from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.runtime.events import Call
@@ -36,7 +37,7 @@ from tocsin.dispatch.certificates import CaFile, trusting
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.signing import Signer
-from tocsin.dispatch.target import callback_url, is_loopback, origin_of
+from tocsin.dispatch.target import callback_url, origin_of
 from tocsin.dispatch.transport import Transport
 from tocsin.dispatch.transports import default_transport
 from tocsin.errors import SettingsError
@@ -99,8 +100,8 @@ class ActorHost:
     ) -> None:
         if authorize_fire is not None and not callable(authorize_fire):
             raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
-        _within("occurrences_kept", occurrences_kept, 10, 1_000_000, whole=True)
-        _within("timeout_ms", timeout_ms, *TIMEOUT_MS, whole=True)
+        within("occurrences_kept", occurrences_kept, 10, 1_000_000, whole=True)
+        within("timeout_ms", timeout_ms, *TIMEOUT_MS, whole=True)
         check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
         clock = clock or SystemClock()
         self._service = SchedulerService(
@@ -132,6 +133,8 @@ class ActorHost:
         self.ports = lru_cache(PORTS_KEPT)(partial(SchedulerPort, self._service))
         self._heartbeat: Heartbeat | None = None
         if heartbeat_url is not None:
+            if heartbeat_transport is not None:
+                check_transport("heartbeat_transport", heartbeat_transport)
             transport = heartbeat_transport or default_transport()
             self._heartbeat = Heartbeat(heartbeat_url, transport, self.runtime.clock, self._trouble, self._write)
         self._drain_s = drain_s
@@ -173,6 +176,7 @@ class ActorHost:
         `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where
         neither the job nor its instance has one (60,000). Raises SettingsError for a value that does not fit.
         """
+        check_names(options, ActorHost)
         clock = clock or SystemClock()
         random = random or SystemRandom()
         provider = open_provider(store) if isinstance(store, str) else store
@@ -186,8 +190,10 @@ class ActorHost:
             transport = default_transport(transport, ssl_context=trusted)
             if trusted is not None and options.get("heartbeat_url") and options.get("heartbeat_transport") is None:
                 options["heartbeat_transport"] = default_transport(ssl_context=trusted)
-        elif ca_file is not None:
-            raise SettingsError("ca_file is for the transport that tocsin makes: give your own its certificates")
+        else:
+            check_transport("transport", transport)
+            if ca_file is not None:
+                raise SettingsError("ca_file is for the transport that tocsin makes: give your own its certificates")
         signing = signer if signer.may_change else signer()
         dispatcher = Dispatcher(
             transport, signing, origin, path=callback_path, random=random, version=version("tocsin")
@@ -346,52 +352,9 @@ async def _everyone(name: str) -> bool:
     return True
 
 
-def check_target(url: str, *, signed: bool, insecure: bool) -> None:
-    """Refuse unsigned callbacks, except to loopback if the user allowed them."""
-    if signed:
-        return
-    if not insecure:
-        raise SettingsError(
-            "callbacks would go out unsigned: give secrets=[...] (TOCSIN_SECRETS; `whsec_` + base64), "
-            "or say insecure=True (--insecure) for a loopback origin"
-        )
-    if not is_loopback(url):
-        raise SettingsError(f"insecure is for loopback origins only, and {url} is not one: give secrets=[...]")
-
-
 def _has_origin(read: Callable[[], object]) -> bool:
     """Return whether there is an origin. One that is wrong or cannot be read counts: jobs wait until it is right."""
     try:
         return origin_of(read) is not None
     except SettingsError:
         return True
-
-
-def check_options(
-    lanes: object,
-    max_in_flight: object,
-    mailbox_limit: object,
-    idle_after_s: object,
-    dead_retention_s: object,
-    max_jobs: object,
-    drain_s: object,
-) -> None:
-    """Refuse values that could never work, naming the option, the value and the limit."""
-    _within("lanes", lanes, 1, 1_000, whole=True)
-    _within("max_in_flight", max_in_flight, 1, 10_000, whole=True)
-    _within("mailbox_limit", mailbox_limit, 1, 1_000_000, whole=True)
-    _within("idle_after_s", idle_after_s, 0.01, 86_400 * 365)
-    _within("drain_s", drain_s, 0, 86_400)
-    if dead_retention_s is not None:
-        _within("dead_retention_s", dead_retention_s, 1, 86_400 * 36_500)
-    if max_jobs is not None:
-        _within("max_jobs", max_jobs, 1, 10**12, whole=True)
-
-
-def _within(name: str, value: object, least: float, most: float, *, whole: bool = False) -> None:
-    kinds: tuple[type, ...] = (int,) if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        raise SettingsError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
-    assert isinstance(value, (int, float))
-    if not least <= value <= most:
-        raise SettingsError(f"{name} must be {least:g}..{most:g}, not {value!r}")

@@ -134,13 +134,15 @@ class Dispatcher:
         """Return where to send. Raise a SettingsError if there is no such place: no job is charged for that."""
         origin = self._origin if self._read_origin is None else _asked(self._read_origin)
         if not origin:
-            raise SettingsError("no origin to call back: set TOCSIN_ORIGIN_URL, or open the host with origin=")
+            raise SettingsError("no origin to call back: open the host with origin= (a server: TOCSIN_ORIGIN_URL)")
         if origin != self._last[0]:
             url = callback_url(origin, self._path)
             self._last = (origin, url, is_loopback(url))
         _, url, local = self._last
         if not signed and not local:
-            raise SettingsError(f"unsigned callbacks go to loopback only, not to {origin}: set TOCSIN_SECRETS")
+            raise SettingsError(
+                f"unsigned callbacks go to loopback only, not to {origin}: give secrets= (a server: TOCSIN_SECRETS)"
+            )
         return url
 
     def _headers(self, callback: Callback, body: bytes, now_ms: int, signer: Signer | None) -> dict[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tocsin.dispatch.secret import parse_secret
+from tocsin.dispatch.words import kind_of
 from tocsin.errors import SettingsError, SignatureError
 
 MAX_AGE_S: Final = 5 * 60
@@ -29,7 +30,14 @@ class Signer:
     """
 
     def __init__(self, secrets: Sequence[str | bytes]) -> None:
-        if isinstance(secrets, (str, bytes)) or not secrets:
+        if isinstance(secrets, (str, bytes)):
+            raise SettingsError(
+                "secrets must be a list of secrets, and this is a single text: write secrets=[secret], or "
+                'secrets=text.split(",") if it holds several'
+            )
+        if not isinstance(secrets, Sequence):
+            raise SettingsError(f"secrets must be a list of secrets, not {kind_of(secrets)}")
+        if not secrets:
             raise SettingsError("secrets must be a list with at least one secret")
         # A keyed hash object is copied per message: the key schedule is computed once.
         keys = [parse_secret(secret, named(n, len(secrets))) for n, secret in enumerate(secrets, 1)]

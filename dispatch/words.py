@@ -4,7 +4,7 @@ command line `--max-concurrency`, and each reads its own word in an error."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from functools import cache
 from typing import Final
@@ -27,6 +27,7 @@ _QUOTED: Final = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _SAYING: Final = r"[\[.:]| must | has \d| holds | contains | looks | needs | cannot "
 """The words after a field's name in a message that says what the field must be."""
 _HUMPS: Final = re.compile(r"_([a-z])")
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])[A-Z]")
 SPEAKS_JSON: Final[ContextVar[bool]] = ContextVar("tocsin_speaks_json", default=False)
 """True if the caller speaks JSON. Who serves a request sets it for all that it calls and all tasks begun meanwhile."""
 
@@ -72,6 +73,18 @@ def reworded(message: str, words: Mapping[str, str]) -> str:
         for number in range(0, 1 if plain else len(parts), 2):
             parts[number] = pattern.sub(lambda _, instead=instead: instead, parts[number])
     return "".join(parts)
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the nearest known name, as a question to put behind a name that is not known; "" if none is near.
+
+    Names of the other language are near: `maxConcurrency` is `max_concurrency` in Python.
+    """
+    from difflib import get_close_matches
+
+    snake = _CAPITAL.sub(lambda found: f"_{found[0].lower()}", name[:80])
+    close = get_close_matches(snake, sorted(known), 1, 0.7)
+    return f" (do you mean {close[0]}?)" if close else ""
 
 
 def kind_of(value: object) -> str:

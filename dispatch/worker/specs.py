@@ -11,6 +11,7 @@ from tocsin.dispatch import values
 from tocsin.dispatch.durations import duration_ms
 from tocsin.dispatch.instants import instant_ms
 from tocsin.dispatch.job_options import MEMBERS
+from tocsin.dispatch.words import meant
 from tocsin.errors import InvalidInputError
 
 PARTS: Final = ("path", "args", "at", "after", "workflow", "options")
@@ -33,7 +34,10 @@ def body_of(spec: object, place: str = "") -> dict[str, Any]:
         body["delayMs"] = duration_ms(parts["after"], f"{place}after")
     for name, value in (parts["options"] or {}).items():
         if name not in MEMBERS:
-            raise InvalidInputError(f"{place}options: there is no {name!r} over HTTP; there are {', '.join(MEMBERS)}")
+            near = meant(str(name), MEMBERS)
+            raise InvalidInputError(
+                f"{place}options: there is no {name!r} over HTTP{near}; there are {', '.join(MEMBERS)}"
+            )
         if value is not None:
             body[MEMBERS[name]] = _option(name, value, place)
     return body

@@ -110,7 +110,7 @@ class NotFoundError(RequestError):
 
 
 class OriginNotConfiguredError(RequestError):
-    """Callbacks have no origin to go to: set `origin=` or `TOCSIN_ORIGIN_URL`."""
+    """Callbacks have no origin to go to: open the host with `origin=`, or set `TOCSIN_ORIGIN_URL` of the server."""
 
     code = "ORIGIN_NOT_CONFIGURED"
     status = 500

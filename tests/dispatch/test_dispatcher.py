@@ -209,8 +209,8 @@ def broken_settings() -> str:
 @pytest.mark.parametrize(
     ("origin", "said"),
     [
-        (lambda: None, "set TOCSIN_ORIGIN_URL, or open the host with origin="),
-        (lambda: "", "set TOCSIN_ORIGIN_URL, or open the host with origin="),
+        (lambda: None, "open the host with origin= (a server: TOCSIN_ORIGIN_URL)"),
+        (lambda: "", "open the host with origin= (a server: TOCSIN_ORIGIN_URL)"),
         (lambda: "ftp://app.example", "must be a URL like https://app.example"),
         (lambda: "https://user:hunter2@app.example", "must not hold a user or password"),
         (raising, "origin() raised KeyError"),

@@ -15,7 +15,9 @@ from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.dispatch.durations import Duration
+from tocsin.dispatch.instants import show
 from tocsin.dispatch.job_options import LOCAL, MEMBERS, OneJobOptions, SharedOptions
+from tocsin.dispatch.words import SPEAKS_JSON, meant
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, TocsinError
 
 ASKED: Final = frozenset({*MEMBERS, *LOCAL})
@@ -104,9 +106,9 @@ class JobChecks:
     def check_origin(self, queue: object) -> None:
         """Raise OriginNotConfiguredError if this is a callback, of no queue, and has nowhere to go."""
         if queue is None and self._has_origin is not None and not self._has_origin():
+            how = "set TOCSIN_ORIGIN_URL at the server" if SPEAKS_JSON.get() else "open the host with origin=..."
             raise OriginNotConfiguredError(
-                "callbacks have nowhere to go: open the host with origin=..., set TOCSIN_ORIGIN_URL, or give the job a "
-                "queue, from which a worker pulls it"
+                f"callbacks have nowhere to go: {how}, or give the job a queue, from which a worker pulls it"
             )
 
     def has_origin(self) -> bool:
@@ -159,8 +161,10 @@ class JobChecks:
     def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return options in the shapes that are checked: durations in ms, `then` as it is stored."""
         if not given.keys() <= ASKED:  # also where it is None: a slip all the same
-            unknown = min(map(repr, given.keys() - ASKED))
-            raise InvalidInputError(f"unknown option {unknown}: choose from {', '.join(sorted(ASKED))}")
+            unknown = min(map(str, given.keys() - ASKED))
+            raise InvalidInputError(
+                f"unknown option {show(unknown)}{meant(unknown, ASKED)}: choose from {', '.join(sorted(ASKED))}"
+            )
         if not ("keep_result" in given or "then" in given):
             return given
         options = dict(given)

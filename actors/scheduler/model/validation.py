@@ -23,7 +23,7 @@ from tocsin.dispatch.instants import show
 from tocsin.dispatch.retry import OlderRetry, Retry
 from tocsin.dispatch.surrogates import UNPAIRED, is_whole
 from tocsin.dispatch.values import MAX_DEPTH
-from tocsin.dispatch.words import word
+from tocsin.dispatch.words import meant, word
 from tocsin.errors import InvalidInputError, InvalidScheduleIdError, PayloadTooLargeError, RequestError, TocsinError
 
 MAX_ARGS: Final = 256 * 1024
@@ -226,8 +226,10 @@ def new_job(
         raise InvalidInputError(f"give exactly one of {word('function_path')} and workflow")
     given = {name: value for name, value in options.items() if value is not None}
     if not given.keys() <= OPTIONS:
-        unknown = sorted(given.keys() - OPTIONS)
-        raise InvalidInputError(f"unknown option {unknown[0]!r}: choose from {', '.join(sorted(OPTIONS))}")
+        unknown = min(given.keys() - OPTIONS)
+        raise InvalidInputError(
+            f"unknown option {unknown!r}{meant(unknown, OPTIONS)}: choose from {', '.join(sorted(OPTIONS))}"
+        )
     conflict = given.get("on_conflict", "error")
     if conflict not in CONFLICTS:
         raise InvalidInputError(f"{word('on_conflict')} must be one of {', '.join(CONFLICTS)}, not {show(conflict)}")

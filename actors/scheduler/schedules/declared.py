@@ -9,6 +9,7 @@ from tocsin.actors.cron.builder import Declared
 from tocsin.actors.scheduler.model.validation import duration_ms
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.job_options import SharedOptions
+from tocsin.dispatch.words import meant
 from tocsin.errors import InvalidInputError
 
 _DURATIONS: Final = {
@@ -43,7 +44,9 @@ def definition_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `put` under the names of a definition, durations in ms; refuses what is no argument."""
     known = dict(given)
     if unknown := sorted(set(known) - {*_KNOWN, *_DURATIONS.values()}, key=repr):
-        raise InvalidInputError(f"there is no argument {unknown[0]!r}, there are {', '.join(_KNOWN)}")
+        raise InvalidInputError(
+            f"there is no argument {unknown[0]!r}{meant(str(unknown[0]), _KNOWN)}, there are {', '.join(_KNOWN)}"
+        )
     for name, in_ms in _DURATIONS.items():
         value = known.pop(name, None)
         if value is not None and known.get(in_ms) is not None:

@@ -83,15 +83,25 @@ def test_the_rooms_above_stand_on_the_port_and_not_on_the_handle(room: str) -> N
     assert "port" in imported
 
 
+NEAR: Any = {"maxConcurrency": "max_concurrency", "keepResultMs": "keep_result", "timout_ms": "timeout_ms"}
+
+
 @on_simulated_host()
 async def test_an_option_that_does_not_exist_is_refused_with_those_that_do(sim: SimulatedHost) -> None:
     slip: Any = {"pol": "p"}
     none: Any = {"pol": None}
     for wrong in (slip, none, {"then": [Job("a:b", options=none)]}):
-        with pytest.raises(InvalidInputError, match=r"unknown option 'pol': choose from .*keep_result, .*pool"):
+        with pytest.raises(InvalidInputError, match=r"unknown option 'pol'.*: choose from .*keep_result, .*pool"):
             await sim.jobs.run_after("1h", "a:b", **wrong)
+    humped: Any = {"maxConcurrency": 1}
+    for name, near in NEAR.items():
+        misspelt: Any = {name: 1}
+        with pytest.raises(InvalidInputError, match=rf"unknown option '{name}' \(do you mean {near}\?\)"):
+            await sim.jobs.run_after("1h", "a:b", **misspelt)
     (refused,) = await sim.jobs.submit_many([Job("a:b", after="1h", options=none)])
     assert isinstance(refused, InvalidInputError)
-    with pytest.raises(InvalidInputError, match=r"there is no argument 'pol', there are .*pool"):
+    with pytest.raises(InvalidInputError, match=r"there is no argument 'pol'.*, there are .*pool"):
         await sim.jobs.schedules.put("s", "a:b", every=60, **slip)
+    with pytest.raises(InvalidInputError, match=r"'maxConcurrency' \(do you mean max_concurrency\?\)"):
+        await sim.jobs.schedules.put("s", "a:b", every=60, **humped)
     assert await sim.jobs.schedules.get("s") is None and (await sim.jobs.status()).backlog == 0

@@ -1,0 +1,88 @@
+"""The options of `ActorHost.open`: which there are, and what each may be. Every refusal is a SettingsError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Final
+
+from tocsin.dispatch.target import is_loopback
+from tocsin.dispatch.transports import NAMES
+from tocsin.dispatch.words import kind_of, meant
+from tocsin.errors import SettingsError
+
+if TYPE_CHECKING:
+    from tocsin.actors.actor_host import ActorHost
+
+MADE_HERE: Final = frozenset({"self", "provider", "dispatcher", "has_origin"})
+"""Parameters of a host that `open` makes of its own."""
+
+
+def names_of(host: type[ActorHost]) -> frozenset[str]:
+    """Return the names of all options of `open`: its own, and those that it hands on."""
+    own = [one.name for one in signature(host.open).parameters.values() if one.kind is Parameter.KEYWORD_ONLY]
+    return frozenset({*own, *signature(host).parameters}) - MADE_HERE
+
+
+def check_names(given: Iterable[str], host: type[ActorHost]) -> None:
+    """Refuse an option that there is not, and name the nearest one."""
+    if not given:
+        return
+    known = names_of(host)
+    if unknown := min((name for name in given if name not in known), default=None):
+        raise SettingsError(
+            f"ActorHost.open has no option {unknown}{meant(unknown, known)}: choose from {', '.join(sorted(known))}"
+        )
+
+
+def check_transport(name: str, transport: object) -> None:
+    """Refuse what cannot send: each callback would fail by it."""
+    if isinstance(transport, type) or not all(callable(getattr(transport, each, None)) for each in ("post", "aclose")):
+        what = f"the class {transport.__name__}" if isinstance(transport, type) else kind_of(transport)
+        raise SettingsError(
+            f"{name} must be one of {', '.join(NAMES)}, or an object with the coroutines post and aclose, not {what}"
+        )
+
+
+def check_target(url: str, *, signed: bool, insecure: bool) -> None:
+    """Refuse unsigned callbacks, except to loopback if the user allowed them."""
+    if signed:
+        return
+    if not insecure:
+        raise SettingsError(
+            "callbacks would go out unsigned: give secrets=[...] (TOCSIN_SECRETS; `whsec_` + base64), "
+            "or say insecure=True (--insecure) for a loopback origin"
+        )
+    if not is_loopback(url):
+        raise SettingsError(f"insecure is for loopback origins only, and {url} is not one: give secrets=[...]")
+
+
+def check_options(
+    lanes: object,
+    max_in_flight: object,
+    mailbox_limit: object,
+    idle_after_s: object,
+    dead_retention_s: object,
+    max_jobs: object,
+    drain_s: object,
+) -> None:
+    """Refuse values that could never work, naming the option, the value and the limit."""
+    within("lanes", lanes, 1, 1_000, whole=True)
+    within("max_in_flight", max_in_flight, 1, 10_000, whole=True)
+    within("mailbox_limit", mailbox_limit, 1, 1_000_000, whole=True)
+    within("idle_after_s", idle_after_s, 0.01, 86_400 * 365)
+    within("drain_s", drain_s, 0, 86_400)
+    if dead_retention_s is not None:
+        within("dead_retention_s", dead_retention_s, 1, 86_400 * 36_500)
+    if max_jobs is not None:
+        within("max_jobs", max_jobs, 1, 10**12, whole=True)
+
+
+def within(name: str, value: object, least: float, most: float, *, whole: bool = False) -> None:
+    """Refuse a value that is no number between the limits."""
+    kinds: tuple[type, ...] = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise SettingsError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
+    assert isinstance(value, (int, float))
+    if not least <= value <= most:
+        raise SettingsError(f"{name} must be {least}..{most}, not {value!r}")
