@@ -38,7 +38,8 @@ def duration_ms(value: object, name: str, most: int | None = LONGEST_MS) -> int:
     if ms < 0:
         raise InvalidInputError(f"{name} must not be negative, not {show(ms)} ms")
     if most is not None and ms > most:
-        raise InvalidInputError(f"{name} must be at most {most} ms, not {show(ms)}")
+        longest = f"{most // _UNITS['d']}d" if most >= _UNITS["d"] else f"{most}ms"
+        raise InvalidInputError(f"{name} must be at most {longest}, not {show(value)}")
     return ms
 
 
@@ -46,3 +47,15 @@ def _whole(ms: float, name: str) -> int:
     if not math.isfinite(ms):
         raise InvalidInputError(f"{name} must be finite, and not as long as this")
     return math.ceil(ms)
+
+
+def span(ms: int) -> str:
+    """Format a duration in at most two units: `0s`, `850ms`, `4m 10s`, `3d 2h`."""
+    if 0 < ms < 1_000:
+        return f"{ms}ms"
+    seconds = ms // 1_000
+    for unit, size, next_unit, next_size in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= size:
+            rest = seconds % size // next_size
+            return f"{seconds // size}{unit}" + (f" {rest}{next_unit}" if rest else "")
+    return f"{seconds}s"

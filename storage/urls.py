@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from tocsin.errors import SettingsError
 from tocsin.storage.api import StoreProvider
@@ -11,6 +12,8 @@ from tocsin.storage.snapshot import StoreLook
 from tocsin.storage.sqlite.backup import back_up as back_up_sqlite
 from tocsin.storage.sqlite.provider import SQLiteProvider
 from tocsin.storage.sqlite.snapshot import SnapshotReader
+
+LONGEST_SHOWN: Final = 200
 
 
 def open_provider(url: str) -> StoreProvider:
@@ -21,9 +24,25 @@ def open_provider(url: str) -> StoreProvider:
     if scheme == "sqlite" and rest.startswith("///") and rest[3:] and not rest.endswith("/"):
         return SQLiteProvider(rest[3:])
     raise SettingsError(
-        f"the store {scheme}:… is not known: use sqlite:///file.db (relative), sqlite:////path/file.db (absolute) "
-        "or memory: (forgets everything at the end)"
+        f"the store {_shown(url)} is not known{_meant(url)}: use sqlite:///file.db (relative), "
+        "sqlite:////path/file.db (absolute) or memory: (forgets everything at the end)"
     )
+
+
+def _shown(url: str) -> str:
+    """Return the URL; of one that may hold a password only its scheme."""
+    return repr(url) if len(url) <= LONGEST_SHOWN and not {*url} & {*"@?"} else f"{url.partition(':')[0][:20]}:…"
+
+
+def _meant(url: str) -> str:
+    """Return, as a question, the store that is meant by a path without the scheme, or with too few slashes."""
+    scheme, colon, rest = url.partition(":")
+    path = rest if scheme == "sqlite" else "" if colon else url
+    name = path.lstrip("/")
+    if not name or path.endswith("/") or {*path} & {*"@?"}:
+        return ""
+    slashes = "////" if path.startswith("/") and not path.startswith("//") else "///"
+    return f" (do you mean sqlite:{slashes}{name}?)"
 
 
 def open_look(url: str) -> StoreLook:

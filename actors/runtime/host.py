@@ -21,6 +21,7 @@ from tocsin.actors.runtime.ids import ActorId
 from tocsin.errors import ActorBrokenError, HostClosedError, InvalidInputError, NotFoundError, StoreError, TocsinError
 from tocsin.storage.api import Lost, Owned, StoreProvider
 
+NOT_OPEN = "the host is not open: enter it with `async with host:`, or give your app `lifespan=host.lifespan`"
 log = logging.getLogger("tocsin.actors")
 
 LISTEN_RETRY_S = (1.0, 30.0)
@@ -192,7 +193,7 @@ class Host:
             if not self._open and self._told_to_stop:
                 raise HostClosedError("this process was told to stop while another one had the store", toldToStop=True)
             if not self._open or self._closing:
-                raise HostClosedError("the host is not open, or is stopping")
+                raise HostClosedError("the host is stopping" if self._open else NOT_OPEN)
             self._activation(actor).post(event, reply)
         except TocsinError as refusal:
             fail(reply, refusal)

@@ -81,10 +81,12 @@ def by_errno(error: OSError | None, what: object) -> StoreError | None:
     return translated
 
 
-def translate(error: sqlite3.Error) -> StoreError:
-    """Return the named error for what SQLite raised, with SQLite's own words."""
+def translate(error: sqlite3.Error, file: object = None) -> StoreError:
+    """Return the named error for what SQLite raised, with SQLite's own words. It names `file` if that is no store."""
     code = getattr(error, "sqlite_errorcode", -1)
     kind, words = _BY_EXTENDED_CODE.get(code) or _BY_CODE.get(code & 0xFF, (StoreError, f"the store failed ({error})"))
+    if file is not None and code & 0xFF == sqlite3.SQLITE_NOTADB:
+        words = words.replace("the file", f"the file {file}", 1)
     # SQLite's words would mislead where the first eight bits of its code name a wrong cause.
     translated = kind(words if code in _BY_EXTENDED_CODE or f"({error})" in words else f"{words} ({error})")
     translated.__cause__ = error

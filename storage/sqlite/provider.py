@@ -132,7 +132,7 @@ class SQLiteProvider:
 
     async def _open_writer(self) -> None:
         try:
-            await self._writer.open(self._file.open)
+            await self._writer.open(self._file.open, self._file.path)
         except StoreError as error:
             raise await self._with_its_cause(error) from error.__cause__
 

@@ -60,7 +60,7 @@ class SnapshotReader:
                 _check_layout(db, self.path, known)
                 yield db
         except sqlite3.Error as error:
-            raise translate(error) from error
+            raise translate(error, self.path) from error
         if alone and (_in_use(self.path) or _stamp(self.path) != before):
             raise Changed
 

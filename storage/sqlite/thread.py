@@ -36,8 +36,11 @@ class Thread:
         self.execute: Execute = _not_open
         """Queue a function; the caller translates SQLite's errors, which `run` does by itself."""
 
-    async def open(self, connector: Callable[[], sqlite3.Connection]) -> None:
-        """Open the connection; after an error there is none, and no thread. Must not be cancelled: see `whole`."""
+    async def open(self, connector: Callable[[], sqlite3.Connection], file: object = None) -> None:
+        """Open the connection; after an error there is none, and no thread. An error names `file`.
+
+        Must not be cancelled: see `whole`.
+        """
         failed: list[Exception] = []
 
         def connected() -> sqlite3.Connection:
@@ -54,7 +57,7 @@ class Thread:
         await connection
         if failed:
             await connection.close()
-            raise translate(failed[0]) if isinstance(failed[0], sqlite3.Error) else failed[0]
+            raise translate(failed[0], file) if isinstance(failed[0], sqlite3.Error) else failed[0]
         self._connection, self.execute = connection, partial(_EXECUTE, connection)
 
     async def run(self, function: Callable[..., T], *args: object) -> T:

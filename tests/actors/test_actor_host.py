@@ -99,7 +99,11 @@ async def test_a_store_has_one_owner(tmp_path: Path) -> None:
         ({"origin": ORIGIN}, "unsigned"),
         ({"origin": ORIGIN, "insecure": True}, "loopback"),
         ({"origin": ORIGIN, "secrets": ["too short"]}, "at least 24"),
-        ({"store": "redis://x"}, "is not known"),
+        ({"store": "redis://x"}, "the store 'redis://x' is not known: use sqlite:///file.db"),
+        ({"store": "redis://me:hush@x"}, "the store redis:… is not known"),
+        ({"store": "sqlite://jobs.db"}, r"'sqlite://jobs.db' is not known \(do you mean sqlite:///jobs.db\?\)"),
+        ({"store": "sqlite:/var/jobs.db"}, r"\(do you mean sqlite:////var/jobs.db\?\)"),
+        ({"store": "jobs.db"}, r"\(do you mean sqlite:///jobs.db\?\)"),
         ({"transport": "carrier-pigeon"}, "transport must be one of"),
         ({"transport": 3}, "transport must be one of builtin, .*, or an object with .* post and aclose, not an int"),
         ({"transport": BuiltinTransport}, "not the class BuiltinTransport"),
@@ -135,7 +139,7 @@ async def test_names_are_checked_and_a_closed_host_says_so() -> None:
     host = ActorHost.open(MemoryProvider(), actors=[Counter])
     with pytest.raises(InvalidInputError, match="an instance name must match"):
         host.scheduler("no/slash")
-    with pytest.raises(HostClosedError):
+    with pytest.raises(HostClosedError, match="not open: enter it with `async with host:`"):
         await host.actor(Counter, "x").add(1)
 
 

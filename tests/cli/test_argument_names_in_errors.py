@@ -190,6 +190,15 @@ OTHERS = [
     ("ls --pool 'a b'", "--pool must be"),
     ("cancel 'a b'", "ID must match"),
     ("schedules trigger s --key ''", "--key must be"),
+    ("schedule p --keep-result 30d", "--keep-result must be 1s to 7d, not 30d [INVALID_INPUT]"),
+    ("schedule p --timeout 2h", "--timeout must be 1s to 1h, not 2h [INVALID_INPUT]"),
+    ("schedules put s p --every 0.5s", "--every must be 1s to "),
+    ("extend x 1-2-a 2h", "DURATION must be 1s to 1h, not 2h"),
+    ("schedule p --in 99999999999d", "--in must be at most 11574074d, not '99999999999d'"),
+    ("cancel-all", "say which: --pool, --label, --path, or --all"),
+    ("cancel-all --pool p --all", "give --pool, --label, --path or --all, not both"),
+    ("dead retry-all", "say which: --pool, --reason, --path, --since, or --all"),
+    ("reschedule x", "give --in or --at (--in 0s makes it due now)"),
 ]
 
 

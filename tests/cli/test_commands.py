@@ -124,7 +124,7 @@ def test_reschedule_says_where_to_or_why_not(run: Run, canned: Canned) -> None:
     assert canned.requests[0].body == {"id": "x", "scheduledFor": NOW}
     assert "is running" in run("reschedule", "x", "--in", "5m").stderr
     assert canned.requests[1].body == {"id": "x", "delayMs": 300_000}
-    result = run("reschedule", "x", "--json")
+    result = run("reschedule", "x", "--in", "0s", "--json")
     assert (result.exit_code, json.loads(result.stdout)) == (1, {"rescheduled": False})
     assert run("reschedule", "x", "--in", "5m", "--at", "2030-01-01T00:00:00Z").exit_code == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -233,3 +234,14 @@ def test_removing_what_is_not_there_exits_1(run: Run, canned: Canned) -> None:
     result = run("schedules", "rm", "s")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there is no schedule 's' in default" in result.stderr
+
+
+def test_a_taken_id_names_the_flag_that_decides(run: Run, canned: Canned) -> None:
+    canned.refuse(409, "DUPLICATE_SCHEDULE_ID", "id 'a' is taken by a pending job")
+    assert "--on-conflict keep|replace" in run("schedule", "p", "--id", "a").stderr
+
+
+def test_a_schedule_of_an_instant_that_has_passed_says_so(run: Run, canned: Canned) -> None:
+    canned.answer({"name": "s", "revision": 1, "nextAt": 1_600_000_000_000, "preview": [1_600_000_000_000]})
+    shown = run("schedules", "put", "s", "p", "--at", "1600000000000").stdout
+    assert re.search(r"\d+d( \d+h)? ago +passed: --misfire decides", shown)

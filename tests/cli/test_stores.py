@@ -191,7 +191,7 @@ def test_what_is_not_a_store_exits_4_and_stays_as_it_was(run: Run, tmp_path: Pat
     with closing(sqlite3.connect(newer, isolation_level=None)) as db:
         db.execute("UPDATE meta SET v = 99 WHERE k = 'layout'")
     for path, words in (
-        (text, "not a SQLite database"),
+        (text, f"the file {text} is not a SQLite database"),
         (other, "not one of tocsin's"),
         (newer, "newer tocsin"),
         (tmp_path / "absent", "there is no store"),

@@ -90,7 +90,7 @@ def a_folder(path: Path) -> None:
 
 
 UNUSABLE: list[tuple[Callable[[Path], None], type[StoreError], str]] = [
-    (not_a_database, StoreCorrupt, "not a database"),
+    (not_a_database, StoreCorrupt, r"the file /.*store\.db is not a SQLite database"),
     (of_another_program, StoreSchema, "not one of tocsin's"),
     (with_another_meta, StoreSchema, "not one of tocsin's"),
     (newer, StoreSchema, r"newer tocsin \(layout 7\); this one reads up to layout 1"),

@@ -301,7 +301,7 @@ def keep_result_ms(value: object) -> int:
     """Validate `keep_result`; errors use the Python argument name."""
     ms, (least, most) = duration_ms(value, "keep_result"), KEEP_RESULT_MS
     if not least <= ms <= most:
-        raise InvalidInputError(f"keep_result must be 1 s to 7 d ({least}..{most} ms), not {ms} ms")
+        raise InvalidInputError(f"keep_result must be 1 s to 7 d ({least}..{most} ms), not {show(value)}")
     return ms
 
 

@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME, level_of
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.state.job_queues import slots_left
 from tocsin.actors.scheduler.transitions.job import is_expired
+from tocsin.dispatch.durations import span
 from tocsin.errors import StoreError
 from tocsin.storage.api import StoreView
 
@@ -86,12 +87,12 @@ def _running(record: Record) -> Reason:
 def _of_job(record: Record, level: int, now: int) -> list[Reason]:
     found: list[Reason] = []
     if record.next_attempt_at is not None and record.next_attempt_at > now:
-        wait = record.next_attempt_at - now
+        wait = span(record.next_attempt_at - now + 999)  # rounded up: never before
         if record.attempt:
             error = f" after: {record.last_error.message}" if record.last_error else ""
-            found.append(Reason("RETRY_LATER", f"its next attempt is in {wait} ms{error}", record.next_attempt_at))
+            found.append(Reason("RETRY_LATER", f"its next attempt is in {wait}{error}", record.next_attempt_at))
         else:
-            found.append(Reason("NOT_DUE", f"it is due in {wait} ms", record.next_attempt_at))
+            found.append(Reason("NOT_DUE", f"it is due in {wait}", record.next_attempt_at))
     if level:
         found.append(_apart(record, level))
     return found

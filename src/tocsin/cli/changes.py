@@ -21,10 +21,9 @@ from tocsin.cli.words import printable, say
 @click.option("--at", metavar="INSTANT", help="At 2027-01-01T09:00:00Z (zone needed), or epoch ms.")
 @client_command
 def reschedule(connection: Connection, /, id: str, delay: str | None, at: str | None) -> None:
-    """Move a job that has not started.
-
-    It is due now, if no instant is given.
-    """
+    """Move a job that has not started, to an instant: --in 0s is now."""
+    if delay is None and at is None:
+        raise click.UsageError("give --in or --at (--in 0s makes it due now)")
     answer = connection.post("/reschedule", {"id": id, **due(delay, at)})
     if connection.as_json:
         emit(answer)
@@ -69,7 +68,8 @@ def chosen(filters: dict[str, Any], every: bool) -> dict[str, Any]:
     """Return the filter, or all; refuse when neither is given, since a wrong guess would be costly."""
     body = {name: value for name, value in filters.items() if value is not None}
     if bool(body) == every:
-        raise click.UsageError("say which: a filter, or --all" if not body else "give a filter or --all, not both")
+        flags = ", ".join(f"--{'path' if name == 'functionPath' else name}" for name in filters)
+        raise click.UsageError(f"say which: {flags}, or --all" if not body else f"give {flags} or --all, not both")
     return {"all": True} if every else body
 
 

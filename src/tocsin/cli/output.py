@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tocsin.cli.streams import writing
 from tocsin.cli.words import lines_of, printable, write
+from tocsin.dispatch.durations import span as span
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -181,18 +182,6 @@ def now_ms() -> int:
     from tocsin.actors.runtime.clock import SystemClock
 
     return SystemClock().now_ms()
-
-
-def span(ms: int) -> str:
-    """Format a duration in at most two units: `0s`, `850ms`, `4m 10s`, `3d 2h`."""
-    if 0 < ms < 1_000:
-        return f"{ms}ms"
-    seconds = ms // 1_000
-    for unit, size, next_unit, next_size in (("d", 86_400, "h", 3_600), ("h", 3_600, "m", 60), ("m", 60, "s", 1)):
-        if seconds >= size:
-            rest = seconds % size // next_size
-            return f"{seconds // size}{unit}" + (f" {rest}{next_unit}" if rest else "")
-    return f"{seconds}s"
 
 
 def relative(instant: int, now: int) -> str:

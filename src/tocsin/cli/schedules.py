@@ -112,7 +112,9 @@ def schedules_put(connection: Connection, /, name: str, path: str, **options: An
         emit(answer)
         return
     if answer["preview"]:
-        print_upcoming([(at, None) for at in answer["preview"]], _zone(options["tz"]))
+        now = now_ms()
+        notes = [(at, "passed: --misfire decides" if at < now else None) for at in answer["preview"]]
+        print_upcoming(notes, _zone(options["tz"]))
     coming = "" if answer["preview"] else ": it will not run again"
     held = ", and paused" if answer["preview"] and answer["nextAt"] is None else ""
     say(f"{printable(answer['name'])} is at revision {answer['revision']}{held}{coming}")

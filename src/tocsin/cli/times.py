@@ -63,7 +63,7 @@ def _first_of(text: str) -> str | None:
 def due(delay: str | None, at: str | None) -> dict[str, int]:
     """Return the members of a request for `--in` or `--at`; neither means now."""
     if delay is not None and at is not None:
-        raise click.UsageError("give --in or --at, not both (neither means now)")
+        raise click.UsageError("give --in or --at, not both")
     if at is not None:
         return {"scheduledFor": instant_of(at, "--at")}
     return {"delayMs": 0 if delay is None else duration(delay, "--in")}

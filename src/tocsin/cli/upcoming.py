@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tocsin.actors.cron.zones import Zone
 
 COUNT: Final = 100
-UPCOMING: Final = (Column("WHEN", 30), Column("FROM NOW", 12), Column("", whole=True))
+UPCOMING: Final = (Column("WHEN", 30), Column("FROM NOW", 14), Column("", whole=True))
 
 
 @click.command("next")

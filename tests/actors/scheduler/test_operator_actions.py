@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host, why_codes
@@ -88,6 +90,7 @@ async def test_why_of_a_retrying_and_of_a_dead_job(sim: SimulatedHost) -> None:
     (dead,) = await sim.jobs.why("x")
 
     assert (later.code, later.at) == ("RETRY_LATER", 1_800_000_030_000)
+    assert re.match(r"its next attempt is in \d+s after: ", later.message)
     assert "HTTP 500" in later.message
     assert dead.code == "DEAD"
     assert "exhausted" in dead.message

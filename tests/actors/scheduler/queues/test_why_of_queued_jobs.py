@@ -12,6 +12,8 @@ from tocsin.dispatch.transport import Answer
 @on_simulated_host()
 async def test_a_due_job_that_nobody_waits_for_says_so(sim: SimulatedHost) -> None:
     await sim.jobs.run_after(10, "work:run", id="x", queue="q")
+    [reason] = await sim.jobs.why("x")
+    assert reason.message == "it is due in 10s"
     assert await why_codes(sim, "x") == ["NOT_DUE"]  # whoever waits now may be gone by then
     await sim.sleep(11)
     waiting = asyncio.create_task(sim.jobs.claim("another", wait=100))
