@@ -176,7 +176,7 @@ class ActorHost:
         `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where
         neither the job nor its instance has one (60,000). Raises SettingsError for a value that does not fit.
         """
-        check_names(options, ActorHost)
+        check_names(options, cls.open, ActorHost.__init__)
         clock = clock or SystemClock()
         random = random or SystemRandom()
         provider = open_provider(store) if isinstance(store, str) else store

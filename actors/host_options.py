@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from tocsin.dispatch.target import is_loopback
 from tocsin.dispatch.transports import NAMES
 from tocsin.dispatch.words import kind_of, meant
 from tocsin.errors import SettingsError
 
-if TYPE_CHECKING:
-    from tocsin.actors.actor_host import ActorHost
-
-MADE_HERE: Final = frozenset({"self", "provider", "dispatcher", "has_origin"})
+MADE_HERE: Final = frozenset({"has_origin"})
 """Parameters of a host that `open` makes of its own."""
 
 
-def names_of(host: type[ActorHost]) -> frozenset[str]:
-    """Return the names of all options of `open`: its own, and those that it hands on."""
-    own = [one.name for one in signature(host.open).parameters.values() if one.kind is Parameter.KEYWORD_ONLY]
-    return frozenset({*own, *signature(host).parameters}) - MADE_HERE
-
-
-def check_names(given: Iterable[str], host: type[ActorHost]) -> None:
-    """Refuse an option that there is not, and name the nearest one."""
+def check_names(given: Mapping[str, object], *takers: Callable[..., Any]) -> None:
+    """Refuse an option that none of the takers has as a keyword, and name the nearest one."""
     if not given:
         return
-    known = names_of(host)
+    parameters = [one for taker in takers for one in signature(taker).parameters.values()]
+    known = {one.name for one in parameters if one.kind is Parameter.KEYWORD_ONLY} - MADE_HERE
     if unknown := min((name for name in given if name not in known), default=None):
         raise SettingsError(
             f"ActorHost.open has no option {unknown}{meant(unknown, known)}: choose from {', '.join(sorted(known))}"
