@@ -7,12 +7,13 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tocsin import ActorHost
+from tocsin import ActorHost, Retry
 from tocsin.settings import Settings
 from tocsin.testing import simulate
 
@@ -65,16 +66,38 @@ def test_the_settings_that_the_readme_says_the_file_takes_are_those_it_takes() -
     }
 
 
+LIVE = """
+import asyncio
+
+async def live() -> None:
+    async with app.router.lifespan_context(app):
+        print(len(SECRETS), host.ready)
+
+asyncio.run(live())
+"""
+
+
+def test_the_tables_of_options_have_all_that_there_are() -> None:
+    def names(page: str, title: str) -> set[str]:
+        table = (ROOT / "docs" / page).read_text("utf-8").partition(title)[2].partition("|---")[2].partition("\n\n")[0]
+        return {name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", row)}
+
+    takers = [signature(one).parameters.values() for one in (ActorHost.open, ActorHost.__init__)]
+    kinds = {one.name for taker in takers for one in taker if one.kind is Parameter.KEYWORD_ONLY}
+    assert names("operating.md", "## Options of `ActorHost.open`") == {"store", *kinds} - {"has_origin"}
+    assert names("semantics.md", "### Retry") == {*Retry.__struct_fields__}
+
+
 def test_the_app_of_the_readme_takes_secrets_by_comma(tmp_path: Path) -> None:
     app, receiver, *_ = blocks(ROOT / "README.md")
     secrets = ", ".join("whsec_" + letter * 32 for letter in "ab")
     env = {**os.environ, "TOCSIN_SECRETS": secrets, "TOCSIN_TOKENS": "ops:admin:choose-a-long-secret"}
     done = subprocess.run(
-        [sys.executable, "-c", f"{app}\n{receiver}\nprint(len(SECRETS))"],
+        [sys.executable, "-c", f"{app}\n{receiver}\n{LIVE}"],
         cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 
-    assert (done.stdout, done.stderr) == ("2\n", "")
+    assert (done.stdout, done.stderr) == ("2 True\n", "")
 
 
 @pytest.mark.anyio

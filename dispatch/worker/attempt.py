@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 from typing import Any, Final
@@ -19,7 +19,7 @@ from tocsin.dispatch.worker.ending import HandlerOutcome
 from tocsin.dispatch.worker.handlers import Handlers, Handling
 from tocsin.dispatch.worker.lease import RENEWALS, Lease, Over, SettleClient
 from tocsin.dispatch.worker.source import Source
-from tocsin.dispatch.worker.trouble import Pauses, may_pass
+from tocsin.dispatch.worker.trouble import Missed, Pauses, may_pass
 from tocsin.errors import StaleLeaseError
 
 log = logging.getLogger("tocsin.worker")
@@ -51,6 +51,7 @@ class Bench:
     threads: ThreadPoolExecutor
     clock: DispatchClock
     random: Random
+    missed: Missed = field(default_factory=Missed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,9 @@ class Attempt:
         handling = self._bench.handlers.find(self.job)
         if handling is None:
             ending = endings.unknown(self.job)
-            log.warning("job %s goes back to its queue for %g s: %s", self.job.id, ending.delay_s, ending.error)
+            if self._bench.missed.is_news(self._target, self._bench.clock.monotonic()):
+                where = f"job {self.job.id} goes back to queue {self.job.queue}"
+                log.warning("%s for %g s: %s", where, ending.delay_s, ending.error)
             return await self._settled(ending)
         return await self._ended(handling)
 

@@ -135,6 +135,11 @@ class Handlers:
 
         return decorated
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing has a handler now."""
+        return not self._by_name
+
     def find(self, job: Claimed) -> Handling | None:
         """Return the handler of this job at this moment, None if there is none."""
         if job.function_path is not None:

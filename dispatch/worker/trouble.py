@@ -11,6 +11,7 @@ from tocsin import errors
 FIRST_S: Final = 0.1
 LONGEST_S: Final = 5.0
 LEAST_S: Final = 0.05
+TOLD_AGAIN_S: Final = 60.0
 
 
 def may_pass(error: BaseException) -> bool:
@@ -51,6 +52,21 @@ def stops(error: BaseException) -> bool:
     """Return whether this task was cancelled, and not something inside it that lets that show."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+class Missed:
+    """Paths without a handler: each is told once a minute, however many jobs of it come."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def is_news(self, path: str, now: float) -> bool:
+        """Return whether nothing was said of this path within the last minute; then it counts as said now."""
+        self._told = {one: at for one, at in self._told.items() if now - at < TOLD_AGAIN_S}
+        if path in self._told:
+            return False
+        self._told[path] = now
+        return True
 
 
 class Pauses:

@@ -109,6 +109,8 @@ class Worker:
         bench = Bench(
             source=self._source, handlers=self.handlers, threads=threads, clock=self._clock, random=self._random
         )
+        if self.handlers.is_empty:
+            log.warning("this worker has no handlers yet: each job that it claims goes back to its queue")
         self._started_at = self._clock.now_ms()
         self._room.set()
         self._announcer.start()

@@ -167,6 +167,22 @@ async def test_a_path_nobody_handles_goes_back_uncharged_for_a_worker_that_knows
     assert "the workflow 'onboarding'" in second.said["error"]
 
 
+def test_a_path_nobody_handles_is_told_once_a_minute_with_its_queue(caplog: pytest.LogCaptureFixture) -> None:
+    @on_fake_queue
+    async def claimed(workers: WorkerFixture) -> None:
+        async with workers.worker({}):
+            for wait, path in ((0, "other"), (1, "other"), (1, "another"), (60, "other")):
+                await asyncio.sleep(wait)
+                workers.queue.put(path)
+            await workers.queue.all_settled(4)
+
+    claimed()
+    said = [one.getMessage() for one in caplog.records if one.name == "tocsin.worker"]
+    assert said[0].startswith("this worker has no handlers yet")
+    assert ["'other'" in line for line in said[1:]] == [True, False, True]
+    assert all("goes back to queue" in line and "no handler for the function path" in line for line in said[1:])
+
+
 @on_fake_queue
 async def test_a_coroutine_that_takes_too_long_is_cancelled_and_has_failed(workers: WorkerFixture) -> None:
     handlers = Handlers()
