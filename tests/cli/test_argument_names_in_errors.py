@@ -198,6 +198,7 @@ OTHERS = [
     ("cancel-all", "say which: --pool, --label, --path, or --all"),
     ("cancel-all --pool p --all", "give --pool, --label, --path or --all, not both"),
     ("dead retry-all", "say which: --pool, --reason, --path, --since, or --all"),
+    ("schedule p --in 1h --expires-at 2020-01-01T00:00:00Z", "--expires-at must be after the due instant"),
     ("reschedule x", "give --in or --at (--in 0s makes it due now)"),
 ]
 

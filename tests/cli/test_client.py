@@ -255,11 +255,14 @@ def test_status_says_that_an_instance_is_paused(run: Run, canned: Canned) -> Non
 # ---- Failures ------------------------------------------------------------------------------------
 
 
+ON_CONFLICT = "--on-conflict (error, keep, replace) says what to do about that job"
+
+
 def test_the_servers_words_are_shown_and_exit_1(run: Run, canned: Canned) -> None:
     canned.refuse(409, "DUPLICATE_SCHEDULE_ID", "id 'a' is taken by a pending job")
     result = run("schedule", "p", "--id", "a", "--json")
     assert result.exit_code == 1
-    assert result.stderr == "Error: id 'a' is taken by a pending job [DUPLICATE_SCHEDULE_ID]\n"
+    assert result.stderr == f"Error: id 'a' is taken by a pending job [DUPLICATE_SCHEDULE_ID]\n{ON_CONFLICT}\n"
     assert result.stdout == ""
 
 

@@ -238,7 +238,7 @@ def test_removing_what_is_not_there_exits_1(run: Run, canned: Canned) -> None:
 
 def test_a_taken_id_names_the_flag_that_decides(run: Run, canned: Canned) -> None:
     canned.refuse(409, "DUPLICATE_SCHEDULE_ID", "id 'a' is taken by a pending job")
-    assert "--on-conflict keep|replace" in run("schedule", "p", "--id", "a").stderr
+    assert "--on-conflict (error, keep, replace)" in run("schedule", "p", "--id", "a").stderr
 
 
 def test_a_schedule_of_an_instant_that_has_passed_says_so(run: Run, canned: Canned) -> None:

@@ -107,6 +107,7 @@ def nested(levels: int) -> dict[str, Any]:
         ({"priority": "high"}, ["priority must be an integer"]),
         ({"timeoutMs": 999}, ["timeoutMs must be 1000..3600000"]),
         ({"expiresAt": 5}, ["expiresAt looks like seconds"]),
+        ({"expiresAt": 1_000_000_000_000}, ["expiresAt must be after the due instant", "never run"]),
         ({"shardKey": 5}, ["shardKey"]),
         ({"labels": "x"}, ["labels must be a list"]),
         ({"labels": ["x"] * 21}, ["labels", "20"]),

@@ -246,6 +246,9 @@ def new_job(
         older_retry=isinstance(given.get("retry"), OlderRetry),
         initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
     )
+    if job.expires_at is not None and job.expires_at <= scheduled_for:
+        limit = f"must be after the due instant ({scheduled_for})"
+        raise InvalidInputError(f"{word('expires_at')} {limit}, not {job.expires_at}: the job would never run")
     if fits and not then:
         return NewJob(job, (), chosen, conflict)  # as most are
     whole = with_blob(job, args, check_then(then or ()))

@@ -34,7 +34,7 @@ MOUNTED: Final = "check --url (TOCSIN_URL): of an app mounted in another it need
 OTHERWISE: Final = "the port of the local server is looked for there; or give --url (TOCSIN_URL)"
 HINTS: Final = {
     "ORIGIN_NOT_CONFIGURED": "start the server with --origin-url or TOCSIN_ORIGIN_URL",
-    "DUPLICATE_SCHEDULE_ID": "give another --id, or keep or replace that job: --on-conflict keep|replace",
+    "DUPLICATE_SCHEDULE_ID": "--on-conflict (error, keep, replace) says what to do about that job",
     "OVERLOADED": "try again in a moment",
 }
 

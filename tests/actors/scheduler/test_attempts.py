@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost, hang, on_simulated_host
 from tocsin.actors.scheduler.model.rows import AtRow, JobRow
 from tocsin.actors.scheduler.transitions.job import is_expired
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.transport import Answer
+from tocsin.errors import InvalidInputError
 
 BROKEN = Answer(500, {}, b"broken")
 
@@ -205,10 +208,20 @@ async def test_a_dead_letter_retried_has_a_fresh_budget_and_the_same_webhook_id(
 
 
 @on_simulated_host()
+async def test_a_job_that_expires_before_it_is_due_is_refused(sim: SimulatedHost) -> None:
+    for expires in (sim.now - 1_000, sim.now + 19_000, sim.now + 20_000):
+        with pytest.raises(InvalidInputError, match=rf"^expires_at must be after the due instant .* not {expires}"):
+            await sim.jobs.run_after("20s", "work:run", expires_at=expires)
+    await sim.jobs.run_after("20s", "work:run", expires_at=sim.now + 20_001)
+    assert (await sim.jobs.status()).backlog == 1
+
+
+@on_simulated_host()
 async def test_an_expired_job_is_never_sent_and_is_not_dead(sim: SimulatedHost) -> None:
     sim.down = True
     late = await sim.jobs.run_after(0, "work:run", expires_at=sim.now + 8_000)
-    waiting = await sim.jobs.run_after("20s", "work:run", expires_at=sim.now + 10_000)
+    await sim.jobs.set_pool("p", paused=True)
+    waiting = await sim.jobs.run_after("5s", "work:run", pool="p", expires_at=sim.now + 10_000)
     await sim.sleep(9)
     sim.down = False
     await sim.sleep(60)

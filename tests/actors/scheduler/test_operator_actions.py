@@ -118,8 +118,9 @@ async def test_history_keeps_every_attempt_after_the_job_is_gone_and_for_a_week(
 async def test_history_tells_of_cancels_and_expiries(sim: SimulatedHost) -> None:
     await sim.jobs.run_after("1h", "work:run", id="x")
     await sim.jobs.cancel("x")
-    await sim.jobs.run_after("1h", "work:run", id="y", expires_at=sim.now + 1_000)
-    await sim.sleep(2)
+    await sim.jobs.pause()
+    await sim.jobs.run_after("1s", "work:run", id="y", expires_at=sim.now + 2_000)
+    await sim.sleep(3)
 
     assert [one.outcome for one in await sim.jobs.history("x")] == ["cancelled"]
     assert [one.outcome for one in await sim.jobs.history("y")] == ["expired"]

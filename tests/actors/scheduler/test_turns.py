@@ -223,7 +223,7 @@ async def test_a_scheduler_starts_in_spite_of_damaged_summaries(key: bytes) -> N
 
 async def test_a_misshapen_timer_is_set_aside() -> None:
     async with runner() as here:
-        await here.turn(lambda turn: submit(turn, [here.job("x", delay=9, expires_at=NOW + 5)]))
+        await here.turn(lambda turn: submit(turn, [here.job("x", delay=4, expires_at=NOW + 5)]))
         await here.store.commit(Batch({b"timer/000000000000001": b""}))
         await here.reload()
         here.now += 6
