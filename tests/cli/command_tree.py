@@ -49,6 +49,7 @@ def needed(name: str) -> list[str]:
         "cancel-all": ["--all", "--yes"],
         "dead retry-all": ["--all", "--yes"],
         "pools set": ["--pause"],
+        "reschedule": ["--in", "5m"],
         "schedules put": ["--every", "5m"],
         "instances rm": ["--yes"],
     }.get(name, [])
