@@ -100,7 +100,10 @@ async def test_pairs_take_the_arguments_of_put_and_no_others(sim: SimulatedHost)
     made = await schedules.register("app", [("ok", {**every, "grace": "5s", "initiator": "deploy"})])
     assert made.schedules[0].revision == 1
     for given, words in (
-        ([("bad", {**every, "mis_fire": "all"})], "schedule 'bad': there is no argument 'mis_fire', there are path,"),
+        (
+            [("bad", {**every, "mis_fire": "all"})],
+            r"schedule 'bad': there is no argument 'mis_fire' \(do you mean misfire\?\), there are path,",
+        ),
         ([("bad", {**every, "every_ms": 5_000})], "schedule 'bad': give one of every and every_ms"),
         ([("bad", {**every, "every": "soon"})], "schedule 'bad': every must look like"),
         ([("bad", {**every, "initiator": ""})], "schedule 'bad': initiator"),
