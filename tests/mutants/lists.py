@@ -62,6 +62,22 @@ LISTS = (
         tests=(R + "test_slot_order.py::test_slots_that_come_while_a_catch_up_is_spread_wait_for_it",),
     ),
     Mutant(
+        "schedules: after a step back the rest of a catch-up overtakes what was spread",
+        "actors/scheduler/state/spread.py",
+        "earlier <= now + DAY_MS + SPREAD_MS else 0",
+        "earlier <= now + SPREAD_MS else 0",
+        tests=(R + "test_slot_order.py::test_a_catch_up_that_a_step_back_interrupts_goes_on_in_order",),
+    ),
+    Mutant(
+        "schedules: one that is taken back from a wrong clock waits for it again later",
+        "actors/scheduler/schedules/recompute.py",
+        "run=None, starts_from=None,",
+        "run=None,",
+        tests=(
+            R + "test_slot_order.py::test_after_more_than_a_day_back_a_schedule_does_not_wait_for_the_clock_of_before",
+        ),
+    ),
+    Mutant(
         "schedules: one whose slot fails is never set aside",
         "actors/scheduler/schedules/process_due.py",
         "            failed[seen.one.version] = failure.why\n",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.simulation.backlog import until_worked_off
 from tests.simulation.instance import CALM_S, UNHEARD, Instance
 from tests.simulation.origin import Memory, Origin, WatchedNetwork
 from tests.simulation.record import Record, RecordedDisk
@@ -181,10 +182,7 @@ class World:
             self.clock.step(left)
             left = 0
         await asyncio.sleep(left / 1000)
-        for _ in range(20):  # that long it may take; most have ended much earlier
-            await asyncio.sleep(100)
-            if not self.instants_ahead():
-                break
+        await until_worked_off(self.instants_ahead)
         assert all(one.done() for one in self.waiters), "somebody waits for the end of a job, and all have ended"
         self.over = True
         await host.stop()

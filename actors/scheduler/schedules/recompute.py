@@ -155,7 +155,7 @@ async def _take_back(turn: Turn, one: Schedule, allowance: Allowance) -> None:
     _keep_what_came(turn, one)
     one.move(
         last=turn.now, kept=one.cursor.kept - dropped, used_to=cursor.last,
-        skip_to=None, fire_to=None, run=None,
+        skip_to=None, fire_to=None, run=None, starts_from=None,
     )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tocsin.actors.scheduler.model.rows import DAY_MS
+
 SPREAD_MS: Final = 300_000
 SPREAD_OVER: Final = 3_000
 """Late occurrences start 100 ms apart within five minutes; the more there are, the smaller the distance."""
@@ -24,8 +26,10 @@ class Spread:
         """Return when a late occurrence may start, and from when on the next one of its schedule.
 
         `not_before` is when the earlier one of the schedule starts; if that has passed, this is a first one. An
-        occurrence that would expire meanwhile is not spread.
+        occurrence that would expire meanwhile is not spread, nor one that waits for a clock that stepped back.
         """
+        if not_before > now + SPREAD_MS:  # to others that says nothing
+            return not_before, not_before
         first = not_before <= now
         until = self._firsts_until - (AT_ONCE - 1) * _apart(0) if first else self._others_until
         at = max(now, not_before, until if until <= now + SPREAD_MS else now)
@@ -42,9 +46,9 @@ class Spread:
 
 
 def not_before(now: int, earlier: int | None) -> int:
-    """Return when the earlier late occurrence starts, as the cursor says; 0 if it says nothing or the clock stepped
-    back."""
-    return earlier if earlier is not None and earlier <= now + SPREAD_MS else 0
+    """Return when the earlier late occurrence starts, as the cursor says; 0 if it says nothing, or the clock stepped
+    back by more than a day: until then a schedule waits for the clock, and its slots stay in order."""
+    return earlier if earlier is not None and earlier <= now + DAY_MS + SPREAD_MS else 0
 
 
 def _apart(ahead: int) -> int:

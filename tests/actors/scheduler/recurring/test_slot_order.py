@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, START, occurrences, slots_of
+from tests.actors.scheduler.recurring.slots import HOUR, MINUTE, START, cursor_of, occurrences, slots_of
 from tests.actors.scheduler.simulated_host import OK, SimulatedHost, after, on_simulated_host
 from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.transitions.claim import Claim
@@ -185,6 +185,49 @@ async def test_a_clock_that_steps_back_does_not_hold_up_what_comes_after_it(sim:
     await sim.sleep(2)
 
     assert [one.body["schedule"]["name"] for one in sim.deliveries[before:]] == ["x"], "by hand: at once"
+
+
+@pytest.mark.parametrize("back", [10 * MINUTE, HOUR, 24 * HOUR])
+def test_a_catch_up_that_a_step_back_interrupts_goes_on_in_order(back: int, started: Started) -> None:
+    """Some of it is spread over instants that are far ahead from there on; the rest has no place yet."""
+
+    @on_simulated_host(lanes=64)
+    async def run(sim: SimulatedHost) -> None:
+        for name in ("x", "y"):
+            await sim.jobs.schedules.put(
+                name, "work:run", every=5, misfire="all", overlap="allow", catch_up_limit=None, pool=name,
+                max_concurrency=8,
+            )  # fmt: skip
+        await down(sim, 2 * 3_600)
+        for _ in range(200):
+            await asyncio.sleep(0)
+            if cursor_of(sim, "x").last > START:
+                break
+        assert START < cursor_of(sim, "x").last < sim.now - HOUR, "the story is not told"
+        sim.clock.step(-back)
+        await sim.jobs.schedules.put("z", "work:other", every=5, misfire="all", overlap="allow")
+        await sim.sleep(60)
+        assert len(of(started, "z")) >= 10, "others do not wait"
+        await sim.sleep(back / 1000 + 600)
+        for name in ("x", "y"):
+            mine = of(started, name)
+            assert len(mine) > 1_440 and mine == sorted(mine)
+
+    run()
+
+
+@on_simulated_host()
+async def test_after_more_than_a_day_back_a_schedule_does_not_wait_for_the_clock_of_before(sim: SimulatedHost) -> None:
+    """When its next slot comes, the place of the last one that was spread is less than a day ahead."""
+    await sim.jobs.schedules.put("x", "work:run", every="9h", misfire="all", overlap="allow", grace=0, catch_up_limit=1)
+    await sim.sleep(1)
+    sim.clock.step(28 * HOUR)
+    await sim.sleep(61)
+    sim.clock.step(-28 * HOUR)
+    before = len(sim.deliveries)
+    await sim.sleep(19 * 3_600)
+
+    assert before == 1 and slots_of(sim.deliveries[before:]) == [START + 9 * HOUR, START + 18 * HOUR]
 
 
 @on_simulated_host(lanes=64)
