@@ -60,7 +60,7 @@ def test_an_answer_is_parsed_again_when_it_has_changed_and_only_then() -> None:
         ([b"short"], "has 5 bytes"),
         ([OLD, 7], "must be text or bytes, not int"),
         (HUSH, "must be a list"),
-        (7, "secrets must be a list of texts, not int"),
+        (7, "secrets must be a list of secrets, not an int"),
         ([], "secrets() gave none, where there were some before"),
         (None, "secrets() gave none, where there were some before"),
     ],

@@ -51,6 +51,7 @@ BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("ScheduleRequest", "delayMs"): {"scheduledFor": None},
+    ("ScheduleRequest", "expiresAt"): {"scheduledFor": 0},
     ("ScheduleRequest", "workflow"): {"functionPath": None},
     ("ScheduleRequest", "maxConcurrency"): {"pool": "p"},
     ("FollowingRequest", "workflow"): {"functionPath": None},
@@ -99,6 +100,8 @@ async def test_each_member_is_taken_up_to_its_limit_and_no_further(
     allows = checked_schema(DOCUMENT, {"$ref": f"#/components/schemas/{request}"}).is_valid
     found = set()
     for n, value in enumerate(edges(schema)):
+        if (request, member, value) == ("ScheduleRequest", "expiresAt", 0):
+            continue  # it must be after the due instant, which no schema can say
         sent = {**body, **BESIDE.get((request, member), {}), member: value}
         if name == "RetryRequest":
             sent = {**body, "retry": {member: value}}

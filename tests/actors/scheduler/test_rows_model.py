@@ -83,7 +83,7 @@ class Model:
         job_id, pool = f"j{self.random.randrange(25)}", self.random.choice(list(POOLS))
         delay = self.random.randrange(-40_000, 90_000)
         priority = self.random.choice([0, 0, 0, 9, -3])
-        expires = self.random.choice([None, None, self.runner.now + self.random.randrange(1, 90_000)])
+        expires = self.random.choice([None, None, self.runner.now + max(delay, 0) + self.random.randrange(1, 90_000)])
         conflict = self.random.choice(["error", "error", "keep", "replace"])
         options = {"pool": pool or None, "priority": priority, "expires_at": expires}
         new = self.runner.job(job_id, delay=delay, conflict=conflict, **options)

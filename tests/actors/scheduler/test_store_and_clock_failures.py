@@ -105,15 +105,15 @@ async def test_the_slot_of_a_cancelled_attempt_that_may_still_run_is_held_until_
 @on_simulated_host()
 async def test_a_backward_step_does_not_mute_an_alarm_that_failed(sim: SimulatedHost) -> None:
     await sim.jobs.run_after("5s", "work:run", id="x")
-    scan = sim.disk.scan_many
-    failing = True
+    combiner = sim.host.runtime.provider.combiner  # type: ignore[attr-defined]
+    write, failing = combiner._write, True
 
-    def broken(*args: object) -> object:
+    async def broken(writes: Sequence[ActorWrites]) -> None:
         if failing:
-            raise StoreUnavailable("reads fail")
-        return scan(*args)  # type: ignore[arg-type]
+            raise StoreUnavailable("writes fail")
+        await write(writes)
 
-    sim.disk.scan_many = broken  # type: ignore[method-assign, assignment]
+    combiner._write = broken
     await sim.sleep(6)
     failing = False
     sim.clock.step(-5_000)
