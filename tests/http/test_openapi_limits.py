@@ -16,6 +16,7 @@ from tocsin.actors.http.openapi import document
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.shapes import NOT_BLANK
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.dispatch.instants import SMALLEST_MS
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("ScheduleRequest", "delayMs"): {"scheduledFor": None},
-    ("ScheduleRequest", "expiresAt"): {"scheduledFor": 0},
+    ("ScheduleRequest", "expiresAt"): {"scheduledFor": SMALLEST_MS},
     ("ScheduleRequest", "workflow"): {"functionPath": None},
     ("ScheduleRequest", "maxConcurrency"): {"pool": "p"},
     ("FollowingRequest", "workflow"): {"functionPath": None},
@@ -100,7 +101,7 @@ async def test_each_member_is_taken_up_to_its_limit_and_no_further(
     allows = checked_schema(DOCUMENT, {"$ref": f"#/components/schemas/{request}"}).is_valid
     found = set()
     for n, value in enumerate(edges(schema)):
-        if (request, member, value) == ("ScheduleRequest", "expiresAt", 0):
+        if (request, member, value) == ("ScheduleRequest", "expiresAt", SMALLEST_MS):
             continue  # it must be after the due instant, which no schema can say
         sent = {**body, **BESIDE.get((request, member), {}), member: value}
         if name == "RetryRequest":
