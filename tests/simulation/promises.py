@@ -143,10 +143,16 @@ class Promises:
     def accepted(self, wish: Wish) -> None:
         wish.accepted = True
         on_disk = self.disk.rows_now.get(job_key(wish.id)) is not None
-        assert on_disk or self.delivered[wish.n] or self._gone(wish), f"job {wish.n} was accepted and is not on disk"
+        went = self.delivered[wish.n] or self._gone(wish)
+        assert on_disk or went or self._expired(wish), f"job {wish.n} was accepted and is not on disk"
 
     def _gone(self, wish: Wish) -> bool:
         return wish.cancelled or wish.may_die or (wish.expires is not None and wish.expires <= self.clock.now_ms())
+
+    def _expired(self, wish: Wish) -> bool:
+        """Whether its history says that it expired: a clock that was ahead meanwhile may be back."""
+        rows = self.disk.rows_now.range(b"hist/", after(b"hist/"), 10_000, False)
+        return any(f"/{wish.id}/".encode() in key and key.endswith(b"-expired") for key, _ in rows)
 
     def instants_ahead(self) -> Iterator[int]:
         """When what is on disk is to go on: a clock that was ahead may have put it far away."""
