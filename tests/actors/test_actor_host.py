@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +108,8 @@ async def test_a_store_has_one_owner(tmp_path: Path) -> None:
         ({"transport": "carrier-pigeon"}, "transport must be one of"),
         ({"transport": 3}, "transport must be one of builtin, .*, or an object with .* post and aclose, not an int"),
         ({"transport": BuiltinTransport}, "not the class BuiltinTransport"),
+        ({"transport": SimpleNamespace(post=print)}, "transport must be .* post and aclose, not a SimpleNamespace"),
+        ({"transport": SimpleNamespace(aclose=print)}, "transport must be .* post and aclose, not a SimpleNamespace"),
         (
             {"heartbeat_url": "http://127.0.0.1:1", "heartbeat_transport": object()},
             "heartbeat_transport must be .*, not an object",

@@ -11,6 +11,7 @@ import msgspec
 from tests.simulation.crowd import Crowd
 from tests.simulation.planner import Planner
 from tests.simulation.promises import Promises, Wish
+from tests.simulation.pulled import HIGHEST_CAP
 from tests.simulation.pullers import QUEUES, Puller, Watch
 from tests.simulation.schedules import Watched
 from tocsin.actors.actor_host import ActorHost
@@ -160,7 +161,7 @@ class Instance:
         try:
             if dice < 0.06:
                 self.promises.lowered.update("ab")
-                await jobs.set_pool(self.random.choice("ab"), max_concurrency=self.random.randint(1, 3))
+                await jobs.set_pool(self.random.choice("ab"), max_concurrency=self.random.randint(1, HIGHEST_CAP))
             elif dice < 0.10 and not self.pausing:
                 self.pausing = True
                 await jobs.set_pool("a", paused=True)
