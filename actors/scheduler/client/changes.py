@@ -61,10 +61,16 @@ class ChangesPort:
             cursor = page.cursor
 
     async def reschedule(self, id: str, due: int) -> records.Rescheduled:
-        """Move a pending or waiting job to an instant."""
-        return await self._instance.change(
+        """Move a pending or waiting job to an instant. InvalidInputError if the job expires before that."""
+        moved = await self._instance.change(
             events.Reschedule(arguments.schedule_id(id), due), records.Rescheduled(False)
         )
+        if isinstance(moved, int):
+            raise InvalidInputError(
+                f"job {id!r} expires at {moved} ({word('expires_at')}), so it would never run at {due}: "
+                "choose an earlier instant, or cancel the job and schedule another"
+            )
+        return moved
 
     async def complete(
         self,

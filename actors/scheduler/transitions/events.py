@@ -43,7 +43,9 @@ class CancelMany(Event[tuple[int, int]], frozen=True):
     jobs: Sequence[tuple[str, str]]
 
 
-class Reschedule(Event[Rescheduled], frozen=True):
+class Reschedule(Event[Rescheduled | int], frozen=True):
+    """Answered with the instant of its expiry, epoch ms, if the job would never run at `due`."""
+
     job_id: str
     due: int
 

@@ -58,13 +58,16 @@ async def _dead_in(turn: Turn, pool: str) -> str | None:
     return None
 
 
-async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled:
-    """Move a pending or waiting job; a running, dead or unknown one stays as it is."""
+async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled | int:
+    """Move a pending or waiting job; a running, dead or unknown one stays as it is. One that expires before `due`
+    stays too, and its expiry is returned, epoch ms."""
     known = (await turn.jobs([job_id])).get(job_id)
     if known is None or await turn.dead([job_id]):
         return Rescheduled(False)
     if turn.state.lease_of(job_id) is not None:
         return Rescheduled(False, was_running=True)
+    if known.job.expires_at is not None and known.at.expires and known.job.expires_at <= due:
+        return known.job.expires_at
     apply_to_waiting(turn, known.job, known.at, decide.move(known.at, due))
     return Rescheduled(True, scheduled_for=due)
 

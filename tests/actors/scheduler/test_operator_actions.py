@@ -148,6 +148,33 @@ async def test_a_waiting_job_is_moved_and_a_running_one_is_not(sim: SimulatedHos
 
 
 @on_simulated_host()
+async def test_a_job_is_not_moved_to_where_it_would_have_expired_and_stays_where_it_is(sim: SimulatedHost) -> None:
+    expires = sim.now + 60_000
+    await sim.jobs.run_after("10s", "work:run", id="x", expires_at=expires)
+
+    for beyond in (expires, expires + 1):
+        with pytest.raises(InvalidInputError, match=rf"job 'x' expires at {expires} \(expires_at\)"):
+            await sim.jobs.reschedule("x", at=beyond)
+    moved = await sim.jobs.reschedule("x", at=expires - 1)
+    await sim.sleep(61)
+
+    assert moved.rescheduled
+    assert len(sim.times("x")) == 1
+
+
+@on_simulated_host()
+async def test_a_dead_job_that_was_retried_expires_no_more_and_may_be_moved_anywhere(sim: SimulatedHost) -> None:
+    sim.reply = lambda one: GONE
+    expires = sim.now + 5_000
+    await sim.jobs.run_after(0, "work:run", id="x", expires_at=expires)
+    await sim.sleep(1)
+    await sim.jobs.pause()
+    await sim.jobs.dead_retry("x")
+
+    assert (await sim.jobs.reschedule("x", at=expires + 1)).rescheduled
+
+
+@on_simulated_host()
 async def test_cancel_all_takes_what_fits_and_was_there(sim: SimulatedHost) -> None:
     await sim.jobs.submit_many([Job(path="a:b", after="1h", options={"pool": "p"}) for _ in range(700)])
     await sim.jobs.submit_many([Job(path="c:d", after="1h", options={"labels": ["l"]}) for _ in range(20)])
