@@ -136,7 +136,7 @@ class Activation:
         """Run events until the line is empty. Return True if the turn is another task's by then."""
         turns, me = 0, self._worker
         while self._line and self.broken is None:
-            place = self._line.popleft()
+            place = self._line.pop(0)
             if isinstance(place, asyncio.Future):
                 if not place.done():
                     place.set_result(None)
@@ -275,7 +275,7 @@ class Activation:
         """Answer the turns whose batches are durable, in order, and read their rows from the store from now on."""
         sealed = self.storage.sealed
         while sealed and sealed[0].batch <= self._durable and self.broken is None:
-            tell(self.id, sealed.popleft(), self.host.start_soon)
+            tell(self.id, sealed.pop(0), self.host.start_soon)
 
     def _tell_in_order(self, layer: Layer) -> None:
         """Answer once everything sealed before is durable: now, if it is. For layers that hold no rows."""

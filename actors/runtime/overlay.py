@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from asyncio import Future, current_task
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -72,7 +71,7 @@ class ActorStorage:
         self.epoch = 0
         self.layer = CLOSED
         """The layer of the running turn."""
-        self.sealed: deque[Layer] = deque()
+        self.sealed: list[Layer] = []
         """Turns that ended and are not durable yet, the oldest first."""
         self._store: OrderedStore | None = None
 

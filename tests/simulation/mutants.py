@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "events whose shared turn failed change places",
         "actors/runtime/line.py",
-        "self.extendleft(reversed(group))",
-        "self.extendleft(group)",
+        "self[:0] = group",
+        "self[:0] = group[::-1]",
     ),
     Mutant(
         "a failed turn keeps what it took from the host",
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a settlement whose batch was lost is forgotten",
         "actors/scheduler/inflight/lanes.py",
-        "        self._finished.extendleft(reversed(finished))",
+        "        self._finished[:0] = finished",
         "        pass",
     ),
     Mutant(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
@@ -91,11 +90,11 @@ class Lanes:
         """Tokens of attempts that are on their way on this host, or whose settlement is not durable yet."""
         self._owner, self._permits, self._send, self._start_soon = owner, permits, send, start_soon
         self._running: dict[str, asyncio.Task[None]] = {}  # by token
-        self._finished: deque[AttemptResult] = deque()
+        self._finished: list[AttemptResult] = []
         self._settling = False
         self._settle_failures = 0
         self._waking = False
-        self._all_settled = asyncio.Event()
+        self._all_settled: asyncio.Event | None = None  # while somebody waits for it
 
     # ---- For the scheduler's turns ---------------------------------------------------------------
 
@@ -155,8 +154,7 @@ class Lanes:
         self.in_flight -= len(claims)
         for claim in claims:
             self._permits.give(1, claim.level)
-        if not self.live:
-            self._all_settled.set()
+        self._tell_all_settled()
 
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
         """Send these claims, made at `claimed`, which are durable."""
@@ -167,24 +165,29 @@ class Lanes:
 
     def take_finished(self) -> list[AttemptResult]:
         """Hand attempts that have ended to a turn: as many as one can settle."""
-        count = min(len(self._finished), SETTLE_AT_ONCE)
-        return [self._finished.popleft() for _ in range(count)]
+        taken = self._finished[:SETTLE_AT_ONCE]
+        del self._finished[:SETTLE_AT_ONCE]
+        return taken
 
     def not_settled(self, finished: Sequence[AttemptResult]) -> None:
         """Keep attempts whose turn or batch failed: they are settled in another one, and live until then."""
-        self._finished.extendleft(reversed(finished))
+        self._finished[:0] = finished
 
     def settled(self, finished: Sequence[AttemptResult]) -> None:
         """Forget attempts whose settlement is durable."""
         self.live.difference_update([end.token for end in finished])
-        if not self.live:
-            self._all_settled.set()
+        self._tell_all_settled()
 
     async def wait_settled(self) -> None:
         """Wait until no attempt is live: all have ended, and how they ended is on disk."""
         while self.live:
-            self._all_settled.clear()
+            self._all_settled = self._all_settled or asyncio.Event()
             await self._all_settled.wait()
+
+    def _tell_all_settled(self) -> None:
+        if self._all_settled is not None and not self.live:
+            self._all_settled.set()
+            self._all_settled = None
 
     # ---- The attempt -----------------------------------------------------------------------------
 
