@@ -18,7 +18,7 @@ from tocsin.actors.runtime.events import Call
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.service import SchedulerService
-from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.actors.scheduler.client import local
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire
 from tocsin.actors.scheduler.inflight.deaths import OnDead
@@ -130,7 +130,7 @@ class ActorHost:
         )
         self._service.bind(self.runtime)
         # By name, each scheduler as HTTP reaches it; users have `scheduler`.
-        self.ports = lru_cache(PORTS_KEPT)(partial(SchedulerPort, self._service))
+        self.ports = lru_cache(PORTS_KEPT)(partial(local.port, self._service))
         self._heartbeat: Heartbeat | None = None
         if heartbeat_url is not None:
             if heartbeat_transport is not None:

@@ -33,14 +33,16 @@ class Parent(_Value, frozen=True, kw_only=True, rename=raw_member, omit_defaults
     """The job whose success started this one, and what it came to, if it said."""
 
     id: str
-    raw_result: msgspec.Raw | None = None
+    raw_result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
     def __repr__(self) -> str:
         return f"Parent({self.id!r})"  # a result may be large, or private
 
     @property
     def result(self) -> Any:
-        return None if self.raw_result is None else values.decode(bytes(self.raw_result), "parent.result")
+        if isinstance(self.raw_result, msgspec.UnsetType):
+            return None
+        return values.decode(bytes(self.raw_result), "parent.result")
 
 
 class Slot(_Value, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from tocsin import errors
 from tocsin.dispatch.job_options import PYTHON_WORDS
 from tocsin.dispatch.words import reworded
@@ -30,6 +32,26 @@ BY_CODE: Final[dict[str, type[TocsinError]]] = {
         errors.UnauthenticatedError,
     )
 }
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An error as data: the name of its class, and what it was made of."""
+
+    kind: str
+    message: str
+    details: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, error: TocsinError) -> Refusal:
+        return cls(type(error).__name__, error.message, error.details)
+
+    def error(self) -> TocsinError:
+        """Return the error. One that this version does not know is a TocsinError."""
+        found = getattr(errors, self.kind, None)
+        kind = found if isinstance(found, type) and issubclass(found, TocsinError) else TocsinError
+        error = kind.__new__(kind)  # some take other arguments
+        TocsinError.__init__(error, self.message, **self.details)
+        return error
 
 
 def refusal(status: int, value: dict[str, Any] | None, base: str) -> TocsinError:

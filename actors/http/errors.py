@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -53,11 +53,6 @@ class UnsupportedMediaTypeError(RequestError):
     status = 415
 
 
-def envelope(error: TocsinError) -> dict[str, Any]:
-    """Wrap an error: `{"error": {"code", "message", ...details}}`."""
-    return {"error": {"code": error.code, "message": error.message} | error.details}
-
-
 def refusal(error: Exception, request: Incoming, headers: Mapping[str, str] | None = None) -> Reply:
     """Make the answer to a failed request; unforeseen errors are logged and not shown to the caller."""
     if not isinstance(error, TocsinError) or error.code == TocsinError.code:
@@ -76,7 +71,7 @@ def refusal(error: Exception, request: Incoming, headers: Mapping[str, str] | No
         more["retry-after"] = str(RETRY_AFTER_S[error.status])
     if isinstance(error, UNREAD) and request.scope.get("http_version", "1.1").startswith("1"):
         more["connection"] = "close"
-    return answer(envelope(error), error.status, more)
+    return answer(error.to_dict(), error.status, more)
 
 
 async def refuse_unrouted(request: Request, error: Exception) -> Reply:

@@ -1,4 +1,4 @@
-"""Jobs of requests, checked by the port; the outbox, whose rows are such requests, uses it too."""
+"""Jobs of requests, checked by the checks of its port; the outbox, whose rows are such requests, uses it too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tocsin.actors.http.body import reading_args
 from tocsin.actors.http.wire import whole
 from tocsin.actors.http.wire_jobs import FollowingRequest, ScheduleRequest
-from tocsin.actors.scheduler.client.jobs import JobsPort
+from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.validation import naming
@@ -16,13 +16,13 @@ from tocsin.actors.scheduler.model.validation import naming
 # The port checks every value, whatever its type.
 
 
-def new_job(port: JobsPort, request: ScheduleRequest, initiator: tuple[str, str] = ("", "")) -> NewJob:
+def new_job(checks: JobChecks, request: ScheduleRequest, initiator: tuple[str, str] = ("", "")) -> NewJob:
     """Check a job, with all that follow it."""
     options = request.options()
     if request.then:
-        options["then"] = followers(port, request.then)
+        options["then"] = followers(checks, request.then)
     with reading_args():
-        return port.new_job(
+        return checks.wire_job(
             function_path=request.function_path,
             workflow=request.workflow,
             raw_args=bytes(request.args),
@@ -33,19 +33,19 @@ def new_job(port: JobsPort, request: ScheduleRequest, initiator: tuple[str, str]
         )
 
 
-def followers(port: JobsPort, then: Sequence[FollowingRequest] | None) -> list[Follower] | None:
+def followers(checks: JobChecks, then: Sequence[FollowingRequest] | None) -> list[Follower] | None:
     """Check a `then`; None if nothing follows. Refusals say where: `then[0]: ...`."""
     if not then:
         return None
-    return [_follower(port, one, f"then[{n}]") for n, one in enumerate(then)]
+    return [_follower(checks, one, f"then[{n}]") for n, one in enumerate(then)]
 
 
-def _follower(port: JobsPort, request: FollowingRequest, place: str) -> Follower:
+def _follower(checks: JobChecks, request: FollowingRequest, place: str) -> Follower:
     with naming(place), reading_args():
-        return port.follower(
+        return checks.wire_follower(
             function_path=request.function_path,
             workflow=request.workflow,
             raw_args=bytes(request.args),
             delay_ms=whole(0 if request.delay_ms is None else request.delay_ms),
-            options={**request.options(), "then": followers(port, request.then)},
+            options={**request.options(), "then": followers(checks, request.then)},
         )

@@ -57,7 +57,7 @@ async def dead_retry_all(call: Call) -> records.Redrive:
         pool=request.pool,
         reason=request.reason,
         path=request.function_path,
-        since=wire.whole(request.since),
+        since=wire.whole(request.since),  # type: ignore[arg-type]  # the port checks every value
         all=bool(request.all),
         rate_per_second=10 if request.rate_per_second is None else wire.whole(request.rate_per_second),  # type: ignore[arg-type]
         dry_run=bool(request.dry_run),

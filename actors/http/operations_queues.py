@@ -33,7 +33,9 @@ async def claim(call: Call) -> ClaimedJobs:
         worker=None if request.worker is None else request.worker.info(),
         exclude=request.exclude or (),  # type: ignore[arg-type]
     )
-    return ClaimedJobs(await call.while_connected(claimed, call.port.queues.unsent))
+    return ClaimedJobs(
+        await call.while_connected(claimed, lambda jobs: call.port.queues.give_back([one.lease for one in jobs]))
+    )
 
 
 async def queues(call: Call) -> QueueList:

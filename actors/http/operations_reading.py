@@ -72,7 +72,7 @@ async def catalog(call: Call) -> CatalogListed:
     """List the host's catalog, which is the same for every instance."""
     call.query()
     await call.admit(None)
-    given = call.port.reads.catalog
+    given = call.port.checks.catalog.catalog
     if given is None:
         return CatalogListed(False, ())
     listed = listing(given)

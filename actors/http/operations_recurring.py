@@ -22,9 +22,9 @@ async def put(call: Call) -> records.SchedulePut:
     name = await _admitted_name(call)
     for target in request.targets():
         await call.admit(target, action="schedule")
-    then = followers(call.port.jobs, request.then)
+    then = followers(call.port.checks, request.then)
     with reading_args():
-        new = call.port.schedules.new_schedule(
+        new = call.port.checks.wire_schedule(
             name,
             raw_args=bytes(request.args),
             given={**request.options(), "then": then},

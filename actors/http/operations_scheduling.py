@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, parse
-from tocsin.actors.http.errors import envelope
 from tocsin.actors.http.job_requests import new_job
-from tocsin.actors.http.request import Call
+from tocsin.actors.http.request import Call, Once
 from tocsin.actors.http.response_models import BatchResults
-from tocsin.actors.http.responses import Written, pack, unpack, write
+from tocsin.actors.http.responses import Written, write
 from tocsin.actors.http.wire_jobs import BatchRequest, ScheduleRequest
+from tocsin.actors.scheduler.client.submitting import submit_all
 from tocsin.actors.scheduler.model.damage import json_fault
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
-from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, damaged_answer
-from tocsin.actors.scheduler.transitions.submit import Answer
-from tocsin.errors import ForbiddenError, PayloadTooLargeError, QuotaExceededError, RequestError, TocsinError
+from tocsin.actors.scheduler.transitions.idempotency import damaged_answer
+from tocsin.actors.scheduler.transitions.kept_answers import BatchAnswers, Kept, OneAnswer, pack, unpack
+from tocsin.errors import ForbiddenError, PayloadTooLargeError, RequestError, TocsinError
 
 CHECKED_AT_ONCE: Final = 64 * 1024
 """Bytes of a batch between two looks at what else waits: checking a whole one may take seconds."""
@@ -35,38 +34,22 @@ async def schedule(call: Call) -> Scheduled | Written:
     if call.has_rule:
         for target in dict.fromkeys(request.targets()):
             await call.admit(target)
-    once = call.once(_one_answer)
+    once = call.once()
     try:
-        job = new_job(call.port.jobs, request, call.initiator)
+        job = new_job(call.port.checks, request, call.initiator)
     except RequestError:
         if (first := await _first_answer(call, once)) is not None:
             return first
         raise
     if once is None:
         return await call.port.jobs.submit(job)
-    return _given(await call.port.jobs.submit_once([job], once))
-
-
-def _one_answer(answers: Sequence[Answer]) -> Kept | TocsinError:
-    (answer,) = answers
-    if isinstance(answer, QuotaExceededError):
-        return answer  # not kept: with the same key it may pass once there is room
-    if isinstance(answer, TocsinError):
-        return answer.status, write(envelope(answer))
-    return 200, write(answer)
+    return _given(await call.port.jobs.submit_once([job], **once, form=OneAnswer()))
 
 
 async def _first_answer(call: Call, once: Once | None) -> Written | None:
     """Return what this request was answered before: what is refused now may have passed an earlier catalog."""
-    if once is None or not await call.port.jobs.answered(once):
+    if once is None or (kept := await call.port.jobs.first_answer(**once)) is None:
         return None
-    none = TocsinError("no answer is kept any more")
-    try:
-        kept = await call.port.jobs.submit_once([], replace(once, render=lambda _: none))
-    except TocsinError as error:
-        if error is none:
-            return None
-        raise
     return _given(kept)
 
 
@@ -86,14 +69,15 @@ async def schedule_batch(call: Call) -> BatchResults | Written:
     request = await call.body(BatchRequest, BATCH_BODY)
     check = _BatchCheck(call)
     checked = [await check.job(raw) for raw in request.jobs]
-    once = call.once(lambda stored: (200, pack(write(_results(checked, stored)))))
+    once = call.once()
     good = [one for one in checked if isinstance(one, NewJob)]
     if not good and (first := await _first_answer(call, once)) is not None:
         return first
+    form = BatchAnswers({place: one.to_dict() for place, one in enumerate(checked) if isinstance(one, TocsinError)})
     if once is None or not good:  # where all is refused nothing happens, so nothing is kept
-        return _results(await call.port.jobs.submit_checked(checked), ())
-    _check_faults([envelope(one) for one in checked if isinstance(one, TocsinError)])
-    return _given(await call.port.jobs.submit_once(good, once))
+        return BatchResults(form.results(await submit_all(call.port.jobs, good)))
+    _check_faults(list(form.refused.values()))
+    return _given(await call.port.jobs.submit_once(good, **once, form=form))
 
 
 def _check_faults(faults: Sequence[object]) -> None:
@@ -102,13 +86,6 @@ def _check_faults(faults: Sequence[object]) -> None:
             f"jobs: the refusals of {len(faults)} of them are too long to be kept under an Idempotency-Key: "
             "correct them, or send fewer at once"
         )
-
-
-def _results(checked: Sequence[NewJob | Scheduled | TocsinError], stored: Sequence[Answer]) -> BatchResults:
-    """Put the answers in the order of the request: what was stored takes the places of the jobs that passed."""
-    left = iter(stored)
-    answers = [next(left) if isinstance(one, NewJob) else one for one in checked]
-    return BatchResults([envelope(one) if isinstance(one, TocsinError) else one for one in answers])
 
 
 class _BatchCheck:
@@ -132,7 +109,7 @@ class _BatchCheck:
                 for target in request.targets():
                     if (refused := await self._ruling(target)) is not None:
                         return refused
-            return new_job(self._call.port.jobs, request, self._call.initiator)
+            return new_job(self._call.port.checks, request, self._call.initiator)
         except TocsinError as error:
             return error
 

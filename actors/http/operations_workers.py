@@ -14,11 +14,13 @@ from tocsin.actors.scheduler.model.records import WorkerPage
 async def announce(call: Call) -> Heard:
     snapshot = (await call.body(SnapshotRequest, SMALL_BODY)).snapshot()
     await call.admit(snapshot.id if isinstance(snapshot.id, str) else None)
-    call.port.queues.announce(snapshot)
+    await call.port.queues.announce(snapshot)
     return Heard()
 
 
 async def workers(call: Call) -> WorkerPage:
     query = call.query(*names(PAGED))
     await call.admit(None)
-    return call.port.queues.workers(cursor=query.text("cursor") or None, limit=query.whole_or("limit", DEFAULT_LIMIT))
+    return await call.port.queues.workers(
+        cursor=query.text("cursor") or None, limit=query.whole_or("limit", DEFAULT_LIMIT)
+    )

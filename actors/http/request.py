@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect
@@ -19,14 +20,21 @@ from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.client.port import SchedulerPort
-from tocsin.actors.scheduler.transitions.idempotency import Kept, Once
-from tocsin.actors.scheduler.transitions.submit import Answer
-from tocsin.errors import InvalidInputError, TocsinError
+from tocsin.errors import InvalidInputError
+
+log = logging.getLogger("tocsin.http")
 
 B = TypeVar("B", bound=wire.Request)
 T = TypeVar("T")
 SCHEDULING: Final = frozenset({"schedule", "schedules.put"})
 """Actions whose jobs have the caller as their initiator."""
+
+
+class Once(TypedDict):
+    """The marks by which a request happens once: hashes of who asks it, and of what it holds."""
+
+    key: bytes
+    body: bytes
 
 
 @dataclass(slots=True)
@@ -53,7 +61,7 @@ class Call:
         if self._gate.has_rule:
             await self._gate.ask(self._visit.caller, action or self._action, self.port.name, resource)
 
-    def once(self, render: Callable[[Sequence[Answer]], Kept | TocsinError]) -> Once | None:
+    def once(self) -> Once | None:
         """Return what makes this request happen once, if it has an Idempotency-Key. Call it after `body`."""
         if b"idempotency-key" not in self._request.named:
             return None
@@ -62,9 +70,9 @@ class Call:
             raise InvalidInputError(f"Idempotency-Key must be one text of 1 to {KEY_MAX} characters")
         route = self._request.path.rpartition("/")[2]
         scope = msgspec.msgpack.encode((*self._visit.caller.identity, self._action, route, given[0].strip()))
-        return Once(_digest(scope), _digest(self._raw), render)
+        return Once(key=_digest(scope), body=_digest(self._raw))
 
-    async def while_connected(self, work: Awaitable[T], undo: Callable[[T], None] | None = None) -> T:
+    async def while_connected(self, work: Awaitable[T], undo: Callable[[T], Awaitable[None]] | None = None) -> T:
         """Run work; cancelled when the caller hangs up, or this request is cancelled, and undone if the answer had
         come just then. Not for what writes. Only after `body`, or where there is none."""
         task = asyncio.ensure_future(work)
@@ -104,9 +112,21 @@ class Call:
         return parsed
 
 
-def _unwanted(undo: Callable[[T], None] | None, task: asyncio.Future[T]) -> None:
+def _unwanted(undo: Callable[[T], Awaitable[None]] | None, task: asyncio.Future[T]) -> None:
     if not task.cancelled() and task.exception() is None and undo is not None:
-        undo(task.result())
+        undoing = asyncio.ensure_future(undo(task.result()))
+        _undoing.add(undoing)
+        undoing.add_done_callback(_undone)
+
+
+_undoing: Final[set[asyncio.Future[None]]] = set()
+"""Kept from the garbage collector, which a loop's own tasks are not."""
+
+
+def _undone(undoing: asyncio.Future[None]) -> None:
+    _undoing.discard(undoing)
+    if not undoing.cancelled() and (error := undoing.exception()) is not None:
+        log.warning("what a caller that hung up had been given was not taken back: %s", error)
 
 
 def _digest(text: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,9 +15,6 @@ HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosnif
 LEFT: Final = 499
 """The status of an answer that nobody reads, because its caller has hung up; what logs of proxies call it."""
 
-PLAIN: Final = 4 * 1024
-
-_COMPRESSED: Final = b"\x78"
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -44,16 +40,6 @@ class Reply(msgspec.Struct, frozen=True):
 
 def write(value: Any) -> bytes:
     return _encoder.encode(value)
-
-
-def pack(text: bytes) -> bytes:
-    """Return an answer as it is kept to be given again: a long one is compressed."""
-    return text if len(text) <= PLAIN else zlib.compress(text)
-
-
-def unpack(kept: bytes) -> bytes:
-    """Return a kept answer as it was. JSON never begins like compressed text."""
-    return zlib.decompress(kept) if kept[:1] == _COMPRESSED else kept
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:

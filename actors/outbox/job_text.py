@@ -16,7 +16,6 @@ from tocsin.actors.http.body import parse
 from tocsin.actors.http.wire import Scalar
 from tocsin.actors.http.wire_jobs import ScheduleRequest
 from tocsin.actors.scheduler.client.job_checks import Job, JobChecks
-from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.new_job import NewJob
@@ -72,8 +71,8 @@ def read(text: str) -> RowJob:
     return parse(text.encode(), RowJob, "the job")
 
 
-def new_job(port: SchedulerPort, text: str) -> NewJob:
+def new_job(checks: JobChecks, instance: str, text: str) -> NewJob:
     """Check the text of a row as a job to submit. InvalidInputError, and its kin, if this scheduler refuses it."""
     job = read(text)
-    job.check_instance(port.name)
-    return job_requests.new_job(port.jobs, job)
+    job.check_instance(instance)
+    return job_requests.new_job(checks, job)

@@ -17,31 +17,13 @@ import msgspec
 from tocsin.actors.outbox.job_text import new_job
 from tocsin.actors.scheduler.client.scheduler import Scheduler, port_of
 from tocsin.actors.scheduler.model.new_job import NewJob
-from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, damaged_answer
-from tocsin.actors.scheduler.transitions.submit import Answer
-from tocsin.errors import QuotaExceededError, RequestError, TocsinError
+from tocsin.actors.scheduler.transitions.idempotency import damaged_answer
+from tocsin.actors.scheduler.transitions.kept_answers import Refused as Refused
+from tocsin.actors.scheduler.transitions.kept_answers import RowAnswers
+from tocsin.errors import TocsinError
 
 CHECKED_AT_ONCE: Final = 64 * 1024
 """Bytes of a batch between two looks at what else waits."""
-REASON_MAX: Final = 300
-"""Characters kept of why a job was refused: the answers of a batch must fit one row of the store."""
-
-
-class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """Why a job was not accepted. `final`: the job itself is at fault, so a try is counted; otherwise it is the
-    scheduler (its quota is used up, it has no origin), and the job waits until that has changed."""
-
-    code: str
-    message: str
-    final: bool
-
-    @classmethod
-    def by(cls, error: TocsinError) -> Refused:
-        final = isinstance(error, RequestError) and error.status < 500 and not isinstance(error, QuotaExceededError)
-        code = error.details.get("code", error.code)  # as a server said it that knows more of them
-        # As a column of text can hold it, whoever's words they are.
-        message = error.message[:REASON_MAX].encode("utf-8", "replace").decode().replace("\0", " ")
-        return cls(str(code), message, final)
 
 
 Answers = Mapping[str, Refused | None]
@@ -87,14 +69,18 @@ class SchedulerTarget:
                 size = 0
                 await asyncio.sleep(0)
             try:
-                good.append((row, new_job(self._port, text)))
+                good.append((row, new_job(self._port.checks, self.name, text)))
             except TocsinError as error:
                 answers[row] = Refused.by(error)
             except Exception as error:  # a fault of ours in reading one of them must not keep the others back
                 answers[row] = Refused(TocsinError.code, f"it cannot be read: {type(error).__name__}", True)
         if good:
-            once = Once(_digest(f"outbox {key}"), _digest(key), _Writer([row for row, _ in good]))
-            _, kept = await self._port.jobs.submit_once([job for _, job in good], once)
+            _, kept = await self._port.jobs.submit_once(
+                [job for _, job in good],
+                key=_digest(f"outbox {key}"),
+                body=_digest(key),
+                form=RowAnswers([row for row, _ in good]),
+            )
             # By row: at the first time more of them, or fewer, may have passed the checks.
             try:
                 answers.update(_answers.decode(zlib.decompress(kept)))
@@ -111,20 +97,6 @@ class SchedulerTarget:
 
 
 _answers: Final = msgspec.json.Decoder(dict[str, Refused | None])
-
-
-class _Writer:
-    """Writes the answer that is kept."""
-
-    def __init__(self, rows: Sequence[str]) -> None:
-        self._rows = rows
-
-    def __call__(self, answers: Sequence[Answer]) -> Kept:
-        said = {
-            row: Refused.by(answer) if isinstance(answer, TocsinError) else None
-            for row, answer in zip(self._rows, answers, strict=True)
-        }
-        return 200, zlib.compress(msgspec.json.encode(said))
 
 
 def _digest(text: str) -> bytes:

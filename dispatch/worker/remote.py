@@ -69,7 +69,9 @@ class _Claimed(Claimed, frozen=True, kw_only=True, rename=raw_member):
     def claimed(self) -> Claimed:
         members = {name: getattr(self, name) for name in Claimed.__struct_fields__}
         if (read := self.parent) is not None:
-            members["parent"] = Parent(id=read.id, raw_result=None if bytes(read.result) == b"null" else read.result)
+            members["parent"] = Parent(
+                id=read.id, raw_result=msgspec.UNSET if bytes(read.result) == b"null" else read.result
+            )
         return Claimed(**members)
 
 

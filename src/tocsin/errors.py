@@ -48,6 +48,10 @@ class TocsinError(Exception):
         self.message = message
         self.details = details
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the envelope in which the error is answered over HTTP, with `status` as the status."""
+        return {"error": {"code": self.code, "message": self.message} | self.details}
+
 
 # ---- Requests ------------------------------------------------------------------------------------
 

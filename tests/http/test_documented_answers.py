@@ -17,9 +17,9 @@ from tests.http.openapi_document import Documented, operations
 from tocsin.actors.http import crowd
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import PLACES, document
-from tocsin.actors.scheduler.client.changes import ChangesPort
-from tocsin.actors.scheduler.client.jobs import JobsPort
-from tocsin.actors.scheduler.client.schedules_port import SchedulesPort
+from tocsin.actors.scheduler.client.changes import LocalChanges
+from tocsin.actors.scheduler.client.jobs import LocalJobs
+from tocsin.actors.scheduler.client.schedules_port import LocalSchedules
 from tocsin.actors.scheduler.model.schedule_rows import request_hash, triggered_id
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.errors import ActorBrokenError, ConflictError, HostClosedError, OverloadedError, StoreFull, StoreUnavailable
@@ -282,9 +282,9 @@ async def failing_tour(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
         async def fail(*_: Any, error: Exception = error, **__: Any) -> Any:
             raise error
 
-        for port, name in ((JobsPort, "submit"), (JobsPort, "submit_checked"), (ChangesPort, "set_pool")):
+        for port, name in ((LocalJobs, "submit"), (LocalJobs, "submit_many"), (LocalChanges, "set_pool")):
             monkeypatch.setattr(port, name, fail)
-        monkeypatch.setattr(SchedulesPort, "put", fail)
+        monkeypatch.setattr(LocalSchedules, "put", fail)
         await ask("POST", "/schedule", JOB)
         await ask("POST", "/schedule/batch", {"jobs": [JOB]})
         if error is not being_removed:

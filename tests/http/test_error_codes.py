@@ -17,7 +17,7 @@ from tocsin.actors.http import errors as faults
 from tocsin.actors.http.error_catalog import CODES, RETRY_AFTER_S, Code
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.openapi_schemas import error_name
-from tocsin.actors.scheduler.client.changes import ChangesPort
+from tocsin.actors.scheduler.client.changes import LocalChanges
 from tocsin.errors import ActorBrokenError, SettingsError, TocsinError
 
 pytestmark = pytest.mark.anyio
@@ -88,7 +88,7 @@ async def test_what_broke_an_actor_is_logged_and_told_to_nobody(
     async def fail(*_: Any, **__: Any) -> Any:
         raise ActorBrokenError("scheduler/default: KeyError('the password is hush')")
 
-    monkeypatch.setattr(ChangesPort, "cancel", fail)
+    monkeypatch.setattr(LocalChanges, "cancel", fail)
     answer = await http_client.post("/cancel", {"id": "a"})
     refused(answer, 503, "UNAVAILABLE", "may have been done", "Idempotency-Key")
     assert "hush" not in answer.text

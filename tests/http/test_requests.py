@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from tests.http.http_client import DUE, HttpClient, client_of, open_host, open_http_client, refused
 from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, SMALL_BODY
 from tocsin.actors.http.operations import OPERATIONS
-from tocsin.actors.scheduler.client.reads import ReadsPort
+from tocsin.actors.scheduler.client.reads import LocalReads
 from tocsin.errors import OverloadedError, StoreCorrupt, StoreFull, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -230,7 +230,7 @@ async def test_what_the_server_cannot_do_now_says_so(
     async def fail(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(ReadsPort, "status", fail)
+    monkeypatch.setattr(LocalReads, "status", fail)
     answer = await http_client.get("/status")
     refused(answer, status, code, str(error))
     assert answer.headers.get("retry-after") == retry_after
@@ -253,7 +253,7 @@ async def test_an_unforeseen_error_is_logged_and_tells_nothing(
     async def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("the password is hush")
 
-    monkeypatch.setattr(ReadsPort, "status", fail)
+    monkeypatch.setattr(LocalReads, "status", fail)
     with caplog.at_level(logging.ERROR, "tocsin.http"):
         answer = await http_client.get("/status")
     assert "hush" not in answer.text

@@ -66,7 +66,7 @@ class Crowd:
         instance.ids += 1
         wish, _ = instance.wish(f"job{instance.ids}")
         wish.may_die, wish.pool, wish.expires = True, None, None
-        job = port_of(self.jobs).jobs.new_job(
+        job = port_of(self.jobs).checks.wire_job(
             function_path="sim:run", workflow=None, raw_args=msgspec.json.encode({"n": wish.n}), scheduled_for=wish.due,
             delay_ms=None, options={"id": wish.id},
         )  # fmt: skip

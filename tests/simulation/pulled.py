@@ -306,7 +306,7 @@ class Pulled:
         self.attempts[job.webhook_id] = max(job.attempt, latest)
         if job.parent is not None:
             ends = self.came_to.get(job.parent.id, [])
-            given = b"null" if job.parent.raw_result is None else bytes(job.parent.raw_result)
+            given = b"null" if isinstance(job.parent.raw_result, msgspec.UnsetType) else bytes(job.parent.raw_result)
             self.must(("done", given) in ends, f"{job.id} is given {given!r} of {job.parent.id}, which ended as {ends}")
         if self.calm:
             self.must(len(others) == 1, f"in good weather {job.id} is given {len(others)} times")

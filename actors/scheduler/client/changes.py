@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, path_or_none
@@ -27,7 +25,7 @@ ERROR_MAX = 2_000
 CANCEL_PAGE = 500
 
 
-class ChangesPort:
+class LocalChanges:
     """Changes what one scheduler holds."""
 
     def __init__(self, instance: Instance) -> None:
@@ -130,7 +128,7 @@ class ChangesPort:
         pool: str | None,
         reason: str | None,
         path: str | None,
-        since: Any,
+        since: int | None,
         all: bool,
         rate_per_second: int,
         dry_run: bool,

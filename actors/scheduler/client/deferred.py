@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Self, Unpack
 
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
+from tocsin.actors.scheduler.client.port import JobsPort
+from tocsin.actors.scheduler.client.submitting import submit_all
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.new_job import NewJob
-from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.state.path_counts import paths_of
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.errors import InvalidInputError, NotAllAcceptedError, PayloadTooLargeError, TocsinError
-
-Submit = Callable[[Sequence[NewJob | TocsinError]], Awaitable[Sequence[Scheduled | TocsinError]]]
 
 
 class Deferred:
@@ -26,8 +25,8 @@ class Deferred:
     which all are there or none.
     """
 
-    def __init__(self, check: Callable[[Job], NewJob], submit: Submit) -> None:
-        self._check, self._submit = check, submit
+    def __init__(self, check: Callable[[Job], NewJob], port: JobsPort) -> None:
+        self._check, self._port = check, port
         self._jobs: list[NewJob] = []
         self._bytes = 0
         self._paths: set[str] = set()
@@ -98,7 +97,7 @@ class Deferred:
         self._paths = set()
         if error is not None or not jobs:
             return
-        answers = await self._submit(jobs)
+        answers = await submit_all(self._port, jobs)
         ids = [job.job.id for job in jobs]
         refused = [(id, one) for id, one in zip(ids, answers, strict=True) if isinstance(one, TocsinError)]
         if refused:

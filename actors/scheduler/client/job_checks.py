@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.schedules.change import NewSchedule
+from tocsin.actors.scheduler.schedules.definition import new_schedule
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.job_options import LOCAL, MEMBERS, OneJobOptions, SharedOptions
@@ -118,6 +119,43 @@ class JobChecks:
     def check_schedule(self, new: NewSchedule) -> None:
         """Raise InvalidInputError if the catalog has no such path, or other args for it."""
         self.catalog.check(new.definition, new.definition.args + b"".join(new.rest_of_args))
+
+    # ---- What requests give ----------------------------------------------------------------------
+
+    def wire_job(
+        self,
+        *,
+        function_path: str | None,
+        workflow: str | None,
+        raw_args: bytes,
+        scheduled_for: int | None,
+        delay_ms: int | None,
+        options: Mapping[str, Any],
+        initiator: tuple[str, str] = ("", ""),
+    ) -> NewJob:
+        """Check a job. `initiator` (token, user) asks for it; `options` may name another user."""
+        now = self.now_ms()
+        due, args = self.wire_due(scheduled_for, delay_ms, now), arguments.raw_args(raw_args)
+        return self.new_job(function_path, workflow, args, due, options, now=now, initiator=initiator)
+
+    def wire_follower(
+        self, *, function_path: str | None, workflow: str | None, raw_args: bytes, delay_ms: int,
+        options: Mapping[str, Any],
+    ) -> Follower:  # fmt: skip
+        """Check a job of a `then`."""
+        return self.follower(function_path, workflow, arguments.raw_args(raw_args), delay_ms, options)
+
+    def wire_schedule(
+        self, name: str, *, raw_args: bytes, given: Mapping[str, Any], paused: object, revision: object,
+        initiator: tuple[str, str], owner: str | None = None,
+    ) -> NewSchedule:  # fmt: skip
+        """Check a definition; `initiator` (token, user) is that of its occurrences."""
+        new = new_schedule(
+            name, args=arguments.raw_args(raw_args), paused=paused, revision=revision, initiator=initiator, given=given,
+            owner=owner,
+        )  # fmt: skip
+        self.check_schedule(new)
+        return new
 
     def wire_due(self, scheduled_for: Any, delay_ms: Any, now: int) -> int:
         """Return the instant that a request names: an epoch or a delay, one of them."""

@@ -1,53 +1,26 @@
-"""Jobs that are accepted: checked from wire values, and stored."""
+"""Checked jobs that are accepted, and stored."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tocsin.actors.scheduler.client.instance import Instance
-from tocsin.actors.scheduler.client.job_checks import JobChecks
+from tocsin.actors.scheduler.client.port import Submitted
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.transitions.events import Submit, SubmitOnce
-from tocsin.actors.scheduler.transitions.idempotency import Kept, Once, answered
+from tocsin.actors.scheduler.transitions.idempotency import Once, answered
+from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
+from tocsin.dispatch.refusals import Refusal
 from tocsin.errors import PayloadTooLargeError, StoreFull, TocsinError
 
 
-class JobsPort:
+class LocalJobs:
     """Accepts jobs of one scheduler."""
 
-    def __init__(self, instance: Instance, checks: JobChecks) -> None:
-        self._instance, self._checks = instance, checks
-
-    def new_job(
-        self,
-        *,
-        function_path: str | None,
-        workflow: str | None,
-        raw_args: bytes,
-        scheduled_for: int | None,
-        delay_ms: int | None,
-        options: Mapping[str, Any],
-        initiator: tuple[str, str] = ("", ""),
-    ) -> NewJob:
-        """Check a job. `initiator` (token, user) asks for it; `options` may name another user."""
-        now = self._instance.now_ms()
-        due, args = self._checks.wire_due(scheduled_for, delay_ms, now), arguments.raw_args(raw_args)
-        return self._checks.new_job(function_path, workflow, args, due, options, now=now, initiator=initiator)
-
-    def follower(
-        self, *, function_path: str | None, workflow: str | None, raw_args: bytes, delay_ms: int,
-        options: Mapping[str, Any],
-    ) -> Follower:  # fmt: skip
-        """Check a job of a `then`."""
-        return self._checks.follower(function_path, workflow, arguments.raw_args(raw_args), delay_ms, options)
-
-    async def answered(self, once: Once) -> bool:
-        """Tell whether a request with this Idempotency-Key may have had its answer already."""
-        return await answered(self._instance.view(), once, self._instance.now_ms())
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
 
     async def submit(self, job: NewJob) -> Scheduled:
         """Store one checked job."""
@@ -57,26 +30,45 @@ class JobsPort:
             raise answer
         return answer
 
-    async def submit_once(self, jobs: Sequence[NewJob], once: Once) -> Kept:
-        """Store jobs once for an Idempotency-Key. The status and body of its one answer."""
-        if self._instance.host.provider.trouble is None or not await self.answered(once):
+    async def submit_many(self, jobs: Sequence[NewJob]) -> Submitted:
+        """Store jobs in one commit."""
+        self._check_space()
+        if not jobs:
+            return Submitted([])
+        _check_size(jobs)
+        answers = await self._instance.call(Submit(jobs))
+        refused = {place: Refusal.of(one) for place, one in enumerate(answers) if isinstance(one, TocsinError)}
+        return Submitted([one for one in answers if isinstance(one, Scheduled)], refused)
+
+    async def submit_once(self, jobs: Sequence[NewJob], *, key: bytes, body: bytes, form: KeptForm) -> Kept:
+        """Store jobs once for a request. The status and body of its one answer."""
+        if self._instance.host.provider.trouble is None or not await self._answered(key):
             self._check_space()
         _check_size(jobs)
+        return await self._once(jobs, Once(key, body, form))
+
+    async def first_answer(self, *, key: bytes, body: bytes) -> Kept | None:
+        """Return the answer that such a request has had already, or None."""
+        if not await self._answered(key):
+            return None
+        none = TocsinError("no answer is kept any more")
+        try:
+            return await self._once([], Once(key, body, lambda _: none))
+        except TocsinError as error:
+            if error is none:
+                return None
+            raise
+
+    async def _answered(self, key: bytes) -> bool:
+        return await answered(self._instance.view(), key, self._instance.now_ms())
+
+    async def _once(self, jobs: Sequence[NewJob], once: Once) -> Kept:
         answer = await self._instance.service.renderers.ask(
             once.render, lambda number: self._instance.call(SubmitOnce(jobs, once.key, once.body, number))
         )
         if isinstance(answer, TocsinError):
             raise answer
         return answer
-
-    async def submit_checked(self, jobs: Sequence[NewJob | TocsinError]) -> list[Scheduled | TocsinError]:
-        """Store those that passed their checks; errors stay where they stand."""
-        self._check_space()
-        good = [job for job in jobs if isinstance(job, NewJob)]
-        _check_size(good)
-        answers = await self._instance.call(Submit(good)) if good else []
-        stored = iter(answers)
-        return [next(stored) if isinstance(job, NewJob) else job for job in jobs]
 
     def _check_space(self) -> None:
         if (trouble := self._instance.host.provider.trouble) is None:

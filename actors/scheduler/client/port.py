@@ -1,35 +1,300 @@
-"""`SchedulerPort`: one scheduler as HTTP, the outbox and the handles of users reach it."""
+"""`SchedulerPort`: one scheduler as HTTP, the outbox and the handles of users reach it, wherever it is.
+
+Takes and returns wire values: epoch ms, ms, JSON text, records. All but `checks` is a coroutine that waits for an
+answer, and `msgspec.json` can encode arguments and answers and read them again by the annotations here, so an
+implementation may send each call to the process that holds the store. Errors are TocsinErrors (`refusals.Refusal`
+carries them).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
-from tocsin.actors.scheduler.client.changes import ChangesPort
-from tocsin.actors.scheduler.client.instance import Instance
+import msgspec
+
 from tocsin.actors.scheduler.client.job_checks import JobChecks
-from tocsin.actors.scheduler.client.jobs import JobsPort
-from tocsin.actors.scheduler.client.queues import QueuesPort
-from tocsin.actors.scheduler.client.reads import ReadsPort
-from tocsin.actors.scheduler.client.schedules_port import SchedulesPort
+from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.schedule_records import (
+    CronPreview,
+    OccurrencePage,
+    Registration,
+    SchedulePage,
+    SchedulePut,
+    ScheduleRecord,
+    TriggeredRun,
+)
+from tocsin.actors.scheduler.schedules.change import NewSchedule
+from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
+from tocsin.dispatch.pulled import Claimed, Settlement, WorkerInfo, WorkerSnapshot
+from tocsin.dispatch.refusals import Refusal
 
-if TYPE_CHECKING:
-    from tocsin.actors.scheduler.actor.service import SchedulerService
+
+class Submitted(msgspec.Struct, frozen=True):
+    """The answer to jobs that were submitted together: those accepted, in order, and by their places the others."""
+
+    accepted: Sequence[records.Scheduled]
+    refused: dict[int, Refusal] = {}
 
 
-class SchedulerPort:
-    """Takes and returns wire values: epoch ms, ms, JSON text, records. Every argument is given, and checked here.
+class JobsPort(Protocol):
+    """Accepts checked jobs."""
 
-    A handle (`Scheduler`) says how Python asks, a route how HTTP does; what is done is here, once. Each method is one
-    operation, so that the same handle can stand on another implementation, which sends the operation to the process
-    that holds the store.
-    """
+    async def submit(self, job: NewJob) -> records.Scheduled:
+        """Store one job."""
+        ...
 
-    def __init__(self, service: SchedulerService, name: str) -> None:
-        instance = Instance(service, name)
-        self.name = instance.name
-        self.checks = JobChecks(service.catalog_check, service.host.random, instance.now_ms, service.has_origin)
-        self.jobs = JobsPort(instance, self.checks)
-        self.changes = ChangesPort(instance)
-        self.reads = ReadsPort(instance)
-        self.queues = QueuesPort(instance)
-        self.schedules = SchedulesPort(instance, self.checks)
+    async def submit_many(self, jobs: Sequence[NewJob]) -> Submitted:
+        """Store jobs in one commit. StoreFull and its kin also for none: whether anything could be stored now."""
+        ...
+
+    async def submit_once(self, jobs: Sequence[NewJob], *, key: bytes, body: bytes, form: KeptForm) -> Kept:
+        """Store jobs once for a request: `key` hashes who asks it, `body` what it holds. Its one answer, which is
+        written in this form and kept for 24 hours."""
+        ...
+
+    async def first_answer(self, *, key: bytes, body: bytes) -> Kept | None:
+        """Return the answer that such a request has had already, or None."""
+        ...
+
+
+class ChangesPort(Protocol):
+    """Changes what one scheduler holds."""
+
+    async def cancel(self, id: str) -> records.Cancelled:
+        """Remove a pending, waiting or running job."""
+        ...
+
+    async def cancel_all(
+        self, *, pool: str | None, label: str | None, path: str | None, all: bool, dry_run: bool
+    ) -> records.Matched:
+        """Cancel every job there is now that fits all filters."""
+        ...
+
+    async def reschedule(self, id: str, due: int) -> records.Rescheduled:
+        """Move a pending or waiting job to an instant."""
+        ...
+
+    async def complete(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool,
+        error: str | None,
+        retryable: bool,
+        delay_ms: int | None,
+        charge: bool,
+        result: bytes | None,
+    ) -> Settlement:
+        """Settle an attempt; `result` is JSON text. StaleLeaseError if its lease is not alive."""
+        ...
+
+    async def extend(self, id: str, lease: str, lease_ms: int) -> int:
+        """Hold the attempt until `lease_ms` from now; that instant."""
+        ...
+
+    async def dead_retry(self, id: str) -> records.DeadRetried:
+        """Make a dead job due now, with a fresh budget."""
+        ...
+
+    async def dead_cancel(self, id: str) -> bool:
+        """Remove a dead job for good."""
+        ...
+
+    async def dead_retry_all(
+        self,
+        *,
+        pool: str | None,
+        reason: str | None,
+        path: str | None,
+        since: int | None,
+        all: bool,
+        rate_per_second: int,
+        dry_run: bool,
+    ) -> records.Redrive:
+        """Retry the dead letters parked before this call that fit all filters."""
+        ...
+
+    async def redrive_stop(self, redrive_id: str) -> bool:
+        """Stop a bulk retry; what it has retried stays retried."""
+        ...
+
+    async def set_pool(self, name: str, *, max_concurrency: int | None, paused: bool | None) -> records.Pool:
+        """Set the cap of a pool, or stop or start it."""
+        ...
+
+    async def delete_pool(self, name: str) -> bool:
+        """Forget what was set of a pool. ConflictError while a job names it."""
+        ...
+
+    async def set_instance(self, *, paused: bool | None, timeout_ms: int | None) -> records.InstanceState:
+        """Stop or start all firing, or set the deadline of callbacks whose jobs have none (0: the host's again)."""
+        ...
+
+    async def remove(self) -> records.Removed:
+        """Remove everything of this instance."""
+        ...
+
+
+class ReadsPort(Protocol):
+    """Reads what one scheduler holds, as it is committed."""
+
+    async def get(self, id: str) -> records.Record | None:
+        """Return the job, dead ones included; None if there is none of that id."""
+        ...
+
+    async def list(
+        self,
+        *,
+        cursor: str | None,
+        limit: int,
+        order: str,
+        pool: str | None,
+        state: str | None,
+        label: str | None,
+        queue: str | None,
+    ) -> records.Page:
+        """Return a page of live jobs by next attempt or by id."""
+        ...
+
+    async def dead(
+        self,
+        *,
+        cursor: str | None,
+        limit: int,
+        pool: str | None,
+        label: str | None,
+        reason: str | None,
+        since: int | None,
+    ) -> records.Page:
+        """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
+        ...
+
+    async def status(self) -> records.Status:
+        """Count what this instance holds, exactly but for `due`."""
+        ...
+
+    async def why(self, id: str) -> Sequence[records.Reason]:
+        """Return every reason the job is not running now."""
+        ...
+
+    async def history(self, id: str) -> Sequence[records.Attempt]:
+        """Return how its attempts ended, the oldest first."""
+        ...
+
+    async def pool(self, name: str) -> records.Pool:
+        """Return a pool and its holders."""
+        ...
+
+    async def redrive(self, redrive_id: str) -> records.Redrive | None:
+        """Return how far a bulk retry has come; None if there is none of that id."""
+        ...
+
+
+class QueuesPort(Protocol):
+    """Serves workers of one scheduler."""
+
+    async def claim(
+        self,
+        queue: str | Sequence[str],
+        *,
+        max: int,
+        lease_ms: int,
+        wait_ms: int,
+        worker: WorkerInfo | None,
+        exclude: Sequence[str],
+    ) -> Sequence[Claimed]:
+        """Lease up to `max` due jobs; wait for the first one for at most `wait_ms`, then there are none. Cancelled, it
+        gives back what it was about to get."""
+        ...
+
+    async def give_back(self, leases: Sequence[str]) -> None:
+        """Requeue, uncharged, what was claimed and did not reach its worker, which has hung up."""
+        ...
+
+    async def queues(self) -> Sequence[records.Queue]:
+        """Return what each queue holds, and how many claims wait for it."""
+        ...
+
+    async def pending(self, prefix: str) -> records.Pending:
+        """Tell whether any live job's function path or workflow starts with `prefix`."""
+        ...
+
+    async def outcome(self, id: str, wait_s: float | None) -> records.Outcome:
+        """Return how a job ended, or how it stands after so long (None: wait until it has ended). It may answer how the
+        job stands sooner, too, where the host stops."""
+        ...
+
+    async def announce(self, snapshot: WorkerSnapshot) -> None:
+        """Note how a worker is, and that it was heard now. InvalidInputError names what cannot be so."""
+        ...
+
+    async def workers(self, *, cursor: str | None, limit: int) -> records.WorkerPage:
+        """Return a page of the workers that were heard of within five minutes, by id."""
+        ...
+
+
+class SchedulesPort(Protocol):
+    """Defines and runs the schedules of one scheduler."""
+
+    async def put(self, new: NewSchedule) -> SchedulePut:
+        """Define a schedule, or define it anew."""
+        ...
+
+    async def register(self, owner: str, news: Sequence[NewSchedule], *, prune: bool) -> Registration:
+        """Define an owner's whole set in one commit; what it leaves out is reported, or removed with `prune`."""
+        ...
+
+    async def get(self, name: str) -> ScheduleRecord | None:
+        """Return the schedule of that name, or None."""
+        ...
+
+    async def list(self, *, cursor: str | None, limit: int) -> SchedulePage:
+        """Return a page by name."""
+        ...
+
+    async def occurrences(self, name: str, *, cursor: str | None, limit: int) -> OccurrencePage:
+        """Return what became of its slots, the newest first; empty for a name that never was one."""
+        ...
+
+    async def pause(self, name: str, *, revision: int | None) -> ScheduleRecord:
+        """Let its slots pass as skipped. NotFoundError, or ConflictError for a stale revision."""
+        ...
+
+    async def resume(self, name: str, *, revision: int | None) -> ScheduleRecord:
+        """Let it fire again, from the next slot on."""
+        ...
+
+    async def delete(self, name: str, *, revision: int | None, cancel_pending: bool) -> bool:
+        """Remove it, and cancel its occurrences with `cancel_pending`. False if there was none."""
+        ...
+
+    async def trigger(self, name: str, request_key: str | None) -> TriggeredRun:
+        """Start one occurrence now, also when paused; the same key gives the same occurrence."""
+        ...
+
+    async def preview(self, cron: str, *, timezone: str, start: int | None, count: int) -> CronPreview:
+        """Return what an expression comes to after `start` (None: now)."""
+        ...
+
+
+class SchedulerPort(Protocol):
+    """One scheduler. Each method of its parts is one operation, and checks its arguments. `checks` is of the caller's
+    process: it makes the checked jobs and definitions that the others take."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def checks(self) -> JobChecks: ...
+    @property
+    def jobs(self) -> JobsPort: ...
+    @property
+    def changes(self) -> ChangesPort: ...
+    @property
+    def reads(self) -> ReadsPort: ...
+    @property
+    def queues(self) -> QueuesPort: ...
+    @property
+    def schedules(self) -> SchedulesPort: ...

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from tocsin.actors.scheduler.client.instance import Instance, page_limit
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim
 from tocsin.actors.scheduler.model import validation as arguments
@@ -24,7 +26,7 @@ CLAIM_LEASE_MS = 60_000
 CLAIM_WAIT_S = 20.0
 
 
-class QueuesPort:
+class LocalQueues:
     """Serves workers of one scheduler. Nothing of who they are is stored."""
 
     def __init__(self, instance: Instance) -> None:
@@ -62,10 +64,10 @@ class QueuesPort:
             raise
         return [self._claimed(claim) for claim in await pulls.wait(pull, seconds)]
 
-    def unsent(self, claimed: Sequence[Claimed]) -> None:
+    async def give_back(self, leases: Sequence[str]) -> None:
         """Requeue, uncharged, what did not reach its worker, which has hung up."""
         here = self._instance
-        here.service.inflight(here.name).waiting_claims.give_back([one.lease for one in claimed])
+        here.service.inflight(here.name).waiting_claims.give_back(list(leases))
 
     def _claimed(self, claim: Claim) -> Claimed:
         job, lease = claim.job, claim.lease
@@ -132,12 +134,12 @@ class QueuesPort:
 
     # ---- Workers ---------------------------------------------------------------------------------
 
-    def announce(self, snapshot: WorkerSnapshot) -> None:
+    async def announce(self, snapshot: WorkerSnapshot) -> None:
         """Note how a worker is, and that it was heard now. InvalidInputError names what cannot be so."""
         here = self._instance
         here.service.workers.note(here.name, snapshot)
 
-    def workers(self, *, cursor: str | None, limit: int) -> WorkerPage:
+    async def workers(self, *, cursor: str | None, limit: int) -> WorkerPage:
         """Return a page of the workers that this host has heard of within five minutes, by id."""
         after = "" if cursor is None else arguments.plain_name(cursor, "cursor")
         return self._instance.service.workers.page(self._instance.name, after, page_limit(limit))
@@ -162,4 +164,4 @@ def _slot(one: Any) -> Slot:
 
 
 def _parent(parent: str, result: bytes) -> Parent:
-    return Parent(id=parent, raw_result=arguments.raw(result) if result else None)
+    return Parent(id=parent, raw_result=arguments.raw(result) if result else msgspec.UNSET)

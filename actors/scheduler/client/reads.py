@@ -15,23 +15,17 @@ from tocsin.actors.scheduler.queries import listing, why
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.transitions import redrive as redrives
-from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.errors import InvalidInputError
 
 STATES = ("pending", "waiting", "running")
 ORDERS = ("due", "id")
 
 
-class ReadsPort:
+class LocalReads:
     """Reads what one scheduler holds."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-
-    @property
-    def catalog(self) -> Catalog | None:
-        """Return the host's: which paths there are and what args each takes; None: anything goes."""
-        return self._instance.service.catalog_check.catalog
 
     async def get(self, id: str) -> Record | None:
         """Return the job, dead ones included; None if there is none of that id."""
@@ -63,7 +57,14 @@ class ReadsPort:
             return await listing.list_live(here.view(), here.name, here.now_ms(), most, cursor, wanted, order)
 
     async def dead(
-        self, *, cursor: str | None, limit: int, pool: str | None, label: str | None, reason: str | None, since: object
+        self,
+        *,
+        cursor: str | None,
+        limit: int,
+        pool: str | None,
+        label: str | None,
+        reason: str | None,
+        since: int | None,
     ) -> Page:
         """Return a page of dead jobs, the newest parked last; `since` (epoch ms) leaves out those parked before."""
         here = self._instance

@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
 from tocsin.actors.scheduler.client.schedules import Schedules
+from tocsin.actors.scheduler.client.submitting import submit_checked
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
@@ -85,14 +86,14 @@ class Scheduler:
             raise InvalidInputError(f"jobs must be a list of Job, not {type(jobs).__name__}")
         if len(jobs) > arguments.MAX_BATCH:
             raise InvalidInputError(f"jobs: {len(jobs)} given, at most {arguments.MAX_BATCH} in one call")
-        return await self._port.jobs.submit_checked(self._checks.jobs(jobs))
+        return await submit_checked(self._port.jobs, self._checks.jobs(jobs))
 
     def deferred(self) -> Deferred:
         """Collect jobs that are submitted together at the end of a block, and not at all if it fails; ids at once.
 
         `async with jobs.deferred() as later: job_id = later.run_after("5m", ...)`. See `Deferred`.
         """
-        return Deferred(self._checks.job, self._port.jobs.submit_checked)
+        return Deferred(self._checks.job, self._port.jobs)
 
     # ---- Changing jobs ---------------------------------------------------------------------------
 
@@ -184,8 +185,9 @@ class Scheduler:
         since: datetime | int | None = None,
     ) -> records.Page:
         """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
+        parked_since = None if since is None else arguments.instant_ms(since, "since")
         return await self._port.reads.dead(
-            cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since
+            cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=parked_since
         )
 
     async def dead_retry(self, id: str) -> records.DeadRetried:
@@ -212,9 +214,11 @@ class Scheduler:
         Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
         them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
         """
+        parked_since = None if since is None else arguments.instant_ms(since, "since")
         return await self._port.changes.dead_retry_all(
-            pool=pool, reason=reason, path=path, since=since, all=all, rate_per_second=rate_per_second, dry_run=dry_run
-        )
+            pool=pool, reason=reason, path=path, since=parked_since, all=all, rate_per_second=rate_per_second,
+            dry_run=dry_run,
+        )  # fmt: skip
 
     async def redrive(self, redrive_id: str) -> records.Redrive | None:
         """Return how far a `dead_retry_all` has come; None if there is none of that id."""
@@ -244,9 +248,10 @@ class Scheduler:
         the job goes to another worker. Cancelled, the call gives back what it was about to get.
         """
         wait_ms = arguments.duration_ms(wait, "wait")
-        return await self._port.queues.claim(
+        claimed = await self._port.queues.claim(
             queue, max=max, lease_ms=lease_ms, wait_ms=wait_ms, worker=worker, exclude=exclude
         )
+        return list(claimed)
 
     async def queues(self) -> Sequence[records.Queue]:
         """Return the queues that hold jobs, waiting or leased, by name, and how many claims wait for each here."""
@@ -278,11 +283,11 @@ class Scheduler:
 
         Its `heartbeat_at` becomes the instant at which it was heard here. InvalidInputError names what cannot be so.
         """
-        self._port.queues.announce(snapshot)
+        await self._port.queues.announce(snapshot)
 
     async def workers(self, *, cursor: str | None = None, limit: int = 100) -> records.WorkerPage:
         """Return a page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
-        return self._port.queues.workers(cursor=cursor, limit=limit)
+        return await self._port.queues.workers(cursor=cursor, limit=limit)
 
     # ---- Reading ---------------------------------------------------------------------------------
 

@@ -154,7 +154,9 @@ class Schedules:
         self, cron: str, *, timezone: str | ZoneInfo = "UTC", start: datetime | int | None = None, count: int = PREVIEW
     ) -> records.CronPreview:
         """Return what an expression comes to after `start` (default: now). Errors as for `put`; `count` 1 to 100."""
-        return await self._port.preview(cron, timezone=timezone, start=start, count=count)
+        zone: Any = timezone.key if isinstance(timezone, ZoneInfo) and timezone.key else timezone
+        after = None if start is None else arguments.instant_ms(start, "start")
+        return await self._port.preview(cron, timezone=zone, start=after, count=count)
 
 
 def _initiator(known: dict[str, Any]) -> tuple[str, str]:

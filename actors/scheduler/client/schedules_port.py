@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -21,7 +20,7 @@ from tocsin.actors.scheduler.model.schedule_rows import jitter_of, request_hash
 from tocsin.actors.scheduler.queries import schedules as reading
 from tocsin.actors.scheduler.schedules import events
 from tocsin.actors.scheduler.schedules.change import NewSchedule
-from tocsin.actors.scheduler.schedules.definition import REVISION, new_schedule, schedule_name
+from tocsin.actors.scheduler.schedules.definition import REVISION, schedule_name
 from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.schedules.series import next_of
 from tocsin.dispatch.words import word
@@ -35,28 +34,11 @@ CANCELLED_AT_ONCE: Final = 100
 REQUEST_KEY_MAX: Final = 255
 
 
-class SchedulesPort:
+class LocalSchedules:
     """Defines and runs the schedules of one scheduler."""
 
     def __init__(self, instance: Instance, checks: JobChecks) -> None:
         self._instance, self._checks = instance, checks
-
-    def new_schedule(
-        self,
-        name: str,
-        *,
-        raw_args: bytes,
-        given: Mapping[str, Any],
-        paused: object,
-        revision: object,
-        initiator: tuple[str, str],
-    ) -> NewSchedule:
-        """Check a definition; `initiator` (token, user) is that of its occurrences."""
-        new = new_schedule(
-            name, args=arguments.raw_args(raw_args), paused=paused, revision=revision, initiator=initiator, given=given
-        )
-        self._checks.check_schedule(new)
-        return new
 
     async def put(self, new: NewSchedule) -> records.SchedulePut:
         """Define a schedule, or define it anew."""
@@ -152,7 +134,7 @@ class SchedulesPort:
         made = await self._one(name, events.TriggerSchedule(schedule_name(name), request))
         return records.TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
-    async def preview(self, cron: str, *, timezone: str | ZoneInfo, start: Any, count: int) -> records.CronPreview:
+    async def preview(self, cron: str, *, timezone: str, start: int | None, count: int) -> records.CronPreview:
         """Return what an expression comes to after `start` (None: now)."""
         after = self._instance.now_ms() if start is None else arguments.instant_ms(start, "start")
         left = arguments.integer(count, "count", 1, MAX_COUNT)

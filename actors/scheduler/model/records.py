@@ -270,7 +270,7 @@ class Pool(Value, frozen=True, rename="camel", omit_defaults=True):
     known: bool = True
 
 
-class Attempt(Value, frozen=True, rename="camel", omit_defaults=True):
+class Attempt(Value, frozen=True, rename=raw_member, omit_defaults=True):
     """How one attempt ended (or the job itself, if it had none); instants in epoch ms, `lateness_ms` after due."""
 
     attempt: int
@@ -280,8 +280,18 @@ class Attempt(Value, frozen=True, rename="camel", omit_defaults=True):
     lateness_ms: int
     status: int | None = None
     error: str | None = None
-    result: msgspec.Raw | None = None
+    raw_result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result_damaged: bool = False
+
+    @property
+    def result(self) -> Any:
+        """Return what it came to, as far as that is kept here (2 KiB); None if it said nothing. StoreCorrupt if that
+        was damaged in the store."""
+        if self.result_damaged:
+            raise StoreCorrupt("the result of this attempt was damaged in the store: restore a backup")
+        if isinstance(self.raw_result, msgspec.UnsetType):
+            return None
+        return values.decode(bytes(self.raw_result), "result")
 
 
 class Queue(Value, frozen=True, rename="camel", omit_defaults=True):
@@ -310,7 +320,7 @@ class Outcome(Value, frozen=True, rename=raw_member, omit_defaults=True):
 
     id: str
     state: str
-    raw_result: msgspec.Raw | None = None
+    raw_result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: str | None = None
     ended_at: int | None = None
     kept_until: int | None = None
@@ -327,7 +337,9 @@ class Outcome(Value, frozen=True, rename=raw_member, omit_defaults=True):
     def result(self) -> Any:
         if self.result_damaged:
             raise StoreCorrupt(f"the result of job {self.id!r} was damaged in the store: restore a backup")
-        return None if self.raw_result is None else values.decode(bytes(self.raw_result), "result")
+        if isinstance(self.raw_result, msgspec.UnsetType):
+            return None
+        return values.decode(bytes(self.raw_result), "result")
 
 
 class Redrive(Value, frozen=True, rename="camel", omit_defaults=True):

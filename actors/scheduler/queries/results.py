@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+from msgspec import UNSET
+
 from tocsin.actors.scheduler.model.damage import intact
 from tocsin.actors.scheduler.model.records import Attempt, Outcome
 from tocsin.actors.scheduler.model.rows import DAY_MS, HistRow, ResultRow, hist_day, result_key
@@ -32,10 +35,9 @@ async def of(view: StoreView, job_id: str, now: int) -> Outcome:
             f"nothing is known of job {job_id!r}: it never was, did not ask for its result to be kept, or ended "
             "too long ago"
         )
-    result = intact(row.result)
-    damaged = row.result is not None and result is None
+    kept, damaged = _kept(row.result)
     return Outcome(
-        job_id, row.state, result, ended_at=row.ended, kept_until=row.until, result_damaged=damaged,
+        job_id, row.state, kept, ended_at=row.ended, kept_until=row.until, result_damaged=damaged,
         no_result=row.no_result,
     )  # fmt: skip
 
@@ -55,8 +57,13 @@ async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
     return [
         Attempt(
             row.attempt, row.outcome, row.started, row.ended, max(row.started - row.due, 0), row.status, row.message,
-            kept, row.result is not None and kept is None,
+            *_kept(row.result),
         )
         for row in found
-        for kept in [intact(row.result)]
     ]  # fmt: skip
+
+
+def _kept(result: bytes | None) -> tuple[msgspec.Raw | msgspec.UnsetType, bool]:
+    """Return a stored result, and whether it was damaged."""
+    raw = intact(result)
+    return (UNSET if raw is None else raw), result is not None and raw is None

@@ -12,7 +12,7 @@ from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
 from tocsin.actors.scheduler.model.rows import RedriveRow
-from tocsin.actors.scheduler.transitions.idempotency import Kept
+from tocsin.actors.scheduler.transitions.kept_answers import Kept
 from tocsin.actors.scheduler.transitions.pools import Erased
 from tocsin.actors.scheduler.transitions.submit import Answer
 from tocsin.dispatch.pulled import Settlement

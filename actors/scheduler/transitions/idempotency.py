@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import DAY_MS, IdemRow, idem_key
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions.kept_answers import Kept
 from tocsin.actors.scheduler.transitions.submit import Answer, submit
 from tocsin.errors import IdempotencyMismatchError, TocsinError
 from tocsin.storage.api import StoreView
 
 KEPT_MS = DAY_MS
-Kept = tuple[int, bytes]
-"""Status and body of an answer."""
 Render = Callable[[Sequence[Answer]], Kept | TocsinError]
 
 
@@ -37,10 +36,10 @@ def damaged_answer() -> IdempotencyMismatchError:
     )
 
 
-async def answered(view: StoreView, once: Once, now: int) -> bool:
+async def answered(view: StoreView, key: bytes, now: int) -> bool:
     """Tell whether an answer may be kept for the request: then nothing new is needed to give it again."""
     today = now // DAY_MS
-    return bool(await view.get([idem_key(day, once.key) for day in (today, today - 1)]))
+    return bool(await view.get([idem_key(day, key) for day in (today, today - 1)]))
 
 
 async def submit_once(turn: Turn, jobs: Sequence[NewJob], once: Once) -> Kept | TocsinError:

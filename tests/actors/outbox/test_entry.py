@@ -120,7 +120,7 @@ def test_every_option_of_a_job_comes_over() -> None:
         direct: Any = {**given, "id": "direct"}
         await sim.jobs.run_at(AT, "a:b", args, **direct)
 
-        brought = new_job(sim.port, entry.statement.values["job"])
+        brought = new_job(sim.port.checks, "t", entry.statement.values["job"])
         await sim.port.jobs.submit(brought)
         one, other = await sim.jobs.get("mine"), await sim.jobs.get("direct")
         assert one is not None and other is not None

@@ -298,7 +298,7 @@ async def test_the_initiator_is_kept_with_the_job_and_not_sent(sim: SimulatedHos
 @on_simulated_host()
 async def test_the_same_job_asked_for_by_another_is_the_same_job(sim: SimulatedHost) -> None:
     in_an_hour = sim.now + 3_600_000
-    make = sim.port.jobs.new_job
+    make = sim.port.checks.wire_job
     wanted: dict[str, Any] = {
         "function_path": "p", "workflow": None, "raw_args": b"{}", "scheduled_for": in_an_hour, "delay_ms": None,
     }  # fmt: skip

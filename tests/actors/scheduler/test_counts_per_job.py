@@ -18,7 +18,7 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_ho
 from tocsin.actors.runtime.activation import Activation
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.client.job_checks import Job
-from tocsin.actors.scheduler.transitions.idempotency import Once
+from tocsin.actors.scheduler.transitions.kept_answers import OneAnswer
 from tocsin.storage.memory import MemoryProvider, MemoryStore
 
 PRODUCERS, ROUNDS = 32, 10
@@ -119,12 +119,11 @@ def test_32_callers_that_cancel_or_move_share_two_hops(counts: Counter[str]) -> 
 
 
 async def ask_with_key(sim: SimulatedHost, key: str, n: int) -> None:
-    jobs = sim.port.jobs
-    made = jobs.new_job(
+    made = sim.port.checks.wire_job(
         function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=3_600_000,
         options={"id": f"j{n}"},
     )  # fmt: skip
-    await jobs.submit_once([made], Once(b"%s%d" % (key.encode(), n), b"body", lambda answers: (200, b"")))
+    await sim.port.jobs.submit_once([made], key=b"%s%d" % (key.encode(), n), body=b"body", form=OneAnswer())
 
 
 def test_32_requests_with_a_key_share_one_hop_and_where_ids_are_taken_two(counts: Counter[str]) -> None:
@@ -155,14 +154,14 @@ def test_one_caller_alone_has_its_rows_in_one_hop(counts: Counter[str]) -> None:
         jobs = sim.port.jobs
         for name in ("a", "b", "c"):
             await sim.jobs.run_after("1h", "w:r", id=name)
-        new = jobs.new_job(
+        new = sim.port.checks.wire_job(
             function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=3_600_000,
             options={"id": "d"},
         )  # fmt: skip
         asks: list[tuple[int, Callable[[], Awaitable[object]]]] = [
             (0, lambda: sim.jobs.run_after("1h", "w:r")),
             (1, lambda: sim.jobs.run_after("1h", "w:r", id="e")),
-            (1, lambda: jobs.submit_once([new], Once(b"key", b"body", lambda answers: (200, b"")))),
+            (1, lambda: jobs.submit_once([new], key=b"key", body=b"body", form=OneAnswer())),
             (1, lambda: sim.jobs.cancel("b")),
             (2, lambda: sim.jobs.cancel("a")),
             (2, lambda: sim.jobs.reschedule("c", after=9)),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import zlib
+from functools import partial
 from typing import Any, get_args
 
 import msgspec
@@ -21,7 +22,7 @@ from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
 from tocsin.actors.scheduler.schedules import events as of_schedules
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.transitions import events
-from tocsin.actors.scheduler.transitions.idempotency import Kept, Once
+from tocsin.actors.scheduler.transitions.kept_answers import OneAnswer, RowAnswers
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import HostClosedError, InvalidInputError
 
@@ -95,15 +96,11 @@ async def test_a_scheduler_runs_no_method_by_name_and_an_actor_of_methods_no_eve
 @on_simulated_host()
 async def test_a_caller_that_goes_away_keeps_no_request_with_a_key_from_being_done(sim: SimulatedHost) -> None:
     """Its answer is written and kept, though nobody waits for it, and nothing is left of it in memory."""
-
-    def written(answers: Sequence[object]) -> Kept:
-        return 200, b"%d" % len(answers)
-
-    job = sim.port.jobs.new_job(
+    job = sim.port.checks.wire_job(
         function_path="w:r", workflow=None, raw_args=b"{}", scheduled_for=None, delay_ms=60_000, options={"id": "a"}
     )
-    once = Once(b"key", b"body", written)
-    asked = asyncio.ensure_future(sim.port.jobs.submit_once([job], once))
+    ask = partial(sim.port.jobs.submit_once, key=b"key", body=b"body", form=RowAnswers(["a"]))
+    asked = asyncio.ensure_future(ask([job]))
     renderers = sim.host._service.renderers
     for _ in range(1_000):
         if renderers._waiting:
@@ -113,7 +110,7 @@ async def test_a_caller_that_goes_away_keeps_no_request_with_a_key_from_being_do
     await sim.sleep(1)
 
     assert asked.cancelled() and await sim.jobs.get("a") is not None
-    assert await sim.port.jobs.submit_once([], once) == (200, b"1")
+    assert zlib.decompress((await ask([]))[1]) == b'{"a":null}'
     assert renderers._waiting == {}
 
 
@@ -122,7 +119,7 @@ async def test_the_function_that_writes_an_answer_goes_with_an_event_that_fails_
     sim: SimulatedHost,
 ) -> None:
     """The host is killed while the event stands in line: its turn never comes, and nobody hears of it."""
-    asked = asyncio.ensure_future(sim.port.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b""))))
+    asked = asyncio.ensure_future(sim.port.jobs.submit_once([JOB], key=b"key", body=b"body", form=OneAnswer()))
     renderers = sim.host._service.renderers
     for _ in range(2):  # it is called, and its event is sent
         await asyncio.sleep(0)
@@ -139,6 +136,6 @@ async def test_the_function_that_writes_an_answer_goes_with_an_event_that_fails_
 async def test_the_function_that_writes_an_answer_goes_with_a_call_that_fails(sim: SimulatedHost) -> None:
     await sim.host.stop()
     with pytest.raises(HostClosedError):
-        await sim.port.jobs.submit_once([JOB], Once(b"key", b"body", lambda answers: (200, b"")))
+        await sim.port.jobs.submit_once([JOB], key=b"key", body=b"body", form=OneAnswer())
     await sim.sleep(0.001)
     assert sim.host._service.renderers._waiting == {}

@@ -59,7 +59,7 @@ class Stage:
         self, job_id: str | None = None, *, after: int = HOUR, conflict: str = "error", args: bytes = b"{}",
         **options: Any,
     ) -> NewJob:  # fmt: skip
-        made = self.sim.port.jobs.new_job(
+        made = self.sim.port.checks.wire_job(
             function_path="work:run", workflow=None, raw_args=args, scheduled_for=self.sim.now + after, delay_ms=None,
             options={"id": job_id, "on_conflict": conflict, **options},
         )  # fmt: skip

@@ -83,7 +83,7 @@ def test_an_answer_that_is_no_json_is_no_result(answer: Answer) -> None:
         await sim.jobs.run_after(0, "called:run", then=[queued("pulled:run")])
         await sim.sleep(1)
         [one] = await sim.jobs.claim("q", wait=0)
-        assert one.parent is not None and one.parent.raw_result is None
+        assert one.parent is not None and one.parent.result is None
 
     run()
 

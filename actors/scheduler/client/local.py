@@ -1,0 +1,36 @@
+"""`LocalPort`: the scheduler's port in the process that holds its store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tocsin.actors.scheduler.client.changes import LocalChanges
+from tocsin.actors.scheduler.client.instance import Instance
+from tocsin.actors.scheduler.client.job_checks import JobChecks
+from tocsin.actors.scheduler.client.jobs import LocalJobs
+from tocsin.actors.scheduler.client.queues import LocalQueues
+from tocsin.actors.scheduler.client.reads import LocalReads
+from tocsin.actors.scheduler.client.schedules_port import LocalSchedules
+
+if TYPE_CHECKING:
+    from tocsin.actors.scheduler.actor.service import SchedulerService
+    from tocsin.actors.scheduler.client.port import SchedulerPort
+
+
+class LocalPort:
+    """Calls the actor, and reads its committed rows. What is done is here, once, whoever asks for it."""
+
+    def __init__(self, service: SchedulerService, name: str) -> None:
+        instance = Instance(service, name)
+        self.name = instance.name
+        self.checks = JobChecks(service.catalog_check, service.host.random, instance.now_ms, service.has_origin)
+        self.jobs = LocalJobs(instance)
+        self.changes = LocalChanges(instance)
+        self.reads = LocalReads(instance)
+        self.queues = LocalQueues(instance)
+        self.schedules = LocalSchedules(instance, self.checks)
+
+
+def port(service: SchedulerService, name: str) -> SchedulerPort:
+    """Return it as what it is to those who use it."""
+    return LocalPort(service, name)
