@@ -313,6 +313,14 @@ class Writer:
         finally:
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
+    def move_rest(self) -> bool:
+        """Move what is left of the WAL into the file, between two transactions; return whether nothing is left.
+
+        It waits for nobody: a reader may prevent it."""
+        self.check_file()
+        _, frames, moved = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return bool(frames == moved)
+
     def leave(self) -> None:
         """Prepare closing, which moves the WAL into the file at the store's path.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.breaking import Mutant
 
 S = "tests/storage/"
+LONG = S + "test_sqlite_long_running.py::"
 
 STORES = (
     Mutant(
@@ -15,6 +16,27 @@ STORES = (
         tests=(
             S + "test_sqlite_long_running.py::test_a_commit_is_synced_before_it_is_answered_also_after_a_second_start",
         ),
+    ),
+    Mutant(
+        "store: the end of the log is not moved, so that it never begins anew",
+        "storage/sqlite/upkeep.py",
+        "size if await self._writer.run(self._file.move_rest) else 0",
+        "0",
+        tests=(LONG + "test_the_log_begins_anew_in_place_although_commits_never_pause",),
+    ),
+    Mutant(
+        "store: the log is moved again and again",
+        "storage/sqlite/upkeep.py",
+        "(size != self._all_moved_at or self._condition.full)",
+        "True",
+        tests=(LONG + "test_the_log_begins_anew_in_place_although_commits_never_pause",),
+    ),
+    Mutant(
+        "store: a log of which a reader kept a part counts as moved",
+        "storage/sqlite/writer.py",
+        "return bool(frames == moved)",
+        "return True",
+        tests=(LONG + "test_what_a_reader_kept_in_the_log_is_moved_at_the_next_look",),
     ),
     Mutant(
         "store: transactions missing behind a crash are passed over",

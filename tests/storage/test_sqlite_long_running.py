@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from itertools import pairwise
 from pathlib import Path
 
 import aiosqlite
@@ -99,6 +100,51 @@ async def test_the_wal_stays_small_under_many_commits(provider: SQLiteProvider) 
         largest = max(largest, wal_bytes(provider))
 
     assert largest < 2 * sqlite_upkeep.TRUNCATE_BYTES
+
+
+@pytest.mark.usefixtures("small_wal")
+async def test_the_log_begins_anew_in_place_although_commits_never_pause(
+    provider: SQLiteProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit at the end of the file waits for the file system, too, which notes how long the file is now."""
+    store, plain, moved = await provider.open("a"), provider._upkeep.move_wal, 0
+
+    async def move_without_the_latest() -> None:
+        """As it is for a host that commits while the log is moved; here a reader sees to that, which then ends."""
+        nonlocal moved
+        moved += 1
+        with closing(sqlite3.connect(provider.path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM meta").fetchone()
+            await store.commit(Batch(puts={b"meanwhile": b"v"}))
+            await plain()
+
+    monkeypatch.setattr(provider._upkeep, "move_wal", move_without_the_latest)
+    sizes: list[int] = []
+    for n in range(200):
+        await store.commit(Batch(puts={b"%d" % (n % 8): b"v" * 4_000}))
+        await upkeep_done(provider)
+        sizes.append(wal_bytes(provider))
+    first = next(n for n, size in enumerate(sizes) if size >= sqlite_upkeep.CHECKPOINT_BYTES)
+    longer = sum(after > before for before, after in pairwise(sizes[first:]))
+
+    assert longer < (len(sizes) - first) / 5, "few commits make it longer"
+    assert moved <= longer + 1, "and it is moved only when it became longer"
+
+
+@pytest.mark.usefixtures("small_wal")
+async def test_what_a_reader_kept_in_the_log_is_moved_at_the_next_look(provider: SQLiteProvider) -> None:
+    store = await provider.open("a")
+    with closing(sqlite3.connect(provider.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM meta").fetchone()
+        await write(store, 1)
+        await upkeep_done(provider)
+        await provider._upkeep._bound_wal()
+        assert provider._identity.lineage.moved_seq() < provider._file.seq
+    await provider._upkeep._bound_wal()
+
+    assert provider._identity.lineage.moved_seq() == provider._file.seq
 
 
 @pytest.mark.usefixtures("small_wal")
