@@ -12,15 +12,15 @@ TURNS = (
     Mutant(
         "shared turns: any number of events share one",
         "actors/runtime/line.py",
-        "while self and len(group) < EVENTS_PER_TURN:",
-        "while self:",
+        "if len(group) == EVENTS_PER_TURN or isinstance(",
+        "if isinstance(",
         tests=(R + "test_one_turn_is_shared_by_a_bounded_number_of_events",),
     ),
     Mutant(
         "shared turns: an event that may not share is passed",
         "actors/runtime/line.py",
-        "if isinstance(place, asyncio.Future) or not actor.may_share(place[0]):",
-        "if isinstance(place, asyncio.Future):",
+        "isinstance(place, asyncio.Future) or not actor.may_share(place[0]):",
+        "isinstance(place, asyncio.Future):",
         tests=(R + "test_an_event_that_may_not_share_ends_the_group_and_keeps_its_place",),
     ),
     Mutant(
