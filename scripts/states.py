@@ -1,4 +1,4 @@
-"""Write docs/states.md's diagram and tables from the tables in the code: `python -m scripts.states`."""
+"""Write docs/states.md's tables from the tables in the code: `python -m scripts.states`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,6 @@ BLOCK = "<!-- {name}: written by `python -m scripts.states` -->\n"
 END = "<!-- end -->\n"
 
 
-def diagram() -> Iterator[str]:
-    yield "```mermaid"
-    yield "stateDiagram-v2"
-    yield "    [*] --> pending"
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for event, moves in EVENTS.items():
-        for move in moves.items():
-            arrows.setdefault(move, []).append(event)
-    for (source, target), events in sorted(arrows.items(), key=lambda one: [STATES.index(name) for name in one[0]]):
-        yield f"    {source} --> {target}: {'<br/>'.join(events)}"
-    yield "    gone --> [*]"
-    yield "```"
-
-
 def table(corner: str, states: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Iterator[str]:
     yield f"| {corner} | " + " | ".join(states) + " |"
     yield "|---" * (len(states) + 1) + "|"
@@ -38,7 +24,6 @@ def blocks() -> dict[str, Iterator[str]]:
     sources = STATES[:-1]
     events = {event: [moves.get(state, "") for state in sources] for event, moves in EVENTS.items()}
     return {
-        "diagram": diagram(),
         "events": table("event", sources, events),
         "operations": table("operation", STATES, OPERATIONS),
     }

@@ -1,4 +1,4 @@
-"""A whole host on a real file: what the README shows, own actors, settings that do not fit, restarts."""
+"""A whole host on a real file: what the pages show, own actors, settings that do not fit, restarts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORIGIN = "https://app.example/"
 
 
 class Counter(Actor):
-    """The example of the README."""
+    """The example of docs/actors.md."""
 
     async def add(self, n: int) -> int:
         value = int(await self.ctx.storage.get(b"n") or b"0") + n

@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from scripts.site import cli_reference, http_reference, python_reference
 from scripts.site.markdown import Block, blocks
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+MADE: Final = {http_reference.PAGE, "openapi.json", cli_reference.PAGE, "llms.txt"} | {
+    f"reference/{group.slug}.md" for group in python_reference.GROUPS
+}
+"""Pages that exist on the site only; `scripts/docs` checks their anchors."""
 HISTORY: Final = {"CHANGELOG.md"}
 """Pages that tell of what was: their blocks need not hold today."""
 

@@ -27,7 +27,7 @@ DATA: Final = list(all_blocks("json", "toml", "yaml", "ini"))
 SHELL: Final = list(all_blocks("sh", "console"))
 KNOWN: Final = {
     *("python", "json", "toml", "yaml", "ini", "sh", "console"),
-    *("text", "mermaid", "javascript", "sql", "html", "diff", "dockerfile", "nginx"),
+    *("text", "javascript", "sql", "html", "diff", "dockerfile", "nginx"),
 }
 """Languages of blocks: those that are checked here or run elsewhere, and those that are only shown."""
 PROGRAMS: Final = {

@@ -1,7 +1,7 @@
 """Decide what an event makes of a job: pure functions of rows, an outcome, an instant, and a delay drawn beforehand.
 
-Nothing here reads or writes a row; `apply` writes what is decided. The README has the table of answers that `settle`
-follows.
+Nothing here reads or writes a row; `apply` writes what is decided. docs/receiving.md has the table of answers that
+`settle` follows.
 """
 
 from __future__ import annotations

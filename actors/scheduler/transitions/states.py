@@ -1,7 +1,6 @@
 """Say what may become of a job: its states, and what each event and each operation makes of it in each of them.
 
-Tests try every cell of both tables. `python -m scripts.states` writes the tables, and a diagram of the first, into
-docs/states.md.
+Tests try every cell of both tables. `python -m scripts.states` writes them into docs/states.md.
 """
 
 from __future__ import annotations
