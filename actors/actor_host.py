@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from importlib.metadata import version
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tocsin.actors.due_runs import DueRuns
 from tocsin.actors.heartbeat import Beat, Heartbeat, Pulse
 from tocsin.actors.host_options import check_names, check_options, check_target, check_transport, within
 from tocsin.actors.runtime.actor import Actor
@@ -24,6 +26,7 @@ from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire
 from tocsin.actors.scheduler.inflight.deaths import OnDead
 from tocsin.actors.scheduler.inflight.ticking import OnTick
 from tocsin.actors.scheduler.model.catalog_check import CatalogGiven
+from tocsin.actors.scheduler.model.due_run import DueRun
 from tocsin.actors.scheduler.model.health import RED, level
 from tocsin.actors.scheduler.model.names import KIND
 from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
@@ -97,6 +100,7 @@ class ActorHost:
         heartbeat_url: str | None = None,
         heartbeat_transport: Transport | None = None,
         drain_s: float = 10.0,
+        dispatch: bool = True,
     ) -> None:
         if authorize_fire is not None and not callable(authorize_fire):
             raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
@@ -126,9 +130,11 @@ class ActorHost:
                 raise SettingsError(f"two kinds of actors are called {name!r}, or it holds a slash: set its `kind`")
             kinds[name] = Kind(actor, actor.alarm_backoff_max_ms)
         self.runtime = Host(
-            provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s
-        )
+            provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s,
+            rings=dispatch,
+        )  # fmt: skip
         self._service.bind(self.runtime)
+        self._due_runs = DueRuns(self.runtime, self._service, dispatch=dispatch)
         # By name, each scheduler as HTTP reaches it; users have `scheduler`.
         self.ports = lru_cache(PORTS_KEPT)(partial(local.port, self._service))
         self._heartbeat: Heartbeat | None = None
@@ -174,7 +180,8 @@ class ActorHost:
         beside the system's; it is read here. `clock` and `random` are for simulations: whoever can predict `random` can
         guess leases. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`,
         `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where
-        neither the job nor its instance has one (60,000). Raises SettingsError for a value that does not fit.
+        neither the job nor its instance has one (60,000). With `dispatch=False` the host starts nothing by itself, but
+        only in `run_due`. Raises SettingsError for a value that does not fit.
         """
         check_names(options, cls.open, ActorHost.__init__)
         clock = clock or SystemClock()
@@ -287,6 +294,22 @@ class ActorHost:
         finally:
             if started:
                 await self.stop()
+
+    async def run_due(
+        self, until: datetime | int | timedelta | str | None = None, *, max_seconds: float | None = None
+    ) -> DueRun:
+        """Do what is due now: callbacks, slots of schedules, bulk retries, expiry, upkeep, alarms of your own actors.
+
+        Returns when nothing more is due and nothing is in flight, with counts of what was done and of what was left
+        and why: paused work, full pools, work of queues, which is for workers, and callbacks while the origin cannot
+        be reached are not waited for, and neither are retries of later. With `until`, an aware datetime, epoch ms, or
+        a duration such as "55s", it also waits for what becomes due until then.
+
+        After `max_seconds` nothing more is begun; callbacks in flight may go on until the host is stopped. A host that
+        was opened with `dispatch=False` does these things only here; on any other one this waits for an instant at
+        which all is done. Raises InvalidInputError, HostClosedError, StoreUnavailable.
+        """
+        return await self._due_runs.run(until, max_seconds)
 
     def asgi(
         self,

@@ -89,9 +89,10 @@ class StoreStats:
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """These actors are ours from now on: `(name, wake_at)` each, in pages."""
+    """These actors are ours from now on: `(name, wake_at)` each, in pages. `more`: others follow, which are as well."""
 
     actors: Sequence[tuple[str, int | None]]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,8 @@ async def events_tell_who_wants_waking_and_end_at_stop(place: Place) -> None:
         async for event in events:
             if isinstance(event, Owned):
                 owned.update(event.actors)
-            if len(owned) == 2:
-                told.set()
+                if not event.more:
+                    told.set()
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         group.create_task(listen(provider.events()))

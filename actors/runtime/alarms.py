@@ -96,6 +96,16 @@ class AlarmHeap:
         """Return the actors that ring only after that instant."""
         return [actor for actor, due in self.due.items() if due > instant_ms]
 
+    def look(self) -> bool:
+        """Ring what is due now, without waiting for the timer. Return whether any alarm rings."""
+        if self._running:
+            self._tick()
+        return bool(self._ringing)
+
+    def next_ring(self) -> int | None:
+        """Return when the next alarm rings, epoch ms; one that backs off rings at the end of that."""
+        return min((self._place(actor, due) for actor, due in self.due.items()), default=None)
+
     def set(self, actor: ActorId, due_ms: int | None) -> None:
         """Ring this actor at `due_ms` instead of any instant set before; None: do not ring it."""
         if due_ms is None:

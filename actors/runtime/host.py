@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
@@ -18,7 +19,15 @@ from tocsin.actors.runtime.alarms import AlarmHeap
 from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.runtime.events import Event, Ring, fail
 from tocsin.actors.runtime.ids import ActorId
-from tocsin.errors import ActorBrokenError, HostClosedError, InvalidInputError, NotFoundError, StoreError, TocsinError
+from tocsin.errors import (
+    ActorBrokenError,
+    HostClosedError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+    StoreUnavailable,
+    TocsinError,
+)
 from tocsin.storage.api import Lost, Owned, StoreProvider
 
 NOT_OPEN = "the host is not open: enter it with `async with host:`, or give your app `lifespan=host.lifespan`"
@@ -63,6 +72,7 @@ class Host:
         random: Random | None = None,
         mailbox_limit: int = 1000,
         idle_after_s: float = 60.0,
+        rings: bool = True,
     ) -> None:
         self.provider = provider
         self.clock: Clock = clock or SystemClock()
@@ -78,9 +88,12 @@ class Host:
         self._open = False
         self._closing = False
         self._told_to_stop = False
+        self._rings = rings
+        self._heard = asyncio.Event()
         self._events_lost = False
         self._doubted: deque[ActorId] = deque()  # whose alarms are to be doubted
         self._doubting: asyncio.Task[None] | None = None
+        self._doubts_again = False  # the doubts wait for a store that could not be read
 
     # ---- Life ------------------------------------------------------------------------------------
 
@@ -92,14 +105,17 @@ class Host:
         await self.stop()
 
     async def start(self) -> None:
-        """Open the store. From now on every actor with a stored alarm is rung in time."""
+        """Open the store. From now on every actor with a stored alarm is rung in time, but not if `rings` is False:
+        then `alarms` is started and stopped from outside."""
         await self.provider.start()
         self._open, self._closing = True, False
+        self._heard = asyncio.Event()
         self._loops = [
             self.start_soon(self._listen()),
             self.start_soon(self._evict_idle()),
         ]
-        self.alarms.start()
+        if self._rings:
+            self.alarms.start()
 
     async def stop(self, drain_s: float = 10.0) -> None:
         """Refuse new events, serve those in line for at most `drain_s` seconds, then close the store."""
@@ -146,6 +162,30 @@ class Host:
                 return
             await asyncio.gather(*busy, *(each.wait_durable() for each in waiting), return_exceptions=True)
             await asyncio.sleep(0)  # whoever else waited for these goes on first
+
+    async def until_idle(self, only_waiting: Callable[[], Collection[asyncio.Task[Any]]]) -> None:
+        """Ring what is due, and wait until nothing is due and nothing runs, but for the tasks of `only_waiting`. An
+        alarm that backs off, and what only a timer goes on with, are not waited for."""
+        while True:
+            rings = self.alarms.look()
+            loops = self._loops if self._doubts_again else [task for task in self._loops if task is not self._doubting]
+            apart = {*loops, *only_waiting(), asyncio.current_task()}
+            busy = [task for task in self.tasks if task not in apart]
+            committing = [each for each in self._activations.values() if not each.settled]
+            if busy:
+                await asyncio.wait(busy, return_when=asyncio.FIRST_COMPLETED)
+            elif committing:
+                with suppress(TocsinError):  # whoever waits for those turns is told
+                    await committing[0].wait_durable()
+            elif not rings:
+                return
+            await asyncio.sleep(0)  # whoever else waited for these goes on first
+
+    async def know_alarms(self) -> None:
+        """Wait until the store has said which alarms there are. StoreUnavailable if it could not."""
+        await self._heard.wait()
+        if self._events_lost:
+            raise StoreUnavailable("the store could not say which alarms there are: look at its file, and try again")
 
     def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine as a task of its own. A failure is logged and affects nothing else."""
@@ -265,11 +305,14 @@ class Host:
                     self._events_lost = False
                     if isinstance(event, Owned):
                         self._owned(event)
+                        if not event.more:
+                            self._heard.set()
                     else:
                         self._lost(event)
                 return
             except StoreError as error:
                 self._events_lost = True
+                self._heard.set()
                 log.error("the store could not say which alarms there are, again in %.0f s: %r", wait, error)
                 await self.clock.sleep(wait)
                 wait = min(wait * 2, LISTEN_RETRY_S[1])
@@ -313,7 +356,9 @@ class Host:
                 return await kind.doubt_alarm(actor)
             except (StoreError, ActorBrokenError) as error:
                 log.warning("could not check the alarm of %s, trying again soon: %r", actor, error)
+                self._doubts_again = True
                 await self.clock.sleep(DOUBT_RETRY_S)
+                self._doubts_again = False
             except Exception:
                 # A fault of this actor alone, which its own alarm will report as well: go on with the others.
                 log.exception("could not check the alarm of %s", actor)

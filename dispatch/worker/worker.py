@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from random import Random, SystemRandom
@@ -77,7 +77,7 @@ class Worker:
         self._attempts: dict[Attempt, asyncio.Task[Report]] = {}
         self._room = asyncio.Event()
         self._started_at = 0
-        self._stopping = self._ending = False
+        self._stopping = self._stopped = self._ending = False
         self._claiming: asyncio.Task[None] | None = None
         self._life: asyncio.Task[None] | None = None
         self.refused: BaseException | None = None
@@ -103,6 +103,9 @@ class Worker:
         """Begin to claim, in this event loop. A worker starts once: its id is that of one run."""
         if self._life is not None:
             raise SettingsError("this worker was started already: make another one")
+        self._start(self._claim_on)
+
+    def _start(self, claiming: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
         if self.info.pid != os.getpid():  # made before a fork
             self.info = self._new_info()
         threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="tocsin-worker")
@@ -114,7 +117,7 @@ class Worker:
         self._started_at = self._clock.now_ms()
         self._room.set()
         self._announcer.start()
-        self._claiming = asyncio.create_task(self._claim_on(bench))
+        self._claiming = asyncio.create_task(claiming(bench))
         self._life = asyncio.create_task(self._live(self._claiming, threads))
         if self._stopping:
             self._claiming.cancel()
@@ -136,8 +139,28 @@ class Worker:
         if self.refused is not None:
             raise self.refused
 
+    async def run_once(self) -> int:
+        """Claim what is due, work it off, and go on until nothing more is due. Return how many jobs were claimed.
+
+        For cron jobs and tests; it may be called again, but not beside `start`, `run` or another `run_once`. What ran
+        has ended and is settled at the host when this returns. Cancelled or stopped, it ends as `run` does. Raises
+        what the host says to a claim, after the jobs that run have ended.
+        """
+        if self._life is not None:
+            raise SettingsError("this worker was started already: run_once() is for one that was not")
+        before = self.tally.claimed
+        self._start(self._claim_until_none)
+        try:
+            await self.run()
+        finally:
+            if not self._stopped:
+                self._life = self._claiming = None
+                self._stopping, self.refused, self.info = False, None, self._new_info()
+        return self.tally.claimed - before
+
     def stop(self) -> Awaitable[None]:
         """Claim nothing more, and end a claim that waits; running jobs are not stopped. It may be awaited."""
+        self._stopped = True
         if not self._stopping:
             self._stopping = True
             self._announcer.changed.set()
@@ -237,12 +260,25 @@ class Worker:
                 pauses = pauses or Pauses(self._random)
                 await asyncio.sleep(pauses.next())
 
-    async def _claim(self) -> list[Claimed]:
+    async def _claim_until_none(self, bench: Bench) -> None:
+        """Claim until a claim is given nothing while no job runs: one that runs may make others due."""
+        while True:
+            await self._room.wait()
+            running, asked = list(self._attempts.values()), self._clock.monotonic()
+            jobs = await self._claim(wait_s=0)
+            for job in jobs:
+                self._begin(job, asked, bench)
+            if not jobs:
+                if not running:
+                    return
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _claim(self, wait_s: float | None = None) -> list[Claimed]:
         return await self._source.claim(
             self._options.queues,
             max=min(self._options.concurrency - len(self._attempts), MAX_CLAIM),
             lease_ms=self._options.lease_ms,
-            wait=self._options.wait_ms / 1000,
+            wait=self._options.wait_ms / 1000 if wait_s is None else wait_s,
             worker=self.info,
             exclude=self._options.exclude,
         )

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.client.scheduler import Scheduler as Scheduler
     from tocsin.actors.scheduler.client.schedules import Schedules as Schedules
     from tocsin.actors.scheduler.inflight.deaths import DeadJob as DeadJob
+    from tocsin.actors.scheduler.model.due_run import DueRun as DueRun
+    from tocsin.actors.scheduler.model.due_run import LeftBehind as LeftBehind
     from tocsin.actors.scheduler.model.records import Cancelled as Cancelled
     from tocsin.actors.scheduler.model.records import DeadRetried as DeadRetried
     from tocsin.actors.scheduler.model.records import Firing as Firing
@@ -87,6 +89,7 @@ _NAMES = {
     "actors.scheduler.client.scheduler": "Job Scheduler",
     "actors.scheduler.client.schedules": "Schedules",
     "actors.scheduler.inflight.deaths": "DeadJob",
+    "actors.scheduler.model.due_run": "DueRun LeftBehind",
     "actors.scheduler.model.records": "Cancelled DeadRetried Firing Initiator Page Pending "
     "Queue Record ScheduleSlot Scheduled Status",
     "actors.scheduler.model.schedule_records": "CronPreview Occurrence OccurrencePage Registration "

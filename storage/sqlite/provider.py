@@ -192,7 +192,8 @@ class SQLiteProvider:
         last = 0
         while rows := await self._views.run(self._views.reader.wakes, last, WAKES_PER_PAGE):
             last = rows[-1][0]
-            yield Owned([(name, wake_at) for _, name, wake_at in rows])
+            yield Owned([(name, wake_at) for _, name, wake_at in rows], more=True)
+        yield Owned([])
         await self._stopped.wait()
 
     async def names(self, start: str, limit: int) -> list[str]:

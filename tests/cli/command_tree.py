@@ -10,6 +10,7 @@ from tocsin.cli import main
 
 LOCAL = {
     "serve",
+    "run",
     "worker",
     "demo",
     "keys new",

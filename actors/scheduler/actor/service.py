@@ -28,6 +28,7 @@ from tocsin.actors.scheduler.inflight.worker_registry import WorkerRegistry
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
+from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.queries.host_health import HostHealth
 from tocsin.actors.scheduler.queries.why import Facts
 from tocsin.actors.scheduler.schedules.recompute import in_doubt
@@ -163,6 +164,24 @@ class SchedulerService:
             alarm_failures=self.host.alarms.failures(actor_of(name)),
             waiting_for=here.waiting_claims.waiting_for,
         )
+
+    # ---- Dispatching only when it is told to ----
+
+    def open_permits(self) -> None:
+        """Let callbacks start, until `close_permits`."""
+        self.permits.closed = False
+
+    def close_permits(self) -> None:
+        """Start no callback any more. Schedulers that stand in line for one are rung when alarms are started again."""
+        self.permits.closed = True
+        for name, one in list(self._inflight.items()):
+            if one.lanes.places:
+                one.lanes.leave(0, *LEVELS)
+                self.host.alarms.set(actor_of(name), self.clock.now_ms())
+
+    def only_waiting(self) -> set[asyncio.Task[None]]:
+        """Return tasks of this host that only wait for time to pass, or repeat what has failed."""
+        return self.deaths.windows | (set() if self._ticks is None else self._ticks.failing)
 
     # ---- Stopping --------------------------------------------------------------------------------
 

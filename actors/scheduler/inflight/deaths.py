@@ -72,7 +72,10 @@ class Deaths:
         self._task: asyncio.Task[None] | None = None
         self._logged: Counter[str] = Counter()
         self._unlogged: dict[str, Counter[str]] = {}
-        self._windows: set[asyncio.Task[None]] = set()
+        self.windows: set[asyncio.Task[None]] = set()
+        """Tasks that only wait for the end of a window."""
+        self.noted = 0
+        """How many deaths were told of in this process."""
         self.failures = 0
         """How many calls of the hook have failed in this process."""
         self.broken: Cause | None = None
@@ -80,6 +83,7 @@ class Deaths:
 
     def note(self, dead: Sequence[DeadJob]) -> None:
         """Log these deaths, which are on disk, and let the hook be told. Returns at once."""
+        self.noted += len(dead)
         for one in dead:
             self._log(one)
         if self._hook is not None:
@@ -97,7 +101,7 @@ class Deaths:
             assert self._task is not None
             self._task.cancel()
             log.warning("on_dead was not called for %d dead jobs: they are among the dead letters", len(self._waiting))
-        for window in self._windows:
+        for window in self.windows:
             window.cancel()
         for instance in list(self._unlogged):
             self._log_rest(instance)
@@ -137,8 +141,8 @@ class Deaths:
             return
         if not self._logged[one.instance]:
             window = self._start_soon(self._window(one.instance))
-            self._windows.add(window)
-            window.add_done_callback(self._windows.discard)
+            self.windows.add(window)
+            window.add_done_callback(self.windows.discard)
         self._logged[one.instance] += 1
         status = "no status" if one.status is None else f"last status {one.status}"
         attempts = "1 attempt" if one.attempt == 1 else f"{one.attempt} attempts"

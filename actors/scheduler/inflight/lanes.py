@@ -114,8 +114,8 @@ class Lanes:
         Where there are fewer, this scheduler stands in line and is woken when it may have more.
         """
         room = min(self.limit - self.in_flight, most)
-        if self.stopping or room <= 0:
-            self.leave(level)  # it would block the line: a lane that frees claims again
+        if self.stopping or room <= 0 or self._permits.closed:
+            self.leave(level)  # it would block the line: a lane that frees claims again, or an alarm does
             return Permitted(self, 0, level)
         got = self._permits.take(self, room, level)
         self.in_flight += got
@@ -136,6 +136,8 @@ class Lanes:
         """Return whether asking now makes sense; if not, a freed lane or a permit wakes the scheduler."""
         if self.stopping or self.in_flight >= self.limit:
             return False
+        if self._permits.closed:
+            return True  # by the alarm, which rings when they are opened
         return not self.places or not self._permits.waits(self, level)
 
     @property

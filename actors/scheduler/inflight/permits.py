@@ -7,7 +7,7 @@ being rewritten. Suspects (`suspects`) share an eighth of the permits; one that 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -20,6 +20,7 @@ PART_OF_SUSPECTS: Final = 8
 """Suspects have this part of the permits, and those of the second level this part of it again."""
 CIRCUIT_OPEN: Final = "CIRCUIT_OPEN"
 HOST_HELD: Final = "HOST_HELD"
+NOT_DISPATCHING: Final = "NOT_DISPATCHING"
 HOST_FULL: Final = "HOST_FULL"
 SUSPECTS_FULL: Final = "SUSPECTS_FULL"
 
@@ -46,6 +47,10 @@ class Permits:
         self.limit = limit
         self.free = limit
         self.circuit = circuit
+        self.closed = False
+        """True if nothing may start, until whoever has closed it opens it: a host that dispatches only in `run_due`."""
+        self.tallies: list[Counter[Verdict]] = []
+        """Whoever counts how attempts end puts a counter here, and takes it away."""
         self.hold = Hold(monotonic)
         self.suspects = self._room = max(1, limit // PART_OF_SUSPECTS)
         self._monotonic = monotonic
@@ -61,6 +66,8 @@ class Permits:
 
     def hindrance(self, level: int = 0) -> str | None:
         """Say why no more callbacks of jobs of this level start now; None: one may. The one place that decides it."""
+        if self.closed:
+            return NOT_DISPATCHING
         if self.circuit.broken is not None:
             return CIRCUIT_OPEN  # but for a probe
         if level == ALONE:
@@ -158,6 +165,8 @@ class Permits:
         """Note how an attempt of this level ended, and take its permit back: the circuit may open or close."""
         if self.circuit.failures or outcome.verdict is Verdict.UNREACHABLE:
             self.circuit.note(outcome)
+        for tally in self.tallies:
+            tally[outcome.verdict] += 1
         self.give(1, level)
 
     def leave(self, taker: Taker, level: int = 0) -> None:
@@ -195,6 +204,8 @@ class Permits:
             if self._timer is not None:
                 self._timer.cancel()  # a timer of one event loop must not block one in the next
                 self._timer = None
+            return
+        if self.closed:
             return
         waits, held = self._probe_in_s(), self._is_held()
         may_hold = self._alone and not self.hold.rests and not self.hold.running and not waits

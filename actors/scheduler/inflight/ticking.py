@@ -33,6 +33,8 @@ class Ticks:
         self._waiting: dict[str, tuple[int, int]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopped = False
+        self.failing: set[asyncio.Task[None]] = set()
+        """Tasks of calls that failed and are repeated."""
 
     def start(self) -> None:
         """Accept notes, also after a stop: a host may be opened again."""
@@ -55,6 +57,7 @@ class Ticks:
             self._tasks[instance].add_done_callback(lambda task: self._forget(instance, task))
 
     def _forget(self, instance: str, task: asyncio.Task[None]) -> None:
+        self.failing.discard(task)
         if self._tasks.get(instance) is task:
             del self._tasks[instance]
 
@@ -65,6 +68,7 @@ class Ticks:
             except Exception:
                 # The app's own code: whatever it raises is reported, and changes nothing here.
                 log.exception("on_tick of %s failed, again in %.0f s", instance, RETRY_S)
+                self.failing.update(task for task in [asyncio.current_task()] if task is not None)
                 await self._sleep(RETRY_S)
             else:
                 if self._waiting.get(instance) == covered:

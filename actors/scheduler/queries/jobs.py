@@ -163,6 +163,15 @@ async def due_callbacks(view: StoreView, until: int) -> int:
     return min((await _due(view, waiting, until))[0] + sent, DUE_COUNTED)
 
 
+async def due_by_line(view: StoreView, lines: Sequence[Row], now: int) -> Counter[tuple[str, str]]:
+    """Count the due jobs of each pool and queue that has any, each up to a bound."""
+    found: Counter[tuple[str, str]] = Counter()
+    for name, bucket in _buckets(lines).items():
+        if bucket[0] and bucket[1] <= now:
+            found[name[0], name[1]] += (await _due(view, {name: bucket}, now))[0]
+    return found
+
+
 def is_paused(rows: Sequence[Row]) -> bool:
     """Return whether the instance's own row says that all firing is stopped."""
     return instance_row(rows).paused

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler.inflight.lanes import LANES_FULL
-from tocsin.actors.scheduler.inflight.permits import CIRCUIT_OPEN, HOST_FULL, HOST_HELD, SUSPECTS_FULL
+from tocsin.actors.scheduler.inflight.permits import CIRCUIT_OPEN, HOST_FULL, HOST_HELD, NOT_DISPATCHING, SUSPECTS_FULL
 from tocsin.actors.scheduler.model.health import code_of
 from tocsin.actors.scheduler.model.records import Reason, Record
 from tocsin.actors.scheduler.model.rows import INSTANCE, PULLED, InstanceRow, PoolRow
@@ -61,14 +61,14 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
     if is_expired(found.job, found.place, now):
         return [Reason("EXPIRED", "its time is over: it is recorded as expired, and never sent", record.expires_at)]
     said = _of_job(record, level, now)
-    said.extend(await _of_instance(view))
+    said.extend(await of_instance(view))
     if record.pool is not None:
-        said.extend(await _of_pool(view, record.pool))
+        said.extend(await of_pool(view, record.pool))
     if record.queue is None:
-        return said + _of_host(facts) + [_of_callbacks(code, facts) for code in facts.hindrances(level)]
+        return said + of_host(facts) + [of_callbacks(code, facts) for code in facts.hindrances(level)]
     if record.state == "waiting" and not facts.waiting_for(record.queue):
         said.append(Reason("NO_WORKER", f"no claim waits for queue {record.queue} on this host"))
-    return said + _of_host(facts)
+    return said + of_host(facts)
 
 
 def _running(record: Record) -> Reason:
@@ -113,7 +113,8 @@ def _apart(record: Record, level: int) -> Reason:
     return Reason("ALONE" if level == ALONE else "APART", said)
 
 
-async def _of_instance(view: StoreView) -> list[Reason]:
+async def of_instance(view: StoreView) -> list[Reason]:
+    """Say why nothing of this instance starts; nothing if it may."""
     row = query.read(InstanceRow, INSTANCE, (await view.get([INSTANCE])).get(INSTANCE))
     if row is None or not row.paused:
         return []
@@ -122,7 +123,8 @@ async def _of_instance(view: StoreView) -> list[Reason]:
     return [Reason("INSTANCE_PAUSED", "this instance is paused")]
 
 
-async def _of_pool(view: StoreView, name: str) -> list[Reason]:
+async def of_pool(view: StoreView, name: str) -> list[Reason]:
+    """Say why no job of this pool starts; nothing if one may."""
     pool = await query.pool(view, name)
     holders = [holder.id for holder in pool.holders[:HOLDERS_NAMED]]
     if slots_left(PoolRow(pool.max_concurrency, pool.paused), pool.in_flight):
@@ -137,7 +139,8 @@ async def _of_pool(view: StoreView, name: str) -> list[Reason]:
     return [Reason("POOL_FULL", said, ends, name, holders)]
 
 
-def _of_host(facts: Facts) -> list[Reason]:
+def of_host(facts: Facts) -> list[Reason]:
+    """Say what holds up everything on this host."""
     found: list[Reason] = []
     if facts.stopping:
         found.append(Reason("HOST_STOPPING", "the host is stopping"))
@@ -148,9 +151,10 @@ def _of_host(facts: Facts) -> list[Reason]:
     return found
 
 
-def _of_callbacks(code: str, facts: Facts) -> Reason:
+def of_callbacks(code: str, facts: Facts) -> Reason:
     """Say what holds up callbacks; pulled work goes on."""
     words = {
+        NOT_DISPATCHING: "this host starts nothing by itself: it was opened with dispatch=False, call run_due()",
         CIRCUIT_OPEN: f"{facts.circuit}; one callback every 5 s is tried",
         LANES_FULL: f"all {facts.lanes_limit} lanes of this scheduler are in use",
         HOST_FULL: f"all {facts.max_in_flight} callbacks this host may have in flight are",

@@ -72,6 +72,18 @@ class Unwritable(Failure):
     exit_code = 6
 
 
+class Held(Failure):
+    """Another process has the store, so nothing was done."""
+
+    exit_code = 7
+
+
+class Left(Failure):
+    """Due work was left that should have been done."""
+
+    exit_code = 8
+
+
 class NobodyReads(click.exceptions.Exit):
     """The reader of stdout has closed it, as `head` does."""
 

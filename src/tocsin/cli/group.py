@@ -21,6 +21,7 @@ from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
 from tocsin.cli.pools import pools
 from tocsin.cli.queues import pending, queues, result
+from tocsin.cli.run import run
 from tocsin.cli.schedules import schedules
 from tocsin.cli.serve import serve
 from tocsin.cli.status import status
@@ -44,6 +45,8 @@ Exit codes
   4    the store cannot be used: damaged, not there, held by another process
   5    the address cannot be bound
   6    what was found cannot be written to stdout
+  7    `run --once`: another process has the store
+  8    `run --once`: due work is left that should have been done
   130  stopped by a signal before it was done
 """
 
@@ -99,7 +102,7 @@ def main() -> None:
 
 
 COMMANDS = (
-    *(serve, worker, demo),
+    *(serve, run, worker, demo),
     *(schedule, ls, get, result, pending, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
     *(schedules, upcoming),
     *(status, queues, pools, workers, instances, catalog),

@@ -25,27 +25,27 @@ OPTIONS_OF: Final[Mapping[str, str]] = {
 """Python argument names in the host's errors, and their options. The longer ones come first."""
 
 
-def _setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
+def setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
     """Make an option that `settings.load` reads from the environment or the file when it is not given."""
     variable = "TOCSIN_" + flag.removeprefix("--").replace("-", "_").upper()
     return click.option(flag, default=None, allow_from_autoenv=False, help=f"{words}  [{variable}]", **more)
 
 
 @click.command()
-@_setting("--store", "Where jobs live (default: sqlite:///tocsin.db).", metavar="URL")
-@_setting("--host", "Address to listen on (default: 127.0.0.1).", metavar="ADDRESS")
-@_setting("--port", "Port to listen on (default: 8321; 0: any free one).", metavar="PORT")
-@_setting("--origin-url", "Where callbacks go, like https://app.example.", metavar="URL")
-@_setting("--callback-path", "Their path (default: /_tocsin/callback).", metavar="PATH")
-@_setting("--secrets-file", "File with signing secrets, the first signs first.", metavar="FILE")
-@_setting("--tokens-file", "File with name:scopes:secret bearer tokens.", metavar="FILE")
-@_setting("--lanes", "Callbacks in flight per scheduler (default: 64).", metavar="N")
-@_setting("--max-in-flight", "Callbacks in flight in all (default: 256).", metavar="N")
-@_setting("--timeout-ms", "How long a callback may take where nothing else is said (default: 60000).", metavar="MS")
-@_setting("--insecure", "Send unsigned callbacks; for a loopback origin only.", is_flag=True, flag_value=True)
-@_setting("--heartbeat-url", "Gets a POST once a minute while all is well (a dead man's switch).", metavar="URL")
-@_setting("--ca-file", "PEM file of authorities to trust beside the system's.", metavar="FILE")
-@_setting("--config", "TOML file (default: tocsin.toml, if there is one).", metavar="FILE")
+@setting("--store", "Where jobs live (default: sqlite:///tocsin.db).", metavar="URL")
+@setting("--host", "Address to listen on (default: 127.0.0.1).", metavar="ADDRESS")
+@setting("--port", "Port to listen on (default: 8321; 0: any free one).", metavar="PORT")
+@setting("--origin-url", "Where callbacks go, like https://app.example.", metavar="URL")
+@setting("--callback-path", "Their path (default: /_tocsin/callback).", metavar="PATH")
+@setting("--secrets-file", "File with signing secrets, the first signs first.", metavar="FILE")
+@setting("--tokens-file", "File with name:scopes:secret bearer tokens.", metavar="FILE")
+@setting("--lanes", "Callbacks in flight per scheduler (default: 64).", metavar="N")
+@setting("--max-in-flight", "Callbacks in flight in all (default: 256).", metavar="N")
+@setting("--timeout-ms", "How long a callback may take where nothing else is said (default: 60000).", metavar="MS")
+@setting("--insecure", "Send unsigned callbacks; for a loopback origin only.", is_flag=True, flag_value=True)
+@setting("--heartbeat-url", "Gets a POST once a minute while all is well (a dead man's switch).", metavar="URL")
+@setting("--ca-file", "PEM file of authorities to trust beside the system's.", metavar="FILE")
+@setting("--config", "TOML file (default: tocsin.toml, if there is one).", metavar="FILE")
 @click.option("--access-log", envvar="TOCSIN_ACCESS_LOG", is_flag=True, help="Log every request.")
 @click.option(
     "--log-level", envvar="TOCSIN_LOG_LEVEL", type=click.Choice(LEVELS), default="warning", show_default=True,
@@ -82,14 +82,14 @@ def serve(context: click.Context, /, access_log: bool, log_level: str, **options
         check_server(settings)
         run(settings, lambda: load(options, os.environ), access_log=access_log)
     except SettingsError as error:
-        raise WrongSettings(_in_options(str(error))) from None
+        raise WrongSettings(in_options(str(error))) from None
     except StoreError as error:
         raise StoreUnusable(f"the store {settings.shown_store} cannot be used: {error}") from None
     say("tocsin: stopped")
 
 
-def _in_options(message: str) -> str:
+def in_options(message: str) -> str:
     """Translate Python argument names in an error to options and variables."""
-    for in_python, in_options in OPTIONS_OF.items():
-        message = message.replace(in_python, in_options)
+    for in_python, option in OPTIONS_OF.items():
+        message = message.replace(in_python, option)
     return message

@@ -31,9 +31,10 @@ FROM_FACTORY: Final = ("queues", "exclude", "concurrency", "lease")
 @click.option("--concurrency", type=click.IntRange(1, 1_000), help="Jobs at once (default: 8).")
 @click.option("--lease", metavar="SPAN", help="How long a silent worker keeps its jobs (default: 60s).")
 @click.option("--drain", metavar="SPAN", help="For jobs to end in at a stop (default: the worker's own, 25s).")
+@click.option("--burst", is_flag=True, help="End when nothing of the queues is due and all that ran has ended.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="On stderr.")
 @client_command
-def worker(connection: Connection, /, app: str, drain: str | None, log_level: str, **options: Any) -> None:
+def worker(connection: Connection, /, app: str, drain: str | None, burst: bool, log_level: str, **options: Any) -> None:
     """Run jobs of queues until it is told to stop (SIGINT, SIGTERM).
 
     ATTRIBUTE is a tocsin.Handlers, a mapping from function paths to
@@ -43,6 +44,10 @@ def worker(connection: Connection, /, app: str, drain: str | None, log_level: st
     A stop claims nothing more and lets jobs end, for as long as --drain says;
     what is left then, or at a second signal, goes back to its queue. With
     --json the worker's state is on stdout at each change.
+
+    With --burst it works off what is due, and jobs that become due meanwhile,
+    and ends with exit code 0, also if handlers failed; 3 if the server cannot
+    be reached.
     """
     from tocsin.cli.worker_process import run
 
@@ -53,7 +58,7 @@ def worker(connection: Connection, /, app: str, drain: str | None, log_level: st
     given = {name: value for name, value in options.items() if value is not None}
     drain_s = None if drain is None else duration("0s" if drain.strip() == "0" else drain, "--drain") / 1000
     with settings_checked():
-        run(connection, made_of(_found(app), app, given), drain_s)
+        run(connection, made_of(_found(app), app, given), drain_s, burst=burst)
 
 
 def made_of(found: object, named: str, options: Mapping[str, Any]) -> Make:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tocsin.cli.client import Connection
-from tocsin.cli.failure import Interrupted, NobodyReads, Refused, Unwritable
+from tocsin.cli.failure import Interrupted, NobodyReads, Refused, Unreachable, Unwritable
 from tocsin.cli.http_server import loop_factory
 from tocsin.cli.output import emit, plural
 from tocsin.cli.signals import STOP_SIGNALS, at_signals
 from tocsin.cli.words import say
-from tocsin.errors import TocsinError
+from tocsin.errors import TocsinError, UnreachableError
 
 if TYPE_CHECKING:
     from tocsin.dispatch.worker.worker import Worker
@@ -24,19 +24,21 @@ Make = Callable[[Any, Any], "Worker"]
 """From the scheduler and a listener (or None) to a worker."""
 
 
-def run(connection: Connection, make: Make, drain_s: float | None) -> None:
-    """Work until a signal, or until the server refuses for good. Raise Refused, Interrupted.
+def run(connection: Connection, make: Make, drain_s: float | None, *, burst: bool = False) -> None:
+    """Work until a signal, or until the server refuses for good; with `burst` until nothing more is due. Raise Refused,
+    Unreachable, Interrupted.
 
     With `drain_s` None, jobs have as long to end as the worker itself says.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        interrupted = runner.run(_work(connection, make, drain_s))
+        interrupted = runner.run(_work(connection, make, drain_s, burst=burst))
         if interrupted and _a_thread_still_runs():
             say("tocsin: stopped; a thread was still running, and its job is tried again when its lease ends")
             os._exit(Interrupted.exit_code)  # the interpreter would wait for it
     if interrupted:
         raise Interrupted(f"{plural(interrupted, 'job')} had to be interrupted, and went back")
-    say("tocsin: stopped")
+    if not burst:
+        say("tocsin: stopped")
 
 
 def _a_thread_still_runs() -> bool:
@@ -47,7 +49,7 @@ def _a_thread_still_runs() -> bool:
     return any(one.is_alive() for one in threads)
 
 
-async def _work(connection: Connection, make: Make, drain_s: float | None) -> int:
+async def _work(connection: Connection, make: Make, drain_s: float | None, *, burst: bool) -> int:
     """Run the worker, and return how many jobs had to be interrupted."""
     from tocsin.dispatch.worker.remote import RemoteScheduler
 
@@ -59,7 +61,13 @@ async def _work(connection: Connection, make: Make, drain_s: float | None) -> in
         async with at_signals(stop.ask, *STOP_SIGNALS):
             say(f"tocsin: worker {worker.info.id} serves {connection.instance} at {connection.url}")
             try:
-                await worker.run()
+                if burst:
+                    said = plural(await worker.run_once(), "job")
+                    say(f"tocsin: {said} worked off, nothing more is due")
+                else:
+                    await worker.run()
+            except UnreachableError as error:
+                raise Unreachable(error.message) from None
             except TocsinError as error:
                 raise Refused(f"{error.message} [{error.code}]") from None
             return await stop.ended()
