@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+from tocsin.dispatch.blanking import SECRETS, blanked
 from tocsin.dispatch.transport import Answer
 
 RETRY_AFTER_MAX_MS: Final = 3_600_000
@@ -27,10 +28,8 @@ WORDS_KEPT: Final = 200
 """Characters."""
 READ: Final = 8 * 1024
 """Bytes of the body that are looked at."""
-SECRETS: Final = re.compile(
-    r"(?P<kept>whsec_|\bv1,|\bBearer +)[^\s\"'<>,;&]{4,}|\b\d{1,30}\.\d{1,30}\.[0-9A-Za-z]{16,64}\b", re.IGNORECASE
-)
-"""Signing secrets, signatures, tokens and leases: pages for developers show the headers of the request."""
+GENERIC: Final = ("HANDLER_FAILED", "TERMINAL")
+"""Codes in the answers of handlers that name none."""
 NO_RESULT: Final = b'"noResult"'
 BLANKS: Final = re.compile(r"\s+")
 TYPES_REMEMBERED: Final = 64
@@ -141,15 +140,19 @@ def _is_json_type(essence: str) -> bool:
 # ---- In the body ------------------------------------------------------------------------------------
 
 
-def words_of(answer: Answer) -> str:
-    """Return the receiver's own words, "" if there are none: of tocsin's error envelope its message, else the text.
+def words_of(answer: Answer) -> tuple[str, Any]:
+    """Return the receiver's own words, "" if there are none: of tocsin's error envelope its message, else the text; and
+    the error of such an envelope that says more, for programs.
 
     Line ends and runs of blanks are one blank; control characters are escaped; secrets are blanked out.
     """
     if is_packed(answer.headers):
-        return ""
+        return "", None
     body = answer.body[:READ]
-    return shown(_message(body) or body.decode("utf-8", "replace"))
+    value = _json_value(body)
+    said = value.get("error") if isinstance(value, dict) else None
+    coded = isinstance(said, dict) and ("data" in said or said.get("code", GENERIC[0]) not in GENERIC)
+    return shown(_message(value) or body.decode("utf-8", "replace")), said if coded else None
 
 
 def no_result_of(answer: Answer) -> str | None:
@@ -178,21 +181,21 @@ def is_json(body: bytes) -> bool:
 
 def shown(text: str) -> str:
     """Return one line that is fit to be stored and shown, without secrets."""
-    one_line = BLANKS.sub(" ", SECRETS.sub(_blanked, text)).strip()
+    one_line = BLANKS.sub(" ", SECRETS.sub(blanked, text)).strip()
     escaped = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in one_line[: WORDS_KEPT + 1])
     return escaped if len(escaped) <= WORDS_KEPT else f"{escaped[:WORDS_KEPT]}..."
 
 
-def _blanked(found: re.Match[str]) -> str:
-    return f"{found['kept'] or ''}***"
-
-
-def _message(body: bytes) -> str | None:
-    """Read `{"error": {"message": ...}}`, `{"error": "..."}`, `{"message": "..."}` or `{"detail": "..."}`."""
+def _json_value(body: bytes) -> Any:
+    """Return what JSON text holds; None if it is none."""
     try:
-        value = msgspec.json.decode(body)
+        return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def _message(value: Any) -> str | None:
+    """Read `{"error": {"message": ...}}`, `{"error": "..."}`, `{"message": "..."}` or `{"detail": "..."}`."""
     while isinstance(value, dict):
         value = next((value[name] for name in ("error", "message", "detail") if value.get(name)), None)
     return value if isinstance(value, str) else None

@@ -79,6 +79,10 @@ class AttemptOutcome(msgspec.Struct, frozen=True):
     """The first 2 KiB of the answer's body."""
     result: bytes | None = None
     """For DONE: the body, if it is whole and its type says that it is JSON."""
+    error_code: str | None = None
+    """For FAILED and DEAD: the code that the receiver named, for programs; and ..."""
+    error_data: bytes | None = None
+    """... the data that came with it, as JSON text."""
     code: str | None = None
     """For UNREACHABLE: why nothing was sent, if not because the origin could not be reached."""
     lease_ms: int | None = None

@@ -18,11 +18,12 @@ from tocsin.dispatch.answer_contents import (
     words_of,
 )
 from tocsin.dispatch.callback import AttemptOutcome, Verdict
+from tocsin.dispatch.failure import GONE, said_in
 from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, TransportError
 
 RESPONSE_KEPT: Final = 2 * 1024
 MESSAGE_KEPT: Final = 500
-CONFLICT, GONE, TOO_MANY, UNAVAILABLE = 409, 410, 429, 503
+CONFLICT, TOO_MANY, UNAVAILABLE = 409, 429, 503
 
 
 def classify(answer: Answer, now_ms: int) -> AttemptOutcome:
@@ -36,20 +37,25 @@ def classify(answer: Answer, now_ms: int) -> AttemptOutcome:
             return AttemptOutcome(Verdict.ACCEPTED, None, status, None, kept, lease_ms=lease_ms(headers))
         return _done(answer, kept)
     is_redirect = 300 <= status <= 399  # its body is a page for browsers
-    said, words = f"HTTP {status}", "" if is_redirect else words_of(answer)
+    said, (words, error) = f"HTTP {status}", ("", None) if is_redirect else words_of(answer)
     own = f": {words}" if words else ""
+    code, data = (None, None) if error is None else said_in(error)
     if status == CONFLICT and says(headers, "tocsin-declined", "1"):
         said = f"{said}: declined, an earlier attempt still runs there{own}"
         return AttemptOutcome(Verdict.DECLINED, said, status, None, kept)
     if says(headers, "tocsin-retry", "never"):
-        return AttemptOutcome(Verdict.DEAD, f"{said}: the receiver asked for no retry{own}", status, None, kept)
+        said = f"{said}: the receiver asked for no retry{own}"
+        return AttemptOutcome(Verdict.DEAD, said, status, None, kept, error_code=code, error_data=data)
     if status == GONE:
-        return AttemptOutcome(Verdict.DEAD, f"{said}: gone{own}", status, None, kept)
+        said = f"{said}: gone{own}"
+        return AttemptOutcome(Verdict.DEAD, said, status, None, kept, error_code=code, error_data=data)
     if status in (TOO_MANY, UNAVAILABLE):
         wait = retry_after_ms(headers, now_ms)
         if wait is not None:
             return AttemptOutcome(Verdict.BUSY, f"{said}: busy, retry after {wait} ms{own}", status, wait, kept)
-    return AttemptOutcome(Verdict.FAILED, _redirected(answer) if is_redirect else f"{said}{own}", status, None, kept)
+    if is_redirect:
+        return AttemptOutcome(Verdict.FAILED, _redirected(answer), status, None, kept)
+    return AttemptOutcome(Verdict.FAILED, f"{said}{own}", status, None, kept, error_code=code, error_data=data)
 
 
 def _redirected(answer: Answer) -> str:

@@ -100,7 +100,7 @@ async def complete(call: Call) -> Settlement:
         request.required_id(),
         request.required_lease(),
         ok=ok,
-        error=request.error,
+        error=request.error.failure() if isinstance(request.error, wire.FailureSaid) else request.error,
         retryable=retryable,
         delay_ms=wire.whole(request.delay_ms),  # type: ignore[arg-type]  # the port checks every value
         charge=charge,

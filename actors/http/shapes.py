@@ -16,7 +16,7 @@ from tocsin.actors.scheduler.model import validation as limits
 from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
 from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.actors.scheduler.schedules import definition
-from tocsin.dispatch import retry
+from tocsin.dispatch import failure, retry
 
 Schema = dict[str, Any]
 
@@ -53,6 +53,18 @@ ANY: Final[Schema] = {}
 FLAG: Final[Schema] = {"type": "boolean"}
 TEXT: Final[Schema] = {"type": "string"}
 INSTANT: Final = whole((limits.SMALLEST_MS, LARGEST_MS))
+FAILURE: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string", "description": "What failed, for people."},
+        "code": {"type": ["string", "null"], "pattern": f"^{failure.CODE.pattern}$", "description": "For programs."},
+        "status": {"type": ["integer", "null"], "minimum": failure.STATUS[0], "maximum": failure.STATUS[1],
+                   "description": "The HTTP status that whoever waits may answer with."},
+        "data": {"description": f"Any JSON of at most {failure.MAX_DATA} bytes: it is stored, and shown, no secrets."},
+    },
+    "required": ["message"],
+    "additionalProperties": False,
+}  # fmt: skip
 DELAY: Final = whole(limits.DELAY_MS)
 JOB_ID: Final[Schema] = {"type": "string", "maxLength": 64, "pattern": f"^(?!__){limits.ID.pattern}$"}
 REDRIVE_ID: Final = JOB_ID

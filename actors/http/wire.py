@@ -11,6 +11,7 @@ import msgspec
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.scheduler.model.reasons import DEAD_REASONS
+from tocsin.dispatch.failure import Failure
 from tocsin.errors import InvalidInputError
 
 Scalar = str | int | float | bool | None
@@ -111,6 +112,20 @@ class LeaseRequest(IdRequest, frozen=True, kw_only=True):
         return self.lease  # type: ignore[return-value]  # the port checks its shape
 
 
+class FailureSaid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An error that says what failed to programs, too."""
+
+    message: str
+    code: Scalar = None
+    status: Scalar = None
+    data: msgspec.Raw = msgspec.field(default_factory=_absent)
+
+    def failure(self) -> Failure:
+        """Return it as the port takes it, and checks it."""
+        data = bytes(self.data)
+        return Failure(self.message, self.code, whole(self.status), None if data == b"null" else data)  # type: ignore[arg-type]
+
+
 class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
     """How an attempt ended."""
 
@@ -118,7 +133,12 @@ class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
 
     ok: Annotated[bool | None, shape({**shapes.FLAG, "default": True}, "False: it failed.")] = None
     error: Annotated[
-        str | None, shape(shapes.TEXT, f"What failed; the first {shapes.ERROR_KEPT} characters are kept.")
+        str | FailureSaid | None,
+        shape(
+            {"oneOf": [shapes.TEXT, shapes.FAILURE]},
+            f"What failed, in words, of which the first {shapes.ERROR_KEPT} characters are kept; or with a code for "
+            "programs and data.",
+        ),
     ] = None
     retryable: Annotated[bool | None, shape({**shapes.FLAG, "default": True}, "False: no retry, the job is dead.")] = (
         None

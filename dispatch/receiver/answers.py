@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
+from tocsin.dispatch.receiver.outcomes import Accepted, HandlerError, RetryLater
 from tocsin.dispatch.transport import Answer
 from tocsin.errors import TocsinError
 
@@ -56,8 +56,15 @@ def later(how: RetryLater) -> Answer:
     return _answer(how.status, how.code, how.message, {"retry-after": str(min(how.delay_s, LONGEST_DELAY_S))})
 
 
-def terminal(how: TerminalError) -> Answer:
-    return _answer(how.status, how.code, how.message, {"tocsin-retry": "never"})
+def said(how: HandlerError) -> Answer:
+    """Answer with what the handler's error says for people and programs; a TerminalError asks for no retry."""
+    failure = how.failure
+    headers = JSON if how.retryable else {**JSON, "tocsin-retry": "never"}
+    error: dict[str, object] = {"code": failure.code or how.plain[0], "message": _written(failure.message)}
+    if failure.data is not None:
+        error["data"] = msgspec.Raw(failure.data)
+    status = failure.status or how.plain[1]
+    return Answer(status, headers, msgspec.json.encode({"error": error}))
 
 
 def unavailable(why: str) -> Answer:

@@ -16,7 +16,7 @@ from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import check_end
 from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.dedup import Dedup, NoDedup, Record
-from tocsin.dispatch.receiver.outcomes import check_lease_ms
+from tocsin.dispatch.receiver.outcomes import HandlerError, check_lease_ms, error_in_json
 from tocsin.dispatch.receiver.received import Leased, Received
 from tocsin.dispatch.refusals import refusal
 from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s, succeeded
@@ -29,8 +29,6 @@ log = logging.getLogger("tocsin.receiver")
 TIMEOUT_S: Final = 10.0
 PATIENCE_S: Final = 30.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
-MAX_ERROR: Final = 4_000
-"""Characters of an `error`: more than a scheduler keeps."""
 
 
 class LeaseClient(ServerClient):
@@ -65,24 +63,23 @@ class LeaseClient(ServerClient):
         job: Received | Leased,
         *,
         ok: bool = True,
-        error: str | None = None,
+        error: str | HandlerError | None = None,
         retryable: bool = True,
         delay: Duration | None = None,
         result: Any = None,
     ) -> bool:
         """Settle the attempt: done, or with `ok=False` failed with `error`, to be retried (after `delay`, if given).
 
-        `retryable=False` makes a failed job dead. `result` is JSON of at most 64 KiB, for what follows in a chain and
-        for `jobs.result`; 2 KiB stay in the history. True when it is settled. StaleLeaseError: the lease ended or the
-        job was cancelled, and nothing was changed there; what was done here is still on record, so another attempt is
-        answered as done, with the result, without being run.
-        Also UnreachableError, InvalidInputError.
+        `error` is words, or a HandlerError with a code for programs. `retryable=False` makes a failed job dead.
+        `result` is JSON of at most 64 KiB, for what follows in a chain and for `jobs.result`; 2 KiB stay in the
+        history. True when it is settled. StaleLeaseError: the lease ended or the job was cancelled, and nothing was
+        changed there; what was done here is still on record, so another attempt is answered as done, with the result,
+        without being run. Also UnreachableError, InvalidInputError.
         """
         check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=True, result=result)
         said: dict[str, Any] = {"id": job.id, "lease": job.lease, "ok": ok}
         if error is not None:
-            # As it can be written: reasons hold names of files that are no Unicode.
-            said["error"] = error[:MAX_ERROR].encode("utf-8", "replace").decode()
+            said["error"] = error_in_json(error)
         if not ok:
             said["retryable"] = retryable
         if delay is not None:

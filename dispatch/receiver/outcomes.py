@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from tocsin.dispatch.durations import Duration, duration_ms
+from tocsin.dispatch.failure import CODE, GONE, STATUS, Failure, is_code, is_status, kept_data
 from tocsin.errors import InvalidInputError, TocsinError
+
+log = logging.getLogger("tocsin.dispatch")
 
 DEFAULT_LEASE_MS: Final = 15 * 60_000
 LEASE_MS: Final = (1_000, 3_600_000)
+MAX_ERROR: Final = 4_000
+"""Characters of an error's message: more than a scheduler keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +61,69 @@ class RetryLater(TocsinError):
         super().__init__(str(why))
 
 
-class TerminalError(TocsinError):
-    """Raise it in a handler that can never succeed: the job is dead at once. `why` is kept with the dead job."""
+class HandlerError(TocsinError):
+    """Raise it in a handler whose attempt failed, to say how: for programs, too. The job is retried as after any error.
+
+    `why`, `code` (1 to 64 characters of `[A-Za-z0-9_.:-]`), `status` (400 to 599, the HTTP status that an app may
+    answer with) and `data` (2 KiB of JSON and the types of docs/typed-args.md) are stored with the job, its history and
+    its dead letter, shown to whoever may read the job, and raised as a JobFailedError where `jobs.result` waits: they
+    are no place for secrets. What cannot be kept of them is left out, and the log says so. A subclass may have a `code`
+    and a `status` of its own.
+    """
+
+    code = "HANDLER_FAILED"
+    retryable: ClassVar[bool] = True
+    plain: ClassVar[tuple[str, int]] = ("HANDLER_FAILED", 500)
+    """Code and status where none is named."""
+
+    def __init__(self, why: str, *, code: str | None = None, status: int | None = None, data: Any = None) -> None:
+        super().__init__(str(why))
+        if code is not None:
+            self.code = code
+        if status is not None:
+            self.status = status
+        self.data = data
+        self.is_coded = data is not None or (self.code, self.status) != self.plain
+        self.failure = self._kept() if self.is_coded else Failure(self.message)
+        """The parts of it that are kept: of one that names neither code nor status nor data, the words."""
+
+    def _kept(self) -> Failure:
+        status = self.status if self._may_have(self.status) else None
+        if status is None:
+            log.warning("the status %r of an error is left out: it must be %d..%d", self.status, *STATUS)
+        code = self.code if is_code(self.code) and self.code != self.plain[0] else None
+        if code is None and self.code != self.plain[0]:
+            log.warning("the code %.100r of an error is left out: it must match %s", self.code, CODE.pattern)
+        try:
+            data = kept_data(self.data)
+        except TocsinError as error:
+            log.warning("the data of an error are left out: %s", error.message)
+            data = None
+        return Failure(self.message, code, status, data)
+
+    def _may_have(self, status: object) -> bool:
+        """Return whether a receiver may answer with this status: 410 would say that the job is dead."""
+        return is_status(status) and not (self.retryable and status == GONE)
+
+
+class TerminalError(HandlerError):
+    """Raise it in a handler that can never succeed: the job is dead at once. Its parts are those of a HandlerError."""
 
     code = "TERMINAL"
     status = 422
+    retryable = False
+    plain = ("TERMINAL", 422)
 
-    def __init__(self, why: str) -> None:
-        super().__init__(str(why))
+
+def error_in_json(error: str | HandlerError) -> str | dict[str, Any]:
+    """Return `error` of a request that settles an attempt, as it can be written: reasons hold names of files that are
+    no Unicode."""
+    failure = error.failure if isinstance(error, HandlerError) else Failure(error)
+    message = failure.message[:MAX_ERROR].encode("utf-8", "replace").decode()
+    members = {**failure.in_json(), "message": message}
+    return message if len(members) == 1 else members
+
+
+def failure_of(error: str | HandlerError | None) -> Failure | str | None:
+    """Return what is reported of an attempt that failed."""
+    return error.failure if isinstance(error, HandlerError) else error

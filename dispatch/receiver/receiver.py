@@ -14,7 +14,7 @@ from tocsin.dispatch.receiver import answers
 from tocsin.dispatch.receiver.asgi import AsgiApp
 from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup, Record
 from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handler, Handlers
-from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater, TerminalError
+from tocsin.dispatch.receiver.outcomes import Accepted, HandlerError, RetryLater
 from tocsin.dispatch.receiver.reading import Bounds, Headers, Secrets, Signers, read
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.signing import MAX_AGE_S, MAX_AHEAD_S
@@ -166,12 +166,12 @@ class Receiver(AsgiApp):
             return await self._released(job, answers.unknown_target(kind, job.target))
         try:
             result = await self._handlers.call(found, job)
-            if isinstance(result, (RetryLater, TerminalError)):
+            if isinstance(result, (RetryLater, HandlerError)):
                 raise result  # returned where it should have been raised, but clear enough
         except RetryLater as how:
             return await self._released(job, answers.later(how))
-        except TerminalError as how:
-            return await self._released(job, answers.terminal(how))
+        except HandlerError as how:
+            return await self._released(job, answers.said(how))
         except asyncio.CancelledError as error:
             return await self._released(job, _stopped() if _is_stopping() else answers.failed(job.target, error))
         except (KeyboardInterrupt, GeneratorExit):

@@ -11,7 +11,7 @@ import msgspec
 
 from tocsin.dispatch.job_options import OptionsOfJob
 from tocsin.dispatch.pulled import Claimed, Parent
-from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError, check_lease_ms
+from tocsin.dispatch.receiver.outcomes import HandlerError, RetryLater, check_lease_ms
 from tocsin.dispatch.receiver.received import Leased, fence_of
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.worker.ending import later_s
@@ -97,7 +97,7 @@ class Context(OptionsOfJob):
         The kind of error, the failures so far and the job's expiry decide. False for a job that was cancelled.
         """
         job, now = self.job, self._attempt.now_ms()
-        if isinstance(error, TerminalError) or self._attempt.is_cancelled:
+        if (isinstance(error, HandlerError) and not error.retryable) or self._attempt.is_cancelled:
             return False
         retry = job.retry or Retry()
         if isinstance(error, RetryLater) and now < job.scheduled_for + DAY_MS:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tocsin.dispatch.pulled import Claimed
-from tocsin.dispatch.receiver.outcomes import RetryLater, TerminalError
+from tocsin.dispatch.receiver.outcomes import HandlerError, RetryLater
 from tocsin.errors import NotFoundError
 
 UNKNOWN_AGAIN_S: Final = 30.0
@@ -24,7 +24,7 @@ class HandlerOutcome:
     """The members of a settlement. `cause` is for hooks; without one they are not called."""
 
     ok: bool = False
-    error: str | None = None
+    error: str | HandlerError | None = None
     retryable: bool = True
     charge: bool = True
     delay_s: float | None = None
@@ -34,8 +34,9 @@ class HandlerOutcome:
 
 def failed(error: BaseException) -> HandlerOutcome:
     """Return what an error of the handler means."""
-    if isinstance(error, TerminalError):
-        return HandlerOutcome(error=written(error.message), retryable=False, cause=error)
+    if isinstance(error, HandlerError):
+        said = error if error.is_coded else written(error.message)
+        return HandlerOutcome(error=said, retryable=error.retryable, cause=error)
     if isinstance(error, RetryLater):
         return HandlerOutcome(error=written(error.message), charge=False, delay_s=later_s(error), cause=error)
     if isinstance(error, CancelledError):

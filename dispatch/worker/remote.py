@@ -16,6 +16,7 @@ import msgspec
 from tocsin.dispatch import values
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.durations import Duration, duration_ms
+from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import (
     MAX_RESULT,
     Claimed,
@@ -26,7 +27,8 @@ from tocsin.dispatch.pulled import (
     check_end,
     raw_member,
 )
-from tocsin.dispatch.receiver.lease_client import MAX_ERROR, PATIENCE_S, TIMEOUT_S
+from tocsin.dispatch.receiver.lease_client import PATIENCE_S, TIMEOUT_S
+from tocsin.dispatch.receiver.outcomes import HandlerError, error_in_json
 from tocsin.dispatch.refusals import refusal
 from tocsin.dispatch.scheduled import Cancelled, Scheduled
 from tocsin.dispatch.server_client import DEFAULT_URL, ServerClient, base_url_of
@@ -37,7 +39,6 @@ from tocsin.dispatch.worker.specs import body_of
 from tocsin.dispatch.worker.trouble import Pauses, may_pass
 from tocsin.errors import (
     InvalidInputError,
-    JobFailedError,
     NotYetError,
     PayloadTooLargeError,
     SettingsError,
@@ -94,6 +95,9 @@ class _Outcome(msgspec.Struct):
     result: msgspec.Raw = NOTHING
     error: str | None = None
     result_damaged: bool = msgspec.field(default=False, name="resultDamaged")
+    code: str | None = None
+    status: int | None = None
+    data: msgspec.Raw = NOTHING
 
 
 class _Results(msgspec.Struct):
@@ -173,7 +177,7 @@ class RemoteScheduler(ServerClient):
         lease: str,
         *,
         ok: bool = True,
-        error: str | None = None,
+        error: str | HandlerError | None = None,
         retryable: bool = True,
         delay: Duration | None = None,
         charge: bool = True,
@@ -183,7 +187,7 @@ class RemoteScheduler(ServerClient):
         check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result)
         said: dict[str, Any] = {"id": id, "lease": lease, "ok": ok}
         if error is not None:
-            said["error"] = error[:MAX_ERROR].encode("utf-8", "replace").decode()
+            said["error"] = error_in_json(error)
         if not ok:
             said |= {"retryable": retryable, "charge": charge}
         if delay is not None:
@@ -262,8 +266,8 @@ class RemoteScheduler(ServerClient):
             if state == "done":
                 return values.decode(bytes(found.result), "result")
             if state in ("dead", "cancelled", "expired"):
-                said = f": {found.error}" if found.error else ""
-                raise JobFailedError(f"job {id!r} is {state}{said}", id=id, state=state)
+                data = values.decode(bytes(found.data), "data")
+                raise job_failed(id, state, found.error, found.code, found.status, data)
             if end is not None and loop.time() >= end:
                 raise NotYetError(f"job {id!r} is {state}: it has not ended in time", id=id, state=state)
 

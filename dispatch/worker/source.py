@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.pulled import Claimed, Settlement, WorkerInfo, WorkerSnapshot
+from tocsin.dispatch.receiver.outcomes import HandlerError
 
 
 class Source(Protocol):
@@ -31,7 +32,7 @@ class Source(Protocol):
         lease: str,
         *,
         ok: bool = True,
-        error: str | None = None,
+        error: str | HandlerError | None = None,
         retryable: bool = True,
         delay: Duration | None = None,
         charge: bool = True,

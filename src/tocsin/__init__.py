@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tocsin.dispatch.receiver.dedup import NoDedup as NoDedup
     from tocsin.dispatch.receiver.lease_client import LeaseClient as LeaseClient
     from tocsin.dispatch.receiver.outcomes import Accepted as Accepted
+    from tocsin.dispatch.receiver.outcomes import HandlerError as HandlerError
     from tocsin.dispatch.receiver.outcomes import RetryLater as RetryLater
     from tocsin.dispatch.receiver.outcomes import TerminalError as TerminalError
     from tocsin.dispatch.receiver.received import Leased as Leased
@@ -98,7 +99,7 @@ _NAMES = {
     "dispatch.pulled": "Claimed Settlement WorkerInfo WorkerSnapshot",
     "dispatch.receiver.dedup": "MemoryDedup NoDedup",
     "dispatch.receiver.lease_client": "LeaseClient",
-    "dispatch.receiver.outcomes": "Accepted RetryLater TerminalError",
+    "dispatch.receiver.outcomes": "Accepted HandlerError RetryLater TerminalError",
     "dispatch.receiver.received": "Leased Received",
     "dispatch.receiver.receiver": "Receiver",
     "dispatch.receiver.sqlite_dedup": "SQLiteDedup",

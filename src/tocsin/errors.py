@@ -40,8 +40,8 @@ class TocsinError(Exception):
     `details` further JSON members of the envelope (never a secret).
     """
 
-    code: ClassVar[str] = "INTERNAL"
-    status: ClassVar[int] = 500
+    code: str = "INTERNAL"
+    status: int = 500
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -268,7 +268,19 @@ class ResultError(TocsinError):
 
 
 class JobFailedError(ResultError):
-    """The job is dead, was cancelled, or expired; `details["state"]` says which."""
+    """The job is dead, was cancelled, or expired; `details["state"]` says which.
+
+    `code`, `status` and `data` are those that the handler's last error named, so an app may answer with them: see
+    `HandlerError`. `code` is JOB_FAILED, `status` 500 and `data` None where it named none.
+    """
+
+    code = "JOB_FAILED"
+
+    def __init__(
+        self, message: str, *, code: str | None = None, status: int | None = None, data: Any = None, **details: Any
+    ) -> None:
+        super().__init__(message, **details)
+        self.code, self.status, self.data = code or type(self).code, status or type(self).status, data
 
 
 class NotYetError(ResultError, TimeoutError):

@@ -181,3 +181,30 @@ async def test_why_names_who_has_it_and_who_is_missing(http_client: HttpClient) 
 
     assert missing["code"] == "NO_WORKER" and "queue q" in missing["message"]
     assert running["code"] == "RUNNING" and "worker w1" in running["message"]
+
+
+async def test_a_failure_may_have_a_code_for_programs(http_client: HttpClient) -> None:
+    await pulled(http_client, "a", keepResultMs=60_000, retry={"maxRetries": 0})
+    [one] = await claim(http_client)
+    named = {"id": "a", "lease": one["lease"], "ok": False}
+    for error, said in [
+        ({"code": "x"}, "message"),
+        ({"message": "no", "code": "x y"}, "error.code must match"),
+        ({"message": "no", "code": 7}, "error.code must match"),
+        ({"message": "no", "status": 302}, "error.status must be 400..599, not 302"),
+        ({"message": "no", "data": "x" * 2_047}, "error.data: 2049 bytes of JSON, the limit is 2048"),
+        ({"message": "no", "why": "x"}, "why"),
+        (7, "error"),
+    ]:
+        refused(await http_client.post("/complete", {**named, "error": error}), 400, "INVALID_INPUT", said)
+    error = {"message": "card declined", "code": "card_declined", "status": 402, "data": {"n": [1, None]}}
+    told = await http_client.post("/complete", {**named, "error": error})
+    outcome = (await http_client.get("/result?id=a")).json()
+    [attempt] = (await http_client.get("/history?id=a")).json()["attempts"]
+    record = (await http_client.get("/get?id=a")).json()["record"]
+
+    assert told.json()["state"] == "dead"
+    coded = {"code": "card_declined", "status": 402, "data": {"n": [1, None]}}
+    assert coded.items() <= outcome.items() and outcome["error"] == "exhausted: card declined"
+    assert coded.items() <= attempt.items()
+    assert coded.items() <= record["lastError"].items()

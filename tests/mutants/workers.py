@@ -29,6 +29,38 @@ WORKERS = (
         tests=(W + "test_worker.py::test_changes_within_a_tenth_of_a_second_are_told_together",),
     ),
     Mutant(
+        "failure: a code that handlers do not name counts as theirs",
+        "dispatch/failure.py",
+        "if not is_code(code) or code in GENERIC:",
+        "if not is_code(code):",
+        tests=(
+            "tests/dispatch/receiver/test_coded_errors.py::test_any_receiver_may_say_a_code_and_what_is_none_is_passed_over",
+        ),
+    ),
+    Mutant(
+        "failure: secrets in data are kept",
+        "dispatch/failure.py",
+        "if holds_secrets(raw.decode()):",
+        "if False:",
+        tests=(W + "test_coded_errors.py::test_what_looks_like_a_secret_is_blanked_out_of_words_and_data",),
+    ),
+    Mutant(
+        "outcomes: an error that is retried may answer that the job is gone",
+        "dispatch/receiver/outcomes.py",
+        " and not (self.retryable and status == GONE)",
+        "",
+        tests=(
+            "tests/dispatch/receiver/test_coded_errors.py::test_an_error_that_is_retried_never_answers_that_the_job_is_dead",
+        ),
+    ),
+    Mutant(
+        "job: the code of a failure is not kept with the job",
+        "actors/scheduler/transitions/job.py",
+        "LastError(now, message, outcome.status, outcome.error_code, outcome.error_data)",
+        "LastError(now, message, outcome.status)",
+        tests=(W + "test_coded_errors.py::test_whoever_waits_is_told_code_status_and_data",),
+    ),
+    Mutant(
         "threads: a function that was cancelled before it began runs later",
         "dispatch/threads.py",
         "        if not answer.set_running_or_notify_cancel():\n            return\n",

@@ -16,6 +16,8 @@ from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions import redrive as redrives
 from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.actors.scheduler.transitions.pools import Erased
+from tocsin.dispatch.blanking import without_secrets
+from tocsin.dispatch.failure import Failure, checked
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.pulled import MAX_RESULT, Settlement
 from tocsin.dispatch.words import word
@@ -76,7 +78,7 @@ class LocalChanges:
         lease: str,
         *,
         ok: bool,
-        error: str | None,
+        error: Failure | str | None,
         retryable: bool,
         delay_ms: int | None,
         charge: bool,
@@ -212,6 +214,8 @@ def _stale(job_id: str) -> StaleLeaseError:
     return StaleLeaseError(f"no lease of job {job_id!r} is alive", id=job_id)
 
 
-def _told(error: str) -> str:
-    """Keep the first characters, for people; reasons have names of files in them, which may be no Unicode."""
-    return error[:ERROR_MAX].encode("utf-8", "backslashreplace").decode()
+def _told(error: Failure | str) -> Failure:
+    """Keep the first characters, for people, without secrets; reasons have names of files, which may be no Unicode."""
+    failure = Failure(error) if isinstance(error, str) else checked(error)
+    kept = without_secrets(failure.message[:ERROR_MAX]).encode("utf-8", "backslashreplace").decode()
+    return msgspec.structs.replace(failure, message=kept)

@@ -27,6 +27,7 @@ from tocsin.actors.scheduler.model.schedule_records import (
 )
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
+from tocsin.dispatch.failure import Failure
 from tocsin.dispatch.pulled import Claimed, Settlement, WorkerInfo, WorkerSnapshot
 from tocsin.dispatch.refusals import Refusal
 
@@ -82,7 +83,7 @@ class ChangesPort(Protocol):
         lease: str,
         *,
         ok: bool,
-        error: str | None,
+        error: Failure | str | None,
         retryable: bool,
         delay_ms: int | None,
         charge: bool,

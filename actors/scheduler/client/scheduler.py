@@ -14,9 +14,11 @@ from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.actors.scheduler.client.submitting import submit_checked
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
+from tocsin.dispatch.receiver.outcomes import HandlerError, failure_of
 from tocsin.dispatch.values import LEFT_OUT
-from tocsin.errors import InvalidInputError, JobFailedError, NotYetError, TocsinError
+from tocsin.errors import InvalidInputError, NotYetError, TocsinError
 
 __all__ = ["Job", "Scheduler"]
 
@@ -126,7 +128,7 @@ class Scheduler:
         lease: str,
         *,
         ok: bool = True,
-        error: str | None = None,
+        error: str | HandlerError | None = None,
         retryable: bool = True,
         delay: timedelta | float | str | None = None,
         charge: bool = True,
@@ -137,8 +139,8 @@ class Scheduler:
         `ok=False` climbs the retry ladder (or waits `delay`); with `retryable=False` the job is dead; with
         `charge=False` it is no failure, until the job is a day past due: these and `error` go with `ok=False` only.
         The same lease again within ten minutes answers as at first; a lease that is not alive raises StaleLeaseError.
-        `result` is JSON of at most 64 KiB, for what follows in a chain and for `result`; up to 2 KiB are kept in the
-        history.
+        `error` says why in words, or as a HandlerError with a code for programs. `result` is JSON of at most 64 KiB,
+        for what follows in a chain and for `result`; up to 2 KiB are kept in the history.
         """
         settled = await self.settle(
             id, lease, ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result
@@ -151,7 +153,7 @@ class Scheduler:
         lease: str,
         *,
         ok: bool = True,
-        error: str | None = None,
+        error: str | HandlerError | None = None,
         retryable: bool = True,
         delay: timedelta | float | str | None = None,
         charge: bool = True,
@@ -162,7 +164,14 @@ class Scheduler:
         delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
         kept = None if result is None else arguments.encode_args(result, MAX_RESULT, "result")
         return await self._port.changes.complete(
-            id, lease, ok=ok, error=error, retryable=retryable, delay_ms=delay_ms, charge=charge, result=kept
+            id,
+            lease,
+            ok=ok,
+            error=failure_of(error),
+            retryable=retryable,
+            delay_ms=delay_ms,
+            charge=charge,
+            result=kept,
         )
 
     async def extend(self, id: str, lease: str, lease_ms: int) -> int:
@@ -265,17 +274,17 @@ class Scheduler:
     async def result(self, id: str, timeout: timedelta | float | str | None = None) -> Any:
         """Return what a job with `keep_result` came to; wait until it has ended, without polling.
 
-        JobFailedError if it is dead, was cancelled or expired (`state` says which); NotYetError if it has not ended
-        within `timeout` (None: as long as it takes); NotFoundError if nothing is known of it: its result was not asked
-        for, or is not kept any more.
+        JobFailedError if it is dead, was cancelled or expired (`state` says which), with `code`, `status` and `data` of
+        the HandlerError that its last attempt ended with; NotYetError if it has not ended within `timeout` (None: as
+        long as it takes); NotFoundError if nothing is known of it: its result was not asked for, or is not kept any
+        more.
         """
         seconds = None if timeout is None else arguments.duration_ms(timeout, "timeout") / 1000
         outcome = await self._port.queues.outcome(id, seconds)
         if outcome.state == "done":
             return outcome.result
         if outcome.state in ("dead", "cancelled", "expired"):
-            said = f": {outcome.error}" if outcome.error else ""
-            raise JobFailedError(f"job {id!r} is {outcome.state}{said}", id=id, state=outcome.state)
+            raise job_failed(id, outcome.state, outcome.error, outcome.code, outcome.status, outcome.data)
         raise NotYetError(f"job {id!r} is {outcome.state}: it has not ended in time", id=id, state=outcome.state)
 
     async def announce(self, snapshot: WorkerSnapshot) -> None:

@@ -40,6 +40,8 @@ class DeadJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     losses: int = 0
     status: int | None = None
     error: str | None = None
+    code: str | None = None
+    """The name of the last error for programs, if its handler or receiver gave one."""
 
     @property
     def target(self) -> str:
@@ -189,4 +191,5 @@ def _dead_job(instance: str, job: JobRow, dead: DeadRow) -> DeadJob:
         losses=at.losses,
         status=dead.status,
         error=None if at.last_error is None else at.last_error.message,
+        code=None if at.last_error is None else at.last_error.code,
     )

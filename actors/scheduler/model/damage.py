@@ -36,6 +36,12 @@ def intact(text: bytes | None) -> msgspec.Raw | None:
     return None if text is None or json_fault(text) is not None else msgspec.Raw(text)
 
 
+def stored(text: bytes | None) -> msgspec.Raw | msgspec.UnsetType:
+    """Return the same as `intact`, as a member that is left out where there is none."""
+    raw = intact(text)
+    return msgspec.UNSET if raw is None else raw
+
+
 def pieces_fault(rows: int, whole: bytes) -> str | None:
     """Say why these are not all the pieces of args; `rows` are behind the first one. All but the last are full."""
     there = max(len(whole) - 1, 0) // INLINE_ARGS

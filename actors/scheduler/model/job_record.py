@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.damage import stored
 from tocsin.actors.scheduler.model.followers import Follower, followers_of
 from tocsin.actors.scheduler.model.instants_of_job import due_of
 from tocsin.actors.scheduler.model.payload import parts_of
@@ -117,7 +118,9 @@ def _schedule(job: JobRow) -> records.ScheduleSlot | None:
 
 def _error(at: AtRow) -> records.ErrorInfo | None:
     error = at.last_error
-    return records.ErrorInfo(error.at, error.message, error.status) if error else None
+    if error is None:
+        return None
+    return records.ErrorInfo(error.at, error.message, error.status, error.code, stored(error.data))
 
 
 def _dead_members(dead: DeadRow | None) -> dict[str, Any]:

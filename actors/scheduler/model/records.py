@@ -21,12 +21,24 @@ class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Camel case in JSON, and no defaults."""
 
 
-class ErrorInfo(Value, frozen=True, rename="camel", omit_defaults=True):
-    """How the last attempt that did not succeed ended; `at` in epoch ms."""
+class ErrorInfo(Value, frozen=True, rename=raw_member, omit_defaults=True):
+    """How the last attempt that did not succeed ended; `at` in epoch ms. `code` and `data`: what its handler or its
+    receiver said for programs."""
 
     at: int
     message: str
     status: int | None = None
+    code: str | None = None
+    raw_data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def data(self) -> Any:
+        """Return the data as the Python values that were given; None if there are none."""
+        return _data(self.raw_data)
+
+
+def _data(raw: msgspec.Raw | msgspec.UnsetType) -> Any:
+    return None if isinstance(raw, msgspec.UnsetType) else values.decode(bytes(raw), "data")
 
 
 class LeaseInfo(Value, frozen=True, rename="camel", omit_defaults=True):
@@ -282,6 +294,13 @@ class Attempt(Value, frozen=True, rename=raw_member, omit_defaults=True):
     error: str | None = None
     raw_result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result_damaged: bool = False
+    code: str | None = None
+    raw_data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def data(self) -> Any:
+        """Return the data that came with its error, as Python values; None if there are none."""
+        return _data(self.raw_data)
 
     @property
     def result(self) -> Any:
@@ -316,7 +335,8 @@ class Pending(Value, frozen=True, rename="camel"):
 
 class Outcome(Value, frozen=True, rename=raw_member, omit_defaults=True):
     """How a job ended, or how it stands: `state` is `done`, `dead`, `cancelled`, `expired`, or, before its end,
-    `pending`, `waiting`, `running`. `ended_at` in epoch ms; `kept_until`: so long its result is kept."""
+    `pending`, `waiting`, `running`. `ended_at` in epoch ms; `kept_until`: so long its result is kept. `code`, `status`
+    and `data`: what the last attempt of a dead one said for programs."""
 
     id: str
     state: str
@@ -328,6 +348,14 @@ class Outcome(Value, frozen=True, rename=raw_member, omit_defaults=True):
     """Set if the result was damaged in the store, and is left out."""
     no_result: str | None = None
     """Why a job that is done has no result, where it was meant to have one: too long, not JSON."""
+    code: str | None = None
+    status: int | None = None
+    raw_data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def data(self) -> Any:
+        """Return the data of the last error as the Python values that were given; None if there are none."""
+        return _data(self.raw_data)
 
     @property
     def ended(self) -> bool:

@@ -97,6 +97,8 @@ class LastError(Row, frozen=True, array_like=True, tag=1):
     at: int
     message: str
     status: int | None = None
+    code: str | None = None  # for programs, of the handler or the receiver; and what came with it, JSON text of 2 KiB
+    data: bytes | None = None
 
 
 class AtRow(Row, frozen=True, array_like=True, tag=1):
@@ -201,8 +203,7 @@ class RedriveRow(Row, frozen=True, array_like=True, tag=1):
     since: int = 0
     cursor: tuple[int, str] = (0, "")
     retried: int = 0
-    next_at: int = 0
-    """Its timer; 0 once it has ended."""
+    next_at: int = 0  # its timer; 0 once it has ended
     stopped: bool = False
     turn: int = 0
     """Of several that retry jobs of one pool, the one with the lowest goes first."""
@@ -211,8 +212,7 @@ class RedriveRow(Row, frozen=True, array_like=True, tag=1):
 class IdemRow(Row, frozen=True, array_like=True, tag=1):
     """`idem/<day>/<hash>`: the answer to a request with an Idempotency-Key, committed with its effect."""
 
-    body: bytes
-    """Hash of the request's body."""
+    body: bytes  # hash of the request's body
     at: int
     status: int
     answer: bytes
@@ -231,6 +231,8 @@ class HistRow(Row, frozen=True, array_like=True, tag=1):
     status: int | None = None
     message: str | None = None
     result: bytes | None = None
+    code: str | None = None
+    data: bytes | None = None
 
 
 class ResultRow(Row, frozen=True, array_like=True, tag=1):
@@ -247,12 +249,9 @@ class ResultRow(Row, frozen=True, array_like=True, tag=1):
 class Counters(msgspec.Struct, array_like=True, tag=1):
     """`meta/counters`: changes in the same batch as what it counts. The only row that is changed in place."""
 
-    waiting: int = 0
-    """Line rows."""
-    leased: int = 0
-    """Lease rows whose job lives."""
-    orphaned: int = 0
-    """Lease rows whose job was cancelled."""
+    waiting: int = 0  # line rows
+    leased: int = 0  # lease rows whose job lives
+    orphaned: int = 0  # lease rows whose job was cancelled
     dead: int = 0
     done: int = 0
     expired: int = 0

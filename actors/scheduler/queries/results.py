@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET
 
-from tocsin.actors.scheduler.model.damage import intact
+from tocsin.actors.scheduler.model.damage import stored
 from tocsin.actors.scheduler.model.records import Attempt, Outcome
 from tocsin.actors.scheduler.model.rows import DAY_MS, HistRow, ResultRow, hist_day, result_key
 from tocsin.actors.scheduler.queries import jobs as query
@@ -25,9 +25,13 @@ async def of(view: StoreView, job_id: str, now: int) -> Outcome:
     if record is not None:
         if record.state != "dead":
             return Outcome(job_id, record.state)
-        error = record.last_error.message if record.last_error else None
-        return Outcome(job_id, "dead", error=f"{record.reason}: {error}" if error else record.reason,
-                       ended_at=record.parked_at)  # fmt: skip
+        error = record.last_error
+        if error is None:
+            return Outcome(job_id, "dead", error=record.reason, ended_at=record.parked_at)
+        return Outcome(
+            job_id, "dead", error=f"{record.reason}: {error.message}", ended_at=record.parked_at,
+            code=error.code, status=error.status, raw_data=error.raw_data,
+        )  # fmt: skip
     key = result_key(job_id)
     row = query.read(ResultRow, key, (await view.get([key])).get(key))
     if row is None or row.until <= now:
@@ -57,7 +61,7 @@ async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
     return [
         Attempt(
             row.attempt, row.outcome, row.started, row.ended, max(row.started - row.due, 0), row.status, row.message,
-            *_kept(row.result),
+            *_kept(row.result), row.code, stored(row.data),
         )
         for row in found
     ]  # fmt: skip
@@ -65,5 +69,5 @@ async def history(view: StoreView, job_id: str, now: int) -> list[Attempt]:
 
 def _kept(result: bytes | None) -> tuple[msgspec.Raw | msgspec.UnsetType, bool]:
     """Return a stored result, and whether it was damaged."""
-    raw = intact(result)
-    return (UNSET if raw is None else raw), result is not None and raw is None
+    raw = stored(result)
+    return raw, result is not None and raw is UNSET

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tocsin.actors.scheduler.inflight.lanes import LANES_FULL
 from tocsin.actors.scheduler.inflight.permits import CIRCUIT_OPEN, HOST_FULL, HOST_HELD, NOT_DISPATCHING, SUSPECTS_FULL
 from tocsin.actors.scheduler.model.health import code_of
-from tocsin.actors.scheduler.model.records import Reason, Record
+from tocsin.actors.scheduler.model.records import ErrorInfo, Reason, Record
 from tocsin.actors.scheduler.model.rows import INSTANCE, PULLED, InstanceRow, PoolRow
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME, level_of
 from tocsin.actors.scheduler.queries import jobs as query
@@ -50,7 +50,7 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
         ]
     record, level = found.record(now), level_of(found.place)
     if record.state == "dead":
-        error = f": {record.last_error.message}" if record.last_error else ""
+        error = f": {_words(record.last_error)}" if record.last_error else ""
         return [
             Reason(
                 "DEAD", f"it was given up ({record.reason}){error}; retry or cancel the dead letter", record.parked_at
@@ -71,6 +71,11 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
     return said + of_host(facts)
 
 
+def _words(error: ErrorInfo) -> str:
+    """Return what an error says, behind its code."""
+    return f"{error.code}: {error.message}" if error.code else error.message
+
+
 def _running(record: Record) -> Reason:
     assert record.lease is not None
     words = {
@@ -89,7 +94,7 @@ def _of_job(record: Record, level: int, now: int) -> list[Reason]:
     if record.next_attempt_at is not None and record.next_attempt_at > now:
         wait = span(record.next_attempt_at - now + 999)  # rounded up: never before
         if record.attempt:
-            error = f" after: {record.last_error.message}" if record.last_error else ""
+            error = f" after: {_words(record.last_error)}" if record.last_error else ""
             found.append(Reason("RETRY_LATER", f"its next attempt is in {wait}{error}", record.next_attempt_at))
         else:
             found.append(Reason("NOT_DUE", f"it is due in {wait}", record.next_attempt_at))

@@ -163,7 +163,8 @@ def _history(end: End, at: AtRow, started: int, now: int, due: int, token: str) 
     """Make the row of the history that tells how an attempt ended, if there is to be one."""
     if end.outcome is None:
         return None
-    return HistRow(end.outcome, at.attempt, started, now, due, token, end.status, end.message, end.result)
+    return HistRow(end.outcome, at.attempt, started, now, due, token, end.status, end.message, end.result,
+                   end.code, end.data)  # fmt: skip
 
 
 def _note_unstarted(turn: Turn, job: JobRow, at: AtRow, outcome: str, message: str | None = None) -> None:

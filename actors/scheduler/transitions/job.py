@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.model.reasons import DeadReason
 from tocsin.actors.scheduler.model.rows import PULLED, AtRow, JobRow, LastError, LeaseRow
 from tocsin.actors.scheduler.model.suspects import LOSSES_MAX, lost
 from tocsin.dispatch.callback import AttemptOutcome, Verdict
+from tocsin.dispatch.failure import Failure
 from tocsin.dispatch.pulled import MAX_RESULT
 
 DECLINED_MIN_MS = 30_000
@@ -33,6 +34,7 @@ LOST = {
     PULLED: "the worker was lost, or did not settle the attempt in time; its lease ended",
 }
 """Kinds of attempts that are lost when their lease ends, and why."""
+UNEXPLAINED = Failure("completed as failed")
 NOT_COMPLETED = "accepted, and not completed before its lease ended"
 
 
@@ -98,6 +100,8 @@ class End(msgspec.Struct, frozen=True):
     status: int | None = None
     message: str | None = None
     result: bytes | None = None
+    code: str | None = None
+    data: bytes | None = None
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -131,7 +135,9 @@ def settle(job: JobRow, lease: LeaseRow, outcome: AttemptOutcome, now: int, dela
         done = Done(_wanted(job, outcome.result), outcome.message)
         return End("done", done, outcome.status, outcome.message)
     after = _after_refusal(job, lease.at, outcome, now, delay_ms)
-    return End(outcome.verdict.value, after, outcome.status, outcome.message)
+    return End(
+        outcome.verdict.value, after, outcome.status, outcome.message, code=outcome.error_code, data=outcome.error_data
+    )
 
 
 def _may_still_run(lease: LeaseRow, outcome: AttemptOutcome, now: int) -> bool:
@@ -184,7 +190,7 @@ class Completion:
     id: str
     lease: str
     ok: bool = True
-    error: str | None = None
+    error: Failure | None = None
     retryable: bool = True
     delay_ms: int | None = None
     """When to try again, instead of the backoff."""
@@ -199,7 +205,11 @@ def complete(job: JobRow, lease: LeaseRow, said: Completion, now: int, delay_ms:
         return CANCELLED
     if said.ok:
         return done_with(job, said.result)
-    outcome = AttemptOutcome(Verdict.FAILED, said.error or "completed as failed")
+    error = said.error or UNEXPLAINED
+    outcome = AttemptOutcome(
+        Verdict.FAILED, error.message or UNEXPLAINED.message, error.status,
+        error_code=error.code, error_data=error.data,
+    )  # fmt: skip
     at = _answered(lease.at, outcome, now)
     charged = said.charge or not said.retryable or is_charged_anyway(job, lease.at, now)
     delay_ms = delay_ms if said.delay_ms is None else said.delay_ms
@@ -209,7 +219,10 @@ def complete(job: JobRow, lease: LeaseRow, said: Completion, now: int, delay_ms:
         after = _after_failure(job, at, now, delay_ms)
     else:
         after = _later(job, at, now, delay_ms)
-    return End("failed" if charged else "returned", after, message=outcome.message, result=_short(said.result))
+    return End(
+        "failed" if charged else "returned", after, outcome.status, outcome.message, _short(said.result),
+        outcome.error_code, outcome.error_data,
+    )  # fmt: skip
 
 
 def done_with(job: JobRow, result: bytes | None, no_result: str | None = None) -> End:
@@ -320,7 +333,8 @@ def _answered(at: AtRow, outcome: AttemptOutcome, now: int) -> AtRow:
 
 
 def _error(outcome: AttemptOutcome, now: int) -> LastError:
-    return LastError(now, outcome.message or outcome.verdict.value, outcome.status)
+    message = outcome.message or outcome.verdict.value
+    return LastError(now, message, outcome.status, outcome.error_code, outcome.error_data)
 
 
 # ---- Results -------------------------------------------------------------------------------------

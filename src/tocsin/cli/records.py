@@ -121,4 +121,5 @@ def _error(error: Mapping[str, Any], now: int) -> str | None:
     if not error:
         return None
     status = f"status {error['status']}, " if error.get("status") else ""
-    return f"{status}{error.get('message', '')}" + (f" ({relative(error['at'], now)})" if "at" in error else "")
+    code = f"{error['code']}: " if error.get("code") else ""
+    return f"{status}{code}{error.get('message', '')}" + (f" ({relative(error['at'], now)})" if "at" in error else "")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
-from tocsin.actors.scheduler.model.rows import JobRow, decode, encode
+from tocsin.actors.scheduler.model.rows import HistRow, JobRow, LastError, Row, decode, encode
 
 
 def test_jobs_stored_before_there_were_initiators_are_read() -> None:
@@ -21,3 +22,12 @@ def test_jobs_stored_before_there_were_initiators_are_read() -> None:
         incarnation: str
 
     assert msgspec.msgpack.decode(encode(new), type=Older) == Older("a", "1-1")
+
+
+@pytest.mark.parametrize(
+    "new", [LastError(1, "boom", 500), HistRow("failed", 1, 2, 3, 2, "7.1.x", 500, "boom")], ids=["error", "history"]
+)
+def test_failures_stored_before_they_had_codes_are_read(new: Row) -> None:
+    members = msgspec.msgpack.decode(encode(new))
+    assert members[-2:] == [None, None]
+    assert decode(type(new), b"a/key", msgspec.msgpack.encode(members[:-2])) == new

@@ -15,6 +15,7 @@ from tocsin.actors.testing import VirtualClock, simulate
 from tocsin.dispatch import values
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import Claimed, Settlement, WorkerInfo, WorkerSnapshot
+from tocsin.dispatch.receiver.outcomes import HandlerError
 from tocsin.dispatch.worker.worker import Worker
 from tocsin.errors import PayloadTooLargeError, StaleLeaseError, TocsinError, UnreachableError
 
@@ -119,7 +120,7 @@ class FakeQueue:
         lease: str,
         *,
         ok: bool = True,
-        error: str | None = None,
+        error: str | HandlerError | None = None,
         retryable: bool = True,
         delay: Duration | None = None,
         charge: bool = True,

@@ -24,6 +24,7 @@ from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.complete import complete
 from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.actors.scheduler.transitions.submit import cancel, submit
+from tocsin.dispatch.failure import Failure
 from tocsin.dispatch.pulled import Settlement
 from tocsin.errors import StaleLeaseError
 from tocsin.storage.memory import MemoryProvider
@@ -214,7 +215,9 @@ class Model:
         job_id = one.claim.job.id
         ok = self.random.random() < 0.7
         result = msgspec.json.encode({"of": job_id}) if self.random.random() < 0.5 else None
-        said = Completion(job_id, token, ok, "why", charge=self.random.random() < 0.5, delay_ms=1_000, result=result)
+        said = Completion(
+            job_id, token, ok, Failure("why"), charge=self.random.random() < 0.5, delay_ms=1_000, result=result
+        )
         [settled] = await self.runner.turn(lambda turn: complete(turn, [said]))
         assert isinstance(settled, Settlement)
         if one.orphan:
