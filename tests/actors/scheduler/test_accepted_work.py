@@ -58,7 +58,7 @@ async def test_a_completion_settles_and_says_the_same_again_for_ten_minutes(sim:
 
     assert await sim.jobs.get("x") is None
     assert (attempt.outcome, attempt.attempt) == ("done", 1)
-    assert attempt.result is not None and bytes(attempt.result) == b'{"rows":3}'
+    assert attempt.result == {"rows": 3}
 
 
 @on_simulated_host()

@@ -84,7 +84,7 @@ async def test_accepted_work_is_completed_with_its_lease_alone() -> None:
         assert await w.leases.complete(job, result={"paid": 5}), "the same again answers the same"
 
         attempts = await ended(w.jobs, job_id)
-        assert [(attempt.outcome, bytes(attempt.result)) for attempt in attempts] == [("done", b'{"paid":5}')]
+        assert [(attempt.outcome, attempt.result) for attempt in attempts] == [("done", {"paid": 5})]
         assert until > job.scheduled_for + 100_000
 
 
