@@ -138,7 +138,9 @@ async def test_accepted_work_has_the_result_that_it_was_completed_with(dedup: De
     job = fixture.receiver.verify(headers, body)
     assert (await fixture.receiver.handle(headers, body)).status == 202
     network = httpx.MockTransport(lambda _: httpx.Response(404))
-    async with LeaseClient("http://server", dedup=fixture.receiver.dedup, transport=network, patience_s=0) as leases:
+    async with LeaseClient(
+        "http://server", dedup=fixture.receiver.dedup, transport=network, patience_s=0, clock=fixture.clock
+    ) as leases:
         with pytest.raises(UnreachableError):
             await leases.complete(job, result={"total": 42})
 
