@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 _Outcome = tuple[Any, BaseException | None]
 
 
-def submitted(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: object) -> Future[T]:
+def submitted(threads: Executor, function: Callable[..., T], *arguments: object) -> Future[T]:
     """Do as `threads.submit`, but never run a function after a RuntimeError for it.
 
     A pool keeps what it has no thread for, and would run it as soon as it has one, after its caller was refused.
@@ -40,7 +40,7 @@ def submitted(threads: ThreadPoolExecutor, function: Callable[..., T], *argument
     return answer
 
 
-async def outcome_in_thread(threads: ThreadPoolExecutor, function: Callable[..., Any], *arguments: object) -> _Outcome:
+async def outcome_in_thread(threads: Executor, function: Callable[..., Any], *arguments: object) -> _Outcome:
     """Call `function` on a thread, in a copy of this context, and return what it returned or raised.
 
     Once begun it is waited for, also when this task is cancelled: nothing can stop a thread. Cancelled before that, and

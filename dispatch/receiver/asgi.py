@@ -75,8 +75,7 @@ class AsgiApp(ABC):
 
 async def _body(length: str, receive: Receive, limit: int) -> bytes:
     """Return the body. Raise a PayloadTooLargeError as soon as it is known to be longer than `limit` bytes."""
-    if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > limit):
-        raise PayloadTooLargeError(f"the body has {length[:20]} bytes, the limit is {limit}")
+    check_length(length, limit)
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -90,6 +89,12 @@ async def _body(length: str, receive: Receive, limit: int) -> bytes:
         pieces.append(piece)
         if not message.get("more_body", False):
             return b"".join(pieces)
+
+
+def check_length(said: str, limit: int) -> None:
+    """Raise a PayloadTooLargeError if the body is said to be longer than `limit` bytes."""
+    if said.isascii() and said.isdigit() and (len(said) > 15 or int(said) > limit):
+        raise PayloadTooLargeError(f"the body has {said[:20]} bytes, the limit is {limit}")
 
 
 def _closing(answer: Answer, scope: Message) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -62,14 +62,17 @@ class Handlers:
             return self._by_name.get((FUNCTION, job.function_path))
         return self._by_name.get((WORKFLOW, job.target))
 
-    async def call(self, found: Registered, job: Received) -> Any:
-        """Call a handler. A function that has begun on a thread is waited for, also when this task is cancelled."""
+    async def call(self, found: Registered, job: Received, threads: Executor | None = None) -> Any:
+        """Call a handler. A function that has begun on a thread is waited for, also when this task is cancelled.
+
+        `threads`: where to call a plain function, if not on a thread of the receiver's.
+        """
         args = job.args if found.read is None else _declared(found.read, job)
         arguments = (args, job) if found.takes_job else (args,)
         if found.is_async:
             return await found.handler(*arguments)
         try:
-            result, error = await outcome_in_thread(self._threads, _in_time, found.handler, arguments, job)
+            result, error = await outcome_in_thread(threads or self._threads, _in_time, found.handler, arguments, job)
         except RuntimeError as refused:
             raise RetryLater(1, f"no thread can be had for it: {refused}") from refused
         if error is not None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
 from typing import Any, Final, Self, TypeVar
 
 from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.clock import DispatchClock, SystemDispatchClock
 from tocsin.dispatch.pulled import MAX_RESULT
 from tocsin.dispatch.receiver import answers
-from tocsin.dispatch.receiver.asgi import AsgiApp
+from tocsin.dispatch.receiver.blocking import NoThread
 from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup, Record
+from tocsin.dispatch.receiver.deliveries import Deliveries
 from tocsin.dispatch.receiver.handlers import FUNCTION, THREADS, WORKFLOW, Handler, Handlers
 from tocsin.dispatch.receiver.outcomes import Accepted, HandlerError, RetryLater
 from tocsin.dispatch.receiver.reading import Bounds, Headers, Secrets, Signers, read
 from tocsin.dispatch.receiver.received import Received
+from tocsin.dispatch.receiver.views import Views
 from tocsin.dispatch.signing import MAX_AGE_S, MAX_AHEAD_S
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode
@@ -36,8 +39,9 @@ WHY_DECLINED: Final = {
 }
 
 
-class Receiver(AsgiApp):
-    """Takes callbacks: an ASGI app to mount or serve at any path, and `handle` for every other framework.
+class Receiver(Views):
+    """Takes callbacks: an ASGI app to mount or serve at any path, a WSGI app (`wsgi`), views of frameworks
+    (`flask_view`, `django_view`, `aiohttp_handler`), and `handle` and `handle_sync` for every other one.
 
     `secrets` are the scheduler's, or a function that returns them, asked at each request, so they rotate without a
     restart. `dedup` (memory, if not given) runs each job once; give a `SQLiteDedup` where several processes or a
@@ -68,7 +72,7 @@ class Receiver(AsgiApp):
         self.max_body, self._stale_ms = max_body, int(stale_s * 1000)
         self._clock = clock or SystemDispatchClock()
         self._handlers = Handlers(threads)
-        self._running: set[asyncio.Task[Answer]] = set()
+        self._deliveries = Deliveries()
         self._stopping, self._closed, self._entered = False, False, 0
 
     # ---- Handlers --------------------------------------------------------------------------------
@@ -136,25 +140,44 @@ class Receiver(AsgiApp):
 
     def take(self, headers: Headers, body: bytes) -> Answer | asyncio.Future[Answer]:
         """Begin what `handle` does: the answer where there is nothing to wait for, else its future."""
+        read = self._admitted(headers, body)
+        return read if isinstance(read, Answer) else self._deliveries.begin(self._deliver(*read))
+
+    def handle_sync(self, headers: Headers, body: bytes) -> Answer:
+        """Do as `handle`, for callers that block: each on its own thread, several at once.
+
+        Plain functions are called on the caller's thread, where its context and its connections are. Coroutines run in
+        one event loop of the receiver's own, on a thread that begins at the first need and ends with `close`.
+        RuntimeError in a thread that runs an event loop: `await handle(...)` there.
+        """
+        read = self._admitted(headers, body)
+        if isinstance(read, Answer):
+            return read
+        try:
+            return self._deliveries.wait_for(lambda caller: self._deliver(*read, caller))
+        except NoThread as error:
+            log.error("a callback cannot be served: %s", error)
+            return answers.unavailable("the receiver has no thread for it; its log says why")
+        except asyncio.CancelledError:
+            return _stopped()
+
+    def _admitted(self, headers: Headers, body: bytes) -> tuple[Received, int] | Answer:
+        """Return a genuine callback and when it arrived, or the answer to what is none."""
         if self._stopping:
             return _stopped()
         try:
-            job, arrived_ms = self._read(headers, body)
+            return self._read(headers, body)
         except SettingsError as error:
             log.error("a callback cannot be verified: %s", error.message)
             return answers.unavailable("the receiver has no usable secrets; its log says why")
         except (SignatureError, PayloadTooLargeError, InvalidInputError) as error:
             log.warning("a callback was refused: %s", error.message)
             return answers.refused(error)
-        task = asyncio.get_running_loop().create_task(self._deliver(job, arrived_ms))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return asyncio.shield(task)
 
     # ---- One delivery ----------------------------------------------------------------------------
 
-    async def _deliver(self, job: Received, arrived_ms: int) -> Answer:
-        """Claim, run and record one delivery, in a task of its own.
+    async def _deliver(self, job: Received, arrived_ms: int, threads: Executor | None = None) -> Answer:
+        """Claim, run and record one delivery, in a task of its own; a plain function on `threads`, if not on ours.
 
         Cancelled (the process stops), it gives up its claim and still has an answer.
         """
@@ -165,7 +188,7 @@ class Receiver(AsgiApp):
             kind = FUNCTION if job.function_path is not None else WORKFLOW
             return await self._released(job, answers.unknown_target(kind, job.target))
         try:
-            result = await self._handlers.call(found, job)
+            result = await self._handlers.call(found, job, threads)
             if isinstance(result, (RetryLater, HandlerError)):
                 raise result  # returned where it should have been raised, but clear enough
         except RetryLater as how:
@@ -175,7 +198,9 @@ class Receiver(AsgiApp):
         except asyncio.CancelledError as error:
             return await self._released(job, _stopped() if _is_stopping() else answers.failed(job.target, error))
         except (KeyboardInterrupt, GeneratorExit):
-            raise  # the process ends here, and the claim lapses later
+            if threads is not None:  # raised on a caller's thread: this loop goes on
+                await self._released(job, _stopped())
+            raise  # else the process ends here, and the claim lapses later
         except BaseException as error:  # SystemExit and groups too: a handler's end must not be the server's
             log.error("job %s: the handler of %s failed", job.webhook_id, job.target, exc_info=error)
             return await self._released(job, answers.failed(job.target, error))
@@ -247,6 +272,7 @@ class Receiver(AsgiApp):
             )
         reopen()
         self._handlers.open()
+        self._deliveries.open()
         self._stopping = self._closed = False
 
     async def aclose(self, drain_s: float = DRAIN_S) -> None:
@@ -256,17 +282,26 @@ class Receiver(AsgiApp):
         can stop them. The dedup store is closed then.
         """
         self._stopping = True
-        own, loop = asyncio.current_task(), asyncio.get_running_loop()
-        waiting = [task for task in self._running if task is not own and task.get_loop() is loop]
-        if waiting:
-            await asyncio.wait(waiting, timeout=drain_s)
-        for task in waiting:
-            task.cancel()
-        if waiting:
-            await asyncio.wait(waiting)
+        await self._deliveries.drain(drain_s)
         self._handlers.close()
         await self.dedup.aclose()
+        self._deliveries.stop()
         self._closed = True
+
+    def close(self, drain_s: float = DRAIN_S) -> None:
+        """Do as `aclose`, blocking: for apps without an event loop, from `atexit` or a hook of their server."""
+        if not self._closed:
+            self._deliveries.close(lambda: self.aclose(drain_s))
+
+    def __enter__(self) -> Self:
+        self.open()
+        self._entered += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entered -= 1
+        if not self._entered:
+            self.close()
 
     async def __aenter__(self) -> Self:
         self.open()

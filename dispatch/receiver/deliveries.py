@@ -1,0 +1,89 @@
+"""The deliveries of a receiver that are under way, for callers that await them and for callers that block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Executor
+from typing import Any, TypeVar
+
+from tocsin.dispatch.receiver.blocking import CallerThread, LoopThread, refuse_in_event_loop
+
+T = TypeVar("T")
+
+
+class Deliveries:
+    """Tasks in the event loops of those who await them and, for callers that block, in a loop of their own."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+        self._own = LoopThread("tocsin-receiver")
+
+    def begin(self, delivery: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Begin a delivery in this event loop. Whoever cancels what is returned stops no work."""
+        return asyncio.shield(self._noted(asyncio.get_running_loop().create_task(delivery)))
+
+    def wait_for(self, delivery: Callable[[Executor], Coroutine[Any, Any, T]]) -> T:
+        """Make a delivery, which is given this thread to run plain functions on, and wait for it.
+
+        RuntimeError in a thread that runs an event loop; NoThread after `stop`, and if none can be had;
+        asyncio.CancelledError if the delivery was cancelled before it began.
+        """
+        refuse_in_event_loop("handle_sync", "handle")
+        caller = CallerThread()
+        try:
+            ended = caller.wait(self._own.submit(self._for_caller(delivery, caller)))
+        except CancelledError:
+            raise asyncio.CancelledError from None
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
+
+    async def _for_caller(
+        self, delivery: Callable[[Executor], Coroutine[Any, Any, T]], caller: CallerThread
+    ) -> T | KeyboardInterrupt | GeneratorExit:
+        """Return also what would end the loop, for the caller to raise on its thread."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._noted(task)
+        try:
+            return await delivery(caller)
+        except (KeyboardInterrupt, GeneratorExit) as end:
+            return end
+
+    def _noted(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def open(self) -> None:
+        """Take deliveries of callers that block again."""
+        self._own.open()
+
+    async def drain(self, drain_s: float) -> None:
+        """Let deliveries end, and cancel what has not ended after `drain_s`."""
+        if self._own.elsewhere:
+            of_callers = asyncio.wrap_future(self._own.submit(self._drain_here(drain_s)))
+            await asyncio.gather(self._drain_here(drain_s), of_callers)
+        else:
+            await self._drain_here(drain_s)
+
+    async def _drain_here(self, drain_s: float) -> None:
+        own, loop = asyncio.current_task(), asyncio.get_running_loop()
+        waiting = [task for task in self._running if task is not own and task.get_loop() is loop]
+        if waiting:
+            await asyncio.wait(waiting, timeout=drain_s)
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def stop(self) -> None:
+        """End the loop for callers that block, unless this is called in it."""
+        self._own.stop()
+
+    def close(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `closing` in the loop for callers that block, then end that loop. Errors as of `wait_for`."""
+        refuse_in_event_loop("close", "aclose")
+        self._own.submit(closing()).result()
+        self._own.stop()
