@@ -10,17 +10,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from tocsin.dispatch.asgi_transport import Message, Send
+from tocsin.dispatch.asgi_transport import App, Message, Send
 from tocsin.dispatch.asgi_transport import Receive as AsgiReceive
 from tocsin.dispatch.exchange import Bounds
 from tocsin.dispatch.headers import headers_of, joined
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
+from tocsin.dispatch.values import decode
 from tocsin.errors import SignatureError
+
+if TYPE_CHECKING:
+    import httpx
 
 Receive = Callable[[Mapping[str, str], bytes], Awaitable[Answer]]
 LATENCIES_S: Final = (0.001, 0.02, 0.4, 3.0)
@@ -136,9 +140,9 @@ async def _for_ever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivery:
-    """One callback as it arrived."""
+    """One callback as it arrived, and what was answered."""
 
     id: str
     webhook_id: str
@@ -146,6 +150,38 @@ class Delivery:
     lease: str
     body: dict[str, Any]
     headers: Mapping[str, str]
+    at: int = 0
+    """When it was sent, epoch ms; 0 from a `FakeReceiver`."""
+    status: int | None = None
+    """The status of the answer; None while there is none, and from a `FakeReceiver`."""
+    answer: str = ""
+    """The answer's body, or why there is none."""
+
+    @property
+    def path(self) -> str:
+        """Return the function path, or the name of the workflow."""
+        return str(self.body.get("functionPath") or self.body.get("workflow") or "")
+
+    @property
+    def instance(self) -> str:
+        """Return the name of the scheduler."""
+        return str(self.body["instanceName"])
+
+    @property
+    def args(self) -> Any:
+        """Return the args, with their Python types."""
+        return decode(msgspec.json.encode(self.body["args"]))
+
+    @property
+    def ok(self) -> bool:
+        """Return whether it was answered with a 2xx."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+def delivery_of(headers: Mapping[str, str], body: bytes, webhook_id: str, *, at: int = 0) -> Delivery:
+    """Read a callback whose signature is not in question."""
+    content = msgspec.json.decode(body)
+    return Delivery(content["id"], webhook_id, content["attempt"], content["lease"], content, headers, at)
 
 
 class FakeReceiver:
@@ -173,8 +209,7 @@ class FakeReceiver:
         except SignatureError as error:
             self.rejected.append(error.message)
             return Answer(401, {}, error.message.encode())
-        content = msgspec.json.decode(body)
-        delivery = Delivery(content["id"], webhook_id, content["attempt"], content["lease"], content, headers)
+        delivery = delivery_of(headers, body, webhook_id)
         self.deliveries.append(delivery)
         self._arrived.set()
         if self._answer is None:
@@ -200,6 +235,13 @@ class FakeReceiver:
         pairs.append((b"content-length", b"%d" % len(answer.body)))
         await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
         await send({"type": "http.response.body", "body": answer.body})
+
+
+def client_of(app: App, origin: str) -> httpx.AsyncClient:
+    """Return a client of an ASGI app in the same process."""
+    import httpx
+
+    return httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, app)), base_url=origin)
 
 
 async def _whole(receive: AsgiReceive) -> bytes:

@@ -59,7 +59,10 @@ def test_the_installed_metadata_is_what_pyproject_says() -> None:
     assert dist.version == project["version"]
     assert dist.metadata["Requires-Python"] == ">=3.11"
     assert dist.metadata["License-Expression"] == "Apache-2.0"
-    assert {entry.name: entry.value for entry in dist.entry_points} == {"tocsin": "tocsin.cli:main"}
+    assert {(entry.group, entry.name, entry.value) for entry in dist.entry_points} == {
+        ("console_scripts", "tocsin", "tocsin.cli:main"),
+        ("pytest11", "tocsin", "tocsin.pytest_plugin"),
+    }
     assert set(dist.metadata.get_all("Provides-Extra") or ()) == set(project["optional-dependencies"])
 
 

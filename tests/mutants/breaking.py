@@ -24,11 +24,8 @@ COPIED = (
     "bench",
     "examples",
     "docs",
-    "scripts",
-    "zensical.toml",
     "README.md",
     "CHANGELOG.md",
-    "CONTRIBUTING.md",
     "pyproject.toml",
 )
 

@@ -1,0 +1,46 @@
+"""Stores for the hosts of a lab: nowhere near the files that the app names, and for as long as the lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Literal, get_args
+
+from tocsin.errors import SettingsError
+from tocsin.storage.api import StoreProvider
+from tocsin.storage.memory import MemoryDisk, MemoryProvider
+from tocsin.storage.sqlite.provider import SQLiteProvider
+
+Kind = Literal["memory", "sqlite", "own"]
+KINDS: Final = get_args(Kind)
+"""`memory`; `sqlite`: real files in a folder of the lab's own; `own`: the store that the app names."""
+
+
+class Stores:
+    """The stores of one lab. The same place of the app is the same store over crashes and starts."""
+
+    def __init__(self, kind: Kind) -> None:
+        if kind not in KINDS:
+            raise SettingsError(f"store must be one of {', '.join(KINDS)}, not {kind!r:.100}")
+        self._kind = kind
+        self._disks: dict[str, MemoryDisk] = {}
+        self._files: dict[str, str] = {}
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def opened(self, own: StoreProvider, number: int) -> StoreProvider:
+        """Return a new provider in the place of the app's own, that of its `number`-th host."""
+        if self._kind == "own":
+            return own
+        place = str(own.path) if isinstance(own, SQLiteProvider) else f"{type(own).__name__}-{number}"
+        if self._kind == "memory":
+            return MemoryProvider(self._disks.setdefault(place, MemoryDisk()))
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="tocsin-lab-")
+        file = self._files.setdefault(place, f"store-{len(self._files)}.db")
+        return SQLiteProvider(Path(self._folder.name) / file)
+
+    def close(self) -> None:
+        """Remove what the stores have left."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
