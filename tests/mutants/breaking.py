@@ -24,8 +24,11 @@ COPIED = (
     "bench",
     "examples",
     "docs",
+    "scripts",
+    "zensical.toml",
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "pyproject.toml",
 )
 

@@ -18,6 +18,13 @@ STORES = (
         ),
     ),
     Mutant(
+        "store: what a statement changes is noted in a file",
+        "storage/sqlite/writer.py",
+        "PRAGMA temp_store = MEMORY",
+        "PRAGMA temp_store = FILE",
+        tests=(LONG + "test_rows_in_no_order_are_written_without_a_file_beside_the_log",),
+    ),
+    Mutant(
         "store: the end of the log is not moved, so that it never begins anew",
         "storage/sqlite/upkeep.py",
         "size if await self._writer.run(self._file.move_rest) else 0",

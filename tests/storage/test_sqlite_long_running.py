@@ -235,6 +235,11 @@ async def test_a_commit_is_synced_before_it_is_answered_also_after_a_second_star
         await provider.start()
 
 
+async def test_rows_in_no_order_are_written_without_a_file_beside_the_log(provider: SQLiteProvider) -> None:
+    """The pages that a statement changes are noted for the case that it fails: here that needs no file."""
+    assert await provider._writer.run(lambda: provider._file._db.execute("PRAGMA temp_store").fetchone()) == (2,)
+
+
 async def test_after_a_stop_there_is_one_file_and_no_wal(provider: SQLiteProvider) -> None:
     await (await provider.open("a")).commit(Batch(puts={b"k": b""}))
     await provider.stop()
