@@ -6,21 +6,32 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.metadata import version
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.actors.due_runs import DueRuns
 from tocsin.actors.heartbeat import Beat, Heartbeat, Pulse
-from tocsin.actors.host_options import check_names, check_options, check_target, check_transport, within
+from tocsin.actors.host_options import (
+    Secrets,
+    check_names,
+    check_options,
+    check_target,
+    check_transport,
+    has_origin,
+    signer_of,
+    transport_of,
+    within,
+)
+from tocsin.actors.own_actors import Stub, kinds_of
 from tocsin.actors.runtime.actor import Actor
 from tocsin.actors.runtime.clock import Clock, SystemClock
-from tocsin.actors.runtime.events import Call
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.service import SchedulerService
 from tocsin.actors.scheduler.client import local
+from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire
 from tocsin.actors.scheduler.inflight.deaths import OnDead
@@ -34,16 +45,19 @@ from tocsin.actors.scheduler.model.validation import TIMEOUT_MS, instance_name, 
 from tocsin.actors.scheduler.queries import instances
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS as DEFAULT_TIMEOUT_MS
+from tocsin.actors.sharing.door import Door
+from tocsin.actors.sharing.sharing import Sharing
+from tocsin.actors.sharing.this_host import ThisHost, sharing_through
+from tocsin.actors.sharing.unix_door import door_of
 from tocsin.actors.standby import when_free
 from tocsin.dispatch.catalog.catalog import Catalog
-from tocsin.dispatch.certificates import CaFile, trusting
+from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
-from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import callback_url, origin_of
 from tocsin.dispatch.transport import Transport
 from tocsin.dispatch.transports import default_transport
-from tocsin.errors import SettingsError
+from tocsin.errors import SettingsError, TocsinError
 from tocsin.storage.api import StoreProvider
 from tocsin.storage.urls import open_provider
 
@@ -53,24 +67,6 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Actor)
 LEAST_DRAIN_S = 1.0
 PORTS_KEPT = 1024  # of the names that requests give, which may be any number
-Secrets = Sequence[str | bytes]
-"""Each is `whsec_` and base64, or at least 24 raw bytes. All of them sign, the first one first."""
-
-
-class Stub(Generic[A]):
-    """Calls the methods of one actor: `await stub.method(...)` runs that method as a turn."""
-
-    def __init__(self, host: Host, actor: ActorId) -> None:
-        self._host, self._actor = host, actor
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        if method.startswith("_"):
-            raise AttributeError(method)
-
-        async def call(*args: Any) -> Any:
-            return await self._host.call(self._actor, Call(method, args))
-
-        return call
 
 
 class ActorHost:
@@ -101,6 +97,7 @@ class ActorHost:
         heartbeat_transport: Transport | None = None,
         drain_s: float = 10.0,
         dispatch: bool = True,
+        sharing: Callable[[ThisHost], Sharing] | None = None,
     ) -> None:
         if authorize_fire is not None and not callable(authorize_fire):
             raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
@@ -123,20 +120,16 @@ class ActorHost:
             on_dead=on_dead,
             catalog=catalog,
         )
-        kinds = {KIND: self._service.kind, Pulse.kind: Kind(Pulse)}
-        for actor in actors:
-            name = actor.kind_name()
-            if name in kinds or "/" in name:
-                raise SettingsError(f"two kinds of actors are called {name!r}, or it holds a slash: set its `kind`")
-            kinds[name] = Kind(actor, actor.alarm_backoff_max_ms)
+        kinds = kinds_of({KIND: self._service.kind, Pulse.kind: Kind(Pulse)}, actors)
         self.runtime = Host(
             provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s,
             rings=dispatch,
         )  # fmt: skip
         self._service.bind(self.runtime)
         self._due_runs = DueRuns(self.runtime, self._service, dispatch=dispatch)
+        self._sharing = sharing and sharing(ThisHost(self.runtime, self._service, self._start_here, self._due_runs.run))
         # By name, each scheduler as HTTP reaches it; users have `scheduler`.
-        self.ports = lru_cache(PORTS_KEPT)(partial(local.port, self._service))
+        self.ports = lru_cache(PORTS_KEPT)(self._port)
         self._heartbeat: Heartbeat | None = None
         if heartbeat_url is not None:
             if heartbeat_transport is not None:
@@ -159,6 +152,7 @@ class ActorHost:
         ca_file: CaFile | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        share: bool | Door | None = None,
         **options: Any,
     ) -> ActorHost:
         """Make a host on a store URL (`sqlite:///file.db`, `memory:`) or a provider; enter it with `async with`.
@@ -181,36 +175,32 @@ class ActorHost:
         guess leases. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`,
         `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where
         neither the job nor its instance has one (60,000). With `dispatch=False` the host starts nothing by itself, but
-        only in `run_due`. Raises SettingsError for a value that does not fit.
+        only in `run_due`. Several processes `share` a SQLite store that a URL names: one holds it and serves the others
+        (docs/sharing.md), but not with `share=False` or `dispatch=False`. SettingsError for a value that does not fit.
         """
         check_names(options, cls.open, ActorHost.__init__)
         clock = clock or SystemClock()
         random = random or SystemRandom()
         provider = open_provider(store) if isinstance(store, str) else store
-        signer = Current("secrets", secrets, _signer)
+        signer = Current("secrets", secrets, signer_of)
         read_origin: Callable[[], str | None] = origin if callable(origin) else lambda: origin
         first = origin_of(origin) if callable(origin) else origin
         if first is not None:
             check_target(callback_url(first, callback_path), signed=signer() is not None, insecure=insecure)
-        if transport is None or isinstance(transport, str):
-            trusted = None if ca_file is None else trusting(ca_file)
-            transport = default_transport(transport, ssl_context=trusted)
-            if trusted is not None and options.get("heartbeat_url") and options.get("heartbeat_transport") is None:
-                options["heartbeat_transport"] = default_transport(ssl_context=trusted)
-        else:
-            check_transport("transport", transport)
-            if ca_file is not None:
-                raise SettingsError("ca_file is for the transport that tocsin makes: give your own its certificates")
+        transport = transport_of(transport, ca_file, options)
         signing = signer if signer.may_change else signer()
         dispatcher = Dispatcher(
             transport, signing, origin, path=callback_path, random=random, version=version("tocsin")
         )
+        door = door_of(store, provider, share, options.get("dispatch", True))
+        configured = {"origin": origin, "callback_path": callback_path, "secrets": secrets, **options}
         return cls(
             provider,
             dispatcher,
-            has_origin=None if isinstance(origin, str) else lambda: _has_origin(read_origin),
+            has_origin=None if isinstance(origin, str) else lambda: has_origin(read_origin),
             clock=clock,
             random=random,
+            sharing=sharing_through(door, clock, random, configured),
             **options,
         )
 
@@ -222,6 +212,12 @@ class ActorHost:
 
     async def _start(self) -> None:
         self._stopped = None
+        if self._sharing is None:
+            await self._start_here()
+        else:
+            await self._sharing.start()
+
+    async def _start_here(self) -> None:
         self._service.start()
         await self.runtime.start()
         if self._heartbeat is not None:
@@ -245,6 +241,8 @@ class ActorHost:
         await asyncio.shield(self._stopped)
 
     async def _end(self) -> None:
+        if self._sharing is not None:
+            await self._sharing.die()
         if self._heartbeat is not None:
             await self._heartbeat.stop()
         await self.runtime.abandon()
@@ -257,9 +255,16 @@ class ActorHost:
         a claim that waits would delay the stop for as long as it waits.
         """
         self._service.stop_waiting()
+        if self._sharing is not None:
+            self._sharing.follower.stop_waiting()
 
     async def _stop(self) -> None:
-        began = self.runtime.clock.monotonic()
+        sharing, began = self._sharing, self.runtime.clock.monotonic()
+        if sharing is not None:
+            await sharing.stop_following(self._drain_s)
+            if sharing.holder is None:
+                return
+            await sharing.hand_over()
         if self._heartbeat is not None:
             await self._heartbeat.stop()
         try:
@@ -269,6 +274,8 @@ class ActorHost:
                 left = self._drain_s - (self.runtime.clock.monotonic() - began)
                 await self.runtime.stop(max(left, LEAST_DRAIN_S))
             finally:
+                if sharing is not None:
+                    sharing.end()
                 await self._service.aclose()
 
     def _trouble(self) -> str | None:
@@ -283,7 +290,7 @@ class ActorHost:
     async def lifespan(self, app: Any = None) -> AsyncIterator[dict[str, Any]]:
         """Start and stop the host with an app of any ASGI framework: `FastAPI(lifespan=host.lifespan)`.
 
-        If another process has the store (`uvicorn --workers 4`), log an error that names it, wait, and take over when
+        If another process has the store and shares it with nobody, log an error that names it, wait, and take over when
         it ends.
         """
         started = await when_free(self._start)
@@ -309,6 +316,8 @@ class ActorHost:
         was opened with `dispatch=False` does these things only here; on any other one this waits for an instant at
         which all is done. Raises InvalidInputError, HostClosedError, StoreUnavailable.
         """
+        if self._sharing is not None and self._sharing.follows:
+            return await self._sharing.run_due(self._due_runs.end_ms(until), max_seconds)
         return await self._due_runs.run(until, max_seconds)
 
     def asgi(
@@ -333,9 +342,20 @@ class ActorHost:
     def ready(self) -> bool:
         """Return whether the host is open and serves. Inside a `lifespan` it is not if the process was told to stop
         while another one had the store."""
-        return self.runtime.ready
+        return self.runtime.ready or (self._sharing is not None and self._sharing.ready)
+
+    @property
+    def trouble(self) -> TocsinError | None:
+        """Return the trouble of the store, during which nothing new is accepted or started; None if all is well."""
+        if self._sharing is not None and self._sharing.follows:
+            return self._sharing.trouble()
+        return self.runtime.provider.trouble
 
     # ---- Handles ---------------------------------------------------------------------------------
+
+    def _port(self, name: str) -> SchedulerPort:
+        port = local.port(self._service, name)
+        return port if self._sharing is None else self._sharing.port(port)
 
     def scheduler(self, name: str = "default") -> Scheduler:
         """Return a handle on a scheduler; it costs nothing until it is used."""
@@ -344,6 +364,8 @@ class ActorHost:
     def health(self) -> Sequence[HealthReason]:
         """Return what is wrong with the whole host, the worst first; nothing if it is well. What is wrong with one
         scheduler is in its `status`."""
+        if self._sharing is not None and self._sharing.follows:
+            return self._sharing.health()
         return self._service.health.of_host()
 
     @property
@@ -360,24 +382,15 @@ class ActorHost:
         """
         limit = integer(limit, "limit", 1, 1000)
         start = "" if cursor is None else instance_name(cursor)
+        if self._sharing is not None and self._sharing.follows:
+            return await self._sharing.instances(start, limit, shown or _everyone)
         return await instances.page(self.runtime.provider, start, limit, shown or _everyone)
 
     def actor(self, kind: type[A], name: str) -> Stub[A]:
         """Return a handle on one of your own actors."""
-        return Stub(self.runtime, ActorId(kind.kind_name(), instance_name(name)))
-
-
-def _signer(secrets: Secrets) -> Signer | None:
-    return Signer(secrets) if secrets else None
+        call = self.runtime.call if self._sharing is None else self._sharing.call_or(self.runtime.call)
+        return Stub(call, ActorId(kind.kind_name(), instance_name(name)))
 
 
 async def _everyone(name: str) -> bool:
     return True
-
-
-def _has_origin(read: Callable[[], object]) -> bool:
-    """Return whether there is an origin. One that is wrong or cannot be read counts: jobs wait until it is right."""
-    try:
-        return origin_of(read) is not None
-    except SettingsError:
-        return True

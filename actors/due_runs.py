@@ -38,7 +38,7 @@ class DueRuns:
         if max_seconds is not None:
             within("max_seconds", max_seconds, *MAX_SECONDS)
         service, clock = self._service, self._runtime.clock
-        end_ms = clock.now_ms() if until is None else _end(until, clock.now_ms())
+        end_ms = self.end_ms(until)
         if not self._runtime.is_open:
             raise HostClosedError(NOT_OPEN)
         tally, dead, time_over = Counter[Verdict](), service.deaths.noted, False
@@ -57,6 +57,11 @@ class DueRuns:
             service.permits.tallies = [one for one in service.permits.tallies if one is not tally]
             if not time_over:
                 self._end()
+
+    def end_ms(self, until: Until | None) -> int:
+        """Return the instant until which a run goes on."""
+        now = self._runtime.clock.now_ms()
+        return now if until is None else _end(until, now)
 
     def _begin(self) -> None:
         self._under_way += 1

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from typing import Any, Final
 
-from tocsin.dispatch.target import is_loopback
-from tocsin.dispatch.transports import NAMES
+from tocsin.dispatch.certificates import CaFile, trusting
+from tocsin.dispatch.signing import Signer
+from tocsin.dispatch.target import is_loopback, origin_of
+from tocsin.dispatch.transport import Transport
+from tocsin.dispatch.transports import NAMES, default_transport
 from tocsin.dispatch.words import kind_of, meant
 from tocsin.errors import SettingsError
 
-MADE_HERE: Final = frozenset({"has_origin"})
+Secrets = Sequence[str | bytes]
+"""Each is `whsec_` and base64, or at least 24 raw bytes. All of them sign, the first one first."""
+MADE_HERE: Final = frozenset({"has_origin", "sharing"})
 """Parameters of a host that `open` makes of its own."""
 
 
@@ -34,6 +39,32 @@ def check_transport(name: str, transport: object) -> None:
         raise SettingsError(
             f"{name} must be one of {', '.join(NAMES)}, or an object with the coroutines post and aclose, not {what}"
         )
+
+
+def transport_of(transport: Transport | str | None, ca_file: CaFile | None, options: dict[str, Any]) -> Transport:
+    """Return what sends callbacks; a heartbeat that is wanted and has no transport gets one that trusts the same."""
+    if transport is not None and not isinstance(transport, str):
+        check_transport("transport", transport)
+        if ca_file is not None:
+            raise SettingsError("ca_file is for the transport that tocsin makes: give your own its certificates")
+        return transport
+    trusted = None if ca_file is None else trusting(ca_file)
+    if trusted is not None and options.get("heartbeat_url") and options.get("heartbeat_transport") is None:
+        options["heartbeat_transport"] = default_transport(ssl_context=trusted)
+    return default_transport(transport, ssl_context=trusted)
+
+
+def signer_of(secrets: Secrets) -> Signer | None:
+    """Return what signs with these secrets; None without any."""
+    return Signer(secrets) if secrets else None
+
+
+def has_origin(read: Callable[[], object]) -> bool:
+    """Return whether there is an origin. One that is wrong or cannot be read counts: jobs wait until it is right."""
+    try:
+        return origin_of(read) is not None
+    except SettingsError:
+        return True
 
 
 def check_target(url: str, *, signed: bool, insecure: bool) -> None:

@@ -1,7 +1,9 @@
-"""A process whose store another process has: it says so once, waits, and takes over when that one ends.
+"""A process whose store another process has, and shares with nobody: it says so once, waits, and takes over when that
+one ends.
 
-`uvicorn --workers 4` starts four processes with one store. A worker that ended because another one has it would be
-started again for ever by some supervisors, and would make others, uvicorn 0.54 among them, stop all workers.
+Without sharing, `uvicorn --workers 4` starts four processes of which one serves. A worker that ended because another
+one has the store would be started again for ever by some supervisors, and would make others, uvicorn 0.54 among them,
+stop all workers.
 """
 
 from __future__ import annotations
@@ -38,9 +40,7 @@ async def when_free(start: Callable[[], Awaitable[None]]) -> bool:
                     raise  # it would wait for itself
                 if not told:
                     log.error(
-                        "%s. This process (%d) serves nothing until then, and takes over when the other one ends. "
-                        "One process has a store: run one worker (uvicorn --workers 1), or run `tocsin serve` and "
-                        "let the app's workers talk to it over HTTP",
+                        "%s. This process (%d) serves nothing until then, and takes over when the other one ends",
                         error,
                         os.getpid(),
                     )

@@ -45,10 +45,9 @@ class Readiness(Endpoint):
 
     async def answer(self, request: Incoming, visit: Visit) -> Reply:
         _check_name(request)
-        runtime = self._host.runtime
-        if not runtime.ready:
+        if not self._host.ready:
             raise HostClosedError("the host is not open, or is stopping")
-        if (trouble := runtime.provider.trouble) is not None:
+        if (trouble := self._host.trouble) is not None:
             raise type(trouble)(trouble.message, **trouble.details)
         try:
             async with asyncio.timeout(PATIENCE_S):

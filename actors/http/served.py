@@ -9,6 +9,7 @@ from tocsin.actors.runtime.host import Host
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
 from tocsin.actors.scheduler.queries.instances import Shown
+from tocsin.errors import TocsinError
 
 
 class ServedHost(Protocol):
@@ -16,6 +17,10 @@ class ServedHost(Protocol):
 
     runtime: Host
 
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def trouble(self) -> TocsinError | None: ...
     @property
     def ports(self) -> Callable[[str], SchedulerPort]: ...
     def health(self) -> Sequence[HealthReason]: ...

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tocsin.actors.actor_host import ActorHost as ActorHost
-    from tocsin.actors.actor_host import Stub as Stub
     from tocsin.actors.cron.builder import Cron as Cron
     from tocsin.actors.outbox.databases import AsyncpgDatabase as AsyncpgDatabase
     from tocsin.actors.outbox.databases import SQLAlchemyDatabase as SQLAlchemyDatabase
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from tocsin.actors.outbox.entry import OutboxEntry as OutboxEntry
     from tocsin.actors.outbox.remote import OutboxClient as OutboxClient
     from tocsin.actors.outbox.table import ParkedRow as ParkedRow
+    from tocsin.actors.own_actors import Stub as Stub
     from tocsin.actors.runtime.actor import Actor as Actor
     from tocsin.actors.runtime.actor import ActorContext as ActorContext
     from tocsin.actors.scheduler.client.deferred import Deferred as Deferred
@@ -78,7 +78,8 @@ if TYPE_CHECKING:
     from tocsin.storage.sqlite.provider import SQLiteProvider as SQLiteProvider
 
 _NAMES = {
-    "actors.actor_host": "ActorHost Stub",
+    "actors.actor_host": "ActorHost",
+    "actors.own_actors": "Stub",
     "actors.cron.builder": "Cron",
     "actors.outbox.databases": "AsyncpgDatabase SQLAlchemyDatabase SQLiteDatabase",
     "actors.outbox.drain": "Drain",

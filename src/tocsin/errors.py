@@ -11,6 +11,7 @@ TocsinError
     OverloadedError       not run: the mailbox is full, try again
     HostClosedError       not run: the host is stopping
     ActorBrokenError      perhaps run: its answer was lost with the activation
+    HolderLostError       perhaps run: the process that held the store ended before it answered
     TurnError             a programmer's fault: storage or a call on the wrong side of a turn
   StoreError              the store refused; `retryable` and `owner_lost` say what helps
     StoreLocked  Fenced  RolledBack  StoreFull  StoreUnavailable
@@ -177,6 +178,14 @@ class HostClosedError(ActorError):
 
 class ActorBrokenError(ActorError):
     """Perhaps run: the activation failed before the answer was safe to give."""
+
+
+class HolderLostError(ActorError):
+    """Perhaps run: the process that held the store ended before it answered this one.
+
+    `details["mayRepeat"]`: whether a second time changes nothing that the first one did not. Raised only where several
+    processes share a store, and only for changes that are not repeated by themselves.
+    """
 
 
 class TurnError(ActorError):

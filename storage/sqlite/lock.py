@@ -23,6 +23,8 @@ _LINE = 16
 
 _MOVED = 2 * _LINE + 48
 _COUNTER = _MOVED + 2 * _LINE
+_TOKEN = _COUNTER + _LINE
+_TOKEN_LINE = 64
 
 
 class LockFile:
@@ -30,6 +32,8 @@ class LockFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.token = ""
+        """The word that other processes of this user must show to be served by this one; none: it serves none."""
         self._file: int | None = None
         self.inode = (0, 0)
 
@@ -42,6 +46,7 @@ class LockFile:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.pwrite(file, b"%-15d\n" % os.getpid(), 0)
+            self._note_token(file)
         except BlockingIOError as error:
             holder = os.pread(file, _LINE, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(file)
@@ -56,6 +61,13 @@ class LockFile:
         self._file = file
         stat = os.fstat(file)
         self.inode = (stat.st_dev, stat.st_ino)
+
+    def _note_token(self, file: int) -> None:
+        """Write the token for those who may read the file: this user alone."""
+        if self.token:
+            os.fchmod(file, 0o600)
+        with suppress(OSError):  # without it nobody is served, and the store is open all the same
+            os.pwrite(file, b"%-*b\n" % (_TOKEN_LINE - 1, self.token.encode("ascii")), _TOKEN)
 
     def _refused(self, error: OSError) -> StoreError:
         if not self.path.parent.is_dir():
@@ -160,6 +172,17 @@ def last_commit(path: Path) -> int:
             return _number(file.read(_LINE))
     except OSError:  # there is no lock file, or this process may not read it
         return 0
+
+
+def holder_of(path: Path) -> tuple[int | None, str]:
+    """Return process and token of whoever took the lock last, for another process; None and "" if nobody did."""
+    try:
+        with path.open("rb") as file:
+            pid = _number(file.read(_LINE))
+            file.seek(_TOKEN)
+            return pid or None, file.read(_TOKEN_LINE).decode("ascii", "replace").strip()
+    except OSError:  # there is no lock file, or this process may not read it
+        return None, ""
 
 
 def _number(text: bytes) -> int:

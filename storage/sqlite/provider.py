@@ -58,7 +58,7 @@ class SQLiteProvider:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).resolve()  # a link, or a later chdir, must not give one file two lock files
         self.capabilities = Capabilities(durable=True, shared=False)
-        self.owner = os.urandom(12).hex()
+        self.owner, self._made_by = os.urandom(12).hex(), os.getpid()
         self.combiner = Combiner(self._write, self.capabilities)
         self.handles = Handles()
         self.full = False
@@ -81,6 +81,11 @@ class SQLiteProvider:
         return self.path.with_name(self.path.name + suffix)
 
     @property
+    def lock(self) -> LockFile:
+        """Return the file that names who has the store."""
+        return self._lock
+
+    @property
     def starts(self) -> int:
         return self._file.starts
 
@@ -91,6 +96,9 @@ class SQLiteProvider:
 
     async def start(self) -> None:
         self._check_is_file()
+        if self._made_by != os.getpid():
+            # Made before a fork: two processes with one name would take each other's leases for their own.
+            self.owner, self._made_by = os.urandom(12).hex(), os.getpid()
         self._lock.take()
         self._transaction = asyncio.Lock()
         try:

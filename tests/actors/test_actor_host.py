@@ -89,9 +89,10 @@ async def test_jobs_wait_on_the_file_until_a_host_comes(tmp_path: Path) -> None:
 
 async def test_a_store_has_one_owner(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
-    async with ActorHost.open(url):
-        with pytest.raises(StoreLocked, match="in use by process"):
-            await ActorHost.open(url).__aenter__()
+    async with ActorHost.open(url, share=False):
+        for share in (False, None):
+            with pytest.raises(StoreLocked, match="in use by process"):
+                await ActorHost.open(url, share=share).__aenter__()
 
 
 @pytest.mark.parametrize(

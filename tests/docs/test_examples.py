@@ -15,6 +15,7 @@ import pytest
 from scripts.pictures import ARROWS, moves, pictures
 from scripts.site.markdown import blocks
 from tocsin import ActorHost, Retry
+from tocsin.actors.host_options import MADE_HERE
 from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.settings import Settings
 from tocsin.testing import simulate
@@ -96,7 +97,7 @@ def test_the_settings_that_the_page_says_the_file_takes_are_those_it_takes() -> 
 def test_the_tables_of_options_have_all_that_there_are() -> None:
     takers = [signature(one).parameters.values() for one in (ActorHost.open, ActorHost.__init__)]
     kinds = {one.name for taker in takers for one in taker if one.kind is Parameter.KEYWORD_ONLY}
-    assert first_cells("operating.md", "## Options of `ActorHost.open`") == {"store", *kinds} - {"has_origin"}
+    assert first_cells("operating.md", "## Options of `ActorHost.open`") == {"store", *kinds} - MADE_HERE
     assert first_cells("semantics.md", "### Retry") == {*Retry.__struct_fields__}
     assert first_cells("methods.md", "## Options of a job") == {*JobOptions.__annotations__, "workflow"}
 

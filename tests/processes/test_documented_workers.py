@@ -1,4 +1,4 @@
-"""The apps on the pages, under `uvicorn --workers 2`: one process has the store, the other takes over, none ends."""
+"""The apps on the pages, under `uvicorn --workers 2`: one process holds the store, the other takes over, none ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 
 from tests.cli.processes import Server, environment
 from tests.processes.server_process import free_port
-from tests.processes.test_disk_workers import SAID, ask
+from tests.processes.test_disk_workers import ask
 from tocsin.cli.keys import new_secret
+from tocsin.storage.sqlite.lock import holder_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -50,11 +51,13 @@ def test_an_app_as_the_pages_show_it_survives_several_workers(tmp_path: Path, pa
     )  # fmt: skip
     server = Server(process)
     try:
-        server.line_with(SAID)
-        holder = ask(port, "/who")
+        for _ in range(2):
+            server.line_with("Application startup complete")
+        holder, _ = holder_of(tmp_path / "jobs.db.lock")
+        assert holder is not None
         os.kill(holder, signal.SIGKILL)
+        server.line_with("has taken it over")
         assert ask(port, "/who") != holder
-        server.line_with(SAID)  # the supervisor's new worker
         assert server.stop() == 0
         said = "\n".join([*server.lines, *server.rest()])
         assert "Traceback" not in said and "startup failed" not in said, said

@@ -11,7 +11,9 @@ from starlette.routing import Route
 
 from tocsin import ActorHost
 
-host = ActorHost.open("sqlite:///workers.db", origin="http://127.0.0.1:9", insecure=True)
+host = ActorHost.open(
+    "sqlite:///workers.db", origin="http://127.0.0.1:9", insecure=True, share=os.environ.get("SHARE") != "no"
+)
 
 
 async def schedule(request: Request) -> JSONResponse:

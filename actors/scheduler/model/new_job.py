@@ -10,7 +10,8 @@ from tocsin.actors.scheduler.model.rows import JobRow
 
 
 class NewJob(msgspec.Struct, frozen=True):
-    """A validated job to accept. Its incarnation is given in the turn."""
+    """A validated job to accept. Its incarnation is given in the turn, unless a process that does not hold the store
+    has given it one, by which it can be found again."""
 
     job: JobRow
     rest_of_args: Sequence[bytes] = ()

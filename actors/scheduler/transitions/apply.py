@@ -46,7 +46,7 @@ from tocsin.actors.scheduler.transitions.job import (
 def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
     """Write a new job and its place in its queue; return the row. A job may set the cap of its pool."""
     state = turn.state
-    job = msgspec.structs.replace(new.job, incarnation=turn.incarnation())
+    job = msgspec.structs.replace(new.job, incarnation=new.job.incarnation or turn.incarnation())
     state.add_job(job, new.rest_of_args, AtRow(start_at))
     if job.pool and job.max_concurrency is not None:
         pool = state.lines.pools.get(job.pool)
@@ -58,7 +58,9 @@ def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
 def accept_plain(turn: Turn, jobs: Sequence[NewJob]) -> None:
     """Write new jobs as `accept` does, all together: each `is_plain`, and no two have one id."""
     incarnation = turn.incarnation
-    turn.state.add_plain_jobs([msgspec.structs.replace(new.job, incarnation=incarnation()) for new in jobs])
+    turn.state.add_plain_jobs(
+        [msgspec.structs.replace(new.job, incarnation=new.job.incarnation or incarnation()) for new in jobs]
+    )
 
 
 def start(turn: Turn, job: JobRow, at: AtRow, token: str, lease: LeaseRow) -> None:

@@ -96,6 +96,7 @@ def _most_connections(settings: Settings) -> int:
 def _open_host(settings: Settings, reload: Reload) -> ActorHost:
     return ActorHost.open(
         settings.store,
+        share=False,  # other processes reach it over HTTP
         origin=settings.origin_url,
         callback_path=settings.callback_path,
         secrets=reload.secrets,

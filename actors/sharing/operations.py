@@ -1,0 +1,214 @@
+"""The operations that go over a link: every method of the scheduler's port, and a few of the host's.
+
+Their codecs follow from the annotations of the port. What may become of a call whose answer was lost is said here for
+each of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from enum import Enum
+from types import UnionType
+from typing import Any, Final, Protocol, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from tocsin.actors.scheduler.client import port
+from tocsin.actors.scheduler.model.due_run import DueRun
+from tocsin.actors.scheduler.model.records import InstancePage
+from tocsin.actors.scheduler.transitions.settle import AttemptResult
+from tocsin.dispatch.words import kind_of
+from tocsin.errors import InvalidInputError
+
+
+class Again(Enum):
+    """The fate of a call that was sent to a holder that went away before it answered."""
+
+    REPEATED = "repeated"
+    """Sent to the next holder: a second time changes nothing that the first one did not."""
+    LOOKED_UP = "looked up"
+    """Sent again only if the next holder, which is asked, does not know of it."""
+    MAY_BE = "may be"
+    """The caller gets a HolderLostError, and may repeat it: what is to be so is so after a second time as well."""
+    MAY_NOT_BE = "may not be"
+    """The caller gets a HolderLostError, and must look first: a second time might do it twice."""
+
+
+class HostPort(Protocol):
+    """The operations of the whole host, beside those of one scheduler."""
+
+    async def instances(self, *, cursor: str | None, limit: int) -> InstancePage:
+        """List the schedulers, as `ActorHost.instances` does."""
+        ...
+
+    async def run_due(self, *, until: int, max_seconds: float | None) -> DueRun:
+        """Do what is due until an instant (epoch ms), as `ActorHost.run_due` does."""
+        ...
+
+    async def call(self, kind: str, name: str, method: str, args: bytes) -> bytes:
+        """Run a method of a user's own actor; args and answer are MessagePack."""
+        ...
+
+    async def accepted(self, instance: str, jobs: Sequence[tuple[str, str]]) -> Sequence[bool]:
+        """Tell of each job, by id and incarnation, whether it was ever accepted, whatever became of it since."""
+        ...
+
+    async def settle(self, instance: str, ends: Sequence[AttemptResult]) -> None:
+        """Settle attempts that ended in a process that has handed over the store while they ran."""
+        ...
+
+
+PARTS: Final[dict[str, type]] = {
+    "jobs": port.JobsPort,
+    "changes": port.ChangesPort,
+    "reads": port.ReadsPort,
+    "queues": port.QueuesPort,
+    "schedules": port.SchedulesPort,
+    "host": HostPort,
+}
+
+_AGAIN: Final[dict[Again, str]] = {
+    Again.REPEATED: """
+        jobs.submit_once jobs.first_answer changes.complete changes.extend
+        reads.get reads.list reads.dead reads.status reads.why reads.history reads.pool reads.redrive
+        queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
+        schedules.get schedules.list schedules.occurrences schedules.preview
+        host.instances host.accepted host.settle host.run_due
+    """,
+    Again.LOOKED_UP: "jobs.submit jobs.submit_many",
+    Again.MAY_BE: """
+        changes.cancel changes.cancel_all changes.reschedule changes.dead_cancel changes.redrive_stop changes.set_pool
+        changes.delete_pool changes.set_instance changes.remove
+        schedules.put schedules.register schedules.pause schedules.resume schedules.delete
+    """,
+    Again.MAY_NOT_BE: "changes.dead_retry changes.dead_retry_all schedules.trigger host.call",
+}
+AGAIN: Final = {name: again for again, names in _AGAIN.items() for name in names.split()}
+
+_WAITS: Final[dict[str, tuple[str, int]]] = {"queues.claim": ("wait_ms", 1000), "queues.outcome": ("wait_s", 1)}
+"""Operations that may wait: the argument that says how long (None: for ever), and how many of its unit a second has."""
+_UNDO: Final[dict[str, Callable[[Any], tuple[str, list[Any]]]]] = {
+    "queues.claim": lambda jobs: ("queues.give_back", [[one.lease for one in jobs]])
+}
+"""By which operation, with which arguments, an answer is given back that nobody hears any more."""
+MOST_CALLS: Final = 10_000
+"""Calls under way on one link. Each that waits, for a job or for the end of one, counts."""
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=str)  # details of errors may be of any type
+_IN_JSON: Final = (str, int, float, bool, type(None), object, Any, ...)
+_OF_PARTS: Final = (Union, UnionType, Sequence, tuple, list)
+_PLAIN: Final = (str, int, float, bool, bytes, type(None))
+
+
+class Operation:
+    """One method of one part of a port, and how its arguments and its answer are written."""
+
+    def __init__(self, part: str, method: str, function: Any) -> None:
+        self.name, self.part, self.method = f"{part}.{method}", part, method
+        self.again = AGAIN[self.name]
+        hints = get_type_hints(function)
+        answer = hints.pop("return")
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        self.parameters = tuple(one.name for one in parameters)
+        self._by_place = sum(one.kind is not inspect.Parameter.KEYWORD_ONLY for one in parameters)
+        self._typed = [not _is_plain(hints[name]) for name in self.parameters]
+        shapes = tuple(Any if _is_plain(hints[name]) else hints[name] for name in self.parameters)
+        self._arguments: msgspec.json.Decoder[Any] = msgspec.json.Decoder(tuple.__class_getitem__(shapes))
+        self._answer = msgspec.json.Decoder(answer)
+        self._waits = _WAITS.get(self.name)
+        self.undo = _UNDO.get(self.name)
+
+    @property
+    def may_wait(self) -> bool:
+        """Return whether it is answered only when something happens, or after a time."""
+        return self._waits is not None
+
+    def values(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+        """Put the arguments of a call in the order of the parameters."""
+        return [*args, *(named[name] for name in self.parameters[len(args) :])]
+
+    @property
+    def is_claim(self) -> bool:
+        """Return whether it leases jobs: then it is not asked in vain."""
+        return self.undo is not None
+
+    def waiting_less(self, values: Sequence[Any], seconds: float) -> list[Any]:
+        """Return the arguments of a call that has waited so long already."""
+        left = list(values)
+        if self._waits is not None:
+            name, per_second = self._waits
+            place = self.parameters.index(name)
+            if isinstance(left[place], (int, float)):
+                left[place] = type(left[place])(max(left[place] - seconds * per_second, 0))
+        return left
+
+    def without_wait(self, values: Sequence[Any]) -> list[Any]:
+        """Return the arguments of a call that is not to wait."""
+        left = list(values)
+        if self._waits is not None:
+            left[self.parameters.index(self._waits[0])] = 0
+        return left
+
+    def encode(self, values: Sequence[Any]) -> bytes:
+        """Write arguments. What no port could take is an InvalidInputError here, as it is where it is checked."""
+        for name, value, typed in zip(self.parameters, values, self._typed, strict=True):
+            if not typed and not isinstance(value, _PLAIN) and not _are_plain(value):
+                raise InvalidInputError(f"{name} must be text, a number, true or false, not {kind_of(value)}")
+        try:
+            return msgspec.json.encode(values)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInputError(f"{self.name}: an argument cannot be sent: {error}") from error
+
+    def decode(self, body: bytes | msgspec.Raw) -> Sequence[Any]:
+        """Read arguments."""
+        read: Sequence[Any] = self._arguments.decode(body)
+        return read
+
+    def encode_answer(self, answer: Any) -> bytes:
+        return _encoder.encode(answer)
+
+    def decode_answer(self, body: bytes) -> Any:
+        return self._answer.decode(body)
+
+    async def run(self, port: Any, values: Sequence[Any]) -> Any:
+        """Call the method of a port with these arguments."""
+        by_place = self._by_place
+        named = dict(zip(self.parameters[by_place:], values[by_place:], strict=True))
+        return await getattr(getattr(port, self.part), self.method)(*values[:by_place], **named)
+
+
+def _are_plain(value: object) -> bool:
+    """Return whether this is a list of plain values, as names of queues are."""
+    return isinstance(value, (list, tuple)) and all(isinstance(one, _PLAIN) or _are_plain(one) for one in value)
+
+
+def _is_plain(hint: Any) -> bool:
+    """Return whether values of this type are what JSON has, so that they can be read without knowing the type."""
+    parts = get_args(hint)
+    return hint in _IN_JSON or (bool(parts) and get_origin(hint) in _OF_PARTS and all(map(_is_plain, parts)))
+
+
+def _operations() -> dict[str, Operation]:
+    found: dict[str, Operation] = {}
+    for part, kind in PARTS.items():
+        for method, function in vars(kind).items():
+            if not method.startswith("_") and inspect.iscoroutinefunction(function):
+                operation = Operation(part, method, function)
+                found[operation.name] = operation
+    return found
+
+
+OPERATIONS: Final = _operations()
+
+
+class Asked(msgspec.Struct, array_like=True, frozen=True):
+    """The body of a call. `json`: whether the caller's own caller speaks JSON, and reads its errors in its words."""
+
+    operation: str
+    instance: str
+    json: bool
+    arguments: msgspec.Raw
+
+
+asked_decoder: Final = msgspec.json.Decoder(Asked)

@@ -1,0 +1,132 @@
+"""`SharedPort`: a scheduler's port that stands on this process while it holds the store, and on the holder else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from tocsin.actors.scheduler.client.port import (
+    ChangesPort,
+    JobsPort,
+    QueuesPort,
+    ReadsPort,
+    SchedulerPort,
+    SchedulesPort,
+    Submitted,
+)
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.records import Scheduled
+from tocsin.actors.sharing.follower import Follower, Unanswered
+from tocsin.actors.sharing.operations import OPERATIONS, PARTS, Operation
+from tocsin.dispatch.refusals import Refusal
+
+
+class RemotePart:
+    """One part of a port; each of its methods is sent as an operation."""
+
+    def __init__(self, follower: Follower, instance: str) -> None:
+        self._follower, self._instance = follower, instance
+
+
+def _method(operation: Operation) -> Any:
+    name, values = operation.name, operation.values
+
+    async def call(self: RemotePart, *args: Any, **named: Any) -> Any:
+        return await self._follower.ask(name, self._instance, values(args, named))
+
+    call.__name__, call.__qualname__ = operation.method, operation.name
+    return call
+
+
+@cache
+def remote_part(part: str) -> Callable[[Follower, str], Any]:
+    """Return a class with every method of a part of the port."""
+    above = RemoteJobs if part == "jobs" else RemotePart
+    methods = {
+        one.method: _method(one) for one in OPERATIONS.values() if one.part == part and one.method not in vars(above)
+    }
+    return type(f"Remote{PARTS[part].__name__}", (above,), methods)
+
+
+class RemoteJobs(RemotePart):
+    """Submits jobs with incarnations that are given here, by which the next holder can tell whether the last one
+    accepted them."""
+
+    async def submit(self, job: NewJob) -> Scheduled:
+        named = self._named(job)
+        while True:
+            try:
+                answer: Scheduled = await self._follower.ask("jobs.submit", self._instance, [named])
+                return answer
+            except Unanswered:
+                if (await self._accepted([named]))[0]:
+                    return _scheduled(named)
+
+    async def submit_many(self, jobs: Sequence[NewJob]) -> Submitted:
+        left = list(enumerate(map(self._named, jobs)))
+        accepted: dict[int, Scheduled] = {}
+        refused: dict[int, Refusal] = {}
+        while True:
+            try:
+                said: Submitted = await self._follower.ask(
+                    "jobs.submit_many", self._instance, [[job for _, job in left]]
+                )
+                break
+            except Unanswered:
+                known = await self._accepted([job for _, job in left])
+                done = [one for one, is_known in zip(left, known, strict=True) if is_known]
+                left = [one for one, is_known in zip(left, known, strict=True) if not is_known]
+                accepted.update({place: _scheduled(job) for place, job in done})
+                if accepted and not left:
+                    said = Submitted(())
+                    break
+        stored = iter(said.accepted)
+        for n, (place, _) in enumerate(left):
+            if n in said.refused:
+                refused[place] = said.refused[n]
+            else:
+                accepted[place] = next(stored)
+        return Submitted([accepted[place] for place in sorted(accepted)], refused)
+
+    def _named(self, job: NewJob) -> NewJob:
+        row = msgspec.structs.replace(job.job, incarnation=self._follower.next_incarnation())
+        return msgspec.structs.replace(job, job=row)
+
+    async def _accepted(self, jobs: Sequence[NewJob]) -> Sequence[bool]:
+        pairs = [(new.job.id, new.job.incarnation) for new in jobs]
+        known: Sequence[bool] = await self._follower.ask("host.accepted", "", [self._instance, pairs])
+        return known
+
+
+def _scheduled(new: NewJob) -> Scheduled:
+    return Scheduled(new.job.id, new.job.scheduled_for, True)
+
+
+class SharedPort:
+    """One scheduler, wherever its store is. Handles hold it from before a take-over to after it: what it stands on
+    changes beneath them."""
+
+    jobs: JobsPort
+    changes: ChangesPort
+    reads: ReadsPort
+    queues: QueuesPort
+    schedules: SchedulesPort
+
+    def __init__(self, here: SchedulerPort, follower: Follower) -> None:
+        self.name, self.checks = here.name, here.checks
+        self._here, self._follower = here, follower
+        self.stand_here()
+
+    def stand_here(self) -> None:
+        """Call this process: it holds the store, or is not open."""
+        here = self._here
+        self.jobs, self.changes, self.reads = here.jobs, here.changes, here.reads
+        self.queues, self.schedules = here.queues, here.schedules
+
+    def stand_there(self) -> None:
+        """Send every call to the holder, or have it wait for one."""
+        for part in ("jobs", "changes", "reads", "queues", "schedules"):
+            setattr(self, part, remote_part(part)(self._follower, self.name))

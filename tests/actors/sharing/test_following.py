@@ -1,0 +1,296 @@
+"""A process that does not hold the store does all that one does which holds it, over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.actors.sharing.town import Town, jobs
+from tocsin import Actor, ActorHost, Job
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.dispatch.pulled import WorkerSnapshot
+from tocsin.errors import (
+    ActorBrokenError,
+    DuplicateScheduleIdError,
+    HostClosedError,
+    InvalidInputError,
+    InvalidScheduleIdError,
+    NotYetError,
+    StaleLeaseError,
+    TocsinError,
+)
+from tocsin.testing import crash, simulate
+
+SNAPSHOT = WorkerSnapshot(
+    id="w1", name="w", hostname="h", pid=1, queues=["q"], concurrency=1, status="idle", started_at=1, heartbeat_at=1
+)
+
+
+class Counter(Actor):
+    async def add(self, n: Any) -> Any:
+        value = int(await self.ctx.storage.get(b"n") or b"0") + n
+        self.ctx.storage.put(b"n", b"%d" % value)
+        return value
+
+    async def huge(self) -> set[int]:
+        return {1}
+
+    async def echo(self, *args: Any) -> Any:
+        return args
+
+
+def in_town(main: Callable[[Town], Awaitable[None]], seeds: int = 1) -> None:
+    async def run(random: Random) -> None:
+        await main(Town(random))
+
+    for seed in range(seeds):
+        simulate(seed, run)
+
+
+async def every_operation(t: Scheduler) -> list[Any]:
+    """One answer, or one error, of each kind of operation."""
+    said: list[Any] = []
+
+    async def ask(answer: Awaitable[Any]) -> Any:
+        try:
+            said.append(await answer)
+        except TocsinError as error:
+            said.append((type(error).__name__, error.message, error.details))
+        return said[-1]
+
+    await ask(t.run_after("1h", "a:b", {"n": 1}, id="one", labels=["x"], pool="p"))
+    await ask(t.run_after("1h", "a:b", {"n": 1}, id="one"))
+    await ask(t.run_after("1h", "a:b", {"n": 1}, id="one", on_conflict="keep"))
+    await ask(t.submit_many([Job(path="a:b", after="2h", options={"id": f"m{n % 2}"}) for n in range(3)]))
+    await ask(t.get("one"))
+    await ask(t.get("none"))
+    await ask(t.list(order="id", limit=2))
+    await ask(t.list(cursor="forged"))
+    await ask(t.why("one"))
+    await ask(t.reschedule("one", after="3h"))
+    await ask(t.cancel("m0"))
+    await ask(t.cancel("not an id"))
+    await ask(t.cancel_all(label="x", dry_run=True))
+    await ask(t.history("m0"))
+    await ask(t.set_pool("p", max_concurrency=3))
+    await ask(t.pool("p"))
+    await ask(t.delete_pool("p"))
+    await ask(t.run_after(0, "q:w", {"q": 1}, id="pulled", queue="q", keep_result="1h"))
+    (claimed,) = await ask(t.claim("q", wait=0, lease_ms=5_000))
+    await ask(t.extend("pulled", claimed.lease, 10_000))
+    await ask(t.extend("pulled", "1.2.wrong", 10_000))
+    await ask(t.complete("pulled", claimed.lease, result={"r": [1, 2]}))
+    await ask(t.result("pulled"))
+    await ask(t.result("one", timeout=0))
+    await ask(t.queues())
+    await ask(t.pending("a:"))
+    await ask(t.announce(SNAPSHOT))
+    await ask(t.workers())
+    await ask(t.schedules.put("s", "a:b", cron="0 3 * * *", timezone="Europe/Paris"))
+    await ask(t.schedules.get("s"))
+    await ask(t.schedules.put("bad", "a:b", cron="61 * * * *"))
+    await ask(t.schedules.list())
+    await ask(t.schedules.pause("s"))
+    await ask(t.schedules.resume("s", revision=99))
+    await ask(t.schedules.trigger("s", "key"))
+    await ask(t.schedules.occurrences("s"))
+    await ask(t.schedules.preview("*/5 * * * *"))
+    await ask(t.schedules.register("app", [("x", {"path": "a:b", "every": 60})], prune=True))
+    await ask(t.schedules.delete("s", cancel_pending=True))
+    await ask(t.dead())
+    await ask(t.dead_retry("one"))
+    await ask(t.dead_cancel("one"))
+    await ask(t.dead_retry_all(all=True))
+    await ask(t.redrive("none"))
+    await ask(t.redrive_stop("none"))
+    await ask(t.set_instance(timeout_ms=5_000))
+    await ask(t.pause(False))
+    await ask(t.status())
+    await ask(t.remove())
+    return said
+
+
+def shown(said: list[Any]) -> list[str]:
+    """What is drawn by chance, or an instant, left out."""
+    drawn = {"incarnation", "lease", "leaseUntil", "redriveId", "id", "uid", "walBytes", "host", "token", "cursor"}
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: clean(one) for key, one in value.items() if key not in drawn and not key.endswith(("At", "Until"))
+            }
+        if isinstance(value, list):
+            return [clean(one) for one in value]
+        return "…" if isinstance(value, int) and value > 10**11 else value
+
+    return [repr(clean(msgspec.json.decode(msgspec.json.encode(one, enc_hook=repr)))) for one in said]
+
+
+def test_every_operation_answers_as_in_the_process_that_holds_the_store() -> None:
+    async def main(town: Town) -> None:
+        async with town.two() as (holder, follower):
+            assert follower._sharing is not None and follower._sharing.follows
+            here, there = await every_operation(jobs(holder, "a")), await every_operation(jobs(follower, "b"))
+            assert len(here) == len(there)
+            for mine, theirs in zip(shown(here), shown(there), strict=True):
+                assert mine.replace("'a'", "'b'") == theirs
+
+    in_town(main)
+
+
+def test_errors_arrive_by_their_names_with_what_they_say() -> None:
+    async def main(town: Town) -> None:
+        async with town.two() as (_, follower):
+            t = jobs(follower)
+            await t.run_after("1h", "a:b", id="x")
+            with pytest.raises(DuplicateScheduleIdError, match="taken by a pending job") as taken:
+                await t.run_after("1h", "a:b", id="x")
+            assert taken.value.details == {"id": "x", "state": "pending"}
+            with pytest.raises(InvalidScheduleIdError):
+                await t.get("no id")
+            with pytest.raises(StaleLeaseError):
+                await t.complete("x", "1.2.abc")
+            with pytest.raises(InvalidScheduleIdError, match="not 5"):
+                await t.get(5)  # type: ignore[arg-type]
+            with pytest.raises(InvalidInputError, match=r"^id must be text, .* not a Town"):
+                await t.get(town)  # type: ignore[arg-type]
+
+    in_town(main)
+
+
+def test_instances_and_health_are_those_of_the_holder() -> None:
+    async def main(town: Town) -> None:
+        async with town.two() as (holder, follower):
+            for name in ("a", "b", "c"):
+                await jobs(follower, name).run_after("1h", "x:y")
+
+            async def shown(name: str) -> bool:
+                return name != "b"
+
+            assert await follower.instances() == await holder.instances()
+            page = await follower.instances(limit=1, shown=shown)
+            assert ([one.name for one in page.instances], page.cursor) == (["a"], "a")
+            rest = await follower.instances(limit=1, cursor="a", shown=shown)
+            assert ([one.name for one in rest.instances], rest.truncated) == (["c"], False)
+            await town.clock.sleep(1)
+            assert follower.ready and list(follower.health()) == list(holder.health()) == []
+            assert follower.trouble is None
+
+    in_town(main)
+
+
+def test_own_actors_are_called_with_plain_data_and_others_are_named() -> None:
+    async def main(town: Town) -> None:
+        async with town.two(actors=[Counter]) as (holder, follower):
+            counter = follower.actor(Counter, "c")
+            assert [await counter.add(2), await holder.actor(Counter, "c").add(3)] == [2, 5]
+            plain = [None, True, 1, 2.5, "t", b"\x00\xff", [1], {"k": {"l": b"m"}}]
+            assert await counter.echo(*plain) == plain, "bytes too; a tuple arrives as a list"
+            with pytest.raises(InvalidInputError, match=r"args of Counter.add\[0\]\['k'\] is a set: another process"):
+                await counter.add({"k": {1}})
+            with pytest.raises(InvalidInputError, match=r"the args of Counter.echo cannot go .* ints"):
+                await counter.echo(2**70)
+            with pytest.raises(InvalidInputError, match=r"the answer of Counter.huge is a set"):
+                await counter.huge()
+            with pytest.raises(ActorBrokenError, match="TypeError in the process that holds the store"):
+                await counter.add("text")
+            assert await counter.add(0) == 5
+
+    in_town(main)
+
+
+def test_a_claim_that_is_cancelled_gives_back_what_it_was_about_to_get() -> None:
+    """Whenever the cancel comes, before, while and after the answer travels, the job is free at once, uncharged."""
+
+    async def main(town: Town) -> None:
+        town.delay_s = 0.01
+        async with town.two() as (holder, follower):
+            far, near = jobs(follower), jobs(holder)
+            for n in range(25):
+                await near.run_after(0, "q:w", id=f"j{n}", queue="q")
+                claim = asyncio.ensure_future(far.claim("q", wait=60))
+                await town.clock.sleep(n * 0.002)
+                claim.cancel()
+                await asyncio.wait([claim])
+                await town.clock.sleep(1)
+                if claim.cancelled():
+                    (again,) = await near.claim("q", wait=5)
+                    assert again.id == f"j{n}" and again.attempts == 0
+                    await near.complete(again.id, again.lease)
+                else:
+                    (got,) = claim.result()
+                    await far.complete(got.id, got.lease)
+
+    in_town(main, seeds=3)
+
+
+def test_a_follower_that_dies_leaves_no_claim_that_waits() -> None:
+    async def main(town: Town) -> None:
+        async with town.two() as (holder, follower):
+            waits = asyncio.ensure_future(jobs(follower).claim("q", wait=60))
+            await town.clock.sleep(1)
+            await crash(follower)
+            await town.clock.sleep(0.001)
+            await jobs(holder).run_after(0, "q:w", queue="q")
+            (got,) = await jobs(holder).claim("q", wait=0)
+            assert got.attempts == 0
+            with pytest.raises(HostClosedError):
+                await waits
+
+    in_town(main)
+
+
+def test_a_follower_that_stops_lets_nobody_wait_and_ends_its_handles() -> None:
+    async def main(town: Town) -> None:
+        holder, follower = town.host("first"), town.host("second")
+        async with holder:
+            async with follower:
+                t = jobs(follower)
+                await t.run_after("1h", "a:b", id="x", keep_result="1h")
+                claim = asyncio.ensure_future(t.claim("q", wait=60))
+                result = asyncio.ensure_future(t.result("x"))
+                await town.clock.sleep(1)
+                follower.stop_waiting()
+                assert await claim == []
+                with pytest.raises(NotYetError, match="has not ended"):
+                    await result
+                with pytest.raises(HostClosedError):
+                    await t.claim("q", wait=60)
+            with pytest.raises(HostClosedError, match="not open"):
+                await t.cancel("x")
+            assert holder.ready and not follower.ready
+            async with follower:
+                assert await t.get("x") is not None, "the same handle, after it was entered again"
+
+    in_town(main)
+
+
+def test_a_stranger_without_the_token_is_turned_away() -> None:
+    async def main(town: Town) -> None:
+        async with town.host("first"):
+            town.token = "guessed"
+            with pytest.raises(TocsinError, match=r"does not let this process in|is not that of the lock file"):
+                await town.host("second").__aenter__()
+
+    in_town(main)
+
+
+def test_a_process_that_is_configured_differently_is_served_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(town: Town) -> None:
+        first = town.host("first")
+        second = town.host("second", lanes=3)
+        async with first, second:
+            assert await jobs(second).run_after("1h", "a:b")
+
+    in_town(main)
+    (said,) = [record.getMessage() for record in caplog.records if "not configured as" in record.getMessage()]
+    assert "serves it: lanes;" in said
+
+
+def test_a_store_in_memory_is_nobody_elses() -> None:
+    assert ActorHost.open("memory:")._sharing is None
