@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
 from typing import IO, Any, Final
@@ -48,6 +50,12 @@ class Program:
             if words in line:
                 return line
 
+    def lines_so_far(self) -> list[str]:
+        while not self._queue.empty():
+            if (line := self._queue.get()) is not None:
+                self.lines.append(line)
+        return self.lines
+
     def stop(self) -> list[str]:
         """Told to end; all it ever printed."""
         self.process.terminate()
@@ -60,16 +68,17 @@ class Program:
 
 @contextmanager
 def running(command: Sequence[str], *, cwd: Path, pass_fds: Sequence[int] = (), **env: str) -> Iterator[Program]:
-    """Killed at the end, if it still runs."""
+    """Killed at the end with the processes that it began, if they still run."""
     process = subprocess.Popen(
-        command, cwd=cwd, env=environment(**env), pass_fds=pass_fds, text=True,
+        command, cwd=cwd, env=environment(**env), pass_fds=pass_fds, text=True, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     program = Program(process)
     try:
         yield program
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         program._reading.join()
 
