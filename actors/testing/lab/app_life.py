@@ -75,9 +75,9 @@ class AppLife:
             cause = None if self._task.cancelled() else self._task.exception()
             raise SettingsError(f"the {what} of the app failed: {said[-1] if said else 'it gave no reason'}") from cause
         heard.cancel()
-        if not self._task.cancelled() and isinstance(cause := self._task.exception(), Exception) and what == "shutdown":
-            raise SettingsError(f"the app ended before its shutdown: {type(cause).__name__}: {cause}") from cause
         cause = None if self._task.cancelled() else self._task.exception()
+        if isinstance(cause, Exception) and self._said.empty():  # it takes such messages, and failed over this one
+            raise SettingsError(f"the {what} of the app failed: {type(cause).__name__}: {cause}") from cause
         log.info("the app has no lifespan%s", "" if cause is None else f": {type(cause).__name__}: {cause}")
         self._has_lifespan = False  # such an app ends or raises at once: Django's does
 

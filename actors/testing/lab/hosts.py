@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import count
 from random import Random, SystemRandom
@@ -11,6 +12,7 @@ from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.testing.lab.deliveries import Deliveries
 from tocsin.actors.testing.lab.outside import start_really
 from tocsin.actors.testing.lab.stores import Stores
+from tocsin.errors import StoreLocked
 from tocsin.storage.api import StoreProvider
 
 FAR_MS: Final = 100 * 366 * 86_400_000
@@ -54,14 +56,24 @@ class Hosts:
         if host not in self.running:
             self.running.append(host)
         if not host.runtime.is_open:
-            own = self._own[host]
-            host.runtime.provider = self._stores.opened(own, self.running.index(host))
+            self._check_free(host)
+            host.runtime.provider = self._stores.opened(self._own[host], self.running.index(host))
         await start_really(host)
+
+    def _check_free(self, host: ActorHost) -> None:
+        """Raise StoreLocked if another host of the app has the store: in memory nothing else would refuse."""
+        place = self._stores.place(self._own[host], self.running.index(host))
+        others = (one for one in self.running if one is not host and one.runtime.is_open)
+        if any(self._stores.place(self._own[one], self.running.index(one)) == place for one in others):
+            locked = StoreLocked(f"another host of this lab has {place}: an app has one host for a store")
+            locked.details["pid"] = str(os.getpid())  # waiting for it would be for ever
+            raise locked
 
     def _adopt(self, host: ActorHost) -> None:
         self._own[host] = host.runtime.provider
         self._replace(host.runtime, "provider", host.runtime.provider)
         self._replace(host._service._dispatcher, "_transport", self._deliveries)
+        self._replace(host, "_sharing", None)  # other processes have other labs
         self._replace(host, "_heartbeat", None)  # it would post to the world once a minute
         self._replace(host.runtime.alarms, "_look_again_ms", FAR_MS)
         chance = host.runtime.random

@@ -31,13 +31,17 @@ class Stores:
         """Return a new provider in the place of the app's own, that of its `number`-th host."""
         if self._kind == "own":
             return own
-        place = str(own.path) if isinstance(own, SQLiteProvider) else f"{type(own).__name__}-{number}"
+        place = self.place(own, number)
         if self._kind == "memory":
             return MemoryProvider(self._disks.setdefault(place, MemoryDisk()))
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="tocsin-lab-")
         file = self._files.setdefault(place, f"store-{len(self._files)}.db")
         return SQLiteProvider(Path(self._folder.name) / file)
+
+    def place(self, own: StoreProvider, number: int) -> str:
+        """Return what tells the app's own stores apart: a file, or the number of the host that has one in memory."""
+        return str(own.path) if isinstance(own, SQLiteProvider) else f"{type(own).__name__}-{number}"
 
     def close(self) -> None:
         """Remove what the stores have left."""

@@ -19,6 +19,7 @@ from tests.actors.testing.lab.shop import SECRET, Shop
 from tocsin import ActorHost, Job, Received, Receiver, Retry, RetryLater, TerminalError, Worker
 from tocsin.actors.testing.lab import deliveries
 from tocsin.dispatch.worker.announcer import Announcer
+from tocsin.errors import SettingsError
 from tocsin.testing import Lab, Stuck, lab
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +38,7 @@ async def test_an_app_as_it_is_runs_days_in_virtual_time(store: Any, monkeypatch
 
         await t.advance("47h")
         assert not t.deliveries
+        assert not os.listdir(tmp_path), "neither file nor lock nor socket is made where the app says"
         await t.advance("1h")
 
         [delivery] = t.deliveries
@@ -342,6 +344,17 @@ async def test_the_present_can_be_set_by_an_instant_of_a_zone() -> None:
             await t.advance(to=START)
         with pytest.raises(Exception, match=r"give a duration, advance\('3d'\), or an instant"):
             await t.advance()
+
+
+async def test_two_hosts_of_one_app_do_not_open_one_store() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        async with ActorHost.open("sqlite:///a.db"), ActorHost.open("sqlite:///a.db") as two, two.lifespan():
+            pass
+
+    with pytest.raises(SettingsError, match=r"another host of this lab has .*a\.db"):
+        async with lab(app, secrets=[SECRET]):
+            pass
 
 
 async def test_two_hosts_of_one_app_have_two_stores() -> None:
