@@ -32,13 +32,18 @@ def annotation_of(handler: Callable[..., Any]) -> Any:
     first = next((one for one in parameters if one.kind in POSITIONAL), None)
     if first is None or first.annotation is first.empty:
         return Any
-    if isinstance(first.annotation, type):
-        return first.annotation
+    return type_of_annotation(handler, first.annotation)
+
+
+def type_of_annotation(handler: Callable[..., Any], annotation: Any) -> Any:
+    """Return the type that an annotation of a handler names. NameError as for `annotation_of`."""
+    if isinstance(annotation, type):
+        return annotation
 
     def only() -> None:
         """Hold the one annotation that is asked for: others may name what is there for type checkers only."""
 
-    only.__annotations__ = {"args": first.annotation}
+    only.__annotations__ = {"args": annotation}
     names = getattr(_function(handler), "__globals__", {})
     return get_type_hints(only, globalns=names, include_extras=True)["args"]
 

@@ -53,7 +53,17 @@ GROUPS: Final = (
 OF_OPTIONS: Final = "tocsin.actors.scheduler.client.job_checks.JobOptions"
 """Not a public name, but the keyword arguments of `run_at`, `run_after` and `Job(options=…)`."""
 
-MADE_BY_OTHERS: Final = {"ActorHost", "Scheduler", "Schedules", "Deferred", "Context", "Stub", "ActorContext"}
+MADE_BY_OTHERS: Final = {
+    "ActorHost",
+    "Scheduler",
+    "Schedules",
+    "Deferred",
+    "Context",
+    "Task",
+    "PoolHandle",
+    "Stub",
+    "ActorContext",
+}
 """Classes whose instances users are given: how those are made is no concern of theirs."""
 
 

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from tocsin.actors.runtime.actor import Actor as Actor
     from tocsin.actors.runtime.actor import ActorContext as ActorContext
     from tocsin.actors.scheduler.client.deferred import Deferred as Deferred
+    from tocsin.actors.scheduler.client.pools import PoolHandle as PoolHandle
     from tocsin.actors.scheduler.client.scheduler import Job as Job
     from tocsin.actors.scheduler.client.scheduler import Scheduler as Scheduler
     from tocsin.actors.scheduler.client.schedules import Schedules as Schedules
+    from tocsin.actors.scheduler.client.tasks import Task as Task
+    from tocsin.actors.scheduler.client.tasks import Tasks as Tasks
     from tocsin.actors.scheduler.inflight.deaths import DeadJob as DeadJob
     from tocsin.actors.scheduler.model.due_run import DueRun as DueRun
     from tocsin.actors.scheduler.model.due_run import LeftBehind as LeftBehind
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.model.schedule_records import ScheduleRecord as ScheduleRecord
     from tocsin.actors.scheduler.model.schedule_records import TriggeredRun as TriggeredRun
     from tocsin.dispatch.catalog.catalog import Catalog as Catalog
+    from tocsin.dispatch.job_context import JobContext as JobContext
     from tocsin.dispatch.pulled import Claimed as Claimed
     from tocsin.dispatch.pulled import Settlement as Settlement
     from tocsin.dispatch.pulled import WorkerInfo as WorkerInfo
@@ -88,8 +92,10 @@ _NAMES = {
     "actors.outbox.table": "ParkedRow",
     "actors.runtime.actor": "Actor ActorContext",
     "actors.scheduler.client.deferred": "Deferred",
+    "actors.scheduler.client.pools": "PoolHandle",
     "actors.scheduler.client.scheduler": "Job Scheduler",
     "actors.scheduler.client.schedules": "Schedules",
+    "actors.scheduler.client.tasks": "Task Tasks",
     "actors.scheduler.inflight.deaths": "DeadJob",
     "actors.scheduler.model.due_run": "DueRun LeftBehind",
     "actors.scheduler.model.records": "Cancelled DeadRetried Firing Initiator Page Pending "
@@ -97,6 +103,7 @@ _NAMES = {
     "actors.scheduler.model.schedule_records": "CronPreview Occurrence OccurrencePage Registration "
     "SchedulePage SchedulePut ScheduleRecord TriggeredRun",
     "dispatch.catalog.catalog": "Catalog",
+    "dispatch.job_context": "JobContext",
     "dispatch.pulled": "Claimed Settlement WorkerInfo WorkerSnapshot",
     "dispatch.receiver.dedup": "MemoryDedup NoDedup",
     "dispatch.receiver.lease_client": "LeaseClient",

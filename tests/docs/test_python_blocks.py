@@ -100,7 +100,8 @@ def callee(node: ast.expr) -> Any:
     for owner in (Schedules if rest.startswith("schedules.") else kind_of,):
         method = rest.removeprefix("schedules.")
         assert hasattr(owner, method), f"{text}: {owner.__name__} has no {method}"
-        return getattr(owner, method)
+        found = getattr(owner, method)
+        return None if isinstance(found, property) else found  # what makes calls of its own
 
 
 def unbound(text: str) -> list[str]:

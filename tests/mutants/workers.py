@@ -61,6 +61,38 @@ WORKERS = (
         tests=(W + "test_coded_errors.py::test_whoever_waits_is_told_code_status_and_data",),
     ),
     Mutant(
+        "parameters: arguments are stored unchecked",
+        "dispatch/parameters.py",
+        "        self.expected.read(written)\n",
+        "",
+        tests=(
+            "tests/actors/scheduler/test_tasks.py::test_arguments_that_do_not_fit_are_refused_before_anything_is_stored",
+        ),
+    ),
+    Mutant(
+        "parameters: defaults of the caller are stored",
+        "dispatch/parameters.py",
+        "        written = {",
+        "        bound.apply_defaults()\n        written = {",
+        tests=("tests/actors/scheduler/test_tasks.py::test_a_default_is_the_handler_s_where_it_runs",),
+    ),
+    Mutant(
+        "tasks: what was bound before is forgotten",
+        "actors/scheduler/client/tasks.py",
+        "        self._bound.append(jobs)\n",
+        "        self._bound[:] = [jobs]\n",
+        tests=("tests/actors/scheduler/test_tasks.py::test_a_task_goes_to_the_scheduler_it_is_called_on_or_bound_to",),
+    ),
+    Mutant(
+        "validation: a text of the app's own class is stored as it is",
+        "actors/scheduler/model/validation.py",
+        "    return value if type(value) is str else str.__str__(value)",
+        "    return value",
+        tests=(
+            "tests/actors/scheduler/test_pools.py::test_texts_of_a_class_of_the_app_s_are_stored_as_the_texts_they_are",
+        ),
+    ),
+    Mutant(
         "threads: a function that was cancelled before it began runs later",
         "dispatch/threads.py",
         "        if not answer.set_running_or_notify_cancel():\n            return\n",

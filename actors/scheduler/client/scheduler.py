@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
 from tocsin.actors.scheduler.client.deferred import Deferred
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
+from tocsin.actors.scheduler.client.pools import PoolHandle
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
 from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.actors.scheduler.client.submitting import submit_checked
+from tocsin.actors.scheduler.client.tasks import Awaited, TaskMaker
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.dispatch.failure import job_failed
@@ -39,6 +41,13 @@ class Scheduler:
     def schedules(self) -> Schedules:
         """Return the recurring definitions, whose occurrences become jobs of this instance."""
         return Schedules(self._port)
+
+    @property
+    def task(self) -> TaskMaker[Awaited]:
+        """Make a task of a handler: `remind = jobs.task("invoices:remind", handler)`, then `await remind.after("5m",
+        number=42)`, with the handler's own arguments, checked by the type checker and here. See `Task`; `Tasks` has
+        the decorator for handlers that are declared before there is a scheduler."""
+        return TaskMaker(self)
 
     # ---- Making jobs -----------------------------------------------------------------------------
 
@@ -344,6 +353,10 @@ class Scheduler:
         return await self._port.reads.history(id)
 
     # ---- Operating -------------------------------------------------------------------------------
+
+    def pools(self, name: str) -> PoolHandle[Coroutine[Any, Any, records.Pool]]:
+        """Return a handle on one pool: `stripe = jobs.pools("stripe")`, `await stripe.pause()`, `pool=stripe`."""
+        return PoolHandle(self, name)
 
     async def pool(self, name: str) -> records.Pool:
         """Return a pool and its holders. One that nobody has set or used has the default cap, 1."""

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from zoneinfo import ZoneInfo
 
 from tocsin.actors.cron.builder import Declared
-from tocsin.actors.scheduler.client.job_checks import OccurrenceOptions
+from tocsin.actors.scheduler.client.job_checks import Job, OccurrenceOptions
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.schedules_port import GIVE_WAY, PREVIEW
 from tocsin.actors.scheduler.model import schedule_records as records
@@ -33,7 +33,7 @@ class Schedules:
     async def put(
         self,
         name: str,
-        path: str | None = None,
+        path: str | Job | None = None,
         args: Any = LEFT_OUT,
         *,
         workflow: str | None = None,
@@ -52,6 +52,8 @@ class Schedules:
     ) -> records.SchedulePut:
         """Define, or define anew: exactly one of `cron`, `every` (1 s at least) and `at`, and of `path` and `workflow`.
 
+        `path` may be a whole Job without an instant, as `Task.job` makes it: its args and options (but for
+        `keep_result`) are the occurrences'.
         What is left out has its default, but for `paused`, which then stays as it is. The same again changes nothing
         and keeps the next slot. `misfire` (`skip`, `one`, `all`) says what becomes of slots seen later than `grace`;
         `overlap` (`skip`, `queue`, `allow`) of those that come while an occurrence still runs or retries. Slots start
@@ -61,19 +63,21 @@ class Schedules:
         `initiator`. InvalidCronError, UnknownTimezoneError, InvalidInputError for what cannot be.
         """
         known = self._definition({
-            **options, "path": path, "workflow": workflow, "cron": cron, "every": every, "at": at, "timezone": timezone,
+            **options, "path": path, "args": args, "workflow": workflow,
+            "cron": cron, "every": every, "at": at, "timezone": timezone,
             "misfire": misfire, "grace": grace, "catch_up_limit": catch_up_limit, "overlap": overlap, "jitter": jitter,
         })  # fmt: skip
         initiator = _initiator(known)
         new = new_schedule(
-            name, args=arguments.encode_args(args), paused=paused, revision=revision, initiator=initiator, given=known
-        )
+            name, args=arguments.encode_args(known.pop("args")), paused=paused, revision=revision, initiator=initiator,
+            given=known,
+        )  # fmt: skip
         self._checks.check_schedule(new)
         return await self._port.put(new)
 
     def _definition(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments of `put` in the shapes that are checked: durations in ms, `then` as it is stored."""
-        known = definition_of(given)
+        known = definition_of(_spread(given))
         if (then := known.get("then")) is not None:
             known["then"] = self._checks.followers(then)
         return known
@@ -157,6 +161,19 @@ class Schedules:
         zone: Any = timezone.key if isinstance(timezone, ZoneInfo) and timezone.key else timezone
         after = None if start is None else arguments.instant_ms(start, "start")
         return await self._port.preview(cron, timezone=zone, start=after, count=count)
+
+
+def _spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments of `put` with the parts of a job that stands in the place of its path."""
+    job = given.get("path")
+    if not isinstance(job, Job):
+        return given
+    if job.at is not None or job.after is not None:
+        raise InvalidInputError("path: the job of a schedule has no instant of its own, its slots say when it is due")
+    if given.get("args", LEFT_OUT) is not LEFT_OUT or given.get("workflow") is not None:
+        raise InvalidInputError("path: a job has args and a target of its own: give no others beside it")
+    options = {name: value for name, value in job.options.items() if name != "keep_result"}  # nobody waits for it
+    return {**options, **given, "path": job.path, "workflow": job.workflow, "args": job.args}
 
 
 def _initiator(known: dict[str, Any]) -> tuple[str, str]:

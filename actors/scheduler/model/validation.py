@@ -82,7 +82,7 @@ def instance_name(value: object) -> str:
         raise InvalidInputError(
             f"an instance name must match {INSTANCE.pattern} (1 to 128 characters), not {show(value)}"
         )
-    return value
+    return exact(value)
 
 
 def schedule_id(value: object) -> str:
@@ -90,7 +90,7 @@ def schedule_id(value: object) -> str:
         raise InvalidScheduleIdError(f"id must match {ID.pattern} (1 to 64 characters), not {show(value)}")
     if value.startswith("__"):
         raise InvalidScheduleIdError(f"ids that start with __ are the system's: {show(value)}")
-    return value
+    return exact(value)
 
 
 def lease_token(value: object) -> str:
@@ -105,7 +105,12 @@ def lease_token(value: object) -> str:
 def plain_name(value: object, field: str) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise InvalidInputError(f"{word(field)} must be 1 to 128 characters of [A-Za-z0-9_.:-], not {show(value)}")
-    return value
+    return exact(value)
+
+
+def exact(value: str) -> str:
+    """Return a text of a class of the caller's as the plain text it is: rows hold no other."""
+    return value if type(value) is str else str.__str__(value)
 
 
 def integer(value: object, field: str, least: int, most: int) -> int:
@@ -145,7 +150,7 @@ def target(value: object, field: str) -> str:
 def whole_text(value: str, field: str) -> str:
     if not (value.isascii() or is_whole(value)):
         raise InvalidInputError(f"{word(field)} {UNPAIRED}: {show(value)}")
-    return value
+    return exact(value)
 
 
 # ---- Args ----------------------------------------------------------------------------------------

@@ -220,3 +220,46 @@ async def test_a_removal_that_a_crash_interrupted_goes_on_by_itself(sim: Simulat
     await sim.sleep(10)
 
     assert [key for key, _ in sim.disk.maps["scheduler/t"].range(b"", b"\xff", 10, False)] == [b"\x00epoch"]
+
+
+@on_simulated_host()
+async def test_a_handle_on_a_pool_is_its_name_and_what_can_be_done_with_it(sim: SimulatedHost) -> None:
+    stripe = sim.jobs.pools("stripe")
+    assert (await stripe.status()).known is False
+    await stripe.set(max_concurrency=2)
+    assert (await stripe.pause()).paused
+    for n in range(3):
+        await sim.jobs.run_after(1, "work:run", id=f"j{n}", pool=stripe, labels=[stripe])
+    await sim.jobs.run_after(1, "work:run", id="parent", then=[Job(path="work:run", options={"pool": stripe})])
+    await sim.jobs.schedules.put("daily", "work:run", cron="0 9 * * *", pool=stripe)
+    await sim.sleep(5)
+    held = await stripe.status()
+    names = {one.pool for one in (await sim.jobs.list(pool=stripe)).records}
+    resumed = await stripe.resume()
+    await sim.sleep(5)
+
+    assert (held.queued, held.in_flight, held.max_concurrency, held.paused) == (4, 0, 2, True)
+    assert (names, resumed.paused, (await stripe.status()).queued) == ({"stripe"}, False, 0)
+    assert (stripe, stripe.name, repr(stripe)) == ("stripe", "stripe", "PoolHandle('stripe')")
+    with pytest.raises(InvalidInputError, match="pool must be 1 to 128 characters"):
+        sim.jobs.pools("a b")
+
+
+class Text(str):
+    """A text of a class of the app's, as template engines and database drivers have."""
+
+
+@on_simulated_host()
+async def test_texts_of_a_class_of_the_app_s_are_stored_as_the_texts_they_are(sim: SimulatedHost) -> None:
+    text = Text("x")
+    await sim.jobs.run_after(
+        60, text, id=text, queue=text, pool=text, labels=[text], shard_key=text, initiator=text,
+        then=[Job(workflow=text, options={"queue": text})],
+    )  # fmt: skip
+    await sim.jobs.schedules.put(text, text, cron="0 9 * * *", queue=text)
+    record = await sim.jobs.get(text)
+
+    assert record is not None
+    shown = (record.id, record.function_path, record.queue, record.pool, *record.labels, record.shard_key)
+    assert {(type(one), one) for one in shown} == {(str, "x")}
+    assert (await sim.jobs.cancel(text)).cancelled
