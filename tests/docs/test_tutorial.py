@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 from scripts.site.markdown import Block, blocks
@@ -23,6 +24,18 @@ def files() -> dict[str, str]:
     """The files that the page says to save, by name."""
     texts = [block.text for block in blocks(PAGE) if block.language == "python"]
     return {match[1]: text for text in texts if (match := FILE.match(text))}
+
+
+def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
+    for name, text in files().items():
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:schemathesis"],
+        cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+    assert (done.returncode, "4 passed" in done.stdout) == (0, True), done.stdout
+    assert not (tmp_path / "jobs.db").exists()
 
 
 def section(title: str) -> list[Block]:
