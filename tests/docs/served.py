@@ -26,15 +26,18 @@ ENVIRONMENT: Final = {
 
 
 @contextmanager
-def served(folder: Path, **files: str) -> Iterator[tuple[httpx.Client, Program]]:
+def served(folder: Path, *options: str, **files: str) -> Iterator[tuple[httpx.Client, Program]]:
     """Run `app:app` with uvicorn on a port that is free here: in the place of 8000, where callbacks go too."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         for name, text in files.items():
             (folder / f"{name}.py").write_text(text.replace(":8000", f":{port}"), "utf-8")
-        command = [sys.executable, "-m", "uvicorn", "app:app", "--fd", str(listener.fileno())]
+        command = [sys.executable, "-m", "uvicorn", "app:app", "--fd", str(listener.fileno()), *options]
         with (
             running(command, cwd=folder, pass_fds=[listener.fileno()], **SETTINGS) as app,
             httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=DEADLINE_S) as http,
         ):
-            yield http, app
+            try:
+                yield http, app
+            finally:
+                app.stop()  # in order: workers of uvicorn outlive a parent that is killed

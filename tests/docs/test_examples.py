@@ -47,9 +47,10 @@ def run(program: str, folder: Path) -> str:
 def test_the_app_of_the_readme_reminds(tmp_path: Path) -> None:
     [app] = python_of(ROOT / "README.md")
 
-    with served(tmp_path, app=app.replace('"5s"', "0.1")) as (http, program):
-        assert http.post("/invoices/42/remind").json().keys() == {"id"}
-        program.line_with("reminding of invoice 42")
+    with served(tmp_path, "--workers", "2", app=app.replace('"5s"', "0.1")) as (http, program):
+        for number in range(42, 46):
+            assert http.post(f"/invoices/{number}/remind").json().keys() == {"id"}
+            program.line_with(f"reminding of invoice {number}")
 
 
 def test_the_actor_of_the_page_counts_over_restarts(tmp_path: Path) -> None:
