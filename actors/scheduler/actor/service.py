@@ -192,11 +192,19 @@ class SchedulerService:
             one.stop_waiting()
 
     async def drain(self, seconds: float) -> None:
-        """Claim nothing more; let attempts end, for at most `seconds`; then end them, uncharged."""
+        """Let nobody wait any more; claim nothing more; let attempts end, for at most `seconds`; then end them,
+        uncharged."""
+        self.stop_waiting()
+        await self.rest(seconds)
+        await self.deaths.drain(seconds)
+
+    async def rest(self, seconds: float) -> None:
+        """Start no more callbacks; let those under way end, for at most `seconds`; then end them, uncharged.
+
+        All else goes on: jobs are accepted, and given to workers that wait."""
         self._stopping = True
         if self._ticks is not None:
             self._ticks.stop()
-        self.stop_waiting()
         used = [one.lanes for one in list(self._inflight.values())]
         for lanes in used:
             lanes.stop_claiming()
@@ -213,7 +221,6 @@ class SchedulerService:
                 await asyncio.gather(*(lanes.wait_settled() for lanes in used))
         except TimeoutError:
             log.warning("the ends of some callbacks could not be stored: they are repeated when their leases end")
-        await self.deaths.drain(seconds)
 
     async def aclose(self) -> None:
         await self._dispatcher.aclose()

@@ -179,6 +179,37 @@ def test_a_holder_that_stops_in_order_hands_over_and_no_call_notices() -> None:
         simulate(seed, main)
 
 
+def test_callbacks_in_flight_end_before_the_holder_hands_over_and_callers_do_not_notice() -> None:
+    async def main(random: Random) -> None:
+        town = Town(random)
+        town.answer_s = 4.0
+        first, second = town.host("first"), town.host("second")
+        await first.__aenter__()
+        async with second:
+            t = jobs(second)
+            await t.run_after(0, "slow:one")
+            claim = asyncio.ensure_future(t.claim("q", wait=60))
+            while not town.arrived:
+                await town.clock.sleep(0.1)
+            stopping = asyncio.ensure_future(first.stop())
+            longest = 0.0
+            while not stopping.done():
+                began = town.clock.monotonic()
+                await t.run_after("1h", "a:b")
+                longest = max(longest, town.clock.monotonic() - began)
+                await town.clock.sleep(0.05)
+            assert longest < 1.0
+            await t.run_after(0, "late:one")
+            await town.clock.sleep(30)
+            assert len(town.arrived) == 2, "neither was sent twice"
+            await t.run_after(0, "q:w", queue="q")
+            assert len(await claim) == 1
+            await crash(second)
+
+    for seed in range(3):
+        simulate(seed, main)
+
+
 @pytest.mark.parametrize("stopped", [True, False, None], ids=["stopped", "busy", "not to be seen"])
 def test_a_holder_that_is_stopped_is_ended_and_one_that_is_busy_never(stopped: bool | None) -> None:
     async def main(random: Random) -> None:

@@ -159,6 +159,8 @@ class Town:
     def __init__(self, random: Random) -> None:
         self.random, self.disk, self.clock = random, MemoryDisk(), VirtualClock()
         self.receiver = FakeReceiver([SECRET], now_ms=self.clock.now_ms, answer=self._note)
+        self.answer_s = 0.0
+        """How long the receiver takes to answer."""
         self.arrived: list[tuple[float, str]] = []
         """When each callback reached the receiver, and of which job."""
         self.network = SimNetwork(self.receiver, random)
@@ -175,8 +177,9 @@ class Town:
         self.killed: list[str] = []
         self.hosts: dict[str, ActorHost] = {}
 
-    def _note(self, delivery: Delivery) -> Answer:
+    async def _note(self, delivery: Delivery) -> Answer:
         self.arrived.append((self.clock.monotonic(), delivery.id))
+        await self.clock.sleep(self.answer_s)
         return Answer(200, {}, b"")
 
     def host(self, name: str, **options: Any) -> ActorHost:
