@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from click.testing import CliRunner
+
 from scripts.site.markdown import Block, blocks
+from tocsin.cli import main
 
 from .pages import ROOT
 from .served import ENVIRONMENT, served
@@ -45,15 +48,12 @@ def section(title: str) -> list[Block]:
 def test_the_app_does_what_the_page_shows(tmp_path: Path) -> None:
     with served(tmp_path, **files()) as (http, program):
         origin = str(http.base_url).rstrip("/")
-        shell = {**ENVIRONMENT, "TOCSIN_URL": f"{origin}/jobs", "TOCSIN_TOKEN": "choose-a-long-secret"}
+        looking = {"TOCSIN_URL": f"{origin}/jobs", "TOCSIN_TOKEN": "choose-a-long-secret", "TOCSIN_INSTANCE": "ann"}
 
-        def run(command: str) -> str:
-            done = subprocess.run(
-                ["sh", "-c", command.replace("http://127.0.0.1:8000", origin)],
-                cwd=tmp_path, env={**shell, "TOCSIN_INSTANCE": "ann"}, capture_output=True, text=True, timeout=30,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-            return done.stdout
+        def tocsin(*words: str) -> str:
+            result = CliRunner().invoke(main, words, env=looking)
+            assert result.exit_code == 0, result.output
+            return result.stdout
 
         steps = [
             step
@@ -63,14 +63,16 @@ def test_the_app_does_what_the_page_shows(tmp_path: Path) -> None:
         ]
         assert len(steps) == 3
         for command, shown in steps:
-            assert MADE.sub("?", run(command)) == MADE.sub("?", shown)
+            asked = ["sh", "-c", command.replace("http://127.0.0.1:8000", origin)]
+            answer = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=30).stdout
+            assert MADE.sub("?", answer) == MADE.sub("?", shown)
         program.line_with("to ann: stretch")
 
         [commands] = section("4. Look inside")
         for command in commands.text.splitlines()[1:]:
-            assert shlex.split(command)[0] == "tocsin"
-            assert run(command)
+            name, *words = shlex.split(command)
+            assert (name, bool(tocsin(*words))) == ("tocsin", True)
         [listed] = http.get("/users/ann/reminders").json()
         assert (listed["id"], listed["text"]) == ("tea", "tea")
         assert http.delete("/users/ann/reminders/tea").json() == {"cancelled": True}
-        assert json.loads(run("tocsin schedules show digest --json"))["timezone"] == "Europe/Berlin"
+        assert json.loads(tocsin("schedules", "show", "digest", "--json"))["timezone"] == "Europe/Berlin"
