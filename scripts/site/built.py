@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,6 +25,10 @@ RELATIONS: Final = {
     "modulepreload",
 }
 """Relations of a `link` that make a browser ask too."""
+
+
+FOREIGN: Final = re.compile(r"""(?:url\(|@import|xlink:href=|href=)\s*["']?((?:https?:)?//[^"')\s]+)""")
+"""What a style sheet or a picture loads from another host."""
 
 
 class Page(HTMLParser):
@@ -49,6 +54,9 @@ class Page(HTMLParser):
 
 def faults(site: Path) -> Iterator[str]:
     """Walk everything that is wrong with a built site, a line each."""
+    for path in sorted([*site.rglob("*.css"), *site.rglob("*.svg")]):
+        for address in FOREIGN.findall(path.read_text("utf-8")):
+            yield f"{path.relative_to(site).as_posix()}: loads {address} from another host"
     pages = {path: Page(path.read_text("utf-8")) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(site).as_posix()

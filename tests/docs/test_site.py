@@ -88,6 +88,18 @@ def test_what_is_wrong_with_a_built_page_is_told(tmp_path: Path, html: str, faul
     assert [*built.faults(tmp_path)] == [fault]
 
 
+@pytest.mark.parametrize(
+    "text", ["@import '//f.example/a.css'", 'a { src: url("https://f.example/b") }', '<a href="http://f.example/c"/>']
+)
+def test_style_sheets_and_pictures_load_nothing_either(tmp_path: Path, text: str) -> None:
+    for name in ("x.css", "x.svg"):
+        (tmp_path / name).write_text(text)
+
+    found = [*built.faults(tmp_path)]
+    assert [one.split(":")[0] for one in found] == ["x.css", "x.svg"]
+    assert all("f.example" in one for one in found)
+
+
 def test_links_of_a_sound_page_are_no_fault(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text('<p id="x"><a href="page.html#x"></a><a href="https://example.org"></a>')
 
