@@ -19,6 +19,7 @@ BY_CODE: Final[dict[str, type[TocsinError]]] = {
         errors.DuplicateScheduleIdError,
         errors.ForbiddenError,
         errors.IdempotencyMismatchError,
+        errors.InvalidCronError,
         errors.InvalidInputError,
         errors.InvalidScheduleIdError,
         errors.NotFoundError,
@@ -30,6 +31,7 @@ BY_CODE: Final[dict[str, type[TocsinError]]] = {
         errors.StoreFull,
         errors.StoreUnavailable,
         errors.UnauthenticatedError,
+        errors.UnknownTimezoneError,
     )
 }
 

@@ -6,7 +6,7 @@ fraction of the CPU time, unless an httpx transport was given. Both give an `Ans
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
@@ -23,9 +23,9 @@ from tocsin.dispatch.refusals import refusal
 from tocsin.dispatch.secret import check_unquoted
 from tocsin.dispatch.surrogates import UNPAIRED, where
 from tocsin.dispatch.target import check_url
-from tocsin.dispatch.transport import Answer, DeadlinePassed, Transport, TransportError
+from tocsin.dispatch.transport import Answer, DeadlinePassed, NeverConnected, Transport, TransportError
 from tocsin.dispatch.words import reworded
-from tocsin.errors import InvalidInputError, SettingsError, UnreachableError
+from tocsin.errors import InvalidInputError, SettingsError, TocsinError, UnreachableError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8321"
 TIMEOUT_S: Final = 30.0
@@ -34,9 +34,12 @@ AGAIN: Final = frozenset({429, 502, 503, 504})
 LARGEST_ANSWER: Final = 64 * 1024 * 1024
 """Bytes. Above the largest claim: 100 jobs, each with its args and its parent's result."""
 JSON: Final = {"content-type": "application/json", "accept": "application/json"}
-
+HttpxTransport = httpx.AsyncBaseTransport
+UNLIMITED: Final = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+"""Of connections: for clients whose requests wait at the server, and must block no others."""
 
 T = TypeVar("T")
+Rescue = Callable[[TocsinError], Coroutine[Any, Any, T]]
 
 
 class ServerClient:
@@ -81,21 +84,24 @@ class ServerClient:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def _url(self, instance: str, route: str) -> str:
-        return f"{self._base}/i/{quote(instance, safe=':')}/{route}"
+    def _url(self, instance: str | None, route: str) -> str:
+        """Return where a route is: of one instance, or of the whole server."""
+        under = "" if instance is None else f"/i/{quote(instance, safe=':')}"
+        return f"{self._base}{under}/{route}" if route else f"{self._base}{under}"
 
-    async def _request(self, method: str, instance: str, route: str, **request: Any) -> Answer:
+    async def _request(self, method: str, instance: str | None, route: str, **request: Any) -> Answer:
         """Return the answer, whatever it says. UnreachableError if there is none."""
         try:
             found = await (self._http or self._client()).request(method, self._url(instance, route), **request)
         except (httpx.RequestError, OSError) as error:  # also what arrives and cannot be decoded
-            raise UnreachableError(f"{self._base} did not answer: {in_words(error, self._base)}") from None
+            sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+            raise _unreachable(f"{self._base} did not answer: {in_words(error, self._base)}", sent=sent) from None
         return Answer(found.status_code, dict(found.headers), found.content)
 
     async def _call(
         self,
         method: str,
-        instance: str,
+        instance: str | None,
         route: str,
         kind: type[T],
         said: Any = None,
@@ -117,9 +123,23 @@ class ServerClient:
         return self._read(answer, kind)
 
     async def _call_directly(
-        self, instance: str, route: str, kind: type[T], said: Any, *, timeout_s: float | None = None
+        self,
+        instance: str,
+        route: str,
+        kind: type[T],
+        said: Any,
+        *,
+        wait_s: float = 0.0,
+        rescue: Rescue[T] | None = None,
     ) -> T:
-        """Do as `_call` with POST, over the built-in transport."""
+        """Do as `_call` with POST, over the built-in transport. The answer may take `wait_s` longer than others; what
+        becomes of a failure is for `rescue`, if there is one."""
+        if rescue is not None:
+            try:
+                return await self._call_directly(instance, route, kind, said, wait_s=wait_s)
+            except TocsinError as error:
+                return await rescue(error)
+        timeout_s = self._timeout_s + wait_s
         if self._transport is not None:  # it may lead into this process
             return await self._call("POST", instance, route, kind, said, timeout_s=timeout_s)
         body = _written(said)
@@ -131,11 +151,12 @@ class ServerClient:
                 self._headers,
                 body,
                 connect_timeout=self._timeout_s,
-                timeout=timeout_s or self._timeout_s,
+                timeout=timeout_s,
                 max_body=LARGEST_ANSWER,
             )
         except TransportError as error:
-            raise UnreachableError(f"{self._base} did not answer: {self._fault(error)}") from None
+            sent = not isinstance(error, NeverConnected)
+            raise _unreachable(f"{self._base} did not answer: {self._fault(error)}", sent=sent) from None
         if answer.cut:  # its beginning may read like a whole answer
             raise UnreachableError(f"what {self._base} answers is longer than {LARGEST_ANSWER} bytes")
         if is_packed(answer.headers):
@@ -172,6 +193,12 @@ class ServerClient:
                 transport=self._transport or HttpxConnections(verify, self._limits),
             )
         return self._http
+
+
+def _unreachable(message: str, *, sent: bool) -> UnreachableError:
+    error = UnreachableError(message)
+    error.sent = sent
+    return error
 
 
 def base_url_of(base_url: object, name: str = "base_url") -> str:

@@ -53,7 +53,10 @@ def camel(name: str) -> str:
 
 PYTHON: Final[Mapping[str, str]] = {
     "functionPath": "path", "keepResultMs": "keep_result (in ms)", "delayMs": "delay (in ms)", "scheduledFor": "at",
-    "leaseMs": "lease_ms", "waitMs": "wait (in ms)", "retry.maxRetries": "retry.max_retries",
+    "all: true": "all=True", "leaseMs": "lease_ms", "ratePerSecond": "rate_per_second", "requestKey": "request_key",
+    "everyMs": "every", "graceMs": "grace (in ms)", "jitterMs": "jitter (in ms)", "catchUpLimit": "catch_up_limit",
+    "expiresAfterMs": "expires_after (in ms)", "dryRun": "dry_run", "cancelPending": "cancel_pending",
+    "waitMs": "wait (in ms)", "retry.maxRetries": "retry.max_retries",
     "retry.baseMs": "retry.base_ms", "retry.maxMs": "retry.max_ms",
 }  # fmt: skip
 """Of a server's words, for clients in Python; options of jobs whose words differ by humps only are in `job_options`."""

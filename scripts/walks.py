@@ -23,11 +23,11 @@ import httpx
 import tocsin
 from tocsin import (
     ActorHost,
+    Client,
     Context,
     Handlers,
     Received,
     Receiver,
-    RemoteScheduler,
     Retry,
     Scheduler,
     TerminalError,
@@ -120,8 +120,8 @@ class Walks:
 
         transport = httpx.ASGITransport(self._host.asgi(insecure=True))
         async with (
-            RemoteScheduler("http://127.0.0.1", transport=transport, instance="walks") as remote,
-            Worker(remote, handlers, queues="q", concurrency=1),
+            Client("http://127.0.0.1", transport=transport) as client,
+            Worker(client.scheduler("walks"), handlers, queues="q", concurrency=1),
         ):
             await asyncio.sleep(0.2)  # its first claim waits
             with self._trace.recording():

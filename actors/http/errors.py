@@ -78,5 +78,6 @@ async def refuse_unrouted(request: Request, error: Exception) -> Reply:
     """Answer a request that no route took, or whose error escaped its route."""
     asked = Incoming(request.scope, request.receive)
     if isinstance(error, HTTPException) and error.status_code == 404:
-        error = NotFoundError(f"there is no route {asked.method} {asked.path[:200]}: see GET /openapi.json")
+        route = f"{asked.method} {asked.path[:200]}"
+        error = NotFoundError(f"there is no route {route}: see GET /openapi.json", route=route)
     return refusal(error, asked)

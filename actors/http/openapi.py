@@ -78,7 +78,7 @@ def document(*, tokens: bool) -> dict[str, Any]:
     answers: dict[str, Schema] = {}
     paths: dict[str, dict[str, Any]] = {}
     for place, path, method, scopes, about in _routes():
-        for kind in (about.request, about.answer):
+        for kind in (about.request, about.answer, *about.also):
             if kind is not None:
                 kinds[kind.__name__] = kind
         one = _operation(place, path, method, scopes if tokens else frozenset(), about, answers)

@@ -46,6 +46,8 @@ class About:
     keyed: bool = False
     """True if it takes an Idempotency-Key."""
     body_optional: bool = False
+    also: tuple[type[msgspec.Struct], ...] = ()
+    """Structs that the others hold as text, to be parsed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,13 @@ _SCHEDULES: Final = (
         "PUT", "/schedules/{name}", "schedules.put", SCHEDULE, recurring.put,
         name="schedules_put", group="schedules", said="Define a schedule, or define it anew; this fires nothing",
         request=wire_recurring.DefinitionRequest, answer=recurring_records.SchedulePut,
+        errors=(*_CRON, "CONFLICT", "ORIGIN_NOT_CONFIGURED"),
+    ),
+    Operation(
+        "PUT", "/owners/{owner}/schedules", "schedules.register", SCHEDULE, recurring.register,
+        name="schedules_register", group="schedules",
+        said="Define an owner's whole set in one commit: what an app declares at its start",
+        request=wire_recurring.RegisterRequest, also=(wire_recurring.OwnedRequest,), answer=replies.SetRegistered,
         errors=(*_CRON, "CONFLICT", "ORIGIN_NOT_CONFIGURED"),
     ),
     Operation(

@@ -87,15 +87,11 @@ async def complete(call: Call) -> Settlement:
     raw = bytes(request.result)
     result = None if raw == b"null" else raw
     ok, retryable, charge = (one is not False for one in (request.ok, request.retryable, request.charge))
-    check_end(
-        ok=ok,
-        error=request.error,
-        retryable=retryable,
-        delay=request.delay_ms,
-        charge=charge,
-        result=result,
-        in_json=True,
-    )
+    if not (ok and retryable and charge and request.error is request.delay_ms is None):
+        check_end(
+            ok=ok, error=request.error, retryable=retryable, delay=request.delay_ms, charge=charge, result=result,
+            in_json=True,
+        )  # fmt: skip
     return await call.port.changes.complete(
         request.required_id(),
         request.required_lease(),

@@ -34,7 +34,9 @@ async def claim(call: Call) -> ClaimedJobs:
         exclude=request.exclude or (),  # type: ignore[arg-type]
     )
     return ClaimedJobs(
-        await call.while_connected(claimed, lambda jobs: call.port.queues.give_back([one.lease for one in jobs]))
+        await call.while_connected(
+            claimed, lambda jobs: call.port.queues.give_back([(one.id, one.lease) for one in jobs])
+        )
     )
 
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY, reading_args
+import asyncio
+
+import msgspec
+
+from tocsin.actors.http.body import BATCH_BODY, SCHEDULE_BODY, SMALL_BODY, parse, reading_args
 from tocsin.actors.http.job_requests import followers
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import DELETED, PAGED, PREVIEWED, names
 from tocsin.actors.http.request import Call
-from tocsin.actors.http.response_models import ScheduleDeleted
+from tocsin.actors.http.response_models import ScheduleDeleted, SetRegistered
 from tocsin.actors.http.wire import whole
-from tocsin.actors.http.wire_recurring import DefinitionRequest, RevisionRequest, TriggerRequest
-from tocsin.actors.scheduler.client.schedules_port import PREVIEW
+from tocsin.actors.http.wire_recurring import (
+    DefinitionRequest,
+    OwnedRequest,
+    RegisterRequest,
+    RevisionRequest,
+    TriggerRequest,
+)
+from tocsin.actors.scheduler.client.schedules_port import GIVE_WAY, PREVIEW
 from tocsin.actors.scheduler.model import schedule_records as records
-from tocsin.actors.scheduler.model.validation import epoch_ms
-from tocsin.errors import NotFoundError
+from tocsin.actors.scheduler.model.validation import epoch_ms, naming
+from tocsin.actors.scheduler.schedules.change import NewSchedule
+from tocsin.actors.scheduler.schedules.definition import MAX_SET, schedule_name
+from tocsin.actors.scheduler.schedules.register import owned_name
+from tocsin.errors import InvalidInputError, NotFoundError
 
 
 async def put(call: Call) -> records.SchedulePut:
@@ -33,6 +46,41 @@ async def put(call: Call) -> records.SchedulePut:
             initiator=call.initiator,
         )
     return await call.port.schedules.put(new)
+
+
+async def register(call: Call) -> SetRegistered:
+    """Ask an app's own rule about the owner, and as `schedule` about each thing that is to be called."""
+    request = await call.body(RegisterRequest, BATCH_BODY)
+    owner = schedule_name(call.path("owner"))
+    await call.admit(owner)
+    if len(request.schedules) > MAX_SET:
+        raise InvalidInputError(f"schedules: {len(request.schedules)} given, at most {MAX_SET} in one set")
+    news: list[NewSchedule] = []
+    for place, raw in enumerate(request.schedules):
+        if not place % GIVE_WAY:
+            await asyncio.sleep(0)  # reading a thousand rules takes a while
+        with naming(f"schedules[{place}]"):
+            news.append(await _owned(call, owner, raw))
+    made = await call.port.schedules.register(owner, news, prune=bool(request.prune))
+    return SetRegistered(made.schedules, made.orphaned, made.removed)
+
+
+async def _owned(call: Call, owner: str, raw: msgspec.Raw) -> NewSchedule:
+    request = parse(raw, OwnedRequest, "the schedule")
+    request.check_instance(call.port.name)
+    for target in request.targets():
+        await call.admit(target, action="schedule")
+    then = followers(call.port.checks, request.then)
+    with reading_args():
+        return call.port.checks.wire_schedule(
+            owned_name(owner, schedule_name(request.name)),
+            raw_args=bytes(request.args),
+            given={**request.options(), "then": then},
+            paused=request.paused,
+            revision=None,
+            initiator=call.initiator,
+            owner=owner,
+        )
 
 
 async def get(call: Call) -> records.ScheduleRecord:

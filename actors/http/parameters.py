@@ -88,6 +88,11 @@ QUEUE: Final = Parameter(
     place="path",
 )
 
+OWNER: Final = Parameter(
+    "owner", shapes.INSTANCE_NAME, "Whose set it is; its names begin with this.", needed=True, example="app",
+    place="path",
+)  # fmt: skip
+
 ONE_JOB: Final = (JOB,)
 ONE_POOL: Final = (POOL_NAME,)
 LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL, QUEUE_FILTER)
@@ -98,5 +103,5 @@ PAGED: Final = (CURSOR, LIMIT)
 CONFIRMED: Final = (CONFIRM,)
 DELETED: Final = (REVISION, CANCEL_PENDING)
 PREVIEWED: Final = (EXPR, TIMEZONE, FROM, COUNT)
-BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, SCHEDULE, QUEUE)}
+BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, SCHEDULE, QUEUE, OWNER)}
 """Those that stand in paths, as they stand there."""

@@ -26,7 +26,7 @@ log = logging.getLogger("tocsin.http")
 
 B = TypeVar("B", bound=wire.Request)
 T = TypeVar("T")
-SCHEDULING: Final = frozenset({"schedule", "schedules.put"})
+SCHEDULING: Final = frozenset({"schedule", "schedules.put", "schedules.register"})
 """Actions whose jobs have the caller as their initiator."""
 
 

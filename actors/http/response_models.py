@@ -11,6 +11,7 @@ import msgspec
 from tocsin.actors.http.job_records import JobRecord
 from tocsin.actors.http.shapes import shape
 from tocsin.actors.scheduler.model.records import Attempt, Queue, Reason
+from tocsin.actors.scheduler.model.schedule_records import SchedulePut
 from tocsin.dispatch.pulled import Claimed
 
 
@@ -100,6 +101,15 @@ class ScheduleDeleted(_Reply, frozen=True):
     """The answer: whether there was such a schedule."""
 
     deleted: bool
+
+
+class SetRegistered(_Reply, frozen=True):
+    """The set of an owner, as it is stored now. The owner's names outside it were `removed` (`prune`) or are
+    `orphaned`: kept, and not in the set."""
+
+    schedules: Sequence[SchedulePut]
+    orphaned: Sequence[str]
+    removed: Sequence[str]
 
 
 class PoolDeleted(_Reply, frozen=True):

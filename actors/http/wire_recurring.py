@@ -10,11 +10,11 @@ from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.http.wire import Request, Scalar
 from tocsin.actors.http.wire_jobs import OptionsRequest
+from tocsin.actors.scheduler.schedules.definition import MAX_SET
 
 
-class DefinitionRequest(OptionsRequest, frozen=True, kw_only=True):
-    """One schedule. `null` is the same as left out, but for `args`, kept byte for byte, and `catchUpLimit`. What is
-    left out has its default, but for `paused`, which stays as it is."""
+class RuleRequest(OptionsRequest, frozen=True, kw_only=True):
+    """A rule, and what it makes of its slots."""
 
     rules: ClassVar[tuple[Schema, ...]] = (
         shapes.exactly_one_of(cron="string", everyMs="integer", at="integer"),
@@ -54,8 +54,40 @@ class DefinitionRequest(OptionsRequest, frozen=True, kw_only=True):
         Scalar, shape(shapes.JITTER_MS, "Every slot starts later by an offset below this, ms, the same each time.")
     ] = None
     paused: Annotated[Scalar, shape(shapes.FLAG, "True: its slots pass as skipped. Left out: as it is.")] = None
+
+
+class DefinitionRequest(RuleRequest, frozen=True, kw_only=True):
+    """One schedule. `null` is the same as left out, but for `args`, kept byte for byte, and `catchUpLimit`. What is
+    left out has its default, but for `paused`, which stays as it is."""
+
     revision: Annotated[
         Scalar, shape(shapes.REVISION, "The one that was read, 0 for none; 409 if it is not the latest any more.")
+    ] = None
+
+
+class OwnedRequest(RuleRequest, frozen=True, kw_only=True):
+    """One schedule of an owner's set, under the owner's name for it."""
+
+    name: Annotated[Scalar, shape(shapes.OWNED_NAME, "Its name in the set.", needed=True)] = None
+    no_options: ClassVar[frozenset[str]] = RuleRequest.no_options | {"name"}
+
+
+class RegisterRequest(Request, frozen=True, kw_only=True):
+    """The whole set of an owner."""
+
+    schedules: Annotated[
+        list[msgspec.Raw],
+        shape(
+            {
+                "type": "array", "maxItems": MAX_SET,
+                "items": {"$ref": "#/components/schemas/OwnedRequest"},
+            },
+            "All there are, put in one commit or not at all.",
+            needed=True,
+        ),
+    ]  # fmt: skip
+    prune: Annotated[
+        bool | None, shape(shapes.FLAG, "True: the owner's names outside the set are removed, not reported.")
     ] = None
 
 

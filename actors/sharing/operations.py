@@ -89,7 +89,7 @@ AGAIN: Final = {name: again for again, names in _AGAIN.items() for name in names
 _WAITS: Final[dict[str, tuple[str, int]]] = {"queues.claim": ("wait_ms", 1000), "queues.outcome": ("wait_s", 1)}
 """Operations that may wait: the argument that says how long (None: for ever), and how many of its unit a second has."""
 _UNDO: Final[dict[str, Callable[[Any], tuple[str, list[Any]]]]] = {
-    "queues.claim": lambda jobs: ("queues.give_back", [[one.lease for one in jobs]])
+    "queues.claim": lambda jobs: ("queues.give_back", [[(one.id, one.lease) for one in jobs]])
 }
 """By which operation, with which arguments, an answer is given back that nobody hears any more."""
 MOST_CALLS: Final = 10_000

@@ -118,7 +118,12 @@ class TerminalError(HandlerError):
 def error_in_json(error: str | HandlerError) -> str | dict[str, Any]:
     """Return `error` of a request that settles an attempt, as it can be written: reasons hold names of files that are
     no Unicode."""
-    failure = error.failure if isinstance(error, HandlerError) else Failure(error)
+    return failure_in_json(error.failure if isinstance(error, HandlerError) else error)
+
+
+def failure_in_json(error: str | Failure) -> str | dict[str, Any]:
+    """Return the same of what a handle passes on."""
+    failure = Failure(error) if isinstance(error, str) else error
     message = failure.message[:MAX_ERROR].encode("utf-8", "replace").decode()
     members = {**failure.in_json(), "message": message}
     return message if len(members) == 1 else members

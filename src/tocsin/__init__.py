@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tocsin.actors.actor_host import ActorHost as ActorHost
+    from tocsin.actors.client.client import Client as Client
+    from tocsin.actors.client.client import RemoteScheduler as RemoteScheduler
+    from tocsin.actors.client.sync_client import SyncClient as SyncClient
+    from tocsin.actors.client.sync_scheduler import SyncScheduler as SyncScheduler
     from tocsin.actors.cron.builder import Cron as Cron
     from tocsin.actors.outbox.databases import AsyncpgDatabase as AsyncpgDatabase
     from tocsin.actors.outbox.databases import SQLAlchemyDatabase as SQLAlchemyDatabase
@@ -73,7 +77,6 @@ if TYPE_CHECKING:
     from tocsin.dispatch.worker.context import Context as Context
     from tocsin.dispatch.worker.handlers import Handlers as Handlers
     from tocsin.dispatch.worker.lease import LeaseLostError as LeaseLostError
-    from tocsin.dispatch.worker.remote import RemoteScheduler as RemoteScheduler
     from tocsin.dispatch.worker.worker import Worker as Worker
     from tocsin.errors import JobFailedError as JobFailedError
     from tocsin.errors import NotYetError as NotYetError
@@ -84,6 +87,9 @@ if TYPE_CHECKING:
 _NAMES = {
     "actors.actor_host": "ActorHost",
     "actors.own_actors": "Stub",
+    "actors.client.client": "Client RemoteScheduler",
+    "actors.client.sync_client": "SyncClient",
+    "actors.client.sync_scheduler": "SyncScheduler",
     "actors.cron.builder": "Cron",
     "actors.outbox.databases": "AsyncpgDatabase SQLAlchemyDatabase SQLiteDatabase",
     "actors.outbox.drain": "Drain",
@@ -116,7 +122,6 @@ _NAMES = {
     "dispatch.worker.context": "Context",
     "dispatch.worker.handlers": "Handlers",
     "dispatch.worker.lease": "LeaseLostError",
-    "dispatch.worker.remote": "RemoteScheduler",
     "dispatch.worker.worker": "Worker",
     "errors": "JobFailedError NotYetError TocsinError",
     "storage.memory": "MemoryProvider",

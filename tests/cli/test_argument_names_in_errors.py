@@ -13,10 +13,9 @@ import httpx
 import pytest
 
 from tests.http.http_client import client_of, open_host
-from tocsin import Job, Retry
+from tocsin import Job, RemoteScheduler, Retry
 from tocsin.cli import main
 from tocsin.dispatch.words import reworded
-from tocsin.dispatch.worker.remote import RemoteScheduler
 from tocsin.errors import RequestError
 
 from .processes import tocsin_serve

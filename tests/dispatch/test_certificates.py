@@ -13,6 +13,7 @@ from tests.cli.processes import environment
 from tests.dispatch.scripted_server import CERTIFICATE, OK, always_ok, answering, scripted_server
 from tests.dispatch.test_transports import post
 from tocsin import ActorHost, LeaseClient, RemoteScheduler
+from tocsin.actors.client.server import Server
 from tocsin.actors.outbox.remote import OutboxClient
 from tocsin.dispatch.certificates import trusting
 from tocsin.dispatch.server_client import ServerClient
@@ -83,7 +84,7 @@ async def test_a_host_calls_back_and_beats_by_its_ca_file(name: str) -> None:
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("kind", [RemoteScheduler, LeaseClient, OutboxClient])
+@pytest.mark.parametrize("kind", [Server, LeaseClient, OutboxClient])
 async def test_clients_of_a_server_take_a_ca_file(kind: type[ServerClient]) -> None:
     async with scripted_server(always_ok, certificate=LEAF) as server:
         url = f"https://localhost:{server.port}"
@@ -96,7 +97,7 @@ async def test_clients_of_a_server_take_a_ca_file(kind: type[ServerClient]) -> N
 async def test_what_a_worker_posts_is_trusted_by_a_ca_file_too() -> None:
     async with scripted_server(answering(SETTLED), certificate=LEAF) as server:
         url = f"https://localhost:{server.port}"
-        async with RemoteScheduler(url, ca_file=CA_FILE) as trusted, RemoteScheduler(url) as others:
+        async with RemoteScheduler(url, ca_file=CA_FILE) as trusted, RemoteScheduler(url, patience_s=0) as others:
             assert await trusted.complete("a", "lease")
             with pytest.raises(UnreachableError, match=r"(?i)certificate"):
                 await others.complete("a", "lease")

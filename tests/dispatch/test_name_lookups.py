@@ -20,6 +20,7 @@ from tests.dispatch.name_lookups import full_executor, wait_for_lookups
 from tests.dispatch.scripted_server import always_ok, answering, scripted_server, unresponsive_port
 from tests.dispatch.test_transports import post
 from tocsin import ActorHost, LeaseClient, RemoteScheduler, Worker
+from tocsin.actors.client import server as of_clients
 from tocsin.actors.outbox.remote import OutboxClient
 from tocsin.cli.http_server import Server, bind
 from tocsin.dispatch.names import Connecting, Names
@@ -37,7 +38,7 @@ async def test_a_callback_reaches_an_origin_by_name(transport: Transport) -> Non
     assert answer.body == b"ok"
 
 
-@pytest.mark.parametrize("kind", [RemoteScheduler, LeaseClient, OutboxClient])
+@pytest.mark.parametrize("kind", [of_clients.Server, LeaseClient, OutboxClient])
 async def test_every_client_of_a_server_reaches_it_by_name(kind: type[ServerClient]) -> None:
     empty = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
     async with (

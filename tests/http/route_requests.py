@@ -31,6 +31,7 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/dead/redrives/x": ("GET", None, {"read"}),
     "/dead/redrives/y": ("DELETE", None, {"operate"}),
     "/schedules/s": ("PUT", {"functionPath": "p", "everyMs": 10**9}, {"schedule"}),
+    "/owners/o/schedules": ("PUT", {"schedules": [{"name": "s", "functionPath": "p", "everyMs": 10**9}]}, {"schedule"}),
     "/schedules/s?": ("GET", None, {"read"}),
     "/schedules": ("GET", None, {"read"}),
     "/schedules/s/pause": ("POST", {}, {"schedule", "operate"}),

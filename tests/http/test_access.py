@@ -26,7 +26,11 @@ def test_every_operation_is_asked_for_here() -> None:
             re.sub(
                 "/s(?=$|/)",
                 "/{name}",
-                re.sub("/[xy]$", "/{redriveId}", path.partition("?")[0].replace("/q/", "/{queue}/")),
+                re.sub(
+                    "/[xy]$",
+                    "/{redriveId}",
+                    path.partition("?")[0].replace("/q/", "/{queue}/").replace("/o/", "/{owner}/"),
+                ),
             ),
         )
         for path, (method, *_) in REQUESTS.items()

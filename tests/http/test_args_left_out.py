@@ -76,8 +76,7 @@ async def http(http_client: HttpClient, jobs: Scheduler, given: Given) -> list[s
 
 async def from_afar(http_client: HttpClient, jobs: Scheduler, given: Given) -> list[str]:
     async with RemoteScheduler("http://localhost", transport=http_client.client._transport) as remote:
-        spec = {"path": "a:b", "after": "1h", **given}
-        many = await remote.submit_many([Job(path="a:b", after="1h", **given), spec])
+        many = await remote.submit_many([Job(path="a:b", after="1h", **given)])
         return [
             await remote.run_after("1h", "a:b", **given),
             await remote.run_at(DUE, "a:b", **given),

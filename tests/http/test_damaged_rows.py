@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tests.http.http_client import DUE, open_http_client, refused
+from tocsin import RemoteScheduler
 from tocsin.actors.scheduler.model.rows import IdemRow, decode, encode
-from tocsin.dispatch.worker.remote import RemoteScheduler
 from tocsin.errors import StoreCorrupt
 
 pytestmark = pytest.mark.anyio

@@ -50,12 +50,12 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
     async def ask(method: str, path: str, json: Any = None, instance: str = "tenant-a", **more: Any) -> Any:
         headers = {**({"authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
         redrive, name = more.pop("redrive", "none"), more.pop("name", "none")
-        queue = more.pop("queue", "none")
+        queue, owner = more.pop("queue", "none"), more.pop("owner", "app")
         value = None
         for place in more.pop("places", PLACES):
             if place + path not in DOCUMENT["paths"]:
                 continue
-            url = (place + path).format(instance=instance, redriveId=redrive, name=name, queue=queue)
+            url = (place + path).format(instance=instance, redriveId=redrive, name=name, queue=queue, owner=owner)
             answer = await client.request(method, url, json=json, headers=headers, **more)
             held.hold(method, place + path, answer)
             value = answer.json()
@@ -127,6 +127,12 @@ async def recurring_tour(ask: Ask) -> None:
     await ask("PUT", one, {**daily, "revision": 7}, name="s")
     await ask("PUT", one, {**daily, "cron": "0 22-2 * * *"}, name="s")
     await ask("PUT", one, {**daily, "timezone": "Mars"}, name="s")
+    owned = {**EXAMPLES["schedules_register"].request["schedules"][0]}
+    await ask("PUT", "/owners/{owner}/schedules", {"schedules": [owned]})
+    await ask("PUT", "/owners/{owner}/schedules", {"schedules": [{**owned, "cron": "0 22-2 * * *"}]})
+    await ask("PUT", "/owners/{owner}/schedules", {"schedules": [{**owned, "timezone": "Mars"}]})
+    await ask("PUT", one, daily, name="web:report")
+    await ask("PUT", "/owners/{owner}/schedules", {"schedules": [owned]}, owner="web")
     await ask("GET", "/schedules", params={"limit": 1})
     for name in ("s", "t"):
         await ask("GET", one, name=name)
@@ -333,6 +339,7 @@ async def refused_tour(held: Documented, folder: Path) -> None:
         ask = asker(held, http_client.client)
         await ask("POST", "/schedule", JOB)
         await ask("PUT", "/schedules/{name}", EXAMPLES["schedules_put"].request)
+        await ask("PUT", "/owners/{owner}/schedules", EXAMPLES["schedules_register"].request)
         await ask("POST", "/schedules/{name}/trigger")
     async with open_host() as (host, _):
         app = host.asgi(insecure=True)

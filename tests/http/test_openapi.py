@@ -93,7 +93,7 @@ async def test_query_parameters_are_those_that_routes_take(http_client: HttpClie
             assert known == []
             continue
         answer = await http_client.client.request(
-            method, path.format(instance="tenant-a", redriveId="a", name="a", queue="a") + "?unknown=1"
+            method, path.format(instance="tenant-a", redriveId="a", name="a", queue="a", owner="a") + "?unknown=1"
         )
         said = f"this route takes {', '.join(known) if known else 'none'}"
         assert said in refused(answer, 400, "INVALID_INPUT")["message"]
@@ -169,7 +169,8 @@ async def test_every_example_works(name: str) -> None:
         body = EXAMPLES[name].request
         if body is not None and body.get("lease") == LEASE:
             body = {**body, "lease": given["lease"]}
-        url = path.format(instance="tenant-a", redriveId=given.get("redriveId", ""), name="daily-report", queue="mail")
+        names = {"instance": "tenant-a", "name": "daily-report", "queue": "mail", "owner": "app"}
+        url = path.format(redriveId=given.get("redriveId", ""), **names)
         answer = await http_client.client.request(method, url, params=query, json=body)
         assert answer.status_code == 200, answer.text
         assert shape_of(answer.json()) == shape_of(EXAMPLES[name].answer), answer.text
@@ -204,6 +205,9 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
         await http_client.post("/complete", {"id": "invoice-42", "lease": claimed["lease"], "result": {"sent": True}})
     elif name == "delete_pool":
         await http_client.client.put("/pool", json={"name": "stripe", "maxConcurrency": 2})
+    elif name == "schedules_register":
+        sweep = {"name": "sweep", "functionPath": "sweep:run", "everyMs": 60_000}
+        await http_client.client.put("/owners/app/schedules", json={"schedules": [sweep]})
     elif name.startswith("schedules_") and name not in ("schedules_put", "schedules_preview"):
         await stand_scheduled(http_client, name)
     elif name in ("complete", "extend"):

@@ -22,7 +22,19 @@ pytestmark = pytest.mark.anyio
 
 DOCUMENT = {**document(tokens=True), "servers": [{"url": "/"}]}
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
-ELSEWHERE = {"instanceName", "retry", "jobs", "args", "result", "cron", "timezone", "then", "worker", "queues"}
+ELSEWHERE = {
+    "schedules",
+    "instanceName",
+    "retry",
+    "jobs",
+    "args",
+    "result",
+    "cron",
+    "timezone",
+    "then",
+    "worker",
+    "queues",
+}
 """Members whose limits no schema holds: other tests ask for them."""
 
 
@@ -43,6 +55,11 @@ BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "CompleteRequest": ("POST", "/complete", {"id": "a", "lease": "1.2.3"}),
     "ExtendRequest": ("POST", "/extend", {"id": "a", "lease": "1.2.3", "leaseMs": 5_000}),
     "DefinitionRequest": ("PUT", "/schedules/a", {"functionPath": "p", "cron": "0 9 * * *"}),
+    "RegisterRequest": (
+        "PUT",
+        "/owners/a/schedules",
+        {"schedules": [{"name": "a", "functionPath": "p", "cron": "0 9 * * *"}]},
+    ),
     "RevisionRequest": ("POST", "/schedules/a/pause", {}),
     "TriggerRequest": ("POST", "/schedules/a/trigger", {}),
     "ClaimRequest": ("POST", "/queues/*/claim", {}),
@@ -61,6 +78,10 @@ BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("DefinitionRequest", "at"): {"cron": None},
     ("DefinitionRequest", "workflow"): {"functionPath": None},
     ("DefinitionRequest", "maxConcurrency"): {"pool": "p"},
+    ("OwnedRequest", "everyMs"): {"cron": None},
+    ("OwnedRequest", "at"): {"cron": None},
+    ("OwnedRequest", "workflow"): {"functionPath": None},
+    ("OwnedRequest", "maxConcurrency"): {"pool": "p"},
     ("RescheduleRequest", "delayMs"): {"scheduledFor": None},
     ("CancelAllRequest", "all"): {"pool": None},
     ("RetryAllRequest", "all"): {"pool": None},
@@ -71,6 +92,7 @@ BESIDE: dict[tuple[str, str], dict[str, Any]] = {
 INSIDE = {
     "RetryRequest": "ScheduleRequest",
     "FollowingRequest": "ScheduleRequest",
+    "OwnedRequest": "RegisterRequest",
     "WorkerRequest": "ClaimRequest",
     "WorkerJobRequest": "SnapshotRequest",
 }
@@ -109,6 +131,9 @@ async def test_each_member_is_taken_up_to_its_limit_and_no_further(
         elif name == "FollowingRequest":
             follower = {"functionPath": "q", **BESIDE.get((name, member), {}), member: value}
             sent = {**body, "then": [{"functionPath": "q", "then": [follower]}]}
+        elif name == "OwnedRequest":
+            owned = {**body["schedules"][0], **BESIDE.get((name, member), {}), member: value}
+            sent = {"schedules": [owned]}
         elif name == "WorkerJobRequest":
             sent = {**body, "jobs": [{"id": "a", "attempt": 1, "startedAt": DUE, member: value}]}
         elif name == "WorkerRequest":

@@ -17,14 +17,14 @@ OVER_HTTP = (
     ),
     Mutant(
         "remote: a claim has no longer than other requests",
-        "dispatch/worker/remote.py",
-        "timeout_s = wait_ms / 1000 + self._timeout_s",
-        "timeout_s = self._timeout_s",
+        "actors/client/queues.py",
+        "wait_s = wait_ms / 1000",
+        "wait_s = 0.0",
         tests=(W + "test_a_claim_may_wait_for_longer_than_an_answer_may_take",),
     ),
     Mutant(
         "remote: jobs that come just after the claim was cancelled are lost",
-        "dispatch/worker/remote.py",
+        "actors/client/queues.py",
         "            await asyncio.sleep(0)  # an answer",
         "            pass  # an answer",
         tests=(W + "test_jobs_whose_answer_comes_just_after_the_claim_was_cancelled_are_given_back",),

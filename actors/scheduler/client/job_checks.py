@@ -68,6 +68,9 @@ class JobChecks:
         self.catalog, self.now_ms = catalog, now_ms
         self._mint, self._has_origin = arguments.Minting(random).next, has_origin
 
+    delayed = staticmethod(arguments.delayed)
+    """Returns the instant so long from now: of now (epoch ms), the delay (ms), and the argument's name."""
+
     def new_job(
         self,
         path: str | None,
@@ -163,7 +166,7 @@ class JobChecks:
             raise InvalidInputError("give exactly one of scheduledFor and delayMs")
         if scheduled_for is not None:
             return arguments.epoch_ms(scheduled_for, "scheduledFor")
-        return arguments.delayed(now, arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
+        return self.delayed(now, arguments.integer(delay_ms, "delayMs", *arguments.DELAY_MS), "delayMs")
 
     # ---- What Python callers give ----------------------------------------------------------------
 
@@ -194,7 +197,7 @@ class JobChecks:
             raise InvalidInputError("give exactly one of at and after")
         if at is not None:
             return arguments.instant_ms(at, "at")
-        return arguments.delayed(now, arguments.duration_ms(after, "after"), "after")
+        return self.delayed(now, arguments.duration_ms(after, "after"), "after")
 
     def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return options in the shapes that are checked: durations in ms, `then` as it is stored."""

@@ -211,8 +211,8 @@ class QueuesPort(Protocol):
         gives back what it was about to get."""
         ...
 
-    async def give_back(self, leases: Sequence[str]) -> None:
-        """Requeue, uncharged, what was claimed and did not reach its worker, which has hung up."""
+    async def give_back(self, leases: Sequence[tuple[str, str]]) -> None:
+        """Requeue, uncharged, what was claimed (id, lease) and did not reach its worker, which has hung up."""
         ...
 
     async def queues(self) -> Sequence[records.Queue]:

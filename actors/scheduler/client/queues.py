@@ -43,7 +43,7 @@ class LocalQueues:
         exclude: Sequence[str],
     ) -> list[Claimed]:
         """Lease up to `max` due jobs; wait for the first one for at most `wait_ms`, then the list is empty."""
-        named, left_out = _queues(queue, exclude)
+        named, left_out = named_queues(queue, exclude)
         pull = PullClaim(
             named,
             frozenset(left_out),
@@ -64,10 +64,10 @@ class LocalQueues:
             raise
         return [self._claimed(claim) for claim in await pulls.wait(pull, seconds)]
 
-    async def give_back(self, leases: Sequence[str]) -> None:
+    async def give_back(self, leases: Sequence[tuple[str, str]]) -> None:
         """Requeue, uncharged, what did not reach its worker, which has hung up."""
         here = self._instance
-        here.service.inflight(here.name).waiting_claims.give_back(list(leases))
+        here.service.inflight(here.name).waiting_claims.give_back([lease for _, lease in leases])
 
     def _claimed(self, claim: Claim) -> Claimed:
         job, lease = claim.job, claim.lease
@@ -145,7 +145,7 @@ class LocalQueues:
         return self._instance.service.workers.page(self._instance.name, after, page_limit(limit))
 
 
-def _queues(queue: object, exclude: object) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+def named_queues(queue: object, exclude: object) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the named queues (None: all of them) and those left out."""
     left_out = arguments.queues_of(exclude, "exclude")
     if queue == EVERY_QUEUE:

@@ -86,7 +86,7 @@ class Scheduler:
     ) -> str:
         """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
         delay_ms, now = arguments.duration_ms(delay, "delay"), self._now_ms()
-        due, raw_args = arguments.delayed(now, delay_ms, "delay"), arguments.encode_args(args)
+        due, raw_args = self._checks.delayed(now, delay_ms, "delay"), arguments.encode_args(args)
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
         return (await self._port.jobs.submit(job)).id
 
@@ -169,7 +169,8 @@ class Scheduler:
         result: Any = None,
     ) -> Settlement:
         """Settle as `complete` does; what becomes of the job: done, retrying and when, dead and why, or cancelled."""
-        check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result)
+        if not (ok and retryable and charge and error is delay is None):  # a plain success is as it should be
+            check_end(ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result)
         delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
         kept = None if result is None else arguments.encode_args(result, MAX_RESULT, "result")
         return await self._port.changes.complete(

@@ -51,12 +51,10 @@ def _a_thread_still_runs() -> bool:
 
 async def _work(connection: Connection, make: Make, drain_s: float | None, *, burst: bool) -> int:
     """Run the worker, and return how many jobs had to be interrupted."""
-    from tocsin.dispatch.worker.remote import RemoteScheduler
+    from tocsin.actors.client.client import Client
 
-    async with RemoteScheduler(
-        connection.url, token=connection.token, instance=connection.instance, ca_file=connection.ca_file
-    ) as jobs:
-        worker = make(jobs, _shown if connection.as_json else None)
+    async with Client(connection.url, token=connection.token, ca_file=connection.ca_file) as client:
+        worker = make(client.scheduler(connection.instance), _shown if connection.as_json else None)
         stop = _Stop(worker, worker.drain_s if drain_s is None else drain_s)
         async with at_signals(stop.ask, *STOP_SIGNALS):
             say(f"tocsin: worker {worker.info.id} serves {connection.instance} at {connection.url}")

@@ -17,12 +17,12 @@ from tocsin.actors.scheduler.client.port import ChangesPort, JobsPort, QueuesPor
 from tocsin.errors import InvalidInputError
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-MAKING: Final = {"run_at", "run_after", "submit_many", "deferred"}
+MAKING: Final = {"run_at", "run_after", "submit_many", "deferred", "task"}
 CHANGING: Final = {"cancel", "cancel_all", "reschedule", "complete", "settle", "extend"}
 DEAD: Final = {"dead", "dead_retry", "dead_retry_all", "dead_cancel", "redrive", "redrive_stop"}
 PULLING: Final = {"claim", "queues", "pending", "result", "announce", "workers"}
 READING: Final = {"name", "get", "list", "list_all", "status", "why", "history"}
-OPERATING: Final = {"pool", "set_pool", "delete_pool", "pause", "set_instance", "remove"}
+OPERATING: Final = {"pools", "pool", "set_pool", "delete_pool", "pause", "set_instance", "remove"}
 OF_SCHEDULER: Final = {"schedules", *MAKING, *CHANGING, *DEAD, *PULLING, *READING, *OPERATING}
 OF_SCHEDULES: Final = {
     "put", "register", "get", "list", "pause", "resume", "delete", "trigger", "occurrences", "preview",

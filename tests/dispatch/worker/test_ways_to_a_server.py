@@ -33,8 +33,8 @@ SNAPSHOT = WorkerSnapshot(id="w", queues="*", concurrency=1, status="idle", star
 
 
 def client(way: str, url: str, timeout_s: float = 5, token: str | None = "secret-ops") -> RemoteScheduler:
-    transport = None if way == "built-in" else HttpxConnections(False, RemoteScheduler._limits)
-    return RemoteScheduler(url, token=token, instance="t", timeout_s=timeout_s, transport=transport)
+    transport = None if way == "built-in" else HttpxConnections(False, server_client.UNLIMITED)
+    return RemoteScheduler(url, token=token, instance="t", timeout_s=timeout_s, patience_s=0, transport=transport)
 
 
 @asynccontextmanager
@@ -271,7 +271,7 @@ JOBS = (
 async def test_jobs_whose_answer_comes_just_after_the_claim_was_cancelled_are_given_back() -> None:
     async with client("built-in", "http://127.0.0.1:9") as jobs:
         held = Held()
-        jobs._builtin = held
+        jobs._client._server._builtin = held
         claiming = asyncio.create_task(jobs.claim("q"))
         await asyncio.sleep(0.01)
         claiming.cancel()

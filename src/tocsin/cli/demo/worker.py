@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from tocsin.actors.client.client import Client
 from tocsin.cli.demo.plan import CHAIN_BUILD, CHAIN_MAIL, QUEUE
 from tocsin.dispatch.worker.context import Context
-from tocsin.dispatch.worker.remote import RemoteScheduler
 from tocsin.dispatch.worker.worker import Worker
 
 
@@ -36,6 +36,6 @@ class Pulled:
         return result
 
     def worker(self, url: str, token: str) -> Worker:
-        worker = Worker(RemoteScheduler(url, token=token), {}, queues=QUEUE, concurrency=4, name="demo")
+        worker = Worker(Client(url, token=token).scheduler(), {}, queues=QUEUE, concurrency=4, name="demo")
         worker.handlers.register("demo", {CHAIN_BUILD: self.build, CHAIN_MAIL: self.mail}, wrapper=self.count)
         return worker

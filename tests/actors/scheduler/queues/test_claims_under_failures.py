@@ -242,7 +242,7 @@ async def test_what_is_given_back_is_no_loss_though_its_lease_ends_before(sim: S
     for n in range(8):
         got = await sim.jobs.claim(f"q{n}", lease_ms=1_000)
         commits.failing = True
-        await sim.port.queues.give_back([one.lease for one in got])
+        await sim.port.queues.give_back([(one.id, one.lease) for one in got])
         await sim.sleep(1 + n / 10)
         commits.failing = False
         await sim.sleep(10)

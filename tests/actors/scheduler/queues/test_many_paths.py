@@ -108,7 +108,7 @@ async def test_what_a_claim_gives_back_expires_meanwhile(sim: SimulatedHost) -> 
     await sim.sleep(11)
     got = [one for _ in range(3) for one in await sim.jobs.claim("q", max=100, lease_ms=600_000)]
     await sim.sleep(60)
-    await sim.port.queues.give_back([one.lease for one in got])
+    await sim.port.queues.give_back([(one.id, one.lease) for one in got])
     await sim.sleep(1)
 
     status = await sim.jobs.status()

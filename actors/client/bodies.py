@@ -1,0 +1,99 @@
+"""Checked jobs and definitions as the bodies of requests. What is left out has its default at the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.actors.client.checks import Delayed
+from tocsin.actors.scheduler.model.followers import Follower, followers_of, with_ids
+from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.payload import parts_of
+from tocsin.actors.scheduler.model.rows import JobRow
+from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
+from tocsin.actors.scheduler.schedules.change import NewSchedule
+from tocsin.dispatch.retry import Retry
+from tocsin.dispatch.words import camel
+
+_OPTIONS: Final = ("queue", "pool", "max_concurrency", "priority", "labels", "shard_key", "timeout_ms")
+_OF_JOB: Final = (*_OPTIONS, "expires_at", "keep_result_ms")
+_OF_RULE: Final = (
+    *_OPTIONS, "cron", "every_ms", "at", "expires_after_ms", "misfire", "grace_ms", "overlap", "jitter_ms",
+)  # fmt: skip
+
+
+def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
+    """Return a job as `POST /schedule` takes it. Of several jobs, `now` (epoch ms here) is
+    when they are sent: a delay counts from when its job was made, so what has passed of it is taken off."""
+    job = new.job
+    whole = job.args + b"".join(new.rest_of_args)
+    said = _options(job, _OF_JOB)
+    said["args"] = msgspec.Raw(parts_of(job, whole).args)
+    if job.then_size:
+        said["then"] = _followers(followers_of(job, whole))
+    due = job.scheduled_for
+    if isinstance(due, Delayed):
+        said["delayMs"] = max(due.delay_ms - (0 if now is None else max(now - job.enqueued_at, 0)), 0)
+    else:
+        said["scheduledFor"] = due
+    if new.chosen or now is not None:  # of several jobs, callers may know the ids already
+        said["id"] = job.id
+    if new.on_conflict != "error":
+        said["onConflict"] = new.on_conflict
+    return said
+
+
+def _followers(then: Sequence[Follower]) -> list[dict[str, Any]]:
+    return [_follower(one) for one in then]
+
+
+def _follower(one: Follower) -> dict[str, Any]:
+    said = _options(one.job, _OF_JOB)
+    said["args"] = msgspec.Raw(one.job.args)
+    if one.delay_ms:
+        said["delayMs"] = one.delay_ms
+    if one.then:
+        said["then"] = _followers(one.then)
+    return said
+
+
+def schedule_body(new: NewSchedule) -> dict[str, Any]:
+    """Return a definition as `PUT /schedules/{name}` takes it."""
+    row = new.definition
+    said = _options(row, _OF_RULE)
+    said["args"] = msgspec.Raw(row.args + b"".join(new.rest_of_args))
+    said["timezone"] = row.timezone
+    said["catchUpLimit"] = row.catch_up_limit
+    if row.then:
+        said["then"] = _followers(with_ids(row.then, repeat("")))
+    for name in ("paused", "revision"):
+        if (value := getattr(new, name)) is not None:
+            said[name] = value
+    return said
+
+
+def _options(row: JobRow | DefinitionRow, names: Sequence[str]) -> dict[str, Any]:
+    """Return the target and what was given of these members."""
+    said: dict[str, Any] = {}
+    for name in ("function_path", "workflow", *names):
+        value = getattr(row, name)
+        if value != _LEFT_OUT[type(row)][name]:
+            said[camel(name)] = value
+    if row.retry is not None:
+        said["retry"] = _retry(row.retry, older=isinstance(row, JobRow) and row.older_retry)
+    return said
+
+
+def _retry(retry: Retry, *, older: bool) -> dict[str, Any]:
+    said: dict[str, Any] = msgspec.to_builtins(retry)
+    if older and "maxRetries" in said:
+        said["maxAttempts"] = said.pop("maxRetries")
+    return said
+
+
+_LEFT_OUT: Final = {
+    kind: {field.name: field.default for field in msgspec.structs.fields(kind)} for kind in (JobRow, DefinitionRow)
+}

@@ -1,0 +1,88 @@
+"""Reads of what a server's scheduler holds. They are asked again until they are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from tocsin.actors.client import answers
+from tocsin.actors.client.server import ALWAYS, Server, is_absent, part
+from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.validation import schedule_id
+from tocsin.errors import NotFoundError
+
+T = TypeVar("T")
+
+
+class ServerReads:
+    """Reads what one scheduler of a server holds."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self._server, self._name = server, name
+
+    async def _get(self, route: str, kind: type[T], **query: Any) -> T:
+        return await self._server.ask("GET", self._name, route, kind, query=query, again=ALWAYS)
+
+    async def get(self, id: str) -> records.Record | None:
+        """Return the job, dead ones included; None if there is none of that id."""
+        found = (await self._get("get", answers.Found, id=id)).record
+        return None if found is None else found.record()
+
+    async def list(
+        self,
+        *,
+        cursor: str | None,
+        limit: int,
+        order: str,
+        pool: str | None,
+        state: str | None,
+        label: str | None,
+        queue: str | None,
+    ) -> records.Page:
+        """Return a page of live jobs by next attempt or by id."""
+        found = await self._get(
+            "list", answers.JobPage, cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label,
+            queue=queue,
+        )  # fmt: skip
+        return answers.page_of(found)
+
+    async def dead(
+        self,
+        *,
+        cursor: str | None,
+        limit: int,
+        pool: str | None,
+        label: str | None,
+        reason: str | None,
+        since: int | None,
+    ) -> records.Page:
+        """Return a page of dead jobs, the newest parked last."""
+        found = await self._get(
+            "dead", answers.JobPage, cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since
+        )
+        return answers.page_of(found)
+
+    async def status(self) -> records.Status:
+        """Count what this instance holds, exactly but for `due`."""
+        return await self._get("status", records.Status)
+
+    async def why(self, id: str) -> Sequence[records.Reason]:
+        """Return every reason the job is not running now."""
+        return (await self._get("why", answers.Reasons, id=id)).reasons
+
+    async def history(self, id: str) -> Sequence[records.Attempt]:
+        """Return how its attempts ended, the oldest first."""
+        return (await self._get("history", answers.History, id=id)).attempts
+
+    async def pool(self, name: str) -> records.Pool:
+        """Return a pool and its holders."""
+        return await self._get("pool", records.Pool, name=name)
+
+    async def redrive(self, redrive_id: str) -> records.Redrive | None:
+        """Return how far a bulk retry has come; None if there is none of that id."""
+        try:
+            return await self._get(f"dead/redrives/{part(schedule_id(redrive_id))}", records.Redrive)
+        except NotFoundError as error:
+            if is_absent(error):
+                return None
+            raise

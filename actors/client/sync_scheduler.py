@@ -1,0 +1,356 @@
+"""`SyncScheduler`: the handle on one scheduler for code that blocks.
+
+Written by scripts/sync_client.py of `Scheduler`: change that, and run the script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, Unpack
+
+from tocsin.actors.client.blocking import Blocking
+from tocsin.actors.client.sync_deferred import SyncDeferred
+from tocsin.actors.client.sync_schedules import SyncSchedules
+from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
+from tocsin.actors.scheduler.client.pools import PoolHandle
+from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
+from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.client.tasks import TaskMaker
+from tocsin.actors.scheduler.model import records
+from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Settlement, WorkerInfo, WorkerSnapshot
+from tocsin.dispatch.receiver.outcomes import HandlerError
+from tocsin.dispatch.values import LEFT_OUT
+from tocsin.errors import TocsinError
+
+T = TypeVar("T")
+
+
+class SyncScheduler:
+    """A `Scheduler` whose methods return when they are answered. Threads may share it.
+
+    Errors are those of a `Client`.
+    """
+
+    def __init__(self, blocking: Blocking, name: str) -> None:
+        """Hold a thread with a client; users get their handles from `SyncClient.scheduler`."""
+        self._blocking, self.name = blocking, name
+
+    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
+        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
+
+    @property
+    def schedules(self) -> SyncSchedules:
+        """Return the recurring definitions, whose occurrences become jobs of this instance."""
+        return SyncSchedules(self._blocking, self.name)
+
+    @property
+    def task(self) -> TaskMaker[str]:
+        """Make a task of a handler: `remind = jobs.task("invoices:remind", handler)`, then `remind.after("5m",
+        number=42)`, with the handler's own arguments, checked by the type checker and here. See `Task`."""
+        return TaskMaker(self)
+
+    def pools(self, name: str) -> PoolHandle[records.Pool]:
+        """Return a handle on one pool: `stripe = jobs.pools("stripe")`, `stripe.pause()`, `pool=stripe`."""
+        return PoolHandle(self, name)
+
+    def deferred(self) -> SyncDeferred:
+        """Collect jobs that are submitted together at the end of a block, and not at all if it fails; ids at once.
+
+        `with jobs.deferred() as later: job_id = later.run_after("5m", ...)`. See `Deferred`.
+        """
+        return SyncDeferred(self._blocking, self.name)
+
+    def run_at(
+        self,
+        at: datetime | int,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> str:
+        """Call `path` back at an instant (aware datetime or epoch ms; a past one is due at once). The id.
+
+        The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most; left
+        out it is `{}`, and None is null. A chosen `id` that is taken raises DuplicateScheduleIdError, unless
+        `on_conflict` (default "error") is "keep" (the job there stays) or "replace" (a waiting one is swapped).
+        `pool`, with `max_concurrency`, `priority`, `retry`, `labels`, `shard_key` and `expires_at` say when it may
+        start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h. `initiator` names who wants
+        it, for `authorize_fire` and the record; the receiver does not see it. With a `queue` nobody is called back: a
+        worker pulls it. `then`: jobs that start when this one is done, in the same commit; nested ones make a chain.
+        `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        """
+        return self._call(lambda it: it.run_at(at, path, args, workflow=workflow, **options))
+
+    def run_after(
+        self,
+        delay: timedelta | float | str,
+        path: str | None = None,
+        args: Any = LEFT_OUT,
+        *,
+        workflow: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> str:
+        """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
+        return self._call(lambda it: it.run_after(delay, path, args, workflow=workflow, **options))
+
+    def submit_many(self, jobs: Sequence[Job]) -> list[records.Scheduled | TocsinError]:
+        """Submit up to 1,000 jobs in one atomic commit. One answer each, in order: accepted, or why not."""
+        return self._call(lambda it: it.submit_many(jobs))
+
+    def cancel(self, id: str) -> records.Cancelled:
+        """Remove a pending, waiting or running job. Its id is free at once; a running attempt is not stopped,
+        but whatever it answers changes nothing. A dead job is not cancelled by this: see `dead_cancel`."""
+        return self._call(lambda it: it.cancel(id))
+
+    def cancel_all(
+        self,
+        *,
+        pool: str | None = None,
+        label: str | None = None,
+        path: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> records.Matched:
+        """Cancel every job there is now that fits all filters (`all=True`: every job), a page at a time."""
+        return self._call(lambda it: it.cancel_all(pool=pool, label=label, path=path, all=all, dry_run=dry_run))
+
+    def reschedule(
+        self, id: str, *, at: datetime | int | None = None, after: timedelta | float | str | None = None
+    ) -> records.Rescheduled:
+        """Move a pending or waiting job to an instant, or to a delay from now. A running one is not moved."""
+        return self._call(lambda it: it.reschedule(id, at=at, after=after))
+
+    def complete(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool = True,
+        error: str | HandlerError | None = None,
+        retryable: bool = True,
+        delay: timedelta | float | str | None = None,
+        charge: bool = True,
+        result: Any = None,
+    ) -> bool:
+        """Settle an attempt that was claimed from a queue, or whose callback was answered `tocsin-accepted: 1`.
+
+        `ok=False` climbs the retry ladder (or waits `delay`); with `retryable=False` the job is dead; with
+        `charge=False` it is no failure, until the job is a day past due: these and `error` go with `ok=False` only.
+        The same lease again within ten minutes answers as at first; a lease that is not alive raises StaleLeaseError.
+        `error` says why in words, or as a HandlerError with a code for programs. `result` is JSON of at most 64 KiB,
+        for what follows in a chain and for `result`; up to 2 KiB are kept in the history.
+        """
+        return self._call(
+            lambda it: it.complete(
+                id, lease, ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result
+            )
+        )
+
+    def settle(
+        self,
+        id: str,
+        lease: str,
+        *,
+        ok: bool = True,
+        error: str | HandlerError | None = None,
+        retryable: bool = True,
+        delay: timedelta | float | str | None = None,
+        charge: bool = True,
+        result: Any = None,
+    ) -> Settlement:
+        """Settle as `complete` does; what becomes of the job: done, retrying and when, dead and why, or cancelled."""
+        return self._call(
+            lambda it: it.settle(
+                id, lease, ok=ok, error=error, retryable=retryable, delay=delay, charge=charge, result=result
+            )
+        )
+
+    def extend(self, id: str, lease: str, lease_ms: int) -> int:
+        """Hold the attempt until `lease_ms` (1 s to 1 h) from now; that instant, epoch ms.
+
+        StaleLeaseError if the lease is not alive, also when the job was cancelled: then stop working on it.
+        """
+        return self._call(lambda it: it.extend(id, lease, lease_ms))
+
+    def dead(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        pool: str | None = None,
+        label: str | None = None,
+        reason: str | None = None,
+        since: datetime | int | None = None,
+    ) -> records.Page:
+        """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
+        return self._call(
+            lambda it: it.dead(cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since)
+        )
+
+    def dead_retry(self, id: str) -> records.DeadRetried:
+        """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
+        return self._call(lambda it: it.dead_retry(id))
+
+    def dead_cancel(self, id: str) -> bool:
+        """Remove a dead job for good; False if there is none of that id."""
+        return self._call(lambda it: it.dead_cancel(id))
+
+    def dead_retry_all(
+        self,
+        *,
+        pool: str | None = None,
+        reason: str | None = None,
+        path: str | None = None,
+        since: datetime | int | None = None,
+        all: bool = False,
+        rate_per_second: int = 10,
+        dry_run: bool = False,
+    ) -> records.Redrive:
+        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
+
+        Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
+        them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
+        """
+        return self._call(
+            lambda it: it.dead_retry_all(
+                pool=pool,
+                reason=reason,
+                path=path,
+                since=since,
+                all=all,
+                rate_per_second=rate_per_second,
+                dry_run=dry_run,
+            )
+        )
+
+    def redrive(self, redrive_id: str) -> records.Redrive | None:
+        """Return how far a `dead_retry_all` has come; None if there is none of that id."""
+        return self._call(lambda it: it.redrive(redrive_id))
+
+    def redrive_stop(self, redrive_id: str) -> bool:
+        """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
+        return self._call(lambda it: it.redrive_stop(redrive_id))
+
+    def claim(
+        self,
+        queue: str | Sequence[str] = EVERY_QUEUE,
+        *,
+        max: int = 1,
+        lease_ms: int = CLAIM_LEASE_MS,
+        wait: timedelta | float | str = CLAIM_WAIT_S,
+        worker: WorkerInfo | None = None,
+        exclude: Sequence[str] = (),
+    ) -> list[Claimed]:
+        """Lease up to `max` (1 to 100) due jobs of a queue, of several, or of all (`*`) but `exclude`, each for
+        `lease_ms` (1 s to 1 h).
+
+        Waits until there is one, at most `wait` (0 to 5 min): then the list is empty. Queues have turns; in each, jobs
+        come by (due - priority * 30 s, id). Settle each (`complete`), or `extend` its lease, before that ends: then
+        the job goes to another worker. Cancelled, the call gives back what it was about to get.
+        """
+        return self._call(
+            lambda it: it.claim(queue, max=max, lease_ms=lease_ms, wait=wait, worker=worker, exclude=exclude)
+        )
+
+    def queues(self) -> Sequence[records.Queue]:
+        """Return the queues that hold jobs, waiting or leased, by name, and how many claims wait for each here."""
+        return self._call(lambda it: it.queues())
+
+    def pending(self, prefix: str = "") -> records.Pending:
+        """Tell whether any live job's function path or workflow starts with `prefix`: pending, waiting, running, or to
+        follow one of those. Dead ones do not count. An empty prefix asks for any job at all."""
+        return self._call(lambda it: it.pending(prefix))
+
+    def result(self, id: str, timeout: timedelta | float | str | None = None) -> Any:
+        """Return what a job with `keep_result` came to; wait until it has ended, without polling.
+
+        JobFailedError if it is dead, was cancelled or expired (`state` says which), with `code`, `status` and `data` of
+        the HandlerError that its last attempt ended with; NotYetError if it has not ended within `timeout` (None: as
+        long as it takes); NotFoundError if nothing is known of it: its result was not asked for, or is not kept any
+        more.
+        """
+        return self._call(lambda it: it.result(id, timeout))
+
+    def announce(self, snapshot: WorkerSnapshot) -> None:
+        """Report how a worker of this instance is; every 10 s, or it counts as lost after 30 s.
+
+        Its `heartbeat_at` becomes the instant at which it was heard here. InvalidInputError names what cannot be so.
+        """
+        self._call(lambda it: it.announce(snapshot))
+
+    def workers(self, *, cursor: str | None = None, limit: int = 100) -> records.WorkerPage:
+        """Return a page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
+        return self._call(lambda it: it.workers(cursor=cursor, limit=limit))
+
+    def get(self, id: str) -> records.Record | None:
+        """Return the job, dead ones included; None if there is none of that id."""
+        return self._call(lambda it: it.get(id))
+
+    def list(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        order: str = "due",
+        pool: str | None = None,
+        state: str | None = None,
+        label: str | None = None,
+        queue: str | None = None,
+    ) -> records.Page:
+        """Return a page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
+        return self._call(
+            lambda it: it.list(
+                cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue
+            )
+        )
+
+    def list_all(self, *, order: str = "id", **filters: Any) -> Iterator[records.Record]:
+        """Yield every live job, page by page."""
+        cursor: str | None = None
+        while True:
+            page = self.list(cursor=cursor, limit=1000, order=order, **filters)
+            yield from page.records
+            if not page.truncated:
+                return
+            cursor = page.cursor
+
+    def status(self) -> records.Status:
+        """Count the jobs of this instance, exactly but for `due`; and tell its health."""
+        return self._call(lambda it: it.status())
+
+    def why(self, id: str) -> Sequence[records.Reason]:
+        """Return every reason the job is not running now; empty only if it may start at this instant."""
+        return self._call(lambda it: it.why(id))
+
+    def history(self, id: str) -> Sequence[records.Attempt]:
+        """Return how its attempts ended, the oldest first; kept for some days after the job is gone."""
+        return self._call(lambda it: it.history(id))
+
+    def pool(self, name: str) -> records.Pool:
+        """Return a pool and its holders. One that nobody has set or used has the default cap, 1."""
+        return self._call(lambda it: it.pool(name))
+
+    def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> records.Pool:
+        """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish.
+
+        `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
+        """
+        return self._call(lambda it: it.set_pool(name, max_concurrency=max_concurrency, paused=paused))
+
+    def delete_pool(self, name: str) -> bool:
+        """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""
+        return self._call(lambda it: it.delete_pool(name))
+
+    def pause(self, paused: bool = True) -> None:
+        """Stop all firing of this instance, or start it again."""
+        self._call(lambda it: it.pause(paused))
+
+    def set_instance(self, *, paused: bool | None = None, timeout_ms: int | None = None) -> records.InstanceState:
+        """Stop or start all firing of this instance, or set the deadline of callbacks whose jobs have none of their own
+        (1 s to 1 h; 0: the host's again). It counts for every attempt that starts from now on."""
+        return self._call(lambda it: it.set_instance(paused=paused, timeout_ms=timeout_ms))
+
+    def remove(self) -> records.Removed:
+        """Remove everything of this instance. Goes on after a crash, once begun; accepts nothing meanwhile."""
+        return self._call(lambda it: it.remove())
