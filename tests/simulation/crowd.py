@@ -12,7 +12,7 @@ from tocsin.actors.scheduler.client.scheduler import Scheduler, port_of
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.scheduler.transitions.events import Cancel, Submit, SubmitOnce
-from tocsin.errors import ActorError, StoreError
+from tocsin.errors import ActorError, InvalidInputError, StoreError
 
 if TYPE_CHECKING:
     from tests.simulation.instance import Instance
@@ -59,6 +59,8 @@ class Crowd:
                 await self.jobs.reschedule(wish.id, after=self.random.choice((0, 0.5, 5)))
             except UNHEARD:
                 assert self.instance.storm, "nothing failed, yet a caller heard an error"
+            except InvalidInputError as refusal:
+                assert "it would never run" in str(refusal), "whoever has this id now expires before that"
 
     async def change_its_mind(self) -> None:
         """Schedule and cancel in one breath: the cancel stands behind, and finds the job."""

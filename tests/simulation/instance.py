@@ -20,7 +20,15 @@ from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model.payload import parts_of
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch.retry import Retry
-from tocsin.errors import ActorError, DuplicateScheduleIdError, JobFailedError, NotFoundError, NotYetError, StoreError
+from tocsin.errors import (
+    ActorError,
+    DuplicateScheduleIdError,
+    InvalidInputError,
+    JobFailedError,
+    NotFoundError,
+    NotYetError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -178,6 +186,8 @@ class Instance:
                 self.world.down = False
         except UNHEARD:
             assert self.storm, "nothing failed, yet a caller heard an error"
+        except InvalidInputError as refusal:
+            assert "it would never run" in str(refusal), "whoever has this id now expires before that"
 
     def wish(self, id: str = "") -> tuple[Wish, dict[str, Any]]:
         """Something to be done, and its options."""

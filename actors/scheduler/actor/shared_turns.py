@@ -100,6 +100,8 @@ def _keys_of(turn: Turn, event: Event[Any], completions: Callable[[int], Sequenc
             yield from (idem_key(today, key), idem_key(today - 1, key))
         case events.Complete(batch):
             for said in completions(batch):
+                if turn.state.held.get(said.lease) is not None:
+                    continue
                 yield from (job_key(said.id), at_key(said.id))
         case events.Cancel(job_id) | events.Reschedule(job_id):
             yield from (job_key(job_id), at_key(job_id), dead_key(job_id))

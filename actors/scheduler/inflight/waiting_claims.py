@@ -155,8 +155,13 @@ class WaitingClaims:
 
     def select(self, queue: str, fits: Callable[[PullClaim], bool] | None) -> PullClaim | None:
         """Return the first claim in line for this queue that fits; None as `fits`: any does."""
-        found = (next((one for one in line if fits is None or fits(one)), None) for line in self._lines_for(queue))
-        return min((one for one in found if one is not None), key=lambda one: one.place, default=None)
+        first: PullClaim | None = None
+        for line in self._lines_for(queue):
+            for one in line:
+                if fits is None or fits(one):
+                    first = one if first is None or one.place < first.place else first
+                    break
+        return first
 
     def keep_free(self, queue: str, busy: Callable[[PullClaim], int | None]) -> None:
         """Give nothing more to the worker, of those that wait for this queue, that will be free first: it has the

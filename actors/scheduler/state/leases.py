@@ -9,7 +9,8 @@ import msgspec
 
 from tocsin.actors.runtime.overlay import ActorStorage
 from tocsin.actors.scheduler.model.rows import PULLED, Counters, LeaseRow, encode, lease_key
-from tocsin.actors.scheduler.model.suspects import ALONE, level_of, share_of_worker
+from tocsin.actors.scheduler.model.suspects import ALONE, level_of, share_of_level
+from tocsin.actors.scheduler.state.held_jobs import HeldJobs
 from tocsin.actors.scheduler.state.job_queues import JobQueues
 
 ENDS_PER_TURN = 500
@@ -37,6 +38,7 @@ class Leases:
         """How much of its share of suspects each worker has."""
         self.alone: Counter[str] = Counter()
         """Workers that have one which must run alone."""
+        self.held = HeldJobs()
         self._ends: list[tuple[int, str]] = []  # with stale entries
 
     def put_lease(self, job_id: str, token: str, lease: LeaseRow) -> None:
@@ -54,6 +56,7 @@ class Leases:
         if new.orphan and not old.orphan:
             self.counters.leased -= 1
             self.counters.orphaned += 1
+            self.held.forget(token)
 
     def drop_lease(self, token: str) -> Lease:
         job_id, lease = self.leases.pop(token)
@@ -61,6 +64,7 @@ class Leases:
         tokens.discard(token)
         if not tokens:
             del self.by_id[job_id]
+        self.held.forget(token)
         if lease.kind == PULLED:
             self._count_worker(lease, -1)
         if lease.pool:
@@ -115,8 +119,16 @@ class Leases:
     def _count_worker(self, lease: LeaseRow, by: int) -> None:
         if not lease.host:
             return
-        share, alone = share_of_worker(lease.at), level_of(lease.at) == ALONE
-        for counter, much in ((self.pulled_by, 1), (self.suspects_of, share), (self.alone, alone)):
-            counter[lease.host] += by * much
-            if not counter[lease.host]:
-                del counter[lease.host]
+        _add(self.pulled_by, lease.host, by)
+        if level := level_of(lease.at):
+            _add(self.suspects_of, lease.host, by * share_of_level(level))
+            if level == ALONE:
+                _add(self.alone, lease.host, by)
+
+
+def _add(counter: Counter[str], worker: str, by: int) -> None:
+    """Count so many more for a worker, and forget one that has none."""
+    if (now := counter.get(worker, 0) + by) != 0:
+        counter[worker] = now
+    else:
+        counter.pop(worker, None)

@@ -213,6 +213,8 @@ def _start(
         at=msgspec.structs.replace(at, attempt=at.attempt + 1, last_token=token),
     )
     start(turn, job, at, token, lease)
+    if ask.holders is not None:
+        turn.state.held.keep(token, known)
     if job.args_size is None:
         return Claim(token, job, lease, whole)
     blob = parts_of(job, whole)

@@ -26,7 +26,9 @@ async def complete(turn: Turn, said: Sequence[Completion]) -> list[Settlement | 
     Return answers to the first of them, or to all: a turn starts no more of what follows them than one commit holds.
     """
     held = [one for one in said if _is_held(turn, one)]
-    known = await turn.jobs(sorted({one.id for one in held}))
+    known = {one.id: kept for one in held if (kept := turn.state.held.get(one.lease)) is not None}
+    if unknown := sorted({one.id for one in held} - known.keys()):
+        known |= await turn.jobs(unknown)
     done = [known[one.id].job for one in held if one.ok and one.id in known]
     chained = [job for job in done if job.then_size]
     followers = await load_followers(turn, chained) if chained else {}

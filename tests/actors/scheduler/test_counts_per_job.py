@@ -19,6 +19,7 @@ from tocsin.actors.runtime.activation import Activation
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.transitions.kept_answers import OneAnswer
+from tocsin.dispatch.worker.worker import Worker
 from tocsin.storage.memory import MemoryProvider, MemoryStore
 
 PRODUCERS, ROUNDS = 32, 10
@@ -204,6 +205,35 @@ def test_32_workers_claim_in_one_turn_and_complete_in_another(counts: Counter[st
         assert len(set(done)) == len(done) == JOBS
         assert counts["ends of turns"] == counts["turns"] <= 2 * ROUNDS + 4
         assert counts["transactions"] <= counts["batches"] <= 2 * ROUNDS + 4
-        assert counts["hops"] <= 2 * ROUNDS
+        assert counts["hops"] <= ROUNDS, "a completion reads nothing"
+
+    run()
+
+
+def test_a_job_that_a_worker_works_off_takes_two_tasks(counts: Counter[str]) -> None:
+    """One for its attempt and one for its handler, which may be cancelled. The others are shared by many jobs."""
+
+    @on_simulated_host()
+    async def run(sim: SimulatedHost) -> None:
+        await sim.jobs.submit_many([Job(path="w:r", after=0, options={"queue": "q"}) for _ in range(JOBS)])
+        left, done, tasks = JOBS, asyncio.Event(), 0
+
+        async def handle(args: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done.set()
+
+        def counted(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> asyncio.Task[Any]:
+            nonlocal tasks
+            tasks += 1
+            return asyncio.Task(work, loop=loop, **named)
+
+        asyncio.get_running_loop().set_task_factory(counted)
+        counts.clear()
+        async with Worker(sim.jobs, {"w:r": handle}, "q", concurrency=PRODUCERS, clock=sim.clock):
+            await done.wait()
+        assert tasks <= 2.3 * JOBS
+        assert counts["hops"] <= JOBS // PRODUCERS
 
     run()
