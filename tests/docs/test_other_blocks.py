@@ -46,7 +46,23 @@ PROGRAMS: Final = {
         "hypercorn",
     ),
     *("curl", "node", "npm", "git", "docker", "podman", "systemctl", "journalctl", "systemd-creds", "sqlite3"),
-    *("cd", "mkdir", "cp", "mv", "cat", "echo", "export", "eval", "sleep", "kill", "head", "ls", "install", "useradd"),
+    *(
+        "cd",
+        "mkdir",
+        "cp",
+        "mv",
+        "cat",
+        "echo",
+        "export",
+        "eval",
+        "sleep",
+        "kill",
+        "head",
+        "ls",
+        "install",
+        "ln",
+        "useradd",
+    ),
     *(
         ".",
         "sudo",
@@ -86,7 +102,7 @@ def test_data_parses(page: Path, block: Block) -> None:
 @pytest.mark.parametrize(("page", "block"), SHELL, ids=ids(SHELL))
 def test_commands_are_there_and_take_what_they_are_given(page: Path, block: Block) -> None:
     for words in commands(block):
-        program = words[0].rpartition("/")[2] if words[0].startswith((".venv/", "venv/")) else words[0]
+        program = words[0].rpartition("/")[2] if words[0].startswith((".venv/", "venv/", "/opt/")) else words[0]
         assert program in PROGRAMS, f"{words[0]}: add it to PROGRAMS if it is one"
         if words[:3] == ["pipx", "run", "tocsin"] or words[:2] == ["uvx", "tocsin"]:
             words = words[words.index("tocsin") :]

@@ -120,4 +120,18 @@ OVER_HTTP = (
         "head.headers",
         tests=(P + "test_headers_that_an_app_changes_are_changed_for_one_request",),
     ),
+    Mutant(
+        "serving: the service manager is not told of a stop",
+        "src/tocsin/cli/serving.py",
+        '        tell("STOPPING=1")\n',
+        "",
+        tests=("tests/cli/test_service_manager.py::test_it_is_told_that_the_server_serves_and_that_it_stops",),
+    ),
+    Mutant(
+        "serving: an abstract socket of a service manager is taken for a file",
+        "src/tocsin/cli/service_manager.py",
+        '"\\0" + address[1:] if address.startswith("@") else address',
+        "address",
+        tests=("tests/cli/test_service_manager.py::test_it_is_told_that_the_server_serves_and_that_it_stops",),
+    ),
 )

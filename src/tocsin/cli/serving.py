@@ -21,6 +21,7 @@ from tocsin.cli.connections import OTHERS, descriptors_allowed, room_for
 from tocsin.cli.failure import Interrupted
 from tocsin.cli.http_server import Server, bind, loop_factory, url_of
 from tocsin.cli.reloading import Reload
+from tocsin.cli.service_manager import tell
 from tocsin.cli.signals import STOP_SIGNALS, at_signals
 from tocsin.cli.words import say
 from tocsin.settings import Settings
@@ -135,6 +136,7 @@ class _Stop:
             self._server.should_exit = True
         if self._host is not None:
             self._host.stop_waiting()  # the server lets requests end, and a claim may wait for minutes
+        tell("STOPPING=1")
         with contextlib.suppress(OSError):  # the terminal may be gone
             say("tocsin: stopping; callbacks under way may finish (again: stop at once)")
 
@@ -147,4 +149,5 @@ async def _announce(server: Server, settings: Settings, listener: socket.socket)
         signed = "signed" if settings.secrets else "UNSIGNED"
         origin = f"{signed} callbacks to {settings.origin_url}{settings.callback_path}"
     file = f", settings of {settings.config.absolute()}" if settings.config is not None else ""
+    tell("READY=1", f"STATUS=serving {url_of(listener)}")
     say(f"tocsin: serving {url_of(listener)}, store {settings.shown_store}{file}, {origin}")
