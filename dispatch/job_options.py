@@ -16,6 +16,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from tocsin.dispatch.durations import Duration
+from tocsin.dispatch.plain import Plain
 from tocsin.dispatch.retry import Retry
 from tocsin.dispatch.words import PYTHON, camel
 
@@ -67,7 +68,7 @@ class HandlerOptions:
     labels: tuple[str, ...] = ()
 
 
-class HandlerMembers(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class HandlerMembers(Plain, msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The same in JSON."""
 
     pool: str | None = None

@@ -12,6 +12,7 @@ import msgspec
 
 from tocsin.dispatch import values
 from tocsin.dispatch.job_options import ShownMembers
+from tocsin.dispatch.plain import Plain
 from tocsin.dispatch.words import camel
 from tocsin.errors import InvalidInputError
 
@@ -20,7 +21,7 @@ MAX_RESULT: Final = 64 * 1024
 """Bytes of JSON that a job may come to."""
 
 
-class _Value(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class _Value(Plain, msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     pass
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from tocsin.dispatch.plain import Plain
 
-class Scheduled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+
+class Scheduled(Plain, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The answer to a schedule request. `created` is False if `onConflict: keep` found the id taken; then
     `identical` says whether that job is what was asked for, and `state` how it stands."""
 
@@ -16,7 +18,7 @@ class Scheduled(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     state: str | None = None
 
 
-class Cancelled(msgspec.Struct, frozen=True, rename="camel"):
+class Cancelled(Plain, msgspec.Struct, frozen=True, rename="camel"):
     """`was_running`: an attempt is under way; its slot is held until it ends, nothing else remains."""
 
     cancelled: bool

@@ -9,11 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.scheduler.model import records
+from tocsin.dispatch.plain import Plain
 from tocsin.dispatch.pulled import Claimed, raw_member
 from tocsin.dispatch.retry import Backoff, OlderRetry, Retry
 
 
-class Answer(msgspec.Struct, frozen=True, rename="camel"):
+class Answer(Plain, msgspec.Struct, frozen=True, rename="camel"):
     """Any answer; members that this version does not know are passed over."""
 
 

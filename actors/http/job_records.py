@@ -9,19 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.scheduler.model.records import Page, Record
+from tocsin.actors.scheduler.model.retry_in_force import RetryInForce, in_force
 from tocsin.dispatch.pulled import raw_member
-from tocsin.dispatch.retry import Backoff, OlderRetry, Retry
-
-
-class RetryInForce(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The whole retry ladder, in the words in which it was asked for: `maxRetries`, or the older `maxAttempts`."""
-
-    max_retries: int | msgspec.UnsetType = msgspec.UNSET
-    max_attempts: int | msgspec.UnsetType = msgspec.UNSET
-    backoff: Backoff
-    base_ms: int | float
-    max_ms: int | float
-    jitter: int | float
 
 
 class JobRecord(Record, frozen=True, kw_only=True, rename=raw_member, omit_defaults=True):
@@ -51,14 +40,9 @@ _values: Final = attrgetter(*_NAMES)
 def record_of(record: Record, instance: str) -> JobRecord:
     """As it is answered."""
     members: dict[str, Any] = dict(zip(_NAMES, _values(record), strict=True))
-    return JobRecord(**members, instance_name=instance, retry=None if record.retry is None else _told(record.retry))
+    return JobRecord(**members, instance_name=instance, retry=None if record.retry is None else in_force(record.retry))
 
 
 def page_of(page: Page, instance: str) -> JobPage:
     """As it is answered."""
     return JobPage([record_of(one, instance) for one in page.records], page.truncated, page.cursor)
-
-
-def _told(retry: Retry) -> RetryInForce:
-    times = {"max_attempts" if isinstance(retry, OlderRetry) else "max_retries": retry.max_retries}
-    return RetryInForce(**times, backoff=retry.backoff, base_ms=retry.base_ms, max_ms=retry.max_ms, jitter=retry.jitter)

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from tocsin.dispatch import values
+from tocsin.dispatch.plain import Plain
 from tocsin.dispatch.pulled import raw_member
 from tocsin.errors import StoreCorrupt
 
 
-class Value(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Value(Plain, msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Camel case in JSON, and no defaults."""
 
 

@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.model.outcomes import Attempt as Attempt
 from tocsin.actors.scheduler.model.outcomes import ErrorInfo as ErrorInfo
 from tocsin.actors.scheduler.model.outcomes import Outcome as Outcome
 from tocsin.actors.scheduler.model.outcomes import Value as Value
+from tocsin.actors.scheduler.model.retry_in_force import in_force
 from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.dispatch import values
 from tocsin.dispatch.job_options import RecordMembers
@@ -110,6 +111,11 @@ class Record(_Standing, frozen=True, kw_only=True, rename=raw_member, omit_defau
         """Return the args as the Python values that were given. StoreCorrupt if they were damaged in the store."""
         return given_args(self.raw_args, f"the args of job {self.id!r}")
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the HTTP API answers: JSON-ready, camelCase, args as plain JSON, the whole retry ladder."""
+        found = super().to_dict()
+        return found if self.retry is None else {**found, "retry": in_force(self.retry).to_dict()}
+
 
 def retry_of_record(job: JobRow) -> Retry | None:
     if job.retry is None or not job.older_retry:
@@ -135,6 +141,10 @@ class Page(Value, frozen=True, rename="camel", omit_defaults=True):
     records: Sequence[Record]
     truncated: bool
     cursor: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the HTTP API answers."""
+        return {**super().to_dict(), "records": [one.to_dict() for one in self.records]}
 
 
 class PoolStatus(Value, frozen=True, rename="camel"):

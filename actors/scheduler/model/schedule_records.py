@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.model.records import Following, Initiator, Value, g
 from tocsin.actors.scheduler.model.rows import BadRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, jitter_of
 from tocsin.dispatch.job_options import RecordMembers, record_options
+from tocsin.dispatch.plain import Plain
 from tocsin.dispatch.pulled import raw_member
 
 
@@ -134,7 +135,7 @@ class CronPreview(Value, frozen=True, kw_only=True, rename="camel"):
 
 
 @dataclass(slots=True)
-class Registration:
+class Registration(Plain):
     """The set of an owner, as it is stored now. The owner's names outside it were `removed` (`prune`) or are
     `orphaned`: kept, and not in the code."""
 
@@ -142,6 +143,12 @@ class Registration:
     orphaned: Sequence[str]
     removed: Sequence[str]
     closed: bool = field(default=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the HTTP API answers."""
+        found = Plain.to_dict(self)  # `super()` finds no class that has slots
+        del found["closed"]
+        return found
 
     def close(self) -> None:
         """Stop declaring the set. Nothing is removed: schedules outlive the process that declared them."""
