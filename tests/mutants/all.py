@@ -6,6 +6,7 @@ from tests.mutants.attempts import ATTEMPTS
 from tests.mutants.benchmarks import BENCHMARKS
 from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.jobs import JOBS
+from tests.mutants.labs import LABS
 from tests.mutants.lists import LISTS
 from tests.mutants.once import ONCE
 from tests.mutants.over_http import OVER_HTTP
@@ -14,4 +15,17 @@ from tests.mutants.stores import STORES
 from tests.mutants.turns import TURNS
 from tests.mutants.workers import WORKERS
 
-MUTANTS = (*JOBS, *ATTEMPTS, *LISTS, *CALLBACKS, *RECEIVER, *STORES, *OVER_HTTP, *WORKERS, *TURNS, *ONCE, *BENCHMARKS)
+MUTANTS = (
+    *JOBS,
+    *ATTEMPTS,
+    *LISTS,
+    *CALLBACKS,
+    *RECEIVER,
+    *STORES,
+    *OVER_HTTP,
+    *WORKERS,
+    *TURNS,
+    *ONCE,
+    *LABS,
+    *BENCHMARKS,
+)

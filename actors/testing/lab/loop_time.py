@@ -31,6 +31,8 @@ T = TypeVar("T")
 WATCHDOG_S: Final = 5.0
 """Real seconds in which a test waits, nothing happens and time stands still: then it moves by itself, with a log, so
 that a test that forgot to pass or close it ends."""
+NO_SOCKET_S: Final = 0.005
+"""Real seconds to listen where no socket is open: for a thread that nobody has counted."""
 RESOLUTION_S: Final = 1e-6
 UNATTENDED_S: Final = 3_600.0
 """How far it moves then."""
@@ -172,11 +174,18 @@ class LoopTime:
         If nothing is left but the limit of what is waited for, that comes from outside, if at all: wait long.
         """
         patience = self.may_hear()
+        if not self._has_sockets():
+            patience = min(patience, NO_SOCKET_S)
         ahead = math.inf if (upcoming := self.upcoming) is None else upcoming - self._now
         if not self._lazy_due() and any(one.is_limit and one.target <= self._now + ahead for one in self._drivers):
             patience = ahead = WATCHDOG_S
         events: list[Any] = self._select(min(patience, ahead)) if patience and ahead > 0 else []
         return events
+
+    def _has_sockets(self) -> bool:
+        """Return whether the loop watches anything but its own pipe, by which threads wake it."""
+        watched = getattr(self.loop._selector, "get_map", None)
+        return watched is None or len(watched()) > 1
 
     def _ring_outer(self) -> None:
         now = self._real_time()

@@ -391,3 +391,50 @@ async def test_a_wsgi_app_is_tested_behind_an_adapter() -> None:
         await t.advance("3d")
         assert t.deliveries[0].ok, t.deliveries[0].answer
     assert got == [{"n": 1}]
+
+
+async def test_a_handler_that_waits_for_a_socket_is_given_time_to_hear() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        work = threading.Event()
+        await asyncio.get_running_loop().run_in_executor(None, work.wait, 0.02)
+        writer.write(b"pong\n")
+        await writer.drain()
+        writer.close()
+
+    heard: list[tuple[bytes, datetime]] = []
+
+    async def ask(args: Any) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"ping\n")
+        heard.append((await reader.readline(), t.now))
+        writer.close()
+        await writer.wait_closed()
+
+    server = Elsewhere(answer)
+    port = server.port
+    try:
+        async with lab({"a:ask": ask}, start=START, patience="10s") as t:
+            await t.scheduler().run_after("1m", "a:ask")
+            await t.advance("1h")
+    finally:
+        server.stop()
+    assert heard == [(b"pong\n", START + timedelta(minutes=1))]
+
+
+class Elsewhere:
+    """A server of another process, on a loop and a thread of its own."""
+
+    def __init__(self, answer: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        serving = asyncio.run_coroutine_threadsafe(asyncio.start_server(answer, "127.0.0.1", 0), self._loop)
+        self._server = serving.result(10)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._server.close)
+        self._loop.call_soon_threadsafe(self._loop.call_later, 0.05, self._loop.stop)
+        self._thread.join()
+        self._loop.close()

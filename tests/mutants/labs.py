@@ -1,0 +1,117 @@
+"""Breakages of the lab: how time moves, whom it waits for, what it adopts, and what its readings refuse."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+L = "actors/testing/lab/"
+T = "tests/actors/testing/lab/"
+
+LABS = (
+    Mutant(
+        "lab: time moves while a thread is at work",
+        L + "loop_time.py",
+        "        elif self._at_work():\n",
+        "        elif False:\n",
+        tests=(T + "test_lab.py::test_time_stands_still_while_a_function_works_in_a_thread",),
+    ),
+    Mutant(
+        "lab: housekeeping rings in time",
+        L + "loop_time.py",
+        "        if is_housekeeping(task, callback):\n",
+        "        if False:\n",
+        tests=(T + "test_lab.py::test_a_worker_that_has_nothing_to_do_costs_nothing_over_a_year",),
+        may_hang=True,
+    ),
+    Mutant(
+        "lab: the loop keeps its own resolution",
+        L + "loop_time.py",
+        "self._resolution, loop._clock_resolution = loop._clock_resolution, RESOLUTION_S",
+        "self._resolution = loop._clock_resolution",
+        tests=(T + "test_lab.py::test_a_year_of_a_daily_schedule_follows_the_clocks_of_its_zone",),
+        may_hang=True,
+    ),
+    Mutant(
+        "lab: timers from before ring in virtual time",
+        L + "loop_time.py",
+        "        loop._scheduled.clear()\n",
+        "        self._outer = []\n",
+        tests=(
+            T + "test_misuse_of_a_lab.py::test_timers_from_before_a_lab_keep_to_real_time_and_those_left_by_it_go_on",
+        ),
+    ),
+    Mutant(
+        "lab: time that nobody passes stands for ever",
+        L + "loop_time.py",
+        "            if moves:\n                self._unattended = self._now + UNATTENDED_S\n",
+        "",
+        tests=(
+            T + "test_misuse_of_a_lab.py::"
+            "test_a_test_that_waits_while_time_stands_still_goes_on_after_a_while_and_is_told",
+        ),
+        may_hang=True,
+    ),
+    Mutant(
+        "lab: a wait returns before what is due has come to rest",
+        L + "loop_time.py",
+        "            if driver.target <= self._now and not driver.reached.done():",
+        "            if not driver.reached.done():",
+        tests=(T + "test_lab.py::test_without_an_app_callbacks_are_recorded",),
+    ),
+    Mutant(
+        "lab: hosts are not given back",
+        L + "hosts.py",
+        "            self._give_back.pop()()\n",
+        "            self._give_back.pop()\n",
+        tests=(T + "test_lab.py::test_an_app_and_a_host_that_were_made_before_are_themselves_again_afterwards",),
+    ),
+    Mutant(
+        "lab: a host shares its store with other processes",
+        L + "hosts.py",
+        '        self._replace(host, "_sharing", None)  # other processes have other labs\n',
+        "",
+        tests=(T + "test_lab.py::test_an_app_as_it_is_runs_days_in_virtual_time",),
+    ),
+    Mutant(
+        "lab: a crash leaves the tasks of the app",
+        L + "app_life.py",
+        "                task.cancel()\n            await asyncio.sleep(0)\n",
+        "                pass\n            return\n",
+        tests=(T + "test_crash_of_a_lab.py::test_an_attempt_that_a_crash_ended_is_sent_again_when_its_lease_ends",),
+    ),
+    Mutant(
+        "lab: ids are not in the order of their making",
+        L + "hosts.py",
+        "        number = next(self._numbers) % (1 << NUMBERED)\n",
+        "        number = self._system.getrandbits(NUMBERED)\n",
+        tests=(T + "test_lab.py::test_what_is_due_at_one_instant_runs_in_the_order_in_which_it_was_scheduled",),
+    ),
+    Mutant(
+        "lab: a reading that nobody awaited is not told of",
+        L + "reading.py",
+        "    forgotten = [one.where for one in made if not one.awaited]\n",
+        "    forgotten: list[str] = []\n",
+        tests=(T + "test_misuse_of_a_lab.py::test_a_check_that_nobody_awaited_is_an_error_at_the_end",),
+    ),
+    Mutant(
+        "fake scheduler: it runs what is due",
+        "actors/testing/fake_scheduler.py",
+        "                await port.changes.set_instance(paused=True, timeout_ms=None)\n",
+        "",
+        tests=("tests/actors/testing/test_fake_scheduler.py::test_calls_are_noted_and_jobs_are_there_and_never_run",),
+    ),
+    Mutant(
+        "fake scheduler: the first delay is that of the second failure",
+        "actors/testing/fake_scheduler.py",
+        "range(failures + 1, retry.max_retries + 1)",
+        "range(failures + 2, retry.max_retries + 2)",
+        tests=("tests/actors/testing/test_fake_scheduler.py::test_the_instants_of_attempts_are_those_of_a_host",),
+    ),
+    Mutant(
+        "plugin: a lab that is left open passes",
+        "src/tocsin/pytest_plugin.py",
+        "    if open_ones := labs.unclosed():",
+        "    if open_ones := 0:",
+        tests=("tests/test_pytest_plugin.py::test_a_lab_that_is_left_open_fails_its_test",),
+    ),
+)
