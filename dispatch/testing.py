@@ -244,6 +244,13 @@ def client_of(app: App, origin: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, app)), base_url=origin)
 
 
+def transport_of(app: App) -> httpx.ASGITransport:
+    """Return an httpx transport to an ASGI app in the same process, which answers 500 if the app raises."""
+    import httpx
+
+    return httpx.ASGITransport(cast(Any, app), raise_app_exceptions=False)
+
+
 async def _whole(receive: AsgiReceive) -> bytes:
     pieces: list[bytes] = []
     while True:

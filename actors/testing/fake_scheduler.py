@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from random import Random
@@ -27,6 +28,7 @@ from tocsin.dispatch.transport import Answer
 from tocsin.errors import NotFoundError
 from tocsin.storage.memory import MemoryDisk, MemoryProvider
 
+_noting: ContextVar[bool] = ContextVar("tocsin_fake_noting", default=False)
 PARTS: Final = ("jobs", "changes", "reads", "queues", "schedules")
 
 
@@ -42,7 +44,7 @@ class Call:
 class FakeScheduler(Scheduler):
     """The handle of a scheduler, for code that is given one. Nothing runs, and nothing need be opened or closed.
 
-    It is the real handle over a real scheduler in memory that is paused: the same checks and errors, ids that are
+    The real handle over a real scheduler in memory that dispatches nothing: the same checks and errors, ids that are
     taken, lists, cancels. `calls` has each call. Its time stands still at `now` (aware datetime or epoch ms; the
     present, if left out) but for `advance`, so "5m" is five minutes from there. `catalog` is as for `ActorHost.open`.
     """
@@ -123,7 +125,7 @@ class FakeScheduler(Scheduler):
     def _new_host(self) -> ActorHost:
         return ActorHost.open(
             MemoryProvider(self._disk), origin="http://127.0.0.1", insecure=True, transport=_Nowhere(),
-            clock=self.clock, catalog=self._catalog,
+            clock=self.clock, catalog=self._catalog, dispatch=False,
         )  # fmt: skip
 
     async def _started(self) -> SchedulerPort:
@@ -138,7 +140,6 @@ class FakeScheduler(Scheduler):
             port = self._host.ports(self.name)
             if not self._host.runtime.is_open:
                 await self._host._start()
-                await port.changes.set_instance(paused=True, timeout_ms=None)
         return port
 
 
@@ -154,8 +155,14 @@ def _noted(kind: type, name: str) -> Callable[..., Any]:
 
     @functools.wraps(method)
     async def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _noting.get():  # one method of the handle may call another
+            return await method(self, *args, **kwargs)
         self._note(name, args, kwargs)
-        return await method(self, *args, **kwargs)
+        token = _noting.set(True)
+        try:
+            return await method(self, *args, **kwargs)
+        finally:
+            _noting.reset(token)
 
     return call
 
@@ -183,7 +190,7 @@ class FrozenClock:
         return self.ms / 1000
 
     async def sleep(self, seconds: float) -> None:
-        """Wait in real time: nothing of a scheduler that is paused depends on it."""
+        """Wait in real time: nothing that a test sees depends on it."""
         await asyncio.sleep(seconds)
 
 
@@ -211,7 +218,7 @@ class _Nowhere:
     """A transport of a host that sends nothing."""
 
     async def post(self, *args: Any, **kwargs: Any) -> Answer:
-        raise AssertionError("a scheduler that is paused sends nothing")
+        raise AssertionError("a scheduler that does not dispatch sends nothing")
 
     async def aclose(self) -> None:
         """Close nothing."""

@@ -13,14 +13,14 @@ LABS = (
         L + "loop_time.py",
         "        elif self._at_work():\n",
         "        elif False:\n",
-        tests=(T + "test_lab.py::test_time_stands_still_while_a_function_works_in_a_thread",),
+        tests=(T + "test_time_of_a_lab.py::test_time_stands_still_while_a_function_works_in_a_thread",),
     ),
     Mutant(
         "lab: housekeeping rings in time",
         L + "loop_time.py",
         "        if is_housekeeping(task, callback):\n",
         "        if False:\n",
-        tests=(T + "test_lab.py::test_a_worker_that_has_nothing_to_do_costs_nothing_over_a_year",),
+        tests=(T + "test_time_of_a_lab.py::test_a_worker_that_has_nothing_to_do_costs_nothing_over_a_year",),
         may_hang=True,
     ),
     Mutant(
@@ -28,7 +28,7 @@ LABS = (
         L + "loop_time.py",
         "self._resolution, loop._clock_resolution = loop._clock_resolution, RESOLUTION_S",
         "self._resolution = loop._clock_resolution",
-        tests=(T + "test_lab.py::test_a_year_of_a_daily_schedule_follows_the_clocks_of_its_zone",),
+        tests=(T + "test_time_of_a_lab.py::test_a_year_of_a_daily_schedule_follows_the_clocks_of_its_zone",),
         may_hang=True,
     ),
     Mutant(
@@ -96,8 +96,8 @@ LABS = (
     Mutant(
         "fake scheduler: it runs what is due",
         "actors/testing/fake_scheduler.py",
-        "                await port.changes.set_instance(paused=True, timeout_ms=None)\n",
-        "",
+        "catalog=self._catalog, dispatch=False,",
+        "catalog=self._catalog,",
         tests=("tests/actors/testing/test_fake_scheduler.py::test_calls_are_noted_and_jobs_are_there_and_never_run",),
     ),
     Mutant(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.testing.lab import inventory
 from tocsin.actors.testing.lab.app_life import AppLife, TaskFactory, is_asgi, made
+from tocsin.actors.testing.lab.clients import Clients
 from tocsin.actors.testing.lab.deliveries import Deliveries, says_ok
 from tocsin.actors.testing.lab.hosts import Hosts
 from tocsin.actors.testing.lab.looks import ORIGIN, Looks, instances
@@ -27,6 +28,7 @@ from tocsin.dispatch.asgi_transport import App
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.instants import instant_ms
 from tocsin.dispatch.receiver.receiver import Receiver
+from tocsin.dispatch.server_client import ServerClient
 from tocsin.dispatch.worker.attempt import Attempt
 from tocsin.errors import InvalidInputError, SettingsError
 from tocsin.storage.memory import MemoryProvider
@@ -89,7 +91,9 @@ class Lab(Looks):
         self._stores = Stores(store)
         self._deliveries = Deliveries(lambda: self.now_ms, lambda error: self._clock.fail(error))
         self._hosts = Hosts(self._stores, self._deliveries)
+        self._clients = Clients(self._server)
         self._own_host: ActorHost | None = None
+        self._api: App | None = None
         self._waits_for_app = False
         self.receiver: Receiver | None = None
         """The receiver of a lab that was given handlers, or nothing."""
@@ -106,7 +110,7 @@ class Lab(Looks):
             raise SettingsError("this lab is open already, or was: make another one")
         self._time = time = await taken_over(self._start_ms, now_ms())
         self._tested()
-        OUTSIDE.enter(_start)
+        OUTSIDE.enter(_start, _lead)
         _labs.setdefault(time, []).append(self)
         time.may_hear = partial(_patience, time)
         self._tasks = TaskFactory(asyncio.get_running_loop())
@@ -170,6 +174,14 @@ class Lab(Looks):
         options = {"origin": ORIGIN, "secrets": self._secrets or [_secret()], **self._options}
         return ActorHost.open(MemoryProvider(), transport=self._deliveries, **options)
 
+    def _server(self) -> App:
+        """Return what a client of the app reaches: the app, with its host mounted, or the host of the lab."""
+        if self._own_host is None:
+            return self.app
+        if self._api is None:
+            self._api = cast(App, self._own_host.asgi(authorize=lambda *_: True))
+        return self._api
+
     async def _end(self) -> None:
         """Shut the app and the host down in order; time passes as far as that takes."""
         life, self._life = self._life, None
@@ -187,6 +199,7 @@ class Lab(Looks):
         finally:
             self._tasks.remove()
             self._hosts.give_back()
+            self._clients.give_back()
             self._stores.close()
             _labs[time].remove(self)
             if not _labs[time]:
@@ -288,17 +301,24 @@ def _code(task: asyncio.Task[Any]) -> object:
     return getattr(task.get_coro(), "cr_code", None)
 
 
-async def _start(host: ActorHost) -> None:
-    """Start a host as part of the lab that it belongs to: that of its app, or the last one of this loop."""
+def _here() -> Lab | None:
+    """Return the lab of whoever runs: that of its app, or the last one of this loop."""
     here = time_of(asyncio.get_running_loop())
     labs = [] if here is None else _labs.get(here, [])
     own = _lab.get()
-    if own in labs:
-        await own._hosts.start(host)
-    elif labs:
-        await labs[-1]._hosts.start(host)
-    else:
-        await start_really(host)
+    return own if own in labs else labs[-1] if labs else None
+
+
+async def _start(host: ActorHost) -> None:
+    """Start a host as part of its lab."""
+    here = _here()
+    await (start_really(host) if here is None else here._hosts.start(host))
+
+
+def _lead(client: ServerClient) -> None:
+    """Lead a client to the server of its lab."""
+    if (here := _here()) is not None:
+        here._clients.lead(client)
 
 
 def _secret() -> str:

@@ -20,8 +20,12 @@ import aiosqlite
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.outbox import databases
 from tocsin.actors.runtime import clock as host_clock
+from tocsin.actors.testing.lab import housekeeping
+from tocsin.actors.testing.lab.clients import asking
 from tocsin.actors.testing.lab.loop_time import LoopTime, time_of
 from tocsin.dispatch import clock as dispatch_clock
+from tocsin.dispatch.server_client import ServerClient
+from tocsin.dispatch.worker.worker import Worker
 from tocsin.storage.aside import aside
 from tocsin.storage.sqlite import provider, upkeep
 from tocsin.storage.sqlite import thread as sqlite_thread
@@ -105,8 +109,8 @@ class Outside:
         self._labs = 0
         self._changes = ExitStack()
 
-    def enter(self, start: Callable[[ActorHost], Any]) -> None:
-        """Open for one more lab. `start` is called in the place of `ActorHost._start`."""
+    def enter(self, start: Callable[[ActorHost], Any], lead: Callable[[ServerClient], None]) -> None:
+        """Open for one more lab. `start` is called in the place of `ActorHost._start`, `lead` before a client asks."""
         self._labs += 1
         if self._labs > 1:
             return
@@ -119,6 +123,11 @@ class Outside:
         for module in (databases, provider, upkeep):
             self._changes.enter_context(patch.object(module, "aside", _aside))
         self._changes.enter_context(patch.object(ActorHost, "_start", start))
+        self._changes.enter_context(patch.object(Worker, "_claim_on", housekeeping.claim_on))
+        self._changes.enter_context(patch.object(Worker, "_begin", housekeeping.begin))
+        for name in ("_request", "_call_directly"):
+            method = asking(getattr(ServerClient, name), lead)
+            self._changes.enter_context(patch.object(ServerClient, name, method))
 
     def leave(self) -> None:
         """Close for one lab."""

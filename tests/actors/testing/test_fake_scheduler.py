@@ -32,8 +32,12 @@ async def test_calls_are_noted_and_jobs_are_there_and_never_run() -> None:
         Call("schedules.put", ("daily",), {"cron": "0 8 * * *", "path": "a:c"}),
         Call("submit_many", ([Job("a:d", after="1h")],), {}),
     ]
+    await jobs.pause()
+    await jobs.pause(False)
+    assert jobs.calls[4:] == [Call("pause", (), {}), Call("pause", (False,), {})]
     jobs.advance("3d")
     assert [job.function_path for job in await jobs.scheduled()] == ["a:late", "a:b", "a:d", "a:e"]
+    assert {(job.state, job.attempt) for job in await jobs.scheduled()} == {("waiting", 0)}
     [job] = await jobs.assert_scheduled("a:b", at=START + timedelta(minutes=5))
     assert (job.id, job.state, job.pool) == (id, "waiting", "p")
     await jobs.refute_scheduled("a:x")
