@@ -40,7 +40,7 @@ CLIENTS = sorted(TREE.keys() - LOCAL)
 
 def arguments(command: click.Command) -> list[str]:
     """Something for every argument that is needed."""
-    samples = {"span": "5m", "shell": "bash", "body": "-"}
+    samples = {"span": "5m", "shell": "bash", "body": "-", "file": "-"}
     return [samples.get(each.name or "", "x") for each in command.params if isinstance(each, click.Argument)]
 
 

@@ -10,6 +10,7 @@ from tests.mutants.labs import LABS
 from tests.mutants.lists import LISTS
 from tests.mutants.once import ONCE
 from tests.mutants.over_http import OVER_HTTP
+from tests.mutants.pages import PAGES
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.stores import STORES
 from tests.mutants.turns import TURNS
@@ -28,4 +29,5 @@ MUTANTS = (
     *ONCE,
     *LABS,
     *BENCHMARKS,
+    *PAGES,
 )

@@ -16,6 +16,7 @@ from tocsin.cli.config import config
 from tocsin.cli.dead import dead
 from tocsin.cli.demo.command import demo
 from tocsin.cli.failure import Interrupted
+from tocsin.cli.importing import importing
 from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
@@ -104,7 +105,7 @@ def main() -> None:
 COMMANDS = (
     *(serve, run, worker, demo),
     *(schedule, ls, get, result, pending, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
-    *(schedules, upcoming),
+    *(schedules, upcoming, importing),
     *(status, queues, pools, workers, instances, catalog),
     *(check, backup),
     *(keys, config, completion),
