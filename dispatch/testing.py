@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+import httpx
 import msgspec
 
 from tocsin.dispatch.asgi_transport import App, Message, Send
@@ -22,9 +23,6 @@ from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
 from tocsin.dispatch.values import decode
 from tocsin.errors import SignatureError
-
-if TYPE_CHECKING:
-    import httpx
 
 Receive = Callable[[Mapping[str, str], bytes], Awaitable[Answer]]
 LATENCIES_S: Final = (0.001, 0.02, 0.4, 3.0)
@@ -239,16 +237,22 @@ class FakeReceiver:
 
 def client_of(app: App, origin: str) -> httpx.AsyncClient:
     """Return a client of an ASGI app in the same process."""
-    import httpx
-
     return httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, app)), base_url=origin)
 
 
-def transport_of(app: App) -> httpx.ASGITransport:
-    """Return an httpx transport to an ASGI app in the same process, which answers 500 if the app raises."""
-    import httpx
+class InProcess(httpx.AsyncBaseTransport):
+    """An httpx transport to an ASGI app of this event loop, from whatever loop. An app that raises answers 500."""
 
-    return httpx.ASGITransport(cast(Any, app), raise_app_exceptions=False)
+    def __init__(self, app: App) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._app = httpx.ASGITransport(cast(Any, app), raise_app_exceptions=False)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Have the app answer on its own loop."""
+        if asyncio.get_running_loop() is self._loop:
+            return await self._app.handle_async_request(request)
+        answer = asyncio.run_coroutine_threadsafe(self._app.handle_async_request(request), self._loop)
+        return await asyncio.wrap_future(answer)
 
 
 async def _whole(receive: AsgiReceive) -> bytes:

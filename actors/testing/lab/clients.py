@@ -7,15 +7,15 @@ from typing import Any
 
 from tocsin.dispatch.asgi_transport import App
 from tocsin.dispatch.server_client import ServerClient
-from tocsin.dispatch.testing import transport_of
+from tocsin.dispatch.testing import InProcess
 
 
 class Clients:
     """Leads clients of one lab to an app, whatever server they name, and gives them back."""
 
     def __init__(self, app: Callable[[], App]) -> None:
-        """`app()` returns the app, as it is at each request."""
-        self._transport = transport_of(lambda *request: app()(*request))
+        """Lead to the app that `app()` returns at each request, on the loop that runs now."""
+        self._transport = InProcess(lambda *request: app()(*request))
         self._led: list[ServerClient] = []
 
     def lead(self, client: ServerClient) -> None:

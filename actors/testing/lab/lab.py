@@ -19,8 +19,8 @@ from tocsin.actors.testing.lab.clients import Clients
 from tocsin.actors.testing.lab.deliveries import Deliveries, says_ok
 from tocsin.actors.testing.lab.hosts import Hosts
 from tocsin.actors.testing.lab.looks import ORIGIN, Looks, instances
-from tocsin.actors.testing.lab.loop_time import LoopTime, given_back, taken_over, time_of
-from tocsin.actors.testing.lab.outside import OUTSIDE, now_ms, start_really
+from tocsin.actors.testing.lab.loop_time import LoopTime, given_back, taken_over
+from tocsin.actors.testing.lab.outside import OUTSIDE, now_ms, start_really, time_here
 from tocsin.actors.testing.lab.reading import unawaited
 from tocsin.actors.testing.lab.stores import Kind, Stores
 from tocsin.actors.testing.loop import Stuck
@@ -91,7 +91,7 @@ class Lab(Looks):
         self._stores = Stores(store)
         self._deliveries = Deliveries(lambda: self.now_ms, lambda error: self._clock.fail(error))
         self._hosts = Hosts(self._stores, self._deliveries)
-        self._clients = Clients(self._server)
+        self._clients: Clients
         self._own_host: ActorHost | None = None
         self._api: App | None = None
         self._waits_for_app = False
@@ -113,6 +113,7 @@ class Lab(Looks):
         OUTSIDE.enter(_start, _lead)
         _labs.setdefault(time, []).append(self)
         time.may_hear = partial(_patience, time)
+        self._clients = Clients(self._server)
         self._tasks = TaskFactory(asyncio.get_running_loop())
         try:
             await self._begin()
@@ -303,7 +304,7 @@ def _code(task: asyncio.Task[Any]) -> object:
 
 def _here() -> Lab | None:
     """Return the lab of whoever runs: that of its app, or the last one of this loop."""
-    here = time_of(asyncio.get_running_loop())
+    here = time_here()
     labs = [] if here is None else _labs.get(here, [])
     own = _lab.get()
     return own if own in labs else labs[-1] if labs else None

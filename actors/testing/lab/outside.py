@@ -18,6 +18,7 @@ from unittest.mock import patch
 import aiosqlite
 
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.client.server import Server
 from tocsin.actors.outbox import databases
 from tocsin.actors.runtime import clock as host_clock
 from tocsin.actors.testing.lab import housekeeping
@@ -39,7 +40,8 @@ _ASIDE: Final = aside
 _START: Final = ActorHost._start
 
 
-def _here() -> LoopTime | None:
+def time_here() -> LoopTime | None:
+    """Return the virtual time of the running loop; in a thread of a handler or of tocsin, of the only lab's."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -53,12 +55,12 @@ class _Time:
 
     @staticmethod
     def time_ns() -> int:
-        here = _here()
+        here = time_here()
         return _MACHINE.time_ns() if here is None else here.now_ms() * 1_000_000
 
     @staticmethod
     def monotonic() -> float:
-        here = _here()
+        here = time_here()
         return _MACHINE.monotonic() if here is None else here.time()
 
 
@@ -80,7 +82,7 @@ def _done(here: LoopTime) -> None:
 
 async def _execute(connection: aiosqlite.Connection, function: Callable[..., Any], *args: Any, **named: Any) -> Any:
     """Count the thread of an SQLite connection: of a store, or of the app."""
-    here = _here()
+    here = time_here()
     if here is None:
         return await _EXECUTE(connection, function, *args, **named)
     here.threads += 1
@@ -92,7 +94,7 @@ async def _execute(connection: aiosqlite.Connection, function: Callable[..., Any
 
 async def _aside(function: Callable[..., Any], *args: object) -> Any:
     """Count a thread on which a store opens, closes or makes room."""
-    here = _here()
+    here = time_here()
     if here is None:
         return await _ASIDE(function, *args)
     here.threads += 1
@@ -125,9 +127,8 @@ class Outside:
         self._changes.enter_context(patch.object(ActorHost, "_start", start))
         self._changes.enter_context(patch.object(Worker, "_claim_on", housekeeping.claim_on))
         self._changes.enter_context(patch.object(Worker, "_begin", housekeeping.begin))
-        for name in ("_request", "_call_directly"):
-            method = asking(getattr(ServerClient, name), lead)
-            self._changes.enter_context(patch.object(ServerClient, name, method))
+        for kind, name in ((ServerClient, "_request"), (ServerClient, "_call_directly"), (Server, "post")):
+            self._changes.enter_context(patch.object(kind, name, asking(getattr(kind, name), lead)))
 
     def leave(self) -> None:
         """Close for one lab."""

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from tests.actors.testing.lab.shop import SECRET
-from tocsin import Accepted, ActorHost, LeaseClient, Received, Receiver, RemoteScheduler, Worker
+from tocsin import Accepted, ActorHost, Client, LeaseClient, Received, Receiver, SyncClient, Worker
 from tocsin.testing import lab
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +54,8 @@ async def test_work_that_ends_later_completes_through_the_app_s_own_mount() -> N
 
 async def test_an_app_beside_a_server_reaches_the_host_of_the_lab() -> None:
     receiver = Receiver([SECRET])
-    jobs = RemoteScheduler("https://tocsin.example", token="secret-of-the-server")
+    client = Client("https://tocsin.example", token="secret-of-the-server")
+    jobs = client.scheduler()
     got: list[Any] = []
 
     @receiver.handler("a:b")
@@ -70,5 +71,21 @@ async def test_an_app_beside_a_server_reaches_the_host_of_the_lab() -> None:
             await t.advance("30d")  # whatever waits for jobs on both sides of a request
             assert t.moves - before <= 3
         assert len(await t.dead()) == 0
-        await jobs.aclose()
+        await client.aclose()
     assert got == [{"n": 2}, {"n": 1}]
+
+
+async def test_a_function_in_a_thread_schedules_with_a_client_that_blocks() -> None:
+    client = SyncClient("https://tocsin.example", token="secret-of-the-server")
+    got: list[Any] = []
+
+    def first(args: Any) -> None:
+        client.scheduler().run_after("1d", "a:next", {"n": args["n"] + 1})
+
+    async with lab({"a:first": first, "a:next": got.append}, start=START) as t:
+        await t.scheduler().run_after("1d", "a:first", {"n": 1})
+        await t.advance("1d")
+        await t.assert_scheduled("a:next", after="1d")
+        await t.advance("1d")
+    client.close()
+    assert got == [{"n": 2}]
