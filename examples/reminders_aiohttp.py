@@ -41,15 +41,12 @@ async def remind(request: web.Request) -> web.Response:
 
 @routes.get("/users/{user}/reminders")
 async def reminders(request: web.Request) -> web.Response:
-    page = await jobs_of(request).list()
-    return web.json_response(
-        [{"id": job.id, "text": job.args["text"], "due": job.scheduled_for} for job in page.records]
-    )
+    return web.json_response((await jobs_of(request).list()).to_dict())
 
 
 @routes.delete("/users/{user}/reminders/{id}")
 async def forget(request: web.Request) -> web.Response:
-    return web.json_response({"cancelled": (await jobs_of(request).cancel(request.match_info["id"])).cancelled})
+    return web.json_response((await jobs_of(request).cancel(request.match_info["id"])).to_dict())
 
 
 @receiver.handler("reminders:send")

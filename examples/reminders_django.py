@@ -52,15 +52,13 @@ async def reminders(request: HttpRequest, user: str) -> JsonResponse:
         asked = json.loads(request.body)
         job_id = await jobs.run_after(asked.get("after", "1h"), "reminders:send", {"text": asked["text"]})
         return JsonResponse({"id": job_id})
-    page = await jobs.list()
-    found = [{"id": job.id, "text": job.args["text"], "due": job.scheduled_for} for job in page.records]
-    return JsonResponse(found, safe=False)
+    return JsonResponse((await jobs.list()).to_dict())
 
 
 async def reminder(request: HttpRequest, user: str, id: str) -> JsonResponse:
     if request.method != "DELETE":
         return JsonResponse({}, status=405, headers={"allow": "DELETE"})
-    return JsonResponse({"cancelled": (await host.scheduler(user).cancel(id)).cancelled})
+    return JsonResponse((await host.scheduler(user).cancel(id)).to_dict())
 
 
 # ---- urls.py

@@ -3,13 +3,13 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from tocsin import ActorHost, Received, Receiver, Scheduler, SQLiteDedup, TocsinError
+from tocsin import ActorHost, Cancelled, Page, Received, Receiver, Scheduler, SQLiteDedup, TocsinError
 
 SECRETS = os.environ["TOCSIN_SECRETS"].split(",")
 ORIGIN = os.environ.get("ORIGIN", "http://127.0.0.1:8000")  # where this app is reached
@@ -51,14 +51,13 @@ async def remind(jobs: Jobs, reminder: Reminder) -> dict[str, str]:
 
 
 @app.get("/users/{user}/reminders")
-async def reminders(jobs: Jobs) -> list[dict[str, Any]]:
-    page = await jobs.list()
-    return [{"id": job.id, "text": job.args["text"], "due": job.scheduled_for} for job in page.records]
+async def reminders(jobs: Jobs) -> Page:
+    return await jobs.list()
 
 
 @app.delete("/users/{user}/reminders/{id}")
-async def forget(jobs: Jobs, id: str) -> dict[str, bool]:
-    return {"cancelled": (await jobs.cancel(id)).cancelled}
+async def forget(jobs: Jobs, id: str) -> Cancelled:
+    return await jobs.cancel(id)
 
 
 @receiver.handler("reminders:send")

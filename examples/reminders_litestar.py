@@ -39,14 +39,13 @@ async def remind(jobs: Scheduler, data: Reminder) -> dict[str, str]:
 
 
 @get("/users/{user:str}/reminders")
-async def reminders(jobs: Scheduler) -> list[dict[str, Any]]:
-    page = await jobs.list()
-    return [{"id": job.id, "text": job.args["text"], "due": job.scheduled_for} for job in page.records]
+async def reminders(jobs: Scheduler) -> dict[str, Any]:
+    return (await jobs.list()).to_dict()
 
 
 @delete("/users/{user:str}/reminders/{id:str}", status_code=200)
-async def forget(jobs: Scheduler, id: str) -> dict[str, bool]:
-    return {"cancelled": (await jobs.cancel(id)).cancelled}
+async def forget(jobs: Scheduler, id: str) -> dict[str, Any]:
+    return (await jobs.cancel(id)).to_dict()
 
 
 @receiver.handler("reminders:send")

@@ -36,12 +36,11 @@ async def remind(request: Request) -> JSONResponse:
 
 
 async def reminders(request: Request) -> JSONResponse:
-    page = await jobs_of(request).list()
-    return JSONResponse([{"id": job.id, "text": job.args["text"], "due": job.scheduled_for} for job in page.records])
+    return JSONResponse((await jobs_of(request).list()).to_dict())
 
 
 async def forget(request: Request) -> JSONResponse:
-    return JSONResponse({"cancelled": (await jobs_of(request).cancel(request.path_params["id"])).cancelled})
+    return JSONResponse((await jobs_of(request).cancel(request.path_params["id"])).to_dict())
 
 
 async def refused(request: Request, error: Exception) -> JSONResponse:

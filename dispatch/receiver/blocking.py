@@ -31,6 +31,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._name, self._lock = name, threading.Lock()
         self._process, self._stopped = 0, False
+        _ALL.add(self)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -65,9 +66,14 @@ class LoopThread:
             thread.start()
         except RuntimeError as error:
             raise NoThread(f"{self._name} has no thread: {error}") from error
+        if self._loop is not None:
+            _OF_PARENTS.append(self._loop)
         self._process, self._thread, self._loop = os.getpid(), thread, ready.result()
         weakref.finalize(self, _end, self._loop, self._process)
         return self._loop
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def open(self) -> None:
         """Take work again."""
@@ -100,6 +106,21 @@ def _serve(ready: Future[asyncio.AbstractEventLoop]) -> None:
             return
         ready.set_result(loop)
         loop.run_forever()
+
+
+_ALL: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
+_OF_PARENTS: Final[list[asyncio.AbstractEventLoop]] = []
+"""Loops of a parent that a child knows of, kept for good: a child that collected one would close what is in use."""
+
+
+def _unlock() -> None:
+    """Give a child process locks that no thread of its parent holds."""
+    for one in list(_ALL):
+        one.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)
 
 
 def _end(loop: asyncio.AbstractEventLoop, process: int) -> None:

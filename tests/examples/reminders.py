@@ -39,8 +39,8 @@ class App:
         return str(answer.json()["id"])
 
     def ahead(self, user: str) -> list[str]:
-        found: list[dict[str, Any]] = self.http.get(f"/users/{user}/reminders").raise_for_status().json()
-        return [one["text"] for one in found]
+        page: dict[str, Any] = self.http.get(f"/users/{user}/reminders").raise_for_status().json()
+        return [job["args"]["text"] for job in page["records"]]
 
     def forget(self, user: str, id: str) -> bool:
         return bool(self.http.delete(f"/users/{user}/reminders/{id}").raise_for_status().json()["cancelled"])
@@ -52,13 +52,22 @@ def free_port() -> int:
 
 
 @contextmanager
-def app(command: Sequence[str], *, cwd: Path, port: int, secret: str) -> Iterator[App]:
-    """Run an example until it answers; `{port}` in its command stands for its port."""
+def app(
+    command: Sequence[str], *, cwd: Path, port: int, secret: str, server: str = "", token: str = ""
+) -> Iterator[App]:
+    """Run an example until it answers; `{port}` in its command stands for its port, `server` is the tocsin server."""
     origin = f"http://127.0.0.1:{port}"
     words = [word.replace("{port}", str(port)) for word in command]
     with (
         running(
-            words, cwd=cwd, TOCSIN_SECRETS=secret, ORIGIN=origin, PORT=str(port), PYTHONPATH=str(EXAMPLES)
+            words,
+            cwd=cwd,
+            TOCSIN_SECRETS=secret,
+            ORIGIN=origin,
+            PORT=str(port),
+            PYTHONPATH=str(EXAMPLES),
+            TOCSIN_URL=server,
+            TOCSIN_TOKEN=token,
         ) as program,
         httpx.Client(base_url=origin, trust_env=False, timeout=DEADLINE_S) as http,
     ):

@@ -9,7 +9,7 @@ import pytest
 
 from scripts.site.markdown import blocks
 from tests.examples.example_process import EXAMPLES
-from tests.examples.test_reminders import COMMANDS
+from tests.examples.test_reminders import BLOCKING, COMMANDS
 
 PAGES: Final = Path(__file__).parents[2] / "docs" / "frameworks"
 SHOWN: Final = {
@@ -18,6 +18,8 @@ SHOWN: Final = {
     "litestar.md": "reminders_litestar.py",
     "aiohttp.md": "reminders_aiohttp.py",
     "django.md": "reminders_django.py",
+    "django-wsgi.md": "reminders_django_wsgi.py",
+    "flask.md": "reminders_flask.py",
     "asyncio.md": "reminders_asyncio.py",
 }
 
@@ -40,7 +42,7 @@ def test_every_example_has_a_page_and_every_page_is_in_the_overview() -> None:
 
 
 def test_a_page_runs_its_example_as_the_test_does() -> None:
-    for framework, command in COMMANDS.items():
-        target = command[-1].rpartition("/")[2]
+    for framework, command in (COMMANDS | BLOCKING).items():
+        target = next(word for word in command if "reminders_" in word).rpartition("/")[2]
         told = [block.text for block in blocks((PAGES / f"{framework}.md").read_text("utf-8"))]
         assert any(target in text for text in told if "pip install" in text)
