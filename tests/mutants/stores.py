@@ -9,6 +9,13 @@ LONG = S + "test_sqlite_long_running.py::"
 
 STORES = (
     Mutant(
+        "labels: a store of an earlier layout counts as filled",
+        "actors/scheduler/state/labels.py",
+        "SINCE_LAYOUT: Final = 3\n",
+        "SINCE_LAYOUT: Final = 1\n",
+        tests=("tests/storage/test_layouts.py::test_a_store_of_each_layout_is_read_and_worked_off",),
+    ),
+    Mutant(
         "store: a commit is not synced",
         "storage/sqlite/writer.py",
         "PRAGMA synchronous = FULL",
