@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import click
 
 from tocsin.cli import main
 
+HERE: Final = Path(__file__).parent
 LOCAL = {
     "serve",
     "run",
@@ -40,7 +43,14 @@ CLIENTS = sorted(TREE.keys() - LOCAL)
 
 def arguments(command: click.Command) -> list[str]:
     """Something for every argument that is needed."""
-    samples = {"span": "5m", "shell": "bash", "body": "-", "file": "-"}
+    samples = {
+        "span": "5m",
+        "shell": "bash",
+        "body": "-",
+        "file": "-",
+        "jobs": str(HERE / "jobs.jsonl"),
+        "definitions": str(HERE / "schedules.json"),
+    }
     return [samples.get(each.name or "", "x") for each in command.params if isinstance(each, click.Argument)]
 
 
@@ -53,4 +63,5 @@ def needed(name: str) -> list[str]:
         "reschedule": ["--in", "5m"],
         "schedules put": ["--every", "5m"],
         "instances rm": ["--yes"],
+        "instances set": ["--timeout", "5m"],
     }.get(name, [])

@@ -21,11 +21,12 @@ from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
 from tocsin.cli.pools import pools
-from tocsin.cli.queues import pending, queues, result
+from tocsin.cli.queues import claim, pending, queues, result
 from tocsin.cli.run import run
 from tocsin.cli.schedules import schedules
 from tocsin.cli.serve import serve
-from tocsin.cli.status import status
+from tocsin.cli.several import submit
+from tocsin.cli.status import health, status
 from tocsin.cli.streams import prepare, writing
 from tocsin.cli.upcoming import upcoming
 from tocsin.cli.why import history, why
@@ -104,9 +105,10 @@ def main() -> None:
 
 COMMANDS = (
     *(serve, run, worker, demo),
-    *(schedule, ls, get, result, pending, why, history, cancel, reschedule, cancel_all, complete, extend, dead),
+    *(schedule, submit, ls, get, result, pending, why, history),
+    *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
-    *(status, queues, pools, workers, instances, catalog),
+    *(status, health, queues, pools, workers, instances, catalog),
     *(check, backup),
     *(keys, config, completion),
 )

@@ -11,7 +11,8 @@ from tocsin.cli.client import Connection, client_command
 from tocsin.cli.confirm import confirm
 from tocsin.cli.jobs import PAGE, pages
 from tocsin.cli.listing import ListingGroup
-from tocsin.cli.output import Column, plural, print_rows
+from tocsin.cli.output import Column, plural, print_rows, span
+from tocsin.cli.times import duration
 from tocsin.cli.words import printable, say
 
 INSTANCES: Final = (
@@ -65,6 +66,22 @@ def _set_paused(connection: Connection, name: str, paused: bool) -> None:
     answer = connection.of(name).put("/instance", {"paused": paused})
     does = "is paused: none of its jobs start" if paused else "starts jobs again"
     connection.show(answer, lambda _: say(f"{printable(name)} {does}"))
+
+
+@instances.command("set")
+@click.argument("name")
+@click.option("--timeout", metavar="DURATION", help="Of callbacks, 1s to 1h; 0s: the server's again.")
+@client_command
+def instances_set(connection: Connection, /, name: str, timeout: str | None) -> None:
+    """Set how long callbacks of an instance may take.
+
+    It counts for jobs that have no --timeout of their own, from now on.
+    """
+    if timeout is None:
+        raise click.UsageError("give --timeout (0s: the server's again)")
+    answer = connection.of(name).put("/instance", {"timeoutMs": duration(timeout, "--timeout")})
+    shown = span(answer["timeoutMs"]) if answer.get("timeoutMs") else "as long as the server says"
+    connection.show(answer, lambda _: say(f"callbacks of {printable(name)} may take {shown}"))
 
 
 @instances.command("rm")

@@ -54,6 +54,14 @@ def json_of(given: str, option: str = "--args") -> Any:
     return msgspec.Raw(raw)
 
 
+def text_of(given: str, option: str) -> bytes:
+    """Return what a file holds, or stdin for `-`."""
+    try:
+        return sys.stdin.buffer.read() if given == "-" else Path(given).read_bytes()
+    except OSError as error:
+        raise click.UsageError(f"{option}: {given} cannot be read: {error.strerror}") from None
+
+
 def compact(value: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {each}" for name, each in value.items())
 

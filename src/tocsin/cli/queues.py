@@ -1,15 +1,16 @@
-"""Commands about pulled work: `queues`, `pending`, `result`."""
+"""Commands about pulled work: `queues`, `claim`, `pending`, `result`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 import click
 
 from tocsin.cli.client import TIMEOUT_S, Connection, client_command
 from tocsin.cli.failure import No, Refused
-from tocsin.cli.output import Column, emit, instant, now_ms, plural, print_rows, relative, span
+from tocsin.cli.output import Column, emit, instant, now_ms, plural, print_rows, put, relative, span
 from tocsin.cli.times import duration
 from tocsin.cli.words import printable, say
 
@@ -52,6 +53,47 @@ def _line(queue: Mapping[str, Any]) -> tuple[str, ...]:
         f"{queue['inFlight']:,}",
         f"{queue['workersWaiting']:,}",
     )
+
+
+@click.command()
+@click.argument("queue", default="*")
+@click.option(
+    "--max",
+    "most",
+    envvar="TOCSIN_CLAIM_MAX",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="At most so many.",
+)
+@click.option("--lease", metavar="DURATION", default="60s", show_default=True, help="They are yours for so long.")
+@click.option("--wait", metavar="DURATION", default="0s", show_default=True, help="Wait so long for one, 5m at most.")
+@click.option("--exclude", metavar="NAME", multiple=True, help="Without QUEUE: not from there. May be repeated.")
+@client_command
+def claim(connection: Connection, /, queue: str, most: int, lease: str, wait: str, exclude: tuple[str, ...]) -> None:
+    """Take due jobs of a queue, to work on them.
+
+    QUEUE is a name, several (mail,pdf), or left out: all. Say how each ended
+    with `tocsin complete ID LEASE`, within --lease. Exit code 1 if there was
+    none.
+    """
+    wait_ms = duration(wait, "--wait")
+    said = {"max": most, "leaseMs": duration(lease, "--lease"), "waitMs": wait_ms}
+    patient = connection.patient(TIMEOUT_S + (wait_ms + MARGIN_MS) / 1_000)
+    route = f"/queues/{quote(queue, safe='*,:')}/claim"
+    found = patient.post(route, {**said, "exclude": list(exclude)} if exclude else said)["jobs"]
+    if not found:
+        raise No(f"no job of {'any queue' if queue == '*' else printable(queue)} is due in {connection.instance}")
+    connection.show_all(found, _print_claimed, "")
+
+
+def _print_claimed(found: Sequence[Mapping[str, Any]]) -> None:
+    for one in found:
+        put(f"{printable(one['id'])} {printable(one['lease'])}")
+    for one in found:
+        path = printable(one.get("functionPath") or one.get("workflow") or "")
+        ends = relative(one["leaseUntil"], now_ms())
+        say(f"{printable(one['id'])} is attempt {one['attempt']} of {path}; its lease ends {ends}")
 
 
 @click.command()

@@ -13,6 +13,7 @@ from tocsin.cli.listing import ListingGroup
 from tocsin.cli.names import schedule_in_path
 from tocsin.cli.output import emit, instant, now_ms, put, relative
 from tocsin.cli.schedules_shown import print_occurrences, print_schedule, print_schedules
+from tocsin.cli.several import schedules_register
 from tocsin.cli.times import instant_of, optional_duration
 from tocsin.cli.upcoming import print_upcoming
 from tocsin.cli.words import printable, say
@@ -167,6 +168,9 @@ def _limit(text: str) -> int | None:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise click.UsageError(f"--catch-up-limit must be a whole number, or none, not {text!r}")
     return int(text)
+
+
+schedules.add_command(schedules_register)
 
 
 @schedules.command("pause")

@@ -13,7 +13,7 @@ from tocsin.cli.pools import MORE, print_pools
 from tocsin.cli.words import say
 
 
-def health(answer: Mapping[str, Any]) -> str | None:
+def health_of(answer: Mapping[str, Any]) -> str | None:
     """Return the health with its reasons, a line each; without reasons for an older server."""
     reasons = [f"{one['message']} (for {span(max(now_ms() - one['since'], 0))})" for one in answer.get("reasons") or ()]
     colour = answer.get("health")
@@ -27,12 +27,25 @@ def status(connection: Connection, /) -> None:
     connection.show(connection.get("/status"), lambda answer: _print(connection.instance, answer))
 
 
+@click.command()
+@client_command
+def health(connection: Connection, /) -> None:
+    """Ask whether a server accepts work: a container's health check.
+
+    Needs no token. Exit code 1 if it does not, with the reason; 3 if nobody
+    answers.
+    """
+    answer = connection.of("default").get("/readyz")
+    codes = ", ".join(answer.get("reasons") or ())
+    connection.show(answer, lambda _: say(f"ready, but not well: {codes}" if codes else "ready"))
+
+
 def _print(instance: str, answer: Mapping[str, Any]) -> None:
     lanes = answer.get("lanes") or {}
     late = answer.get("oldestDueMs")
     key_values(
         ("instance", instance),
-        ("health", health(answer)),
+        ("health", health_of(answer)),
         ("paused", "yes: none of its jobs start" if answer.get("paused") else None),
         ("backlog", f"{answer['backlog']:,}"),
         ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),
