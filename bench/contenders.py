@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -29,11 +30,14 @@ class Contender:
     service: str = ""
     queue: str = ""
     note: str = ""
+    npm: tuple[str, ...] = ()
+    """What npm installs."""
 
     @property
     def missing(self) -> str:
         """How to get it."""
-        return f"pip install {' '.join(self.packages)}, or python -m bench compare --install"
+        how = f"pip install {' '.join(self.packages)}" if self.packages else f"npm install {' '.join(self.npm)}"
+        return f"{how}, or python -m bench compare --install"
 
 
 OURS = Contender("tocsin, SQLite", "tocsin_sqlite", queue="tocsin_sqlite")
@@ -58,6 +62,10 @@ CONTENDERS = (
         "Celery, Redis", "celery_redis", ("celery[redis]",), "redis",
         note="Redis with appendfsync always; redelivers after an hour",
     ),
+    Contender(
+        "workerd, a durable object", "workerd_objects", npm=("workerd",),
+        note="Cloudflare's runtime: one object with an alarm, 64 fetches at once, jobs over HTTP",
+    ),
 )  # fmt: skip
 
 
@@ -71,6 +79,15 @@ def install(contenders: Sequence[Contender], environment: Path) -> None:
         done = subprocess.run(
             [str(python), "-m", "pip", "install", "--quiet", *packages], capture_output=True, text=True
         )
+        if done.returncode:
+            print(f"  not installed: {done.stderr.strip().splitlines()[-1]}", flush=True)
+    for packages in [one.npm for one in contenders if one.npm]:
+        print(f"installing {' '.join(packages)}", flush=True)
+        if (npm := shutil.which("npm")) is None:
+            print("  not installed: there is no npm", flush=True)
+            continue
+        command = [npm, "install", "--global", "--ignore-scripts", f"--prefix={environment}", *packages]
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             print(f"  not installed: {done.stderr.strip().splitlines()[-1]}", flush=True)
 
