@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -145,11 +146,11 @@ def test_a_set_is_put_twice_and_changed_once(tmp_path: Path, run: Run) -> None:
     file = tmp_path / "crontab"
     with tocsin_serve("--insecure", cwd=tmp_path) as server:
 
-        def put(text: str, *more: str) -> dict[str, list[object]]:
+        def put(text: str, *more: str) -> dict[str, Any]:
             file.write_text(text)
             done = run("import", "crontab", str(file), "--url", url, "--queue", "cron", "--json", *more)
             assert done.exit_code == 0, done.stderr
-            answer: dict[str, list[object]] = json.loads(done.stdout)
+            answer: dict[str, Any] = json.loads(done.stdout)
             return answer
 
         def listed() -> dict[str, int]:
@@ -157,6 +158,11 @@ def test_a_set_is_put_twice_and_changed_once(tmp_path: Path, run: Run) -> None:
             return {one["name"]: one["revision"] for one in map(json.loads, lines)}
 
         url = server.url()
+        assert put("0 5 * * * once\n", "--owner", "other")["schedules"][0]["retry"] == {"maxRetries": 0}
+        assert put("0 5 * * * once\n", "--owner", "other", "--dry-run", "--max-retries", "3")["schedules"][0][
+            "retry"
+        ] == {"maxRetries": 3}
+        assert run("schedules", "rm", "--url", url, *listed()).exit_code == 0
         put("0 6 * * * report\n0 7 * * * clean\n")
         first = listed()
         assert set(first.values()) == {1}

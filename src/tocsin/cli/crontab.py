@@ -41,11 +41,12 @@ class Entry:
     path: str
     args: dict[str, str]
 
-    def definition(self, queue: str | None) -> dict[str, Any]:
+    def definition(self, queue: str | None, max_retries: int) -> dict[str, Any]:
         """Return it as the server takes it in a set."""
         rule = {"name": self.name, "cron": self.cron, "timezone": self.timezone}
         pulled = {} if queue is None else {"queue": queue}
-        return {**rule, "functionPath": self.path, "args": self.args, **pulled}
+        retry = {"maxRetries": max_retries}
+        return {**rule, "functionPath": self.path, "args": self.args, "retry": retry, **pulled}
 
 
 @dataclass(frozen=True, slots=True)

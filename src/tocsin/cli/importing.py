@@ -27,6 +27,7 @@ def importing() -> None:
 @click.option("--path-prefix", metavar="TEXT", default="cron:", show_default=True, help="Before each path.")
 @click.option("--timezone", metavar="ZONE", help="Whose clock times are on (default: CRON_TZ, or UTC).")
 @click.option("--queue", metavar="NAME", help="Workers pull the jobs; no callbacks.")
+@click.option("--max-retries", type=click.IntRange(0, 100), default=0, show_default=True, help="After a failure.")
 @click.option("--owner", metavar="NAME", default="crontab", show_default=True, help="Whose set this is.")
 @click.option("--prune", is_flag=True, help="Remove what this owner had and FILE has not.")
 @click.option("--system", is_flag=True, help="Lines name a user, as in /etc/crontab.")
@@ -39,6 +40,7 @@ def import_crontab(
     path_prefix: str,
     timezone: str | None,
     queue: str | None,
+    max_retries: int,
     owner: str,
     prune: bool,
     system: bool,
@@ -56,11 +58,11 @@ def import_crontab(
     from tocsin.cli.crontab import read
 
     crontab = read(_text(file), prefix=path_prefix, timezone=timezone, system=system)
-    body = {"schedules": [one.definition(queue) for one in crontab.entries], "prune": prune}
+    body = {"schedules": [one.definition(queue, max_retries) for one in crontab.entries], "prune": prune}
     answer = {} if dry_run else connection.put(f"/owners/{_owner(owner)}/schedules", body)
     if connection.as_json:
         left_out = [{"line": one.line, "text": one.text, "why": one.why} for one in crontab.left_out]
-        emit({**body, **answer, "leftOut": left_out})
+        emit({**answer, **body, "leftOut": left_out})
     else:
         _print(crontab, answer, owner, dry_run=dry_run)
     jobs = sum(one.job for one in crontab.left_out)
