@@ -89,17 +89,22 @@ def test(wheel: Path, python: Path, arguments: list[str]) -> bool:
         return subprocess.run([own, "-m", "pytest", "-q", *arguments], cwd=away, check=False).returncode == 0
 
 
+def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return our options, and what stands behind `--`."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return parser.parse_args(arguments[:at]), arguments[at + 1 :]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/wheel_test.py", description=__doc__)
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--python", type=Path, action="append", help="an interpreter; may be repeated")
-    parser.add_argument("pytest", nargs="*", help="what pytest is given, behind --")
-    given = parser.parse_args()
+    given, arguments = _parsed(parser, sys.argv[1:])
     pythons = [(version_of(one) or str(one), one) for one in given.python] if given.python else list(interpreters())
     wheel, failed = given.wheel.resolve(), []
     for version, python in pythons:
         print(f"---- Python {version}", flush=True)
-        if not test(wheel, python, given.pytest or [*CHOSEN, "--numprocesses=2", "--dist=worksteal"]):
+        if not test(wheel, python, arguments or [*CHOSEN, "--numprocesses=2", "--dist=worksteal"]):
             failed.append(version)
     ran = [version for version, _ in pythons]
     absent = (
