@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_type
 
 from tocsin import (
     ActorHost,
+    Client,
     Context,
     HandlerError,
     Handlers,
@@ -18,6 +19,7 @@ from tocsin import (
     Receiver,
     Retry,
     Scheduler,
+    SyncClient,
     Tasks,
     TerminalError,
     TocsinError,
@@ -93,6 +95,21 @@ async def use(jobs: Scheduler) -> tuple[int, str]:
         assert_type(error.code, str)
         return error.status, error.code
     return len(failures), one
+
+
+async def far_away() -> str:
+    async with Client("http://127.0.0.1:8321", token="secret") as client:
+        jobs = client.scheduler("tenant-a")
+        assert_type(await archive.on(jobs).after("5m", 1), str)
+        return await remind.on(jobs).now(Invoice(1, "a"))
+
+
+def blocking() -> str:
+    with SyncClient("http://127.0.0.1:8321", token="secret") as client:
+        jobs = client.scheduler("tenant-a")
+        assert_type(jobs.pools("stripe").pause().paused, bool)
+        assert_type(jobs.task("charge", _charge).after("5m", cents=5), str)
+        return archive.on(jobs).after("5m", number=1)
 
 
 async def _charge(cents: int) -> None: ...

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app import Invoice, archive, heavy, remind, sweep, tasks
 
-from tocsin import JobContext, Scheduler
+from tocsin import JobContext, Scheduler, SyncScheduler
 
 
-async def wrong(jobs: Scheduler, context: JobContext) -> None:
+async def wrong(jobs: Scheduler, context: JobContext, client: SyncScheduler) -> None:
     await remind.after("5m")  # wrong
     await remind.after("5m", 1)  # wrong
     await remind.after("5m", Invoice(1, "a"), copies="3")  # wrong
@@ -27,7 +27,9 @@ async def wrong(jobs: Scheduler, context: JobContext) -> None:
     await jobs.run_after("5m", "x", {}, pol="disk")  # wrong
     await jobs.pools("stripe").set(max_concurrency="2")  # wrong
     tasks.bind("jobs")  # wrong
-    print(number)
+    archive.on(client).now("1")  # wrong
+    later: int = archive.on(client).now(1)  # wrong
+    print(number, later)
 
 
 async def _charge(cents: int) -> None: ...
