@@ -52,11 +52,13 @@ def test_history_tells_each_end_and_cuts_no_words(run: Run, canned: Canned) -> N
     error = "could not reach the database because " + "it was busy " * 12
     first = {"attempt": 1, "outcome": "failed", "started": NOW, "ended": NOW + 1_500, "latenessMs": 20, "error": error}
     done = {"attempt": 2, "outcome": "done", "started": NOW, "ended": NOW, "latenessMs": 0, "result": {"n": 1}}
-    canned.answer({"attempts": [first, done, {**done, "result": None, "status": 204}]})
+    coded = {**first, "error": "card declined", "code": "card_declined", "status": 402, "data": {"limit": 100}}
+    canned.answer({"attempts": [first, done, coded, {**done, "result": None, "status": 204}]})
     shown = run("history", "x").stdout
     assert " ".join(error.split()) in " ".join(line[48:] for line in shown.splitlines()).replace("  ", " ")
     assert 'result {"n":1}' in shown
     assert "HTTP 204" in shown
+    assert "card_declined: card declined" in " ".join(shown.split()) and 'data {"limit":100}' in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 

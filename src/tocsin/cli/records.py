@@ -93,6 +93,7 @@ def print_record(record: Mapping[str, Any]) -> None:
         ("parked", when(record.get("parkedAt"), now)),
         ("reason", record.get("reason")),
         ("last error", _error(error, now)),
+        ("error data", msgspec.json.encode(error["data"]).decode() if error.get("data") is not None else None),
         ("last answer", record.get("lastResponse") or None),
         ("args", DAMAGED if record.get("argsDamaged") else msgspec.json.encode(record.get("args")).decode()),
     )

@@ -99,7 +99,9 @@ def _say_why_none(connection: Connection, id: str) -> None:
 
 def _attempt(attempt: Mapping[str, Any], now: int) -> tuple[str, ...]:
     how = attempt.get("error") or (f"HTTP {attempt['status']}" if attempt.get("status") else "")
-    result = f" result {_json(attempt['result'])}" if attempt.get("result") is not None else ""
+    how = f"{attempt['code']}: {how}" if attempt.get("code") else how
+    result = f" data {_json(attempt['data'])}" if attempt.get("data") is not None else ""
+    result += f" result {_json(attempt['result'])}" if attempt.get("result") is not None else ""
     if attempt.get("resultDamaged"):
         result = " result damaged in the store"
     return (
