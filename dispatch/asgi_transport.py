@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextvars import Context
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -45,7 +46,9 @@ class AsgiTransport:
         if self._closed:
             raise NeverConnected("the transport is closed")
         call = _Call(body, max_body)
-        task = asyncio.get_running_loop().create_task(self._run(_scope(url, headers, body), call))
+        # As a server's request: without the context of whoever scheduled the job, which may be a request of this app.
+        run = self._run(_scope(url, headers, body), call)
+        task = asyncio.get_running_loop().create_task(run, context=Context())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from litestar import Litestar, Request, Response, asgi, delete, get, post
-from litestar.di import Provide
+from litestar.di import NamedDependency, Provide
 
 from tocsin import ActorHost, Received, Receiver, Scheduler, SQLiteDedup, TocsinError
 
@@ -33,18 +33,21 @@ def jobs_of(user: str) -> Scheduler:
     return host.scheduler(user)
 
 
+Jobs = NamedDependency[Scheduler]
+
+
 @post("/users/{user:str}/reminders")
-async def remind(jobs: Scheduler, data: Reminder) -> dict[str, str]:
+async def remind(jobs: Jobs, data: Reminder) -> dict[str, str]:
     return {"id": await jobs.run_after(data.after, "reminders:send", {"text": data.text})}
 
 
 @get("/users/{user:str}/reminders")
-async def reminders(jobs: Scheduler) -> dict[str, Any]:
+async def reminders(jobs: Jobs) -> dict[str, Any]:
     return (await jobs.list()).to_dict()
 
 
 @delete("/users/{user:str}/reminders/{id:str}", status_code=200)
-async def forget(jobs: Scheduler, id: str) -> dict[str, Any]:
+async def forget(jobs: Jobs, id: str) -> dict[str, Any]:
     return (await jobs.cancel(id)).to_dict()
 
 

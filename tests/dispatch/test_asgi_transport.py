@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import pytest
@@ -72,6 +73,21 @@ async def test_the_app_sees_the_request() -> None:
     assert (b"content-length", b"3") in scope["headers"]
     assert (b"webhook-id", b"a:1") in scope["headers"]
     assert message == {"type": "http.request", "body": b"[1]", "more_body": False}
+
+
+async def test_the_app_does_not_see_the_context_of_who_scheduled() -> None:
+    """That is a request of the same app, often, and as good as ended."""
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+    user.set("ada")
+    seen: list[str] = []
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        seen.append(user.get())
+        await send(start())
+        await send(piece(b""))
+
+    assert (await post(app)).status == 200
+    assert seen == ["nobody"]
 
 
 async def test_the_answer_comes_back_whole() -> None:

@@ -115,4 +115,11 @@ CALLBACKS = (
         "    elif False:\n",
         tests=(D + "test_outcome.py::test_a_body_that_was_cut_off_is_no_result_and_the_history_says_so",),
     ),
+    Mutant(
+        "in process: the app is called in the context of who scheduled",
+        "dispatch/asgi_transport.py",
+        "create_task(run, context=Context())",
+        "create_task(run)",
+        tests=("tests/dispatch/test_asgi_transport.py::test_the_app_does_not_see_the_context_of_who_scheduled",),
+    ),
 )
