@@ -1,7 +1,8 @@
 """Requests to a tocsin server: what its clients share. Each is made once; whoever makes it decides about another.
 
-A client asks over httpx. What a worker posts for each job (`_call_directly`) goes over the built-in transport, at a
-fraction of the CPU time, unless an httpx transport was given. Both give an `Answer`, so what is made of it is the same.
+A client asks over httpx. What is posted for each job (`_post_directly`), by workers and for accepted work, goes over
+the built-in transport, at a fraction of the CPU time, unless an httpx transport was given. Both give an `Answer`, so
+what is made of it is the same.
 """
 
 from __future__ import annotations
@@ -139,10 +140,13 @@ class ServerClient:
                 return await self._call_directly(instance, route, kind, said, wait_s=wait_s)
             except TocsinError as error:
                 return await rescue(error)
+        return self._read(await self._post_directly(instance, route, _written(said), wait_s), kind)
+
+    async def _post_directly(self, instance: str, route: str, body: bytes, wait_s: float = 0.0) -> Answer:
+        """Do as `_request` with POST, over the built-in transport."""
         timeout_s = self._timeout_s + wait_s
         if self._transport is not None:  # it may lead into this process
-            return await self._call("POST", instance, route, kind, said, timeout_s=timeout_s)
-        body = _written(said)
+            return await self._request("POST", instance, route, content=body, timeout=timeout_s)
         if self._builtin is None:
             self._builtin = BuiltinTransport(ssl_context=self._ssl_context)
         try:
@@ -161,7 +165,7 @@ class ServerClient:
             raise UnreachableError(f"what {self._base} answers is longer than {LARGEST_ANSWER} bytes")
         if is_packed(answer.headers):
             raise UnreachableError(f"what {self._base} answers is compressed, which it was asked not to be")
-        return self._read(answer, kind)
+        return answer
 
     def _read(self, answer: Answer, kind: type[T]) -> T:
         """Return the answer as a `kind`, or raise what it stands for."""

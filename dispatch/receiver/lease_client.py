@@ -130,7 +130,7 @@ class LeaseClient(ServerClient):
             wait = pause
             failure: TocsinError
             try:
-                answer = await self._request("POST", job.instance, operation, content=content)
+                answer = await self._post_directly(job.instance, operation, content)
             except UnreachableError as error:
                 failure = error
             else:

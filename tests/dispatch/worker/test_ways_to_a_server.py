@@ -1,4 +1,5 @@
-"""What a worker posts goes over the built-in transport, or over an httpx one that it was given: both behave alike."""
+"""What is posted for each job, by workers and for accepted work, goes over the built-in transport, or over an httpx one
+that was given: both behave alike."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tests.dispatch.scripted_server import (
     silent,
 )
 from tests.dispatch.worker.claim_sources import host_and_source
-from tocsin import Job, RemoteScheduler, WorkerSnapshot
+from tocsin import Job, LeaseClient, Leased, RemoteScheduler, WorkerSnapshot
 from tocsin.dispatch import server_client
 from tocsin.dispatch.names import HttpxConnections
 from tocsin.dispatch.transport import Answer
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.anyio
 
 WAYS = ("built-in", "httpx")
 each_way = pytest.mark.parametrize("way", WAYS)
+ACCEPTED = Leased(id="a", webhook_id="a.1", lease="lease", instance="t")
 SNAPSHOT = WorkerSnapshot(id="w", queues="*", concurrency=1, status="idle", started_at=1, heartbeat_at=2)
 
 
@@ -106,6 +108,44 @@ async def test_an_answer_means_the_same(call: str, answer: str) -> None:
         first, second = [await outcome(CALLS[call](jobs)) for jobs in both]
     assert first == second
     assert len(server.requests) == 2, "each is made once: whoever calls decides about another"
+
+
+def lease_client(way: str, url: str) -> LeaseClient:
+    transport = None if way == "built-in" else HttpxConnections(False, server_client.UNLIMITED)
+    return LeaseClient(url, token="secret-ops", timeout_s=5, patience_s=0, transport=transport)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+async def test_an_answer_to_accepted_work_means_the_same(answer: str) -> None:
+    outcomes = []
+    async with scripted_server(closing_after(ANSWERS[answer])) as server:
+        for way in WAYS:
+            async with lease_client(way, f"http://127.0.0.1:{server.port}") as leases:
+                outcomes.append(await outcome(leases.complete(ACCEPTED, result={"n": 1})))
+    assert outcomes[0] == outcomes[1]
+    first, second = [parsed(request) for request in server.requests]
+    assert first == second
+    assert first[0] == "POST /i/t/complete HTTP/1.1" and first[1]["authorization"] == "Bearer secret-ops"
+
+
+async def test_accepted_work_asks_again_on_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep, slept = asyncio.sleep, list[float]()
+
+    async def pause(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("tocsin.dispatch.receiver.lease_client.asyncio.sleep", pause)
+    busy = iter([ANSWERS["overloaded"], ANSWERS["full"]])
+
+    async def answers(connection: ClientConnection) -> None:
+        while await connection.request():
+            await connection.send(next(busy, ANSWERS["held"]))
+
+    async with scripted_server(answers) as server:
+        async with LeaseClient(f"http://127.0.0.1:{server.port}") as leases:
+            assert await leases.extend(ACCEPTED, 5_000) == 1764500000000
+        assert [seconds for seconds in slept if seconds] == [2.0, 7.0] and server.accepted == 1
 
 
 async def test_what_is_sent_says_the_same() -> None:
