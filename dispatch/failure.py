@@ -13,7 +13,8 @@ from tocsin.dispatch.answer_contents import GENERIC
 from tocsin.dispatch.blanking import holds_secrets, without_secrets
 from tocsin.errors import InvalidInputError, JobFailedError, TocsinError
 
-CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
+MAX_CODE: Final = 64
+CODE: Final = re.compile(rf"[A-Za-z0-9_.:-]{{1,{MAX_CODE}}}", re.ASCII)
 MAX_DATA: Final = 2 * 1024
 """Bytes of JSON: they stand in the rows of the job, of its dead letter and of its history."""
 STATUS: Final = (400, 599)

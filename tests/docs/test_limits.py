@@ -12,7 +12,7 @@ from tocsin.actors.http import body
 from tocsin.actors.scheduler.inflight import worker_registry
 from tocsin.actors.scheduler.model import followers, validation
 from tocsin.actors.scheduler.schedules import definition
-from tocsin.dispatch import answer_contents, dispatcher, pulled, retry, values
+from tocsin.dispatch import answer_contents, dispatcher, failure, pulled, retry, values
 
 from .pages import ROOT
 
@@ -51,6 +51,7 @@ def kib(size: int) -> str:
         ),
         ("answer of a callback", [kib(dispatcher.MAX_ANSWER)]),
         ("result", [kib(pulled.MAX_RESULT)]),
+        ("code of a handler's error; its data", [f"{failure.MAX_CODE} characters", kib(failure.MAX_DATA)]),
         ("waits that an answer asks for (`Retry-After`)", [f"{answer_contents.RETRY_AFTER_MAX_MS // 3_600_000} h"]),
         ("one claim", [f"{validation.CLAIM_MAX[1]} jobs", f"{validation.QUEUES_MAX} queues"]),
         ("schedules registered at once", [f"{definition.MAX_SET:,}"]),

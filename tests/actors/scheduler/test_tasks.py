@@ -20,6 +20,7 @@ from tocsin import ActorHost, Job, JobContext, Receiver, Retry, Scheduler, Tasks
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.dispatch.parameters import Parameters
 from tocsin.errors import InvalidInputError, JobFailedError, SettingsError
+from tocsin.testing import FakeScheduler
 
 DUE = datetime(2027, 1, 1, tzinfo=UTC)
 INVOICE = Invoice(7, DUE, Decimal("10.50"))
@@ -213,6 +214,17 @@ async def test_a_task_goes_to_the_scheduler_it_is_called_on_or_bound_to() -> Non
         args = [sorted(one.args["a"] for one in (await jobs.list()).records) for jobs in (a, b)]
 
     assert args == [[2, 3], [1]]
+
+
+@pytest.mark.anyio
+async def test_a_fake_of_a_unit_test_takes_tasks() -> None:
+    jobs = FakeScheduler(now=DUE)
+    add = jobs.task("add", app.add, queue="q")
+    await add.after("5m", 1)
+    [record] = await jobs.assert_scheduled("add", count=1)
+
+    assert (record.args, record.scheduled_for) == ({"a": 1}, int(DUE.timestamp() * 1000) + 300_000)
+    assert jobs.calls[0].method == "run_after"
 
 
 @on_simulated_host()
