@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -12,12 +13,14 @@ from collections.abc import Iterator
 from configparser import RawConfigParser
 from dataclasses import fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import pytest
+import yaml
 
 from tests.examples.conftest import missing
+from tests.examples.test_reminders import BLOCKING
 from tocsin.actors.http.tokens import parse_tokens
 from tocsin.cli import main
 from tocsin.cli.failure import WrongSettings
@@ -54,11 +57,21 @@ class Unit(RawConfigParser):
         return dict(one.split("=", 1) for one in self.all("Environment"))
 
 
-def instructions() -> list[tuple[str, str]]:
-    """The Containerfile's, in order."""
+Stage = list[tuple[str, str]]
+
+
+def stages() -> dict[str, Stage]:
+    """The instructions of each stage of the Containerfile, in order, with those of the stage that it goes on from."""
     lines = re.sub(r"(?m)^#.*\n", "", (DEPLOY / "Containerfile").read_text("utf-8")).replace("\\\n", " ")
-    found = [line.split(None, 1) for line in lines.splitlines() if line.strip()]
-    return [(word.upper(), rest) for word, rest in found]
+    found: dict[str, Stage] = {}
+    for line in filter(str.strip, lines.splitlines()):
+        word, rest = line.split(None, 1)
+        if word == "FROM":
+            origin, _, name = rest.split()
+            current = found[name] = list(found.get(origin, []))
+        elif found:
+            current.append((word, rest))
+    return found
 
 
 def named_variables(text: str) -> Iterator[str]:
@@ -119,28 +132,70 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path: Path) -> None:
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
-def test_the_image_runs_the_server_as_nobody_special_on_a_volume_that_is_its_own() -> None:
-    found = dict(instructions())
-    settings = dict(one.split("=", 1) for one in shlex.split(found["ENV"]))
-    by_user = [place for place, (word, _) in enumerate(instructions()) if word == "USER"]
-    as_root = [place for place, (word, _) in enumerate(instructions()) if word in {"RUN", "COPY"}]
+def test_the_server_is_the_last_stage_since_that_is_what_is_built() -> None:
+    server = dict(stages()["server"])
+    settings = dict(one.split("=", 1) for one in shlex.split(server["ENV"]))
 
-    assert found["VOLUME"] == '["/var/lib/tocsin"]' and settings["TOCSIN_STORE"].startswith(
-        "sqlite:////var/lib/tocsin/"
-    )
-    assert found["EXPOSE"] == settings["TOCSIN_PORT"] == str(Settings().port)
-    assert found["USER"].split(":")[0].isdigit() and int(found["USER"].split(":")[0]) > 0
-    assert by_user and max(as_root) < min(by_user)
-    assert (found["ENTRYPOINT"], found["CMD"]) == ('["tocsin"]', '["serve"]')
+    assert [*stages()][-1] == "server"
+    assert (server["ENTRYPOINT"], server["CMD"]) == ('["tocsin"]', '["serve"]')
+    assert server["VOLUME"] == '["/var/lib/tocsin"]'
+    assert settings["TOCSIN_STORE"].startswith("sqlite:////var/lib/tocsin/")
+    assert server["EXPOSE"] == settings["TOCSIN_PORT"] == str(Settings().port)
+
+
+@pytest.mark.parametrize("stage", ["server", "example"])
+def test_an_image_runs_as_nobody_special(stage: str) -> None:
+    words = [word for word, _ in stages()[stage]]
+    user = dict(stages()[stage])["USER"].split(":")[0]
+
+    assert user.isdigit() and int(user) > 0
+    assert words.index("USER") > max(place for place, word in enumerate(words) if word in {"RUN", "COPY"})
 
 
 def test_the_health_check_asks_whether_the_server_is_ready() -> None:
-    (check,) = [rest for word, rest in instructions() if word == "HEALTHCHECK"]
-    program = re.search(r'"-c", "(.*)"\]', check)
+    program = re.search(r'"-c", "(.*)"\]', dict(stages()["server"])["HEALTHCHECK"])
     assert program is not None
     compile(program[1], "HEALTHCHECK", "exec")
 
     assert "'/readyz'" in program[1] and "os.environ['TOCSIN_PORT']" in program[1]
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    return found
+
+
+def test_the_compose_file_is_one() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    checked = subprocess.run([*command, str(DEPLOY / "compose.yaml")], capture_output=True, text=True, timeout=60)
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_services_of_the_compose_file_find_each_other() -> None:
+    server, app = (compose()["services"][name] for name in ("tocsin", "app"))
+    stage_of = {name: dict(stages()[one["build"]["target"]]) for name, one in compose()["services"].items()}
+
+    assert server["environment"]["TOCSIN_ORIGIN_URL"] == f"http://app:{stage_of['app']['EXPOSE']}"
+    assert app["environment"]["TOCSIN_URL"] == f"http://tocsin:{stage_of['tocsin']['EXPOSE']}"
+    for one, stage in ((server, stage_of["tocsin"]), (app, stage_of["app"])):
+        port = stage["EXPOSE"]
+        assert one["ports"] == [f"127.0.0.1:{port}:{port}"]
+        assert [volume.partition(":")[2] for volume in one["volumes"]] == json.loads(stage["VOLUME"])
+        assert {volume.partition(":")[0] for volume in one["volumes"]} <= set(compose()["volumes"])
+        assert (one["read_only"], one["cap_drop"]) == (True, ["ALL"])
+        assert int(one["stop_grace_period"].removesuffix("s")) > DRAIN_S + GRACE_S
+    assert app["depends_on"]["tocsin"]["condition"] == "service_healthy" and "HEALTHCHECK" in stage_of["tocsin"]
+    tokens = server["environment"]["TOCSIN_TOKENS"].replace("${TOCSIN_TOKEN:?a text that is hard to guess}", "x" * 32)
+    assert parse_tokens([tokens])
+
+
+def test_the_example_in_the_image_is_the_one_that_is_tested() -> None:
+    copied = [rest.split()[0] for word, rest in stages()["example"] if word == "COPY" and "--from" not in rest]
+    target = json.loads(dict(stages()["example"])["CMD"])[-1]
+
+    assert copied == ["examples/reminders_flask.py"] and target in BLOCKING["flask"]
+    assert (ROOT / copied[0]).exists()
 
 
 def test_the_image_is_built_of_all_that_the_package_is_made_of() -> None:
