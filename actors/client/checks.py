@@ -9,6 +9,7 @@ from typing import Any, Final
 from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
+from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.dispatch.clock import DispatchClock
 from tocsin.errors import InvalidInputError
@@ -37,6 +38,22 @@ class ServerChecks(JobChecks):
         if given.get("initiator") is not None:
             raise InvalidInputError(_NO_USER)
         return super().options(given)
+
+    def new_job(
+        self,
+        path: str | None,
+        workflow: str | None,
+        args: bytes,
+        due: int,
+        options: Mapping[str, Any],
+        *,
+        now: int,
+        initiator: tuple[str, str] = ("", ""),
+    ) -> NewJob:
+        new = super().new_job(path, workflow, args, due, options, now=now, initiator=initiator)
+        if new.job.initiator != ("", ""):  # of a row of an outbox
+            raise InvalidInputError(_NO_USER)
+        return new
 
     def check_schedule(self, new: NewSchedule) -> None:
         if new.definition.initiator != ("", ""):

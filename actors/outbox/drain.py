@@ -69,7 +69,7 @@ class Drain:
         self._poll_s = _at_least(LEAST_POLL_MS, poll, "poll") / 1000
         self._hold_ms = _at_least(LEAST_HOLD_MS, hold, "hold")
         if not isinstance(jobs, Targets) and not isinstance(getattr(jobs, "name", None), str):
-            raise SettingsError(f"jobs must be a Scheduler, an ActorHost or an OutboxClient, not {type(jobs).__name__}")
+            raise SettingsError(f"jobs must be a Scheduler, an ActorHost or a Client, not {type(jobs).__name__}")
         if not isinstance(retry, Retry):
             raise SettingsError(f"retry must be a Retry, not {type(retry).__name__}")
         if on_parked is not None and not callable(on_parked):

@@ -213,7 +213,7 @@ def address(body: Any, instance: str) -> None:
         return
     if body.get("instanceName") is not None:
         body["instanceName"] = instance
-    for one in body.get("then") or ():
+    for one in (*(body.get("then") or ()), *(body.get("schedules") or ())):
         address(one, instance)
 
 
@@ -222,10 +222,13 @@ def repair(case: Any, number: int) -> None:
     zones are, where a schedule is."""
     addressed = unquote((case.path_parameters or {}).get("instance", "default"))
     address(case.body, addressed)
+    if "owner" in (case.path_parameters or {}):
+        case.path_parameters["owner"] = "app"  # so that there is room for a name behind it
     if isinstance(case.body, dict):
-        for name, right in (("cron", "*/5 * * * *"), ("timezone", "Asia/Kolkata")):
-            if case.body.get(name) is not None:
-                case.body[name] = right
+        repair_rule(case.body)
+        for place, one in enumerate(case.body.get("schedules") or ()):
+            repair_rule(one)
+            one["name"] = f"{place}"
         case.body.pop("revision", None)
         if unquote((case.path_parameters or {}).get("queue", "*")) != "*":
             case.body.pop("exclude", None)
@@ -237,6 +240,12 @@ def repair(case: Any, number: int) -> None:
             case.query |= {"expr": "*/5 * * * *", "timezone": "Asia/Kolkata"}
         if "confirm" in case.query:
             case.query["confirm"] = addressed
+
+
+def repair_rule(body: dict[str, Any]) -> None:
+    for name, right in (("cron", "*/5 * * * *"), ("timezone", "Asia/Kolkata")):
+        if body.get(name) is not None:
+            body[name] = right
 
 
 def main() -> None:

@@ -52,6 +52,8 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         ("redrive_stop", "t", "y"),
         ("schedules.put", "t", "s"),
         ("schedule", "t", "p"),
+        ("schedules.register", "t", "o"),
+        ("schedule", "t", "p"),
         ("schedules.get", "t", "s"),
         ("schedules.list", "t", None),
         ("schedules.pause", "t", "s"),
@@ -105,6 +107,21 @@ async def test_a_rule_about_paths_holds_for_schedules_too(host: ActorHost) -> No
         ("schedules.put", "default", "s"),
         ("schedule", "default", "no"),
     ]
+
+
+async def test_a_set_of_schedules_is_asked_for_by_its_owner_and_its_targets(host: ActorHost) -> None:
+    rule = Rule()
+    async with client_of(host.asgi(authorize=rule)) as client:
+        for owner, path in (("no", "p"), ("app", "no")):
+            one = {"name": "s", "functionPath": path, "everyMs": 1_000}
+            answer = await client.put(f"/owners/{owner}/schedules", json={"schedules": [one]})
+            refused(answer, 403, "FORBIDDEN")
+    assert [asked[1:] for asked in rule.asked] == [
+        ("schedules.register", "default", "no"),
+        ("schedules.register", "default", "app"),
+        ("schedule", "default", "no"),
+    ]
+    assert (await host.scheduler().schedules.list()).schedules == []
 
 
 async def test_a_batch_asks_once_for_each_target(host: ActorHost) -> None:

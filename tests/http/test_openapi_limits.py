@@ -26,6 +26,7 @@ ELSEWHERE = {
     "schedules",
     "instanceName",
     "retry",
+    "error",
     "jobs",
     "args",
     "result",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.attempts import ATTEMPTS
 from tests.mutants.benchmarks import BENCHMARKS
 from tests.mutants.callbacks import CALLBACKS
+from tests.mutants.clients import CLIENTS
 from tests.mutants.jobs import JOBS
 from tests.mutants.labs import LABS
 from tests.mutants.lists import LISTS
@@ -23,6 +24,7 @@ MUTANTS = (
     *CALLBACKS,
     *RECEIVER,
     *STORES,
+    *CLIENTS,
     *OVER_HTTP,
     *WORKERS,
     *TURNS,

@@ -14,6 +14,7 @@ import pytest
 from tests.actors.client.doors import TOKENS, house
 from tocsin import ActorHost, Client, Job, Scheduler
 from tocsin.cli.http_server import bind, serving
+from tocsin.dispatch.clock import SystemDispatchClock
 from tocsin.dispatch.worker import trouble
 from tocsin.errors import (
     ForbiddenError,
@@ -148,6 +149,31 @@ async def test_a_server_that_says_when_is_asked_then_and_not_beyond_the_patience
         with pytest.raises(OverloadedError) as refused:
             await jobs.status()
         assert refused.value.details["retry_after_s"] == 9 and len(way.asked) == 3
+
+
+class Ahead(SystemDispatchClock):
+    """A clock that is an hour ahead; when it was asked last is remembered."""
+
+    more_ms = 3_600_000
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.more_ms
+
+
+async def test_a_delay_counts_from_the_servers_now() -> None:
+    """Of a block's jobs, less what passed until it ended."""
+    clock = Ahead()
+    async with on_the_way(clock=clock) as (here, jobs, _):
+        queue: Any = {"queue": "q"}
+        await jobs.run_after("5m", "a:b", id="one", **queue)
+        await jobs.submit_many([Job("a:b", after="5m", options={"id": "two", **queue})])
+        async with jobs.deferred() as later:
+            later.run_after("5m", "a:b", id="three", **queue)
+            clock.more_ms += 60_000
+        await jobs.reschedule("two", after="5m")
+        for id, delay_ms in (("one", 300_000), ("two", 300_000), ("three", 240_000)):
+            record = await here.get(id)
+            assert record is not None and 0 <= record.scheduled_for - record.enqueued_at - delay_ms + 1_000 <= 3_000
 
 
 async def test_a_settlement_whose_answer_was_lost_is_said_again_and_counts_once() -> None:

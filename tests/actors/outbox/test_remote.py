@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.actors.outbox.app import SteppedFile, Steps, opened
+from tocsin import Client
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.outbox.drain import Drain
 from tocsin.actors.outbox.entry import Outbox
@@ -37,14 +38,19 @@ class Lossy(httpx.ASGITransport):
 
 
 @asynccontextmanager
-async def served(folder: Path, *, token: str = TOKEN, **options: Any) -> AsyncIterator[tuple[ActorHost, OutboxClient]]:
+async def served(
+    folder: Path, kind: Callable[..., Any] = OutboxClient, *, token: str = TOKEN, **options: Any
+) -> AsyncIterator[tuple[ActorHost, Any]]:
     with opened(folder / "app.db") as db:
         for sql in Outbox().schema("sqlite"):
             db.execute(sql)
     async with ActorHost.open("memory:", **options) as host:
         app = host.asgi(tokens=[f"app:schedule+read:{TOKEN}"])
-        async with OutboxClient("http://tocsin.example", token=token, transport=Lossy(app)) as client:
+        async with kind("http://tocsin.example", token=token, transport=Lossy(app)) as client:
             yield host, client
+
+
+each_client = pytest.mark.parametrize("kind", [OutboxClient, Client])
 
 
 def write(folder: Path, n: int, instance: str = "default", **options: Any) -> None:
@@ -57,12 +63,13 @@ def left(folder: Path, columns: str) -> list[Any]:
         return db.execute(f"SELECT {columns} FROM tocsin_outbox ORDER BY id").fetchall()
 
 
-def draining(folder: Path, client: OutboxClient) -> Drain:
+def draining(folder: Path, client: OutboxClient | Client) -> Drain:
     return Drain(SteppedFile(folder / "app.db", Steps()), client)
 
 
-async def test_rows_come_to_the_instances_of_a_server_and_refusals_back(tmp_path: Path) -> None:
-    async with served(tmp_path) as (host, client):
+@each_client
+async def test_rows_come_to_the_instances_of_a_server_and_refusals_back(tmp_path: Path, kind: type) -> None:
+    async with served(tmp_path, kind) as (host, client):
         await host.scheduler("a").run_after("1h", "a:b", id="taken", queue="q")
         write(tmp_path, 1, "a")
         write(tmp_path, 2, "a", id="taken")
@@ -81,17 +88,21 @@ async def test_rows_come_to_the_instances_of_a_server_and_refusals_back(tmp_path
         assert [(await host.scheduler(name).status()).backlog for name in "ab"] == [2, 1]
 
 
-async def test_an_answer_that_was_lost_is_got_by_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_client
+async def test_an_answer_that_was_lost_is_got_by_asking_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
     monkeypatch.setattr(Rests, "begin", lambda rests, instance: 0)  # at once
-    async with served(tmp_path) as (host, client):
+    async with served(tmp_path, kind) as (host, client):
         jobs = host.scheduler()
 
         async def cancel() -> None:
             [record] = (await jobs.list()).records
             await jobs.cancel(record.id)  # its id is free again
 
-        assert isinstance(client._transport, Lossy)
-        client._transport.meanwhile = cancel
+        way = getattr(client, "_server", client)._transport
+        assert isinstance(way, Lossy)
+        way.meanwhile = cancel
         write(tmp_path, 1)
         assert await draining(tmp_path, client).run_once() == 1
         assert (left(tmp_path, "id"), (await jobs.status()).backlog) == ([], 0)
@@ -116,8 +127,11 @@ async def test_another_batch_under_its_key_is_told_apart(tmp_path: Path) -> None
             await remote.submit_batch([("r1", job)], "key")
 
 
-async def test_a_server_that_does_not_let_it_in_is_an_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with served(tmp_path, token="a-wrong-token") as (_, client):
+@each_client
+async def test_a_server_that_does_not_let_it_in_is_an_outage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: type
+) -> None:
+    async with served(tmp_path, kind, token="a-wrong-token") as (_, client):
         write(tmp_path, 1)
         assert await draining(tmp_path, client).run_once() == 0
         assert left(tmp_path, "tries, parked_at") == [(0, None)]
