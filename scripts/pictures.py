@@ -137,6 +137,29 @@ def lease() -> str:
     return one.svg()
 
 
+def processes() -> str:
+    """Draw several processes on one store, before and after the one that holds it is killed."""
+    one = Picture(860, 330, "Four web workers on one file: one holds the store, and another takes over when it dies")
+    for x, said, holder in ((20, "as long as all live", 0), (450, "after SIGKILL of the holder, within 2 s", 1)):
+        one.text(x, 36, said, "name")
+        for n in range(4):
+            left = x + 98 * n
+            if n < holder:
+                one.named(left, 60, 88, 70, f"worker {n + 1}", "killed", kind="bad")
+            elif n == holder:
+                one.named(left, 60, 88, 70, f"worker {n + 1}", "holds", kind="good")
+                one.arrow(f"M{left + 44},130 V226")
+            else:
+                one.named(left, 60, 88, 70, f"worker {n + 1}", "follows")
+                own, held = left + 44, x + 98 * holder + 66
+                one.arrow(f"M{own},130 C{own},{160 + 12 * n} {held + 14},190 {held},134")
+        one.named(x, 230, 382, 56, "jobs.db", "one writer at a time, and a lock that says who")
+    one.text(
+        20, 312, "Followers reach the holder over a Unix socket beside the file. The code is the same in each.", "small"
+    )
+    return one.svg()
+
+
 GROUPS: Final = {
     "pending": "pending", "waiting": "waiting", "running": "started", "accepted": "started", "unknown": "started",
     "pulled": "started", "dead": "dead", "gone": "gone",
@@ -189,7 +212,7 @@ def moves() -> set[tuple[str, str]]:
 
 def pictures() -> Iterator[tuple[Path, str]]:
     """Walk the pictures and where they lie."""
-    for draw in (calls, lease, states):
+    for draw in (calls, lease, processes, states):
         yield FOLDER / f"{draw.__name__}.svg", draw()
 
 

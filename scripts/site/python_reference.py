@@ -33,6 +33,10 @@ GROUPS: Final = (
         ("tocsin.dispatch.receiver", "tocsin.dispatch.worker", "tocsin.dispatch.pulled", "tocsin.dispatch.signing",
          "tocsin.dispatch.catalog"),
     ),
+    Group(
+        "python-clients", "Clients", "The handles of a server's schedulers, async and blocking.",
+        ("tocsin.actors.client",),
+    ),
     Group("python-outbox", "Outbox", "Jobs in your own database transactions.", ("tocsin.actors.outbox",)),
     Group(
         "python-actors", "Actors and stores", "Your own actors, and the stores that keep them.",
