@@ -43,8 +43,8 @@ LABS = (
     Mutant(
         "lab: time that nobody passes stands for ever",
         L + "loop_time.py",
-        "            if moves:\n                self._unattended = self._now + UNATTENDED_S\n",
-        "",
+        "                self._unattended = self._now + UNATTENDED_S\n",
+        "                pass\n",
         tests=(
             T + "test_misuse_of_a_lab.py::"
             "test_a_test_that_waits_while_time_stands_still_goes_on_after_a_while_and_is_told",
@@ -112,6 +112,9 @@ LABS = (
         "src/tocsin/pytest_plugin.py",
         "    if open_ones := labs.unclosed():",
         "    if open_ones := 0:",
-        tests=("tests/test_pytest_plugin.py::test_a_lab_that_is_left_open_fails_its_test",),
+        tests=(
+            "tests/test_pytest_plugin.py::"
+            "test_with_pytest_asyncio_on_several_processes_and_a_lab_that_is_left_open_fails_its_test",
+        ),
     ),
 )

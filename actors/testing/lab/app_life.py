@@ -119,10 +119,11 @@ class AppLife:
 
 
 class TaskFactory:
-    """Notes which task belongs to which life: each is of the life whose task made it."""
+    """Notes which task belongs to which life: each is of the life whose task made it. What a test's task makes is a
+    test's, unless it is tocsin's own."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._before = loop, loop.get_task_factory()
+    def __init__(self, loop: asyncio.AbstractEventLoop, testers: WeakSet[asyncio.Task[Any]]) -> None:
+        self._loop, self._before, self._testers = loop, loop.get_task_factory(), testers
         loop.set_task_factory(self)
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
@@ -132,6 +133,8 @@ class TaskFactory:
         life = _life.get() if context is None else context.get(_life)
         if life is not None:
             life.owns(task)
+        elif asyncio.current_task(loop) in self._testers and not _is_ours(coro):
+            self._testers.add(task)
         return task
 
     def remove(self) -> None:
@@ -142,6 +145,11 @@ class TaskFactory:
 
 def _task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
     return asyncio.Task(coro, loop=loop, **options)
+
+
+def _is_ours(coro: Any) -> bool:
+    frame = getattr(coro, "cr_frame", None)
+    return frame is not None and str(frame.f_globals.get("__name__", "")).startswith("tocsin.")
 
 
 async def made(app: object, given: object) -> object:

@@ -114,7 +114,7 @@ class Lab(Looks):
         _labs.setdefault(time, []).append(self)
         time.may_hear = partial(_patience, time)
         self._clients = Clients(self._server)
-        self._tasks = TaskFactory(asyncio.get_running_loop())
+        self._tasks = TaskFactory(asyncio.get_running_loop(), time.testers)
         try:
             await self._begin()
         except BaseException:

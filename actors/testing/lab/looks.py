@@ -34,6 +34,7 @@ class Looks:
         self._hosts: Hosts
         self._life: AppLife | None = None
         self._time: LoopTime | None = None
+        self._browser: httpx.AsyncClient | None = None
         self._readings: list[Reading[Any]] = []
 
     @property
@@ -82,8 +83,10 @@ class Looks:
 
     @property
     def client(self) -> httpx.AsyncClient:
-        """Return a client of the app, in process: `await t.client.post("/orders", json={...})`."""
-        return client_of(self.app, ORIGIN)
+        """Return a client of the app, in process: `await t.client.post("/orders", json={...})`. Its cookies stay."""
+        if self._browser is None:
+            self._browser = client_of(lambda *request: self.app(*request), ORIGIN)
+        return self._browser
 
     def scheduled(self, path: str | None = None, **named: Any) -> Reading[list[Record]]:
         """Read the live jobs of all schedulers by their next attempt: `await t.scheduled("invoices:remind")`.

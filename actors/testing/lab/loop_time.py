@@ -36,6 +36,9 @@ NO_SOCKET_S: Final = 0.005
 RESOLUTION_S: Final = 1e-6
 UNATTENDED_S: Final = 3_600.0
 """How far it moves then."""
+THREADS_S: Final = 10.0
+"""Real seconds after which threads that are still at work are not waited for any more."""
+THREADS: Final = f"threads have been at work for {THREADS_S:g} s, and time goes on without them"
 IDLE: Final = "a test waits, nothing happens, and time stands still: pass it, `await t.advance(...)`, or close the lab"
 _SLEPT: Final = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]
 """The function that the timer of `asyncio.sleep` calls."""
@@ -69,7 +72,9 @@ class LoopTime:
         self._drivers: list[_Driver] = []
         self._sleeping: list[asyncio.TimerHandle] = []
         self._lazy: list[asyncio.TimerHandle] = []
-        self._outer: list[asyncio.TimerHandle] = []  # of before; they go on in real time
+        self._outer: list[asyncio.TimerHandle] = []  # of before, and of tasks of before; they go on in real time
+        self._outsiders: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._given_up = 0
         self._unattended = -math.inf
         """Until when time moves though nobody passes it."""
 
@@ -88,6 +93,7 @@ class LoopTime:
             timer._scheduled = False  # type: ignore[attr-defined]
         loop._scheduled.clear()
         loop._timer_cancelled_count = 0
+        self._outsiders.update(asyncio.all_tasks(loop) - {asyncio.current_task(loop)})
         # The loop rings what is due before now and this; its own nanosecond is lost in the float of half a year.
         self._resolution, loop._clock_resolution = loop._clock_resolution, RESOLUTION_S
         loop.time, loop.call_at, loop._selector.select = self.time, self.call_at, self.select
@@ -132,6 +138,10 @@ class LoopTime:
             timer = asyncio.TimerHandle(when, callback, args, self.loop, context)
             self._lazy.append(timer)
             return timer
+        if task in self._outsiders and task not in self.testers:
+            timer = asyncio.TimerHandle(self._real_time() + when - self._now, callback, args, self.loop, context)
+            self._outer.append(timer)
+            return timer
         timer = self._call_at(when, callback, *args, context=context)
         if callback is _SLEPT and task in self.testers:
             self._sleeping.append(timer)
@@ -142,31 +152,38 @@ class LoopTime:
         if timeout is not None and timeout <= 0:
             events = self._select(0)
         elif self._at_work():
-            events = self._wait("threads are at work, and time stands still until they are done")
+            heard = self._wait(THREADS_S, THREADS)
+            if heard is None:  # they may be there for as long as the app
+                self._given_up = self.threads + self._limiter.borrowed_tokens
+            events = heard or []
         elif self._is_driven():
             events = self._select(0) or self._listen()
             if not events:
                 self._move()
         else:
-            events = self._wait(IDLE, moves=True)
-        if self._outer:
-            self._ring_outer()
+            heard = self._wait(WATCHDOG_S, IDLE)
+            if heard is None:
+                self._unattended = self._now + UNATTENDED_S
+            events = heard or []
+        self._ring_outer()
         return events
 
     # ---- Waiting in real time --------------------------------------------------------------------
 
     def _at_work(self) -> bool:
-        return self.threads > 0 or self._limiter.borrowed_tokens > 0
+        working = self.threads + self._limiter.borrowed_tokens
+        self._given_up = min(self._given_up, working)
+        return working > self._given_up
 
-    def _wait(self, why: str, *, moves: bool = False) -> list[Any]:
-        """Wait for what comes from outside. Say so once it takes long, and let time move then, or not."""
-        until_outer = max(min((one.when() for one in self._outer), default=math.inf) - self._real_time(), 0)
-        events: list[Any] = self._select(min(WATCHDOG_S, until_outer))
-        if not events and until_outer > WATCHDOG_S:
-            log.error("%s", why)
-            if moves:
-                self._unattended = self._now + UNATTENDED_S
-        return events
+    def _wait(self, seconds: float, why: str) -> list[Any] | None:
+        """Wait for what comes from outside. If nothing comes for so long, say so, and return None."""
+        end = self._real_time() + seconds
+        upcoming = min([end, *(one.when() for one in self._outer)])
+        events: list[Any] = self._select(max(upcoming - self._real_time(), 0))
+        if events or upcoming < end:
+            return events
+        log.error("%s", why)
+        return None
 
     def _listen(self) -> list[Any]:
         """Wait a moment for sockets, if what runs may listen to one; not longer than virtual time would jump.
@@ -188,6 +205,9 @@ class LoopTime:
         return watched is None or len(watched()) > 1
 
     def _ring_outer(self) -> None:
+        """Ring timers that keep to real time."""
+        if not self._outer:
+            return
         now = self._real_time()
         self._outer = [timer for timer in self._outer if not timer.cancelled()]
         for timer in [timer for timer in self._outer if timer.when() <= now]:

@@ -6,12 +6,14 @@ import asyncio
 import logging
 import subprocess
 import sys
+import threading
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+import uvloop
+from fastapi import FastAPI, Request, Response
 
 from tests.actors.testing.lab.shop import SECRET, Shop
 from tocsin import Retry
@@ -166,6 +168,71 @@ async def test_a_test_that_fails_is_not_told_of_checks_that_it_did_not_come_to()
             1 / 0  # noqa: B018
 
 
+async def test_a_task_of_before_a_lab_keeps_to_real_time() -> None:
+    """Such as a fixture of the session: over a virtual year it would run for hours."""
+    rounds: list[float] = []
+
+    async def poll() -> None:
+        while True:
+            await asyncio.sleep(0.01)
+            rounds.append(loop.time())
+
+    loop = asyncio.get_running_loop()
+    polling = asyncio.create_task(poll())
+    await asyncio.sleep(0)
+    async with lab() as t:
+        await t.advance("365d")
+        assert len(rounds) < 100
+        before = len(rounds)
+        await asyncio.get_running_loop().run_in_executor(None, threading.Event().wait, 0.05)
+        assert len(rounds) > before
+    before = len(rounds)
+    await asyncio.sleep(0.05)
+    assert len(rounds) > before
+    polling.cancel()
+
+
+async def test_a_thread_that_is_there_for_as_long_as_the_app_does_not_stop_time_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loop_time, "THREADS_S", 0.05)
+    ends = threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        consuming = asyncio.create_task(asyncio.to_thread(ends.wait, 10))
+        for _ in ("startup", "shutdown"):
+            message = await receive()
+            await send({"type": f"{message['type']}.complete"})
+        ends.set()
+        await consuming
+
+    async with lab(app, secrets=[SECRET]) as t:
+        await t.scheduler().schedules.put("often", every="1h", path="a:b")
+        await t.advance("30d")
+        assert len(t.deliveries) == 720
+    assert caplog.text.count("time goes on without them") == 1
+
+
+async def test_tasks_of_the_test_sleep_in_virtual_time_and_the_client_keeps_its_cookies() -> None:
+    app = FastAPI()
+
+    @app.get("/")
+    async def count(request: Request, response: Response) -> int:
+        seen = int(request.cookies.get("seen", 0)) + 1
+        response.set_cookie("seen", str(seen))
+        return seen
+
+    async with lab(app, secrets=[SECRET], start=START) as t, asyncio.TaskGroup() as group:
+        for hours in (1, 2, 3):
+            group.create_task(asyncio.sleep(3600 * hours))
+        assert [(await t.client.get("/")).json() for _ in range(3)] == [1, 2, 3]
+    assert t.now == START + timedelta(hours=3)
+
+
 FORGOTTEN = """
 import asyncio
 from tocsin.testing import lab
@@ -182,17 +249,6 @@ asyncio.run(asyncio.sleep(0.01))
 print("slept")
 """
 
-OTHER_LOOP = """
-import asyncio, uvloop
-from tocsin.testing import lab
-
-async def main():
-    async with lab():
-        pass
-
-uvloop.run(main())
-"""
-
 
 def test_a_lab_that_is_never_closed_does_not_hold_the_process_or_other_loops() -> None:
     run = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, timeout=60)
@@ -201,6 +257,10 @@ def test_a_lab_that_is_never_closed_does_not_hold_the_process_or_other_loops() -
 
 
 def test_another_event_loop_than_asyncio_s_is_refused() -> None:
-    run = subprocess.run([sys.executable, "-c", OTHER_LOOP], capture_output=True, text=True, timeout=60)
+    async def main() -> None:
+        async with lab():
+            pass
 
-    assert "SettingsError: a lab needs one of asyncio's own event loops, not uvloop" in run.stderr
+    refused = pytest.raises(SettingsError, match="a lab needs one of asyncio's own event loops, not uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, refused:
+        runner.run(main())

@@ -70,12 +70,12 @@ async def test_time_stands_still_while_a_function_works_in_a_thread() -> None:
 @STORES
 async def test_a_year_of_a_daily_schedule_follows_the_clocks_of_its_zone(store: Any) -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    async with lab(start=START, store=store) as t:
+    async with lab(start=datetime(2027, 3, 1, tzinfo=UTC), store=store) as t:
         await t.scheduler().schedules.put("digest", cron="0 8 * * *", timezone="Europe/Berlin", path="digests:send")
-        await t.advance("90d" if store == "sqlite" else "365d")
+        await t.advance("40d" if store == "sqlite" else "365d")
     local = [datetime.fromtimestamp(one.at / 1000, berlin) for one in t.deliveries]
 
-    assert len(local) == (90 if store == "sqlite" else 365)
+    assert len(local) == (40 if store == "sqlite" else 365)
     assert {(one.hour, one.minute, one.second) for one in local} == {(8, 0, 0)}
     assert len({one.date() for one in local}) == len(local)
     assert len({one.utcoffset() for one in local}) == 2
