@@ -21,6 +21,11 @@ ROUNDS: Final = 1_000
 _life: ContextVar[AppLife | None] = ContextVar("tocsin_lab_life", default=None)
 
 
+def current_life() -> AppLife | None:
+    """Return the life that the running code is part of."""
+    return _life.get()
+
+
 def is_asgi(app: object) -> bool:
     """Return whether this is an ASGI app rather than a function that makes one."""
     if not callable(app):

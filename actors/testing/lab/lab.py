@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.testing.lab import inventory
-from tocsin.actors.testing.lab.app_life import AppLife, TaskFactory, is_asgi, made
+from tocsin.actors.testing.lab.app_life import AppLife, TaskFactory, current_life, is_asgi, made
 from tocsin.actors.testing.lab.clients import Clients
 from tocsin.actors.testing.lab.deliveries import Deliveries, says_ok
 from tocsin.actors.testing.lab.hosts import Hosts
@@ -43,6 +43,7 @@ LIFESPAN_S: Final = 3_600.0
 IDLE_WITHIN_S: Final = 7 * 86_400.0
 """How much virtual time work that is under way may take to end."""
 _lab: ContextVar[Lab | None] = ContextVar("tocsin_lab", default=None)
+"""The lab whose app is being made."""
 _labs: dict[LoopTime, list[Lab]] = {}
 
 AppGiven = App | Mapping[str, "Handler"] | Callable[..., object] | None
@@ -306,8 +307,9 @@ def _here() -> Lab | None:
     """Return the lab of whoever runs: that of its app, or the last one of this loop."""
     here = time_here()
     labs = [] if here is None else _labs.get(here, [])
-    own = _lab.get()
-    return own if own in labs else labs[-1] if labs else None
+    life, making = current_life(), _lab.get()
+    own = (one for one in labs if one is making or (life is not None and one._life is life))
+    return next(own, labs[-1] if labs else None)
 
 
 async def _start(host: ActorHost) -> None:

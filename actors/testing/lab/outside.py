@@ -18,7 +18,6 @@ from unittest.mock import patch
 import aiosqlite
 
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.client.server import Server
 from tocsin.actors.outbox import databases
 from tocsin.actors.runtime import clock as host_clock
 from tocsin.actors.testing.lab import housekeeping
@@ -127,8 +126,9 @@ class Outside:
         self._changes.enter_context(patch.object(ActorHost, "_start", start))
         self._changes.enter_context(patch.object(Worker, "_claim_on", housekeeping.claim_on))
         self._changes.enter_context(patch.object(Worker, "_begin", housekeeping.begin))
-        for kind, name in ((ServerClient, "_request"), (ServerClient, "_call_directly"), (Server, "post")):
-            self._changes.enter_context(patch.object(kind, name, asking(getattr(kind, name), lead)))
+        for name in ("_request", "_post_directly"):
+            method = asking(getattr(ServerClient, name), lead)
+            self._changes.enter_context(patch.object(ServerClient, name, method))
 
     def leave(self) -> None:
         """Close for one lab."""

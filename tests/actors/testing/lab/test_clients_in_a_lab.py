@@ -89,3 +89,17 @@ async def test_a_function_in_a_thread_schedules_with_a_client_that_blocks() -> N
         await t.advance("1d")
     client.close()
     assert got == [{"n": 2}]
+
+
+async def test_a_client_reaches_the_lab_of_its_app_though_another_lab_was_opened_later() -> None:
+    client = Client("https://tocsin.example")
+
+    async def again(args: Any) -> None:
+        await client.scheduler().run_after("1d", "a:next")
+
+    async with lab({"a:first": again}, start=START) as t, lab() as later:
+        await t.scheduler().run_after("1d", "a:first")
+        await t.advance("1d")
+        await t.assert_scheduled("a:next")
+        await later.refute_scheduled("a:next")
+        await client.aclose()
