@@ -13,6 +13,7 @@ from tests.mutants.once import ONCE
 from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.pages import PAGES
 from tests.mutants.receiver import RECEIVER
+from tests.mutants.sharing import SHARING
 from tests.mutants.stores import STORES
 from tests.mutants.turns import TURNS
 from tests.mutants.workers import WORKERS
@@ -29,6 +30,7 @@ MUTANTS = (
     *WORKERS,
     *TURNS,
     *ONCE,
+    *SHARING,
     *LABS,
     *BENCHMARKS,
     *PAGES,

@@ -137,3 +137,89 @@ def test_a_long_path_has_a_door_too(tmp_path: Path, length: int) -> None:
     folder.mkdir()
     with sharers(folder, 2) as several:
         assert several.others()[0].ask("schedule x")["said"] == "x"
+
+
+FORKED_BEFORE = """
+import asyncio, os, sys
+from tocsin import ActorHost
+host = ActorHost.open("sqlite:///forked.db", origin="http://127.0.0.1:9", insecure=True)
+reads, writes = os.pipe()
+child = os.fork()
+
+async def main():
+    if child:
+        os.read(reads, 1)  # the child holds the store
+    async with host:
+        print(host.runtime.provider.owner, await host.scheduler().run_after("1h", "a:b"), host.ready, flush=True)
+        if not child:
+            os.write(writes, b"x")
+            await asyncio.sleep(60)
+
+asyncio.run(main())
+os.kill(child, 9)
+os.wait()
+"""
+
+
+def test_a_host_may_be_opened_before_a_fork_and_entered_after_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED_BEFORE], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=DEADLINE_S,
+    )  # fmt: skip
+    said = [line.split() for line in done.stdout.splitlines()]
+    assert [one[2] for one in said] == ["True", "True"], done.stderr
+    assert said[0][0] != said[1][0], "two processes with one name would take each other's leases for their own"
+
+
+FORKED_AFTER = """
+import asyncio, os, sys, time
+from tocsin import ActorHost, TocsinError
+
+async def main():
+    async with ActorHost.open("sqlite:///jobs.db", origin="http://127.0.0.1:9", insecure=True) as host:
+        assert await host.scheduler().get("x") is None
+        os.write(1, b"open\\n")
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+        child = os.fork()
+        if not child:
+            try:
+                asyncio.run(host.scheduler().cancel("x"))
+            except TocsinError as error:
+                os.write(1, f"{type(error).__name__}\\n".encode())
+            finally:
+                time.sleep(20)
+                os._exit(0)
+        os.write(1, f"{child}\\n".encode())
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("holds", [True, False], ids=["of the holder", "of a follower"])
+def test_a_fork_of_an_open_host_has_no_part_in_it(tmp_path: Path, holds: bool) -> None:
+    with ExitStack() as stack:
+        first = None if holds else Sharer("jobs.db", tmp_path)
+        process = stack.enter_context(subprocess.Popen(
+            [sys.executable, "-c", FORKED_AFTER], cwd=tmp_path, env=environment(), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True,
+        ))  # fmt: skip
+        stack.callback(process.kill)
+        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout.readline() == "open\n"
+        other = Sharer("jobs.db", tmp_path)
+        stack.callback(other.end)
+        assert other.ask("ready")["said"]
+        process.stdin.write("fork\n")
+        process.stdin.flush()
+        said = [process.stdout.readline().strip() for _ in range(2)]
+        child = int(next(one for one in said if one.isdigit()))
+        stack.callback(os.kill, child, signal.SIGKILL)
+        assert {"HostClosedError", "StoreClosed"} & set(said)
+        if first is not None:
+            first.end()
+            assert other.ask("schedule x")["said"] == "x", "the parent, or this one, has taken over"
+        else:
+            process.kill()
+            asked = other.ask("schedule x")
+            assert asked["said"] == "x" and asked["seconds"] < TAKE_OVER_S, "the child keeps neither lock nor link"

@@ -162,7 +162,9 @@ def test_a_holder_that_stops_in_order_hands_over_and_no_call_notices() -> None:
         await first.__aenter__()
         async with second:
             t = jobs(second)
+            await t.run_after(0, "q:r", id="r", queue="r", keep_result="1h")
             claim = asyncio.ensure_future(t.claim("q", wait=60))
+            result = asyncio.ensure_future(t.result("r"))
             await town.clock.sleep(0.1)
             stopping = asyncio.ensure_future(first.stop())
             ids: list[str] = []
@@ -170,7 +172,10 @@ def test_a_holder_that_stops_in_order_hands_over_and_no_call_notices() -> None:
                 ids.append(await t.run_after("1h", "a:b"))
                 await t.set_pool("p", max_concurrency=len(ids))
             await stopping
-            assert {one.id for one in (await t.list(order="id")).records} == set(ids)
+            assert {one.id for one in (await t.list(order="id")).records} == {"r", *ids}
+            (pulled,) = await t.claim("r", wait=0)
+            await t.complete("r", pulled.lease, result=5)
+            assert await result == 5, "it waited on at the next holder"
             await t.run_after(0, "q:w", queue="q")
             assert len(await claim) == 1
             await crash(second)
@@ -223,6 +228,26 @@ def test_a_holder_that_is_stopped_is_ended_and_one_that_is_busy_never(stopped: b
             assert town.killed == (["first"] if stopped else [])
             town.delay_s = 0.0001
             await crash(second)
+
+    simulate(0, main)
+
+
+def test_a_process_that_is_configured_differently_takes_over_last_but_does() -> None:
+    async def main(random: Random) -> None:
+        for _ in range(5):
+            town = Town(random)
+            same = town.host("first"), town.host("same")
+            other = town.host("other", lanes=3)
+            async with same[0], other, same[1]:
+                await town.kill_holder()
+                assert await jobs(other).get("x") is None
+                assert town.holder == "same", "it goes first"
+                await town.kill_holder()
+                before = town.clock.monotonic()
+                assert await jobs(other).get("x") is None
+                assert town.holder == "other", "somebody must hold the store"
+                assert town.clock.monotonic() - before < GAP_S
+                await crash(other)
 
     simulate(0, main)
 

@@ -1,0 +1,119 @@
+"""Breakages of what several processes on one store rely on."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+F = "tests/actors/sharing/test_following.py::"
+T = "tests/actors/sharing/test_take_over.py::"
+N = "tests/actors/sharing/test_neighbour.py::"
+O = "tests/actors/sharing/test_operations.py::"  # noqa: E741
+P = "tests/processes/test_sharing.py::"
+
+SHARING = (
+    Mutant(
+        "sharing: a submit whose answer was lost is sent again without a look",
+        "actors/sharing/remote_port.py",
+        "                if (await self._accepted([named]))[0]:\n",
+        "                if False:\n",
+        tests=(T + "test_a_submit_is_done_once_wherever_the_wire_is_cut",),
+    ),
+    Mutant(
+        "sharing: a submit whose answer was lost counts as done",
+        "actors/sharing/remote_port.py",
+        "                if (await self._accepted([named]))[0]:\n",
+        "                if True:\n",
+        tests=(T + "test_a_submit_is_done_once_wherever_the_wire_is_cut",),
+    ),
+    Mutant(
+        "sharing: every call whose answer was lost is sent again",
+        "actors/sharing/follower.py",
+        "if gone.sent and operation.again is not Again.REPEATED:",
+        "if False:",
+        tests=(T + "test_a_change_that_may_have_been_done_says_whether_it_may_be_repeated",),
+    ),
+    Mutant(
+        "sharing: any token is right",
+        "actors/sharing/holder.py",
+        'return bool(self._token) and hmac.compare_digest(self._token, token.encode("utf-8", "replace"))',
+        "return True",
+        tests=(F + "test_a_stranger_without_the_token_is_turned_away",),
+    ),
+    Mutant(
+        "sharing: processes of other users are let in",
+        "actors/sharing/neighbour.py",
+        "return found is None or found[1] in (os.geteuid(), 0)",
+        "return True",
+        tests=(N + "test_only_the_same_user_and_root_are_let_in",),
+    ),
+    Mutant(
+        "sharing: a busy holder is killed",
+        "actors/sharing/watch.py",
+        "stopped = stopped + 1 if is_stopped else 0",
+        "stopped = stopped + 1",
+        tests=(T + "test_a_holder_that_is_stopped_is_ended_and_one_that_is_busy_never",),
+    ),
+    Mutant(
+        "sharing: a holder that was stopped by a signal is waited for",
+        "actors/sharing/watch.py",
+        "            holder.kill()\n",
+        "            pass\n",
+        tests=(T + "test_a_holder_that_is_stopped_is_ended_and_one_that_is_busy_never",),
+    ),
+    Mutant(
+        "sharing: a process that cannot be seen is taken for the one that the lock file names",
+        "actors/sharing/neighbour.py",
+        "self.pid = noted if found is None else found[0]",
+        "self.pid = noted",
+        tests=(N + "test_a_process_of_another_namespace_is_not_seen_and_never_killed",),
+    ),
+    Mutant(
+        "sharing: an answer that nobody hears any more is kept",
+        "actors/sharing/link.py",
+        "        elif operation.undo is not None:\n            self._undo(operation, body)\n",
+        "",
+        tests=(F + "test_a_claim_that_is_cancelled_gives_back_what_it_was_about_to_get",),
+    ),
+    Mutant(
+        "sharing: a holder that stops keeps those who wait",
+        "actors/sharing/holder.py",
+        "            if operation.may_wait:\n                task.cancel()\n",
+        "            pass\n",
+        tests=(T + "test_a_holder_that_stops_in_order_hands_over_and_no_call_notices",),
+    ),
+    Mutant(
+        "sharing: a holder that stops hands over before its callbacks have ended",
+        "actors/actor_host.py",
+        "            if sharing.holder.links:\n",
+        "            if False:\n",
+        tests=(T + "test_callbacks_in_flight_end_before_the_holder_hands_over_and_callers_do_not_notice",),
+    ),
+    Mutant(
+        "sharing: a process that is configured differently does not wait for others",
+        "actors/sharing/sharing.py",
+        "        if self._clock.monotonic() < self._behind_until:\n",
+        "        if False:\n",
+        tests=(T + "test_a_process_that_is_configured_differently_takes_over_last_but_does",),
+    ),
+    Mutant(
+        "sharing: a wait begins anew at the next holder",
+        "actors/sharing/operations.py",
+        "left[place] = type(left[place])(max(left[place] - seconds * per_second, 0))",
+        "pass",
+        tests=(O + "test_a_call_that_has_waited_waits_less_at_the_next_holder",),
+    ),
+    Mutant(
+        "sharing: a host that was opened before a fork has one name in both processes",
+        "storage/sqlite/provider.py",
+        "        if self._made_by != os.getpid():\n",
+        "        if False:\n",
+        tests=(P + "test_a_host_may_be_opened_before_a_fork_and_entered_after_it",),
+    ),
+    Mutant(
+        "sharing: a forked process keeps the link of its parent open",
+        "actors/sharing/wire.py",
+        "    release(each.fileno() for each in list(_connected))\n",
+        "    pass\n",
+        tests=(P + "test_a_fork_of_an_open_host_has_no_part_in_it",),
+    ),
+)
