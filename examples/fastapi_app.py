@@ -12,15 +12,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import httpx
 from fastapi import FastAPI
-from msgspec import Raw, json
 
-from tocsin import Accepted, LeaseClient, Received, Receiver, SQLiteDedup
-from tocsin.dispatch.values import encode
+from tocsin import Accepted, Client, LeaseClient, Received, Receiver, SQLiteDedup
 
 TOCSIN_URL = os.environ.get("TOCSIN_URL", "http://127.0.0.1:8321")
-http = httpx.AsyncClient(base_url=TOCSIN_URL, headers={"content-type": "application/json"})
+client = Client(TOCSIN_URL)
+jobs = client.scheduler()
 secrets = [secret.strip() for secret in os.environ["TOCSIN_SECRETS"].split(",")]
 receiver = Receiver(secrets, dedup=SQLiteDedup("received.db"))
 leases = LeaseClient(TOCSIN_URL, dedup=receiver.dedup)
@@ -32,7 +30,7 @@ payments.execute("CREATE TABLE IF NOT EXISTS paid (invoice INTEGER PRIMARY KEY, 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with http, leases, receiver:
+    async with client, leases, receiver:
         yield
 
 
@@ -41,10 +39,9 @@ app.mount("/_tocsin", receiver)  # callbacks arrive at /_tocsin/callback
 
 
 @app.post("/invoices/{number}/pay")
-async def schedule(number: int, amount: Decimal) -> Any:
+async def schedule(number: int, amount: Decimal) -> dict[str, str]:
     args = {"number": number, "amount": amount, "asked": datetime.now(UTC)}  # arrive as these types
-    job = {"id": f"pay-{number}", "functionPath": "invoices:pay", "args": Raw(encode(args)), "delayMs": 100}
-    return (await http.post("/schedule", content=json.encode(job))).json()
+    return {"id": await jobs.run_after(0.1, "invoices:pay", args, id=f"pay-{number}")}
 
 
 @receiver.handler("invoices:pay")

@@ -56,7 +56,7 @@ class Views(AsgiApp):
     def handle_sync(self, headers: Headers, body: bytes) -> Answer: ...
 
     def wsgi(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-        """Serve one WSGI request at any path: mount it, or serve it alone (`gunicorn app:receiver.wsgi`)."""
+        """Serve one WSGI request at any path: mount it, or serve it alone (`application = receiver.wsgi`)."""
         answer = self._unread(environ["REQUEST_METHOD"], environ.get("CONTENT_LENGTH", ""))
         if answer is None:
             answer = self.handle_sync(list(_headers_of(environ)), _body_of(environ, self.max_body))
