@@ -59,10 +59,10 @@ def checked(
 def source_of(jobs: object) -> Source:
     """Return `jobs` if it can be claimed from, else raise a SettingsError."""
     if isinstance(jobs, str):
-        raise SettingsError("jobs must be a scheduler, not a text: give RemoteScheduler(url, token=...)")
+        raise SettingsError("jobs must be a scheduler, not a text: give Client(url, token=...).scheduler(name)")
     if missing := [name for name in ("claim", "settle", "extend", "announce") if not hasattr(jobs, name)]:
         raise SettingsError(
-            f"jobs must be a scheduler, host.scheduler(name) or RemoteScheduler(url), and {kind_of(jobs)} has "
+            f"jobs must be a scheduler, host.scheduler(name) or Client(url).scheduler(name), and {kind_of(jobs)} has "
             f"no {missing[0]}()"
         )
     found: Any = jobs

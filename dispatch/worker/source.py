@@ -11,7 +11,7 @@ from tocsin.dispatch.receiver.outcomes import HandlerError
 
 
 class Source(Protocol):
-    """The part of a scheduler that a worker uses. `tocsin.Scheduler` and `RemoteScheduler` have it."""
+    """The part of a scheduler that a worker uses. A `tocsin.Scheduler` has it, of a host or of a `Client`."""
 
     async def claim(
         self,

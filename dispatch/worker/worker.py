@@ -34,7 +34,7 @@ SOON_S: Final = 0.5
 
 
 class Worker:
-    """Serves queues. `jobs` is a `Scheduler` of a host in this process, or a `RemoteScheduler`.
+    """Serves queues. `jobs` is a `Scheduler`, of a host in this process or of a `Client`.
 
     `handlers` is a `Handlers`, or a mapping from function paths to functions: `(args)` or `(args, context)`,
     `async def` in the event loop or `def` in a thread. `queues` is "*" (all but `exclude`), a name, or names; at most

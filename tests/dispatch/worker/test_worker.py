@@ -368,7 +368,7 @@ async def test_hooks_hear_of_what_is_booked_and_what_they_raise_changes_nothing(
         ({"name": "my worker"}, "name must match"),
         ({"handlers": 5}, "handlers must be a Handlers or a mapping"),
         ({"handlers": {"p": 5}}, "must be a function"),
-        ({"jobs": "http://127.0.0.1:8321"}, "give RemoteScheduler\\(url, token=...\\)"),
+        ({"jobs": "http://127.0.0.1:8321"}, "give Client\\(url, token=...\\)"),
         ({"jobs": ActorHost.open("memory:")}, "host.scheduler\\(name\\) or .*, and an ActorHost has no claim"),
     ],
 )
