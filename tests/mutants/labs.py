@@ -59,6 +59,13 @@ LABS = (
         tests=(T + "test_lab.py::test_without_an_app_callbacks_are_recorded",),
     ),
     Mutant(
+        "lab: nobody is told that time has moved",
+        L + "loop_time.py",
+        "            self.jumps += 1\n            self._tell()\n",
+        "            self.jumps += 1\n",
+        tests=(T + "test_time_of_a_lab.py::test_what_follows_time_is_told_before_anything_runs",),
+    ),
+    Mutant(
         "lab: hosts are not given back",
         L + "hosts.py",
         "            self._give_back.pop()()\n",

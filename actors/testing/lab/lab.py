@@ -56,6 +56,7 @@ def lab(
     store: Kind = "memory",
     secrets: Sequence[str | bytes] | None = None,
     patience: Duration = PATIENCE_S,
+    follow: Callable[[datetime], object] | None = None,
     **options: Any,
 ) -> Lab:
     """Run an app in virtual time: `async with lab(create_app) as t`, in a test on asyncio's own event loop.
@@ -66,10 +67,11 @@ def lab(
     lab's own (`store`: "memory", "sqlite" for a real file in a temporary folder, "own" for the one that the app
     names). If it starts none, the lab opens one, with `options` of `ActorHost.open`; the receiver of the app must have
     its `secrets` then. Time begins at `start` (aware datetime or epoch ms; now, if left out). `patience` is how long,
-    in real time, a handler is waited for that may listen to a socket, before time goes on. Raises SettingsError,
-    InvalidInputError.
+    in real time, a handler is waited for that may listen to a socket, before time goes on. `follow` is called with each
+    instant at which something is due, before that runs: for a library that moves what `datetime.now()` says. Raises
+    SettingsError, InvalidInputError.
     """
-    return Lab(app, start, store, secrets, patience, options)
+    return Lab(app, start, store, secrets, patience, follow, options)
 
 
 class Lab(Looks):
@@ -82,13 +84,14 @@ class Lab(Looks):
         store: Kind,
         secrets: Sequence[str | bytes] | None,
         patience: Duration,
+        follow: Callable[[datetime], object] | None,
         options: dict[str, Any],
     ) -> None:
         super().__init__()
         self._given, self._options = app, options
         self._start_ms = None if start is None else instant_ms(start, "start")
         self._patience_s = duration_ms(patience, "patience") / 1000
-        self._secrets = secrets
+        self._secrets, self._follow = secrets, follow
         self._stores = Stores(store)
         self._deliveries = Deliveries(lambda: self.now_ms, lambda error: self._clock.fail(error))
         self._hosts = Hosts(self._stores, self._deliveries)
@@ -113,6 +116,9 @@ class Lab(Looks):
         self._tested()
         OUTSIDE.enter(_start, _lead)
         _labs.setdefault(time, []).append(self)
+        if self._follow is not None:
+            time.followers.append(self._told)
+            self._told(time.now_ms())
         time.may_hear = partial(_patience, time)
         self._clients = Clients(self._server)
         self._tasks = TaskFactory(asyncio.get_running_loop(), time.testers)
@@ -202,6 +208,8 @@ class Lab(Looks):
             self._tasks.remove()
             self._hosts.give_back()
             self._clients.give_back()
+            if self._told in time.followers:
+                time.followers.remove(self._told)
             self._stores.close()
             _labs[time].remove(self)
             if not _labs[time]:
@@ -270,6 +278,10 @@ class Lab(Looks):
             if any(one.in_flight for one in await instances(host)):
                 return True
         return False
+
+    def _told(self, now_ms: int) -> None:
+        assert self._follow is not None
+        self._follow(inventory.moment(now_ms))
 
     def _tested(self) -> None:
         """Note that the running task is a test's: while it sleeps, time passes."""

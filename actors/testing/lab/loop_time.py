@@ -65,6 +65,8 @@ class LoopTime:
         """How many times time has moved."""
         self.testers: WeakSet[asyncio.Task[Any]] = WeakSet()
         """Tasks of tests: when one of them sleeps, the time passes until it wakes."""
+        self.followers: list[Callable[[int], object]] = []
+        """Called with the present, epoch ms, as soon as it is another one."""
         self.may_hear: Callable[[], float] = lambda: 0.0
         """Return how many real seconds to wait, before time moves, for what a socket may bring."""
         self.loop: Any = loop
@@ -248,6 +250,15 @@ class LoopTime:
         elif goal > self._now:
             self._now = goal
             self.jumps += 1
+            self._tell()
+
+    def _tell(self) -> None:
+        """Call whoever follows the time. What they raise is raised where a test passes it."""
+        for follow in self.followers:
+            try:
+                follow(self.now_ms())
+            except Exception as error:
+                self.fail(error)
 
     def _lazy_due(self) -> list[asyncio.TimerHandle]:
         return [timer for timer in self._lazy if timer.when() <= self._now and not timer.cancelled()]

@@ -214,3 +214,27 @@ class Elsewhere:
         self._loop.call_soon_threadsafe(self._loop.call_later, 0.05, self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def test_what_follows_time_is_told_before_anything_runs() -> None:
+    machine: list[datetime] = []
+    saw: list[datetime] = []
+
+    async def look(args: Any) -> None:
+        saw.append(machine[-1])
+
+    async with lab({"a:look": look}, start=START, follow=machine.append) as t:
+        assert machine == [START]
+        for hours in (1, 2):
+            await t.scheduler().run_after(f"{hours}h", "a:look")
+        await t.advance("3h")
+        assert machine[-1] == t.now == START + timedelta(hours=3)
+    assert saw == [START + timedelta(hours=1), START + timedelta(hours=2)]
+
+    def fails(now: datetime) -> None:
+        if now > START:
+            raise ValueError("as tested")
+
+    async with lab(start=START, follow=fails) as t:
+        with pytest.raises(ValueError, match="as tested"):
+            await t.advance("1h")
