@@ -135,7 +135,7 @@ class CompleteRequest(LeaseRequest, frozen=True, kw_only=True):
     error: Annotated[
         str | FailureSaid | None,
         shape(
-            {"oneOf": [shapes.TEXT, shapes.FAILURE]},
+            {"oneOf": [shapes.TEXT, shapes.FAILURE, shapes.NULL]},
             f"What failed, in words, of which the first {shapes.ERROR_KEPT} characters are kept; or with a code for "
             "programs and data.",
         ),

@@ -83,6 +83,7 @@ BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("OwnedRequest", "at"): {"cron": None},
     ("OwnedRequest", "workflow"): {"functionPath": None},
     ("OwnedRequest", "maxConcurrency"): {"pool": "p"},
+    ("CompleteRequest", "error"): {"ok": False},
     ("RescheduleRequest", "delayMs"): {"scheduledFor": None},
     ("CancelAllRequest", "all"): {"pool": None},
     ("RetryAllRequest", "all"): {"pool": None},
@@ -102,6 +103,10 @@ INSIDE = {
 
 def edges(schema: dict[str, Any]) -> Iterator[Any]:
     """Values at the limits of a schema, just beyond them, and of other types."""
+    for one in schema.get("oneOf", ()):
+        yield from edges(one)
+    if "oneOf" in schema:
+        return
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if "minimum" in schema:
         yield from (schema["minimum"], schema["minimum"] - 1, schema["maximum"], schema["maximum"] + 1, 1.5)
@@ -111,6 +116,11 @@ def edges(schema: dict[str, Any]) -> Iterator[Any]:
         yield from ("", " ", "a b", "-a", "__a", "_a", ".a", "a:b", "é", "a\n", "a/b", "\u00a0", "\ufeff", "\x1c")
     if "array" in kinds:
         yield from (["x"] * schema["maxItems"], ["x"] * (schema["maxItems"] + 1), ["a b"], [], [5])
+    if "properties" in schema:
+        inner = schema["properties"]
+        needed = dict.fromkeys(schema["required"], "x")
+        yield from (needed, {**needed, "unknown": 1})
+        yield from ({**needed, name: value} for name, one in inner.items() if "type" in one for value in edges(one))
     yield from (True, False, "true", 5, None, {}, [[]])
 
 
