@@ -51,6 +51,13 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             exec(compile("\n" * block.line + block.text, named(page), "exec", dont_inherit=True), vars(module))
 
 
+@pytest.mark.parametrize("page", RUNNING, ids=named)
+def test_blocks_that_run_lack_no_name(page: Path) -> None:
+    whole = "".join(block.text for one, block in PYTHON if one is page and block.mark is None)
+
+    assert unbound(whole) == [], "define them on the page, or mark the block as a fragment"
+
+
 @pytest.mark.parametrize(("page", "block"), FRAGMENTS, ids=ids(FRAGMENTS))
 def test_marks_are_true(page: Path, block: Block) -> None:
     assert block.mark is not None
