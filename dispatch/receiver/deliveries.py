@@ -13,15 +13,14 @@ T = TypeVar("T")
 
 
 class Deliveries:
-    """Tasks in the event loops of those who await them and, for callers that block, in a loop of their own."""
+    """Tasks in the event loops of those who await them and, for callers that block, in a loop of their own.
+
+    `running`: all of them; whoever begins one adds it.
+    """
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
+        self.running: set[asyncio.Task[Any]] = set()
         self._own = LoopThread("tocsin-receiver")
-
-    def begin(self, delivery: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Begin a delivery in this event loop. Whoever cancels what is returned stops no work."""
-        return asyncio.shield(self._noted(asyncio.get_running_loop().create_task(delivery)))
 
     def wait_for(self, delivery: Callable[[Executor], Coroutine[Any, Any, T]]) -> T:
         """Make a delivery, which is given this thread to run plain functions on, and wait for it.
@@ -45,16 +44,12 @@ class Deliveries:
         """Return also what would end the loop, for the caller to raise on its thread."""
         task = asyncio.current_task()
         assert task is not None
-        self._noted(task)
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
         try:
             return await delivery(caller)
         except (KeyboardInterrupt, GeneratorExit) as end:
             return end
-
-    def _noted(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return task
 
     def open(self) -> None:
         """Take deliveries of callers that block again."""
@@ -70,7 +65,7 @@ class Deliveries:
 
     async def _drain_here(self, drain_s: float) -> None:
         own, loop = asyncio.current_task(), asyncio.get_running_loop()
-        waiting = [task for task in self._running if task is not own and task.get_loop() is loop]
+        waiting = [task for task in self.running if task is not own and task.get_loop() is loop]
         if waiting:
             await asyncio.wait(waiting, timeout=drain_s)
         for task in waiting:

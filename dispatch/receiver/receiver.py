@@ -141,7 +141,12 @@ class Receiver(Views):
     def take(self, headers: Headers, body: bytes) -> Answer | asyncio.Future[Answer]:
         """Begin what `handle` does: the answer where there is nothing to wait for, else its future."""
         read = self._admitted(headers, body)
-        return read if isinstance(read, Answer) else self._deliveries.begin(self._deliver(*read))
+        if isinstance(read, Answer):
+            return read
+        task = asyncio.get_running_loop().create_task(self._deliver(*read))
+        self._deliveries.running.add(task)
+        task.add_done_callback(self._deliveries.running.discard)
+        return asyncio.shield(task)
 
     def handle_sync(self, headers: Headers, body: bytes) -> Answer:
         """Do as `handle`, for callers that block: each on its own thread, several at once.

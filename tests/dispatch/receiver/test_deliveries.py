@@ -152,7 +152,7 @@ async def test_a_caller_that_leaves_stops_no_handler(dedup: Dedup) -> None:
     assert caller.cancelled()
 
     gate.go.set()
-    await asyncio.wait(fixture.receiver._deliveries._running)
+    await asyncio.wait(fixture.receiver._deliveries.running)
     assert (await fixture.send()).status == 200
     assert len(gate.runs) == 1
 
@@ -170,7 +170,7 @@ async def test_cancelled_at_every_step_a_claim_is_given_up(tmp_path: Path) -> No
         caller = asyncio.create_task(fixture.send(10))
         for _ in range(step):
             await asyncio.sleep(0.0002)
-        tasks = set(fixture.receiver._deliveries._running)
+        tasks = set(fixture.receiver._deliveries.running)
         for task in tasks:
             task.cancel()
         await asyncio.wait([caller])
@@ -326,7 +326,7 @@ async def test_cancelled_while_it_claims_a_delivery_runs_nothing_and_gives_the_c
     fixture.receiver.register({"invoices:send": runs.append})
     first = asyncio.create_task(fixture.send(1))
     await dedup.begun.wait()
-    stopping = [task for task in fixture.receiver._deliveries._running if task.cancel()]
+    stopping = [task for task in fixture.receiver._deliveries.running if task.cancel()]
     await asyncio.sleep(0)
     dedup.go.set()
     await asyncio.wait(stopping)
