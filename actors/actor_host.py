@@ -39,7 +39,6 @@ from tocsin.actors.scheduler.inflight.ticking import OnTick
 from tocsin.actors.scheduler.model.catalog_check import CatalogGiven
 from tocsin.actors.scheduler.model.due_run import DueRun
 from tocsin.actors.scheduler.model.health import RED, level
-from tocsin.actors.scheduler.model.names import KIND
 from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
 from tocsin.actors.scheduler.model.validation import TIMEOUT_MS, instance_name, integer
 from tocsin.actors.scheduler.queries import instances
@@ -120,7 +119,7 @@ class ActorHost:
             on_dead=on_dead,
             catalog=catalog,
         )
-        kinds = kinds_of({KIND: self._service.kind, Pulse.kind: Kind(Pulse)}, actors)
+        kinds = kinds_of({**self._service.kinds, Pulse.kind: Kind(Pulse)}, actors)
         self.runtime = Host(
             provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s,
             rings=dispatch,
@@ -220,6 +219,7 @@ class ActorHost:
     async def _start_here(self) -> None:
         self._service.start()
         await self.runtime.start()
+        await self._service.read_clocks()
         if self._heartbeat is not None:
             self._heartbeat.start()
 

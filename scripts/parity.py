@@ -12,6 +12,7 @@ from typing import Final
 
 from tocsin import Client, Scheduler, Schedules
 from tocsin.actors.http.operations import OPERATIONS
+from tocsin.actors.scheduler.client.clock import Clock
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "parity.md"
 BEGIN: Final = "| `Scheduler`"
@@ -78,6 +79,12 @@ ROWS: Final = (
     row("schedules.delete", "schedules_delete", "schedules rm"),
     row("schedules.occurrences", "schedules_occurrences", "schedules occurrences"),
     row("schedules.preview", "schedules_preview", "next"),
+    row("clock.create", "set_clock", "clock new"),
+    row("clock.get", "clock", "clock show"),
+    row("clock.advance", "advance_clock clock", "clock advance"),
+    row("clock.start", "advance_clock", "clock advance"),
+    row("clock.wait", "clock", "clock advance"),
+    row("clock.freeze", "freeze_clock", "clock freeze"),
     row("client.instances", "instances", "instances ls"),
     row("client.health", "ready health", "health"),
     row("client.catalog", "catalog", "catalog"),
@@ -101,7 +108,7 @@ def of_handles() -> set[str]:
     """Return all there are, as rows name them; of a client those that are no plumbing."""
     plumbing = {"scheduler", "aclose", "openapi"}
     of_client = {f"client.{name}" for name in methods(Client) - plumbing}
-    return methods(Scheduler) | methods(Schedules, "schedules.") | of_client
+    return methods(Scheduler) | methods(Schedules, "schedules.") | methods(Clock, "clock.") | of_client
 
 
 def table() -> str:

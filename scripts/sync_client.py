@@ -18,6 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WHERE: Final = ROOT / "actors" / "client"
 SCHEDULER: Final = "actors/scheduler/client/scheduler.py"
 SCHEDULES: Final = "actors/scheduler/client/schedules.py"
+CLOCK: Final = "actors/scheduler/client/clock.py"
 DEFERRED: Final = "actors/scheduler/client/deferred.py"
 
 
@@ -41,6 +42,7 @@ CLASSES: Final = (
         "from collections.abc import Callable, Coroutine, Iterator\n"
         "from typing import TypeVar\n"
         "from tocsin.actors.client.blocking import Blocking\n"
+        "from tocsin.actors.client.sync_clock import SyncClock\n"
         "from tocsin.actors.client.sync_deferred import SyncDeferred\n"
         "from tocsin.actors.client.sync_schedules import SyncSchedules\n"
         "from tocsin.actors.scheduler.client.scheduler import Scheduler\n"
@@ -68,6 +70,11 @@ class SyncScheduler:
         return SyncSchedules(self._blocking, self.name)
 
     @property
+    def clock(self) -> SyncClock:
+        """Return the test clock of this instance, if it was made with one or is to be."""
+        return SyncClock(self._blocking, self.name)
+
+    @property
     def task(self) -> TaskMaker[str]:
         """Make a task of a handler: `remind = jobs.task("invoices:remind", handler)`, then `remind.after("5m",
         number=42)`, with the handler's own arguments, checked by the type checker and here. See `Task`."""
@@ -84,7 +91,7 @@ class SyncScheduler:
         """
         return SyncDeferred(self._blocking, self.name)
 ''',
-        ("schedules", "deferred", "task", "pools"),
+        ("schedules", "clock", "deferred", "task", "pools"),
     ),
     Blocking(
         "sync_schedules.py", SCHEDULES, "Schedules",
@@ -104,6 +111,26 @@ class SyncSchedules:
 
     def _call(self, ask: Callable[[Schedules], Coroutine[Any, Any, T]]) -> T:
         return self._blocking.call(lambda client: ask(client.scheduler(self._name).schedules))
+''',
+    ),
+    Blocking(
+        "sync_clock.py", CLOCK, "Clock",
+        "`SyncClock`: the test clock of one instance for code that blocks.",
+        "from collections.abc import Callable, Coroutine\n"
+        "from typing import Any, TypeVar\n"
+        "from tocsin.actors.client.blocking import Blocking\n"
+        "from tocsin.actors.scheduler.client.clock import Clock\n",
+        '''
+T = TypeVar("T")
+
+class SyncClock:
+    """A `Clock` whose methods return when they are answered."""
+
+    def __init__(self, blocking: Blocking, name: str) -> None:
+        self._blocking, self._name = blocking, name
+
+    def _call(self, ask: Callable[[Clock], Coroutine[Any, Any, T]]) -> T:
+        return self._blocking.call(lambda client: ask(client.scheduler(self._name).clock))
 ''',
     ),
     Blocking(

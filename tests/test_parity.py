@@ -11,12 +11,14 @@ from scripts import parity
 from tests.cli.command_tree import CLIENTS, TREE
 from tocsin import Client, Deferred, Scheduler, Schedules, SyncClient
 from tocsin.actors.client.port import ServerPort
+from tocsin.actors.client.sync_clock import SyncClock
 from tocsin.actors.client.sync_deferred import SyncDeferred
 from tocsin.actors.client.sync_scheduler import SyncScheduler
 from tocsin.actors.client.sync_schedules import SyncSchedules
 from tocsin.actors.http.openapi import document
 from tocsin.actors.http.operations import OPERATIONS
 from tocsin.actors.scheduler.client import port as ports
+from tocsin.actors.scheduler.client.clock import Clock
 
 OF_SERVERS: Final = {"openapi"}
 """Methods of clients that are about the routes themselves."""
@@ -59,7 +61,8 @@ def test_a_client_gives_the_handle_itself_on_a_port_that_has_every_method() -> N
 
 
 @pytest.mark.parametrize(
-    ("blocking", "kind"), [(SyncScheduler, Scheduler), (SyncSchedules, Schedules), (SyncDeferred, Deferred)]
+    ("blocking", "kind"),
+    [(SyncScheduler, Scheduler), (SyncSchedules, Schedules), (SyncClock, Clock), (SyncDeferred, Deferred)],
 )
 def test_a_sync_client_has_the_same_methods_with_the_same_arguments(blocking: type, kind: type) -> None:
     names = {name for name in vars(kind) if not name.startswith("_")}

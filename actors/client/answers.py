@@ -51,6 +51,10 @@ class Found(Answer, frozen=True):
     record: JobOfServer | None = None
 
 
+class ClockFound(Answer, frozen=True):
+    clock: records.ClockState | None = None
+
+
 class JobPage(Answer, frozen=True):
     records: Sequence[JobOfServer]
     truncated: bool

@@ -133,3 +133,18 @@ class ServerChanges:
         """Remove everything of this instance."""
         query = {"confirm": self._name}
         return await self._server.ask("DELETE", self._name, "", records.Removed, query=query, again=UNSENT)
+
+    # ---- The test clock --------------------------------------------------------------------------
+
+    async def set_clock(self, at: int) -> records.ClockState:
+        """Make the instance with a test clock; the same again is not refused."""
+        return await self._server.ask("PUT", self._name, "clock", records.ClockState, {"at": at}, again=UNSENT)
+
+    async def advance_clock(self, *, to: int | None, by_ms: int | None) -> records.ClockState:
+        """Begin to advance the test clock."""
+        said = {"to": to} if by_ms is None else {"byMs": by_ms}
+        return await self._server.ask("POST", self._name, "clock/advance", records.ClockState, said, again=UNSENT)
+
+    async def freeze_clock(self) -> records.ClockState:
+        """End an advance where the clock stands."""
+        return await self._server.ask("POST", self._name, "clock/freeze", records.ClockState, {}, again=ALWAYS)

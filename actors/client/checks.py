@@ -29,6 +29,8 @@ class ServerChecks(JobChecks):
     def __init__(self, clock: DispatchClock, random: Random) -> None:
         super().__init__(CatalogCheck(None, clock.monotonic), random, clock.now_ms)
 
+    knows_now = False
+
     def delayed(self, now: int, delay_ms: int, name: str) -> int:
         due = Delayed(arguments.delayed(now, delay_ms, name))
         due.delay_ms = delay_ms
@@ -49,8 +51,9 @@ class ServerChecks(JobChecks):
         *,
         now: int,
         initiator: tuple[str, str] = ("", ""),
+        relative: bool = False,
     ) -> NewJob:
-        new = super().new_job(path, workflow, args, due, options, now=now, initiator=initiator)
+        new = super().new_job(path, workflow, args, due, options, now=now, initiator=initiator, relative=relative)
         if new.job.initiator != ("", ""):  # of a row of an outbox
             raise InvalidInputError(_NO_USER)
         return new

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tocsin.actors.client import answers
+from tocsin.actors.client.queues import RESULT_WAIT_MS
 from tocsin.actors.client.server import ALWAYS, Server, is_absent, part
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.validation import schedule_id
@@ -65,6 +67,19 @@ class ServerReads:
     async def status(self) -> records.Status:
         """Count what this instance holds, exactly but for `due`."""
         return await self._get("status", records.Status)
+
+    async def clock(self, wait_s: float | None) -> records.ClockState | None:
+        """Return how the test clock stands. It is asked again until no advance goes on, for as long as that takes."""
+        loop = asyncio.get_running_loop()
+        end = None if wait_s is None else loop.time() + wait_s
+        while True:
+            left_ms = RESULT_WAIT_MS if end is None else min(max(int((end - loop.time()) * 1000), 0), RESULT_WAIT_MS)
+            found = await self._server.ask(
+                "GET", self._name, "clock", answers.ClockFound, query={"waitMs": left_ms}, again=ALWAYS,
+                wait_s=left_ms / 1000, until=end,
+            )  # fmt: skip
+            if found.clock is None or not found.clock.advancing or left_ms == 0:
+                return found.clock
 
     async def why(self, id: str) -> Sequence[records.Reason]:
         """Return every reason the job is not running now."""

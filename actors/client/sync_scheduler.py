@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack
 
 from tocsin.actors.client.blocking import Blocking
+from tocsin.actors.client.sync_clock import SyncClock
 from tocsin.actors.client.sync_deferred import SyncDeferred
 from tocsin.actors.client.sync_schedules import SyncSchedules
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
@@ -42,6 +43,11 @@ class SyncScheduler:
     def schedules(self) -> SyncSchedules:
         """Return the recurring definitions, whose occurrences become jobs of this instance."""
         return SyncSchedules(self._blocking, self.name)
+
+    @property
+    def clock(self) -> SyncClock:
+        """Return the test clock of this instance, if it was made with one or is to be."""
+        return SyncClock(self._blocking, self.name)
 
     @property
     def task(self) -> TaskMaker[str]:

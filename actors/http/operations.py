@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tocsin.actors.http import job_records, wire, wire_jobs, wire_queues, wire_recurring, wire_workers
+from tocsin.actors.http import job_records, wire, wire_clock, wire_jobs, wire_queues, wire_recurring, wire_workers
 from tocsin.actors.http import operations_changing as changing
+from tocsin.actors.http import operations_clock as clock
 from tocsin.actors.http import operations_operating as operating
 from tocsin.actors.http import operations_queues as queues
 from tocsin.actors.http import operations_reading as reading
@@ -256,6 +257,33 @@ _OTHERS: Final = (
     ),
 )  # fmt: skip
 
+# ---- Test clocks ---------------------------------------------------------------------------------
+
+_CLOCKS: Final = (
+    Operation(
+        "GET", "/clock", "clock", READ, clock.get_clock,
+        name="clock", group="operating", said="How the test clock of the instance stands, if it has one",
+        query=takes.CLOCK_READ, answer=replies.ClockFound,
+    ),
+    Operation(
+        "PUT", "/clock", "clock.create", ADMIN, clock.put_clock,
+        name="set_clock", group="operating", said="Make the instance, which must be new, with a test clock",
+        request=wire_clock.ClockRequest, answer=records.ClockState, errors=("CONFLICT",),
+    ),
+    Operation(
+        "POST", "/clock/advance", "clock.advance", OPERATE, clock.advance,
+        name="advance_clock", group="operating",
+        said="Begin to advance the test clock; all that is due until then happens, in order",
+        request=wire_clock.AdvanceRequest, answer=records.ClockState, errors=("CONFLICT", "NOT_FOUND"),
+    ),
+    Operation(
+        "POST", "/clock/freeze", "clock.freeze", OPERATE, clock.freeze,
+        name="freeze_clock", group="operating", said="End an advance where the test clock stands",
+        request=wire_clock.FreezeRequest, body_optional=True,
+        answer=records.ClockState, errors=("CONFLICT", "NOT_FOUND"),
+    ),
+)  # fmt: skip
+
 # ---- Queues --------------------------------------------------------------------------------------
 
 _QUEUES: Final = (
@@ -290,4 +318,4 @@ _QUEUES: Final = (
     ),
 )  # fmt: skip
 
-OPERATIONS: Final = (*_JOBS, *_SCHEDULES, *_QUEUES, *_OTHERS)
+OPERATIONS: Final = (*_JOBS, *_SCHEDULES, *_QUEUES, *_CLOCKS, *_OTHERS)

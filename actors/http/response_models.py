@@ -10,7 +10,7 @@ import msgspec
 
 from tocsin.actors.http.job_records import JobRecord
 from tocsin.actors.http.shapes import shape
-from tocsin.actors.scheduler.model.records import Attempt, Queue, Reason
+from tocsin.actors.scheduler.model.records import Attempt, ClockState, Queue, Reason
 from tocsin.actors.scheduler.model.schedule_records import SchedulePut
 from tocsin.dispatch.pulled import Claimed
 
@@ -47,6 +47,12 @@ class Found(_Reply, frozen=True):
     """The job, dead ones included; without a member if there is none of that id."""
 
     record: JobRecord | None = None
+
+
+class ClockFound(_Reply, frozen=True):
+    """The test clock; without a member if the instance runs on the live clock."""
+
+    clock: ClockState | None = None
 
 
 class Reasons(_Reply, frozen=True):

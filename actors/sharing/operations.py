@@ -72,6 +72,7 @@ _AGAIN: Final[dict[Again, str]] = {
     Again.REPEATED: """
         jobs.submit_once jobs.first_answer changes.complete changes.extend
         reads.get reads.list reads.dead reads.status reads.why reads.history reads.pool reads.redrive
+        reads.clock
         queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
         schedules.get schedules.list schedules.occurrences schedules.preview
         host.instances host.accepted host.settle host.run_due
@@ -79,14 +80,18 @@ _AGAIN: Final[dict[Again, str]] = {
     Again.LOOKED_UP: "jobs.submit jobs.submit_many",
     Again.MAY_BE: """
         changes.cancel changes.cancel_all changes.reschedule changes.dead_cancel changes.redrive_stop changes.set_pool
-        changes.delete_pool changes.set_instance changes.remove
+        changes.delete_pool changes.set_instance changes.remove changes.set_clock changes.freeze_clock
         schedules.put schedules.register schedules.pause schedules.resume schedules.delete
     """,
-    Again.MAY_NOT_BE: "changes.dead_retry changes.dead_retry_all schedules.trigger host.call",
+    Again.MAY_NOT_BE: "changes.dead_retry changes.dead_retry_all schedules.trigger host.call changes.advance_clock",
 }
 AGAIN: Final = {name: again for again, names in _AGAIN.items() for name in names.split()}
 
-_WAITS: Final[dict[str, tuple[str, int]]] = {"queues.claim": ("wait_ms", 1000), "queues.outcome": ("wait_s", 1)}
+_WAITS: Final[dict[str, tuple[str, int]]] = {
+    "queues.claim": ("wait_ms", 1000),
+    "queues.outcome": ("wait_s", 1),
+    "reads.clock": ("wait_s", 1),
+}
 """Operations that may wait: the argument that says how long (None: for ever), and how many of its unit a second has."""
 _UNDO: Final[dict[str, Callable[[Any], tuple[str, list[Any]]]]] = {
     "queues.claim": lambda jobs: ("queues.give_back", [[(one.id, one.lease) for one in jobs]])

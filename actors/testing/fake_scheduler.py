@@ -52,7 +52,7 @@ class FakeScheduler(Scheduler):
     def __init__(
         self, name: str = "default", *, now: datetime | int | None = None, catalog: CatalogGiven | None = None
     ) -> None:
-        self.clock = FrozenClock(SystemClock().now_ms() if now is None else instant_ms(now, "now"))
+        self._present = FrozenClock(SystemClock().now_ms() if now is None else instant_ms(now, "now"))
         self.calls: list[Call] = []
         self._disk, self._catalog = MemoryDisk(), catalog
         self._failures: list[Exception] = []
@@ -69,7 +69,7 @@ class FakeScheduler(Scheduler):
 
     def advance(self, by: Duration) -> None:
         """Move the present. Nothing runs by it."""
-        self.clock.ms += duration_ms(by, "by")
+        self._present.ms += duration_ms(by, "by")
 
     def fail(self, error: Exception, times: int = 1) -> None:
         """Have the next calls raise this, such as `OverloadedError("busy")`, and change nothing."""
@@ -100,16 +100,16 @@ class FakeScheduler(Scheduler):
         return attempts_at(job.retry, job.next_attempt_at, failures=job.attempts)
 
     def _wanted(self, path: str | None, named: dict[str, Any]) -> inventory.Wanted:
-        return inventory.wanted({"path": path, **named}, self.clock.ms)
+        return inventory.wanted({"path": path, **named}, self._present.ms)
 
     async def _chosen(self, what: inventory.Wanted) -> list[Record]:
         return (await self._everything()).chosen(what)
 
     async def _there(self, what: inventory.Wanted, count: int | None) -> list[Record]:
-        return inventory.check_there(await self._everything(), what, count, self.clock.ms)
+        return inventory.check_there(await self._everything(), what, count, self._present.ms)
 
     async def _not_there(self, what: inventory.Wanted) -> None:
-        inventory.check_not_there(await self._everything(), what, self.clock.ms)
+        inventory.check_not_there(await self._everything(), what, self._present.ms)
 
     async def _everything(self) -> inventory.Everything:
         return await inventory.everything([Scheduler(self._port)])
@@ -125,7 +125,7 @@ class FakeScheduler(Scheduler):
     def _new_host(self) -> ActorHost:
         return ActorHost.open(
             MemoryProvider(self._disk), origin="http://127.0.0.1", insecure=True, transport=_Nowhere(),
-            clock=self.clock, catalog=self._catalog, dispatch=False,
+            clock=self._present, catalog=self._catalog, dispatch=False,
         )  # fmt: skip
 
     async def _started(self) -> SchedulerPort:

@@ -48,6 +48,7 @@ def arguments(command: click.Command) -> list[str]:
         "shell": "bash",
         "body": "-",
         "file": "-",
+        "at": "2027-01-01T00:00:00Z",
         "jobs": str(HERE / "jobs.jsonl"),
         "definitions": str(HERE / "schedules.json"),
     }

@@ -24,6 +24,7 @@ import pytest
 import tocsin
 from scripts.site.markdown import Block, blocks
 from tocsin import ActorHost, Deferred, Handlers, Receiver, Scheduler
+from tocsin.actors.scheduler.client.clock import Clock
 from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.actors.scheduler.client.schedules import Schedules
 
@@ -37,6 +38,7 @@ KINDS: Final[dict[str, type]] = {
     "host": ActorHost, "jobs": Scheduler, "receiver": Receiver, "handlers": Handlers, "later": Deferred,
 }  # fmt: skip
 """What names of fragments stand for, so that calls of their methods are checked."""
+PARTS: Final[dict[str, type]] = {"schedules": Schedules, "clock": Clock}
 
 
 @pytest.mark.parametrize("page", RUNNING, ids=named)
@@ -104,8 +106,9 @@ def callee(node: ast.expr) -> Any:
     kind_of = KINDS.get(name)
     if kind_of is None or not re.fullmatch(r"\w+(\.\w+)?", rest):
         return None
-    for owner in (Schedules if rest.startswith("schedules.") else kind_of,):
-        method = rest.removeprefix("schedules.")
+    part, _, method = rest.partition(".")
+    for owner in (PARTS[part] if method and part in PARTS else kind_of,):
+        method = method if owner is not kind_of else rest
         assert hasattr(owner, method), f"{text}: {owner.__name__} has no {method}"
         found = getattr(owner, method)
         return None if isinstance(found, property) else found  # what makes calls of its own

@@ -14,6 +14,11 @@ TOKENS = [f"{scope}er:{scope}:secret-{scope}" for scope in SCOPES]
 LIMITED = "tenant:read+schedule@tenant-*:secret-tenant"
 JOB = {"functionPath": "p", "scheduledFor": DUE}
 REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
+    # First, while the instance is new.
+    "/clock": ("PUT", {"at": 1_900_000_000_000}, {"admin"}),
+    "/clock?waitMs=0": ("GET", None, {"read"}),
+    "/clock/advance": ("POST", {"byMs": 1_000}, {"operate"}),
+    "/clock/freeze": ("POST", None, {"operate"}),
     "/schedule": ("POST", JOB, {"schedule"}),
     "/schedule/batch": ("POST", {"jobs": [JOB]}, {"schedule"}),
     "/cancel": ("POST", {"id": "a"}, {"schedule", "operate"}),
@@ -57,6 +62,8 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
 BY_LEASE = {"/complete", "/extend"}
 ABSENT = {path for path, (method, *_) in REQUESTS.items() if path.startswith("/schedules/s") and method != "PUT"}
 """Asked for alone, there is no such schedule."""
+FROZEN = {"/clock/advance", "/clock/freeze"}
+"""Asked for alone, there is no such clock."""
 ANSWERED = {"/dead/redrives/x": 404, "/result?id=a": 404}
 """What is answered, if not 200."""
 

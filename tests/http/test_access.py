@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.http.http_client import HttpClient, client_of, refused
-from tests.http.route_requests import ABSENT, ANSWERED, BY_LEASE, JOB, LIMITED, REQUESTS, SCOPES, TOKENS, ask
+from tests.http.route_requests import ABSENT, ANSWERED, BY_LEASE, FROZEN, JOB, LIMITED, REQUESTS, SCOPES, TOKENS, ask
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http import parse_token
 from tocsin.actors.http.operations import OPERATIONS
@@ -61,10 +61,14 @@ async def test_each_route_needs_its_scope(host: ActorHost, path: str) -> None:
     async with client_of(host.asgi(tokens=TOKENS), base="https://tocsin.example") as client:
         if path in ABSENT:
             await ask(client, "/schedules/s", "secret-schedule")
+        if path in FROZEN:
+            await ask(client, "/clock", "secret-admin")
         for scope in SCOPES:
             answer = await ask(client, path, f"secret-{scope}")
             if scope in REQUESTS[path][2] | {"admin"}:
                 assert answer.status_code == ANSWERED.get(path, 200), answer.text
+                if path in FROZEN:
+                    await ask(client, "/clock/freeze", "secret-admin")  # another advance is not refused
             else:
                 refused(answer, 403, "FORBIDDEN", f"'{scope}er'", *REQUESTS[path][2])
 

@@ -34,6 +34,10 @@ async def test_the_rule_is_asked_for_every_request(host: ActorHost) -> None:
         for path in REQUESTS:
             assert (await ask(client, path)).status_code == ANSWERED.get(path, 200)
     assert [asked[1:] for asked in rule.asked] == [
+        ("clock.create", "t", None),
+        ("clock", "t", None),
+        ("clock.advance", "t", None),
+        ("clock.freeze", "t", None),
         ("schedule", "t", "p"),
         ("schedule", "t", "p"),
         ("cancel", "t", "a"),

@@ -70,6 +70,22 @@ def split(path: str) -> tuple[str, str]:
     return place, path.removeprefix(place)
 
 
+async def clock_tour(ask: Ask) -> None:
+    """Of an instance that nobody has used; then it is one on the live clock."""
+    for _ in range(2):
+        await ask("POST", "/clock/advance", {"byMs": 1_000})
+        await ask("POST", "/clock/freeze", {})
+        await ask("PUT", "/clock", {"at": 10**12})
+        await ask("GET", "/clock")
+    await ask("PUT", "/clock", {"at": 10**12 + 5})
+    for instance in ("tenant-a", "default"):
+        await ask("DELETE", "", instance=instance, params={"confirm": instance})
+    await ask("POST", "/schedule", WHOLE)
+    await ask("POST", "/clock/advance", {"byMs": 1_000})
+    await ask("POST", "/clock/freeze", {})
+    await ask("PUT", "/clock", {"at": 10**12})
+
+
 async def good_tour(ask: Ask) -> None:
     await ask("POST", "/schedule", {**WHOLE, "id": "a"})
     await ask("POST", "/schedule", {**WHOLE, "id": "a", "onConflict": "keep"})
@@ -232,6 +248,7 @@ async def test_every_answer_is_one_that_the_document_has(
     held = Documented(DOCUMENT)
     async with open_http_client() as http_client, client_of(http_client.host.asgi(tokens=TOKENS)) as client:
         ask = asker(held, client)
+        await clock_tour(ask)
         await good_tour(ask)
         await dead_tour(ask, http_client)
         await recurring_tour(ask)

@@ -73,6 +73,7 @@ def test_operations_are_named_once_and_after_the_methods_of_python() -> None:
     assert len(names) == len(set(names))
     methods = {name.removesuffix("_in_instance") for name in names}
     methods -= {"instances", "health", "ready", "schedule", "catalog"}
+    methods -= {"clock", "set_clock", "advance_clock", "freeze_clock"}  # of `Scheduler.clock`
     recurring = {name for name in methods if name.startswith("schedules_")}
     assert not [name for name in methods - recurring if not callable(getattr(Scheduler, name, None))]
     assert not [name for name in recurring if not callable(getattr(Schedules, name.removeprefix("schedules_"), None))]
@@ -181,6 +182,8 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
     job = {**EXAMPLES["schedule"].request}
     if name in ("cancel", "get", "list", "status", "why", "cancel_all", "reschedule"):
         await http_client.schedule(**job)
+    elif name in ("clock", "advance_clock", "freeze_clock"):
+        await http_client.client.put("/clock", json=EXAMPLES["set_clock"].request)
     elif name in ("remove", "instances"):
         await http_client.schedule("/i/tenant-a", **job)
     elif name == "history":

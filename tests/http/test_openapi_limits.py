@@ -66,6 +66,8 @@ BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ClaimRequest": ("POST", "/queues/*/claim", {}),
     "SnapshotRequest": ("POST", "/workers", EXAMPLES["announce"].request),
     "PoolRequest": ("PUT", "/pool", {"name": "p", "maxConcurrency": 1}),
+    "ClockRequest": ("PUT", "/clock", {"at": DUE}),
+    "AdvanceRequest": ("POST", "/clock/advance", {"byMs": 0}),
     "InstanceRequest": ("PUT", "/instance", {"paused": False}),
 }
 BESIDE: dict[tuple[str, str], dict[str, Any]] = {
@@ -85,6 +87,7 @@ BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("OwnedRequest", "maxConcurrency"): {"pool": "p"},
     ("CompleteRequest", "error"): {"ok": False},
     ("RescheduleRequest", "delayMs"): {"scheduledFor": None},
+    ("AdvanceRequest", "to"): {"byMs": None},
     ("CancelAllRequest", "all"): {"pool": None},
     ("RetryAllRequest", "all"): {"pool": None},
 }

@@ -30,7 +30,7 @@ WITHOUT_BODY = {re.sub(r"\{[a-zA-Z]+\}", "x", one.path) for one in OPERATIONS if
 
 
 def said_nothing(path: str, answer: httpx.Response) -> None:
-    """Where a body may be left out: there is no job to claim, and no such schedule."""
+    """Where a body may be left out: there is no job to claim, and no such schedule or clock."""
     if path == "/queues/x/claim":
         assert (answer.status_code, answer.json()) == (200, {"jobs": []})
     else:

@@ -6,6 +6,7 @@ from tests.mutants.attempts import ATTEMPTS
 from tests.mutants.benchmarks import BENCHMARKS
 from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.clients import CLIENTS
+from tests.mutants.clocks import CLOCKS
 from tests.mutants.jobs import JOBS
 from tests.mutants.labs import LABS
 from tests.mutants.lists import LISTS
@@ -32,6 +33,7 @@ MUTANTS = (
     *ONCE,
     *SHARING,
     *LABS,
+    *CLOCKS,
     *BENCHMARKS,
     *PAGES,
 )

@@ -4,6 +4,7 @@ use the same ids and the same names."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -179,7 +180,8 @@ class Instance:
                 await jobs.set_pool("a", paused=False)
                 self.pausing = False
             elif dice < 0.16:
-                await jobs.reschedule(wish.id, after=self.random.choice((0, 0.5, 5)))
+                with contextlib.suppress(InvalidInputError):  # it would have expired by then, and stays where it is
+                    await jobs.reschedule(wish.id, after=self.random.choice((0, 0.5, 5)))
             elif dice < 0.19 and self.storm:
                 self.world.down = True
                 await asyncio.sleep(self.random.choice((1, 20)))

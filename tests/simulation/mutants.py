@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from tests.mutants.breaking import broken_copy, run_tests
+from tests.simulation.mutants_clocks import CLOCKS
 from tests.simulation.mutants_queues import QUEUES
 from tests.simulation.mutants_schedules import SCHEDULES, Mutant
 
@@ -98,8 +99,8 @@ MUTANTS = (
     Mutant(
         "a lease shorter than its attempt",
         "actors/scheduler/transitions/claim.py",
-        "        until=turn.now + length_ms,",
-        "        until=turn.now + 2_000,",
+        "        until=turn.wall + length_ms,",
+        "        until=turn.wall + 2_000,",
     ),
     Mutant(
         "a missed deadline is retried like a failure",
@@ -179,8 +180,8 @@ MUTANTS = (
     Mutant(
         "accepted work gives its lease back at once",
         "actors/scheduler/transitions/job.py",
-        'kind="accepted", until=now + length,',
-        'kind="accepted", until=now,',
+        'kind="accepted", until=wall + length,',
+        'kind="accepted", until=wall,',
     ),
     Mutant(
         "a completion leaves the lease",
@@ -240,6 +241,7 @@ MUTANTS = (
     ),
     *SCHEDULES,
     *QUEUES,
+    *CLOCKS,
     Mutant(
         "live attempts are claimed again when their lease ends",
         "actors/scheduler/actor/expiry.py",

@@ -13,6 +13,7 @@ import msgspec
 
 from tests.simulation.promises import Run, Wish
 from tests.simulation.record import Record
+from tests.simulation.traveller import NAME
 from tocsin.dispatch.receiver.dedup import Claim, Dedup, Found, MemoryDedup
 from tocsin.dispatch.testing import SimNetwork
 from tocsin.dispatch.transport import Answer, NeverConnected
@@ -85,6 +86,8 @@ class Origin:
         self.world.signer.verify(headers, body, now_s=int(headers["webhook-timestamp"]))
         one = Callback(headers, body)
         self.record.comes(one.content)
+        if one.content["instanceName"] == NAME and self.world.traveller is not None:
+            return await self.world.traveller.receive(one)
         promises = self.world.instance_of(one.content).promises
         with promises.watching():
             run = promises.arrived(one.webhook_id, one.content["id"], one.lease)
@@ -213,9 +216,12 @@ class WatchedNetwork(SimNetwork):
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, **bounds: Any) -> Answer:
         content = msgspec.json.decode(body)
-        promises = self._world.instance_of(content).promises
-        with promises.watching():
-            promises.sent(headers, content)
+        if content["instanceName"] == NAME and self._world.traveller is not None:
+            self._world.traveller.sent(content)
+        else:
+            promises = self._world.instance_of(content).promises
+            with promises.watching():
+                promises.sent(headers, content)
         if self._world.down:
             raise NeverConnected("the origin is away, as the simulation wanted")
         return await super().post(url, headers, body, **bounds)

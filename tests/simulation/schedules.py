@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.pulled import Pulled
 from tests.simulation.record import Record, RecordedDisk
+from tests.simulation.traveller import ACTOR
 from tocsin.actors.cron.rule import Rule
+from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.rows import (
     AtRow,
     JobRow,
@@ -31,6 +33,9 @@ from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow
 from tocsin.storage.api import after
 from tocsin.storage.combiner import ActorWrites
 from tocsin.storage.memory import MemoryDisk, SortedMap
+
+if TYPE_CHECKING:
+    from tests.simulation.traveller import Traveller
 
 RULE = ("cron", "every_ms", "at", "timezone")
 AHEAD_MS = 86_400_000
@@ -80,11 +85,17 @@ class WatchedDisk(RecordedDisk):
         super().__init__(record)
         self.watched = {name: Watched(self, f"scheduler/{name}") for name in names}
         self._by_name = {one.name: one for one in self.watched.values()}
+        self.traveller: Traveller | None = None
 
     def apply(self, writes: Sequence[ActorWrites]) -> None:
         mine = [(self._by_name[one.name], one) for one in writes if one.name in self._by_name]
         before = [(watched, watched.begins(one)) for watched, one in mine]
+        moves = self.traveller is not None and any(one.name == ACTOR for one in writes)
+        stood = self.maps.get(ACTOR) if moves else None
+        clock = None if stood is None or (row := stood.get(CLOCK)) is None else decode(ClockRow, CLOCK, row)
         super().apply(writes)
+        if moves and self.traveller is not None:
+            self.traveller.moved(clock, self.maps[ACTOR])
         for watched, rows in before:
             watched.ends(rows)
         for watched, one in mine:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.simulation import traveller
 from tests.simulation.backlog import until_worked_off
 from tests.simulation.instance import CALM_S, UNHEARD, Instance
 from tests.simulation.origin import Memory, Origin, WatchedNetwork
@@ -79,6 +80,7 @@ class World:
         remembers = not steps and self.random.random() < 0.6
         self.memory = Memory(self.clock.now_ms) if remembers else None
         self.origin = Origin(self, self.record, self.memory)
+        self.traveller = self.disk.traveller = traveller.of_world(self)
 
     def instance_of(self, content: Mapping[str, Any]) -> Instance:
         return self.instances[content["instanceName"]]
@@ -141,8 +143,9 @@ class World:
                 for instance in self.instances.values()
                 for user in instance.begin(host, first=life == 0, quiet=quiet)
             ]
+            travels = None if self.traveller is None else asyncio.ensure_future(self.traveller.live())
             if last:
-                await self.end_well(host, users)
+                await self.end_well(host, users, travels)
             else:
                 await asyncio.sleep(self.random.choice((0.05, 0.5, 2, 6, 30)))
                 await self.crash(host)
@@ -163,8 +166,12 @@ class World:
         self.waiters = []
         for instance in self.instances.values():
             await instance.promises.rows_are_sound()
+        if self.traveller is not None:
+            await self.traveller.rows_are_sound(self.disk)
 
-    async def end_well(self, host: ActorHost, users: Sequence[asyncio.Future[None]]) -> None:
+    async def end_well(
+        self, host: ActorHost, users: Sequence[asyncio.Future[None]], travels: asyncio.Future[None] | None
+    ) -> None:
         everybody = list(self.instances.values())
         await asyncio.gather(*users)
         await asyncio.sleep(20)
@@ -183,6 +190,8 @@ class World:
             left = 0
         await asyncio.sleep(left / 1000)
         await until_worked_off(self.instants_ahead)
+        if travels is not None:
+            await travels
         assert all(one.done() for one in self.waiters), "somebody waits for the end of a job, and all have ended"
         self.over = True
         await host.stop()
@@ -219,6 +228,9 @@ class World:
             assert self.storm, "nothing failed, yet a caller heard an error"
 
     async def check(self) -> None:
+        if self.traveller is not None:
+            await self.traveller.rows_are_sound(self.disk)
+            self.traveller.check()
         for instance in self.instances.values():
             await instance.promises.hold(calm=not self.storm)
             instance.disk.schedules.hold()
@@ -232,7 +244,7 @@ class World:
 
     async def go_on(self) -> None:
         """Behind the end: the store is lost, and what comes after it meets a receiver that remembers."""
-        if self.memory is None or self.random.random() < 0.5:
+        if self.memory is None or self.traveller is not None or self.random.random() < 0.5:
             return
         restored = self.backup is not None and self.random.random() < 0.6
         disk = self.backup if restored and self.backup is not None else RecordedDisk(self.record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tocsin.actors.scheduler.actor.clock_of_turn import ClockOfTurn
 from tocsin.actors.scheduler.actor.expiry import RENEW_BEFORE_MS
 from tocsin.actors.scheduler.actor.pull import Given, any_to_give, pull
 from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
@@ -28,6 +29,8 @@ class EndOfTurn:
     """The end of turns of one scheduler. `full()` says whether the store takes no new work; `died` is told of jobs that
     died."""
 
+    _clock: ClockOfTurn | None = None
+
     def __init__(self, inflight: Inflight, full: Callable[[], bool], died: Callable[[Sequence[DeadJob]], None]) -> None:
         self._lanes, self._claims = inflight.lanes, inflight.waiting_claims
         self._waiters = inflight.result_waiters
@@ -37,7 +40,7 @@ class EndOfTurn:
         """Start what may start, write what changed and set the alarm."""
         state, seen = turn.state, turn.state.occurrences
         if state.instance.erasing:
-            turn.ctx.set_alarm(turn.now)
+            turn.ctx.set_alarm(turn.wall)
             return
         if seen.latest_slot > turn.now or seen.lost_jobs:
             check_clock(turn)
@@ -67,6 +70,12 @@ class EndOfTurn:
             deaths, state.deaths = state.deaths, []
             turn.ctx.after_commit(self._died, dead_jobs(turn.ctx.id.name, deaths))
         self._set_alarm(turn, state.lines.outlook(turn.now), full, more_to_pull)
+
+    def clock(self) -> ClockOfTurn:
+        """Return what decides when the test clock of this instance goes on. Few instances have one."""
+        if self._clock is None:
+            self._clock = ClockOfTurn(self._claims, self._lanes.now)
+        return self._clock
 
     async def run_first(self, turn: Turn) -> None:
         """End the activation: start nothing, but let the alarm ring for what the next turn might start."""
@@ -144,20 +153,24 @@ class EndOfTurn:
     def _set_alarm(self, turn: Turn, outlook: Outlook, full: bool, more_to_pull: bool) -> None:
         """Set the alarm. The stored instant covers all that may have to happen; the one in memory leaves out what other
         events will wake."""
-        state, now, lanes = turn.state, turn.now, self._lanes
+        state, now, lanes = turn.state, turn.wall, self._lanes
         end = state.first_end() if state.leases else None
         end_at = end[0] if end else None
         # A live attempt's lease is renewed a little before it ends.
         renew_at = end[0] - RENEW_BEFORE_MS if end and end[1] in lanes.live else end_at
         again = now + FULL_RETRY_MS if full else now
+        due = outlook.ready or bool(outlook.suspects)
+        more = more_to_pull or state.paths.counting or state.labels.next_to_fill is not None
+        more = more or (due and self._could_start(outlook))
+        if state.clock is not None:
+            stored, ring_at = self.clock().alarms(turn, outlook, end_at, renew_at, again, more=more)
+            turn.ctx.set_alarm(stored, ring_at_ms=ring_at)
+            return
         timer = max(state.next_timer, again) if full and state.next_timer is not None else state.next_timer
         # Nothing of a queue is stored as a reason to wake: who waits for it is here, or asks when it comes.
         pulled = None
         if self._claims.waiting:
             pulled = again if full else state.lines.pulled.next_due(now)
-        due = outlook.ready or bool(outlook.suspects)
-        more = more_to_pull or state.paths.counting or state.labels.next_to_fill is not None
-        more = more or (due and self._could_start(outlook))
         overdue = OVERDUE if due else None
         stored = _earliest(overdue, outlook.next_due, state.next_timer, end_at)
         ring_at = _earliest(again if more else None, outlook.next_due, pulled, timer, renew_at)

@@ -41,11 +41,11 @@ async def end_leases(turn: Turn, live: Live, undelivered: Live = lambda token: F
     """Renew the leases of attempts that are live on this host; end the others that are over. If no worker had the job
     yet (`undelivered`), none was lost with it."""
     over: list[str] = []
-    for token in turn.state.ended(turn.now + RENEW_BEFORE_MS):
+    for token in turn.state.ended(turn.wall + RENEW_BEFORE_MS):
         _, lease = turn.state.leases[token]
         if lease.kind == "fired" and live(token):
-            apply(turn, None, token, decide.renew(lease, turn.now))
-        elif lease.until <= turn.now:
+            apply(turn, None, token, decide.renew(lease, turn.wall))
+        elif lease.until <= turn.wall:
             over.append(token)
         else:
             turn.state.remember_end(token)

@@ -32,7 +32,7 @@ from tocsin.actors.scheduler.state.occurrences import FailedSlots, Tick
 from tocsin.actors.scheduler.state.rebuild import load
 from tocsin.actors.scheduler.state.scheduler_state import Limits, SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import events, redrive
+from tocsin.actors.scheduler.transitions import clock, events, redrive
 from tocsin.actors.scheduler.transitions.complete import complete, extend
 from tocsin.actors.scheduler.transitions.idempotency import Once, submit_once
 from tocsin.actors.scheduler.transitions.pools import (
@@ -75,7 +75,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         owner: str,
         full: Callable[[], bool],
         limits: Limits,
-        clock: Clock,
+        host_clock: Clock,
         died: Callable[[Sequence[DeadJob]], None],
         failed_slots: FailedSlots,
         ticked: Ticked | None = None,
@@ -88,7 +88,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         self._owner = owner
         self._full = full
         self._limits = limits
-        self._clock = clock
+        self._clock = host_clock
         self._end = EndOfTurn(inflight, full, died)
         self._state = SchedulerState(ctx.storage, limits, failed_slots)
 
@@ -99,13 +99,14 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             await return_unsent(turn, self._inflight.lanes.is_live)
             await check_zones(turn)
             await self._end.run_first(turn)
+            self._note_clock()
 
     def pinned(self) -> bool:
         return self._inflight.lanes.busy or self._inflight.waiting_claims.busy
 
     def _turn(self) -> Turn:
-        began = self._clock.monotonic()
-        return Turn(self._state, self._clock.now_ms(), self.ctx, self._owner, began)
+        began, wall, own = self._clock.monotonic(), self._clock.now_ms(), self._state.clock
+        return Turn(self._state, wall if own is None else own.at, wall, self.ctx, self._owner, began)
 
     # ---- Events ----------------------------------------------------------------------------------
 
@@ -182,21 +183,35 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             case events.SetInstance(paused, timeout_ms):
                 instance = await set_instance(turn, paused, timeout_ms)
                 answered = answer(event, (instance.paused, instance.timeout_ms))
+            case events.SetClock(at):
+                answered = answer(event, await clock.create(turn, at))
+                self._note_clock()
+            case events.AdvanceClock(to, by_ms):
+                answered = answer(event, clock.advance(turn, to, by_ms))
+            case events.FreezeClock():
+                answered = answer(event, clock.freeze(turn))
+                self._note_clock()
             case events.ErasePage():
                 raise TurnError("a page of a removal has a turn of its own")
             case _:
                 answered = await change_schedules(turn, event)
         return answered
 
+    def _note_clock(self) -> None:
+        """Let the host know where the test clock stands, once that is durable."""
+        if self._state.clock is not None:
+            self.ctx.after_commit(self._inflight.note_clock, self._state.clock)
+
     async def _erase_page(self) -> Erased:
         """Begin the removal of the instance, or go on with it: one page."""
         turn = self._turn()
         erased = await erase_page(turn)
         self.ctx.after_commit(self._inflight.result_waiters.tell_all)
+        self.ctx.after_commit(self._inflight.note_clock, None)
         self._state = SchedulerState(self.ctx.storage, self._limits, self._failed_slots)
         if erased.more:
             self._state.instance = turn.state.instance
-            self.ctx.set_alarm(turn.now + ERASE_ALONE_MS)
+            self.ctx.set_alarm(turn.wall + ERASE_ALONE_MS)
         else:
             self.ctx.set_alarm(None)
         return erased
@@ -217,13 +232,16 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             if (await self._erase_page()).more:
                 self.ctx.set_alarm(self.ctx.now_ms())
             return
-        turn, state = self._turn(), self._state
+        state = self._state
+        turn = self._turn() if state.clock is None else self._end.clock().go_on(self._turn())
         if state.leases:
             await self._end_leases(turn)
         state.occurrences.tick.rest = False
         if state.next_timer is not None and state.next_timer <= turn.now:
             await run_timers(turn, full=self._full())
         await self._end.run(turn)
+        if state.clock is not None:
+            self._note_clock()
         if state.occurrences.tick.looked and not state.occurrences.tick.rest:
             self._tell_of_pass(turn, state.occurrences.tick)
 

@@ -7,28 +7,32 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from tocsin.actors.runtime.actor import ActorContext
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.scheduler.actor import clock_names
+from tocsin.actors.scheduler.actor.clock_names import PREFIX, ClockNames
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
 from tocsin.actors.scheduler.inflight.inflight import Inflight
+from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.inflight.sending import Sender
 from tocsin.actors.scheduler.inflight.ticking import OnTick, Ticks
 from tocsin.actors.scheduler.inflight.worker_registry import WorkerRegistry
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
-from tocsin.actors.scheduler.model.names import actor_of
+from tocsin.actors.scheduler.model.names import KIND, actor_of
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.model.suspects import LEVELS
+from tocsin.actors.scheduler.queries import clocks
 from tocsin.actors.scheduler.queries.host_health import HostHealth
 from tocsin.actors.scheduler.queries.why import Facts
 from tocsin.actors.scheduler.schedules.recompute import in_doubt
@@ -36,15 +40,18 @@ from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS, Limits
 from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.dispatch.dispatcher import Dispatcher
+from tocsin.errors import StoreError
+from tocsin.storage.api import after
 
 A = TypeVar("A")
 log = logging.getLogger("tocsin.scheduler")
 
 PAGES_AT_ONCE = 2
+CLOCKS_AGAIN_S: Final = (0.01, 0.1, 0.5, 1.0, 1.0)
 
 
 class SchedulerService:
-    """The schedulers of one host. It is made before its host, which needs `kind`, and then bound to it."""
+    """The schedulers of one host. It is made before its host, which needs `kinds`, and then bound to it."""
 
     def __init__(
         self,
@@ -65,8 +72,11 @@ class SchedulerService:
     ) -> None:
         self.has_origin = has_origin
         """None: callbacks always have somewhere to go."""
-        self.kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
+        kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)
+        self.kinds = {KIND: kind, ClockNames.kind: Kind(ClockNames)}
+        """Of the actors that a host of schedulers has."""
         self.clock = clock
+        self.clocks = InstanceClocks(clock.now_ms)
         monotonic, now_ms = clock.monotonic, clock.now_ms
         circuit = Circuit(monotonic, now_ms, lambda why, is_open: self.health.circuit_changed(why, is_open))
         failures = CallbackFailures(monotonic, now_ms)
@@ -109,6 +119,27 @@ class SchedulerService:
         if self._ticks is not None:
             self._ticks.start()
 
+    async def read_clocks(self) -> None:
+        """Read where the test clocks of this store stand. To be called when the store is open, before it serves. A
+        store that cannot be read, also not soon afterwards, is closed again."""
+        for pause_s in (*CLOCKS_AGAIN_S, None):
+            try:
+                return await self._read_clocks()
+            except StoreError:
+                if pause_s is None:
+                    await self.host.stop(0.0)
+                    raise
+                await self.clock.sleep(pause_s)
+
+    async def _read_clocks(self) -> None:
+        provider = self.host.provider
+        self.clocks.forget()
+        for key, _ in await provider.view(str(clock_names.ID)).scan(PREFIX, after(PREFIX), limit=100_000):
+            name = key.removeprefix(PREFIX).decode()
+            row = await clocks.row_of(provider.view(str(actor_of(name))))
+            if row is not None:  # one that cannot be read stops its own instance only
+                self.clocks.note(name, row)
+
     def bind(self, host: Host) -> None:
         """Say which host serves these schedulers. To be called once, before the host starts."""
         self.host, self.random = host, host.random
@@ -136,7 +167,7 @@ class SchedulerService:
         """Return what this host has in memory of that scheduler."""
         found = self._inflight.get(name)
         if found is None:
-            found = Inflight(name, self.host, self.permits, self._lanes_limit, self._sender)
+            found = Inflight(name, self.host, self.permits, self._lanes_limit, self._sender, self.clocks)
             if self._stopping:
                 found.lanes.stop_claiming()
             if self._nobody_waits:

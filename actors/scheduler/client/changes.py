@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from tocsin.actors.scheduler.actor.clock_names import ID as CLOCK_NAMES
+from tocsin.actors.scheduler.actor.clock_names import NoteName
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, path_or_none
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.clock import ClockRow, state_of
 from tocsin.actors.scheduler.model.reasons import DEAD_REASONS
 from tocsin.actors.scheduler.model.rows import RedriveRow
 from tocsin.actors.scheduler.queries import jobs as query
@@ -21,7 +24,7 @@ from tocsin.dispatch.failure import Failure, checked
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.pulled import MAX_RESULT, Settlement
 from tocsin.dispatch.words import word
-from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, StaleLeaseError
+from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
 
 ERROR_MAX = 2_000
 CANCEL_PAGE = 500
@@ -146,8 +149,10 @@ class LocalChanges:
         rate = arguments.integer(rate_per_second, word("rate_per_second"), *arguments.RATE_PER_SECOND)
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         redrive_id = arguments.mint_id(here.now_ms(), here.host.random.getrandbits(80))
+        # A clock that stands parks letters at this very instant, before this call.
+        before = here.now_ms() + (here.service.clocks.at(here.name) is not None)
         row = RedriveRow(
-            here.now_ms(), rate, 0, name_or_none(pool, "pool"), reason, path_or_none(path), parked_since
+            before, rate, 0, name_or_none(pool, "pool"), reason, path_or_none(path), parked_since
         )  # fmt: skip
         while True:
             others = await redrives.running(here.view())
@@ -208,6 +213,32 @@ class LocalChanges:
             jobs, rows = jobs + erased.jobs, rows + erased.rows
             if not erased.more:
                 return records.Removed(jobs, rows)
+
+    # ---- The test clock --------------------------------------------------------------------------
+
+    async def set_clock(self, at: int) -> records.ClockState:
+        """Make the instance with a test clock. Its name is noted first, so that every host knows the clock."""
+        here, instant = self._instance, arguments.instant_ms(at, "at")
+        await here.host.call(CLOCK_NAMES, NoteName(here.name))
+        return _clock(await here.call(events.SetClock(instant)))
+
+    async def advance_clock(self, *, to: int | None, by_ms: int | None) -> records.ClockState:
+        """Begin to advance the test clock."""
+        if (to is None) == (by_ms is None):
+            raise InvalidInputError(f"give exactly one of to and {word('by_ms')}")
+        until = None if to is None else arguments.instant_ms(to, "to")
+        by = 0 if by_ms is None else arguments.integer(by_ms, word("by_ms"), *arguments.DELAY_MS)
+        return _clock(await self._instance.call(events.AdvanceClock(until, by), create=False))
+
+    async def freeze_clock(self) -> records.ClockState:
+        """End an advance where the clock stands."""
+        return _clock(await self._instance.call(events.FreezeClock(), create=False))
+
+
+def _clock(answer: ClockRow | ConflictError | InvalidInputError) -> records.ClockState:
+    if isinstance(answer, TocsinError):
+        raise answer
+    return state_of(answer)
 
 
 def _stale(job_id: str) -> StaleLeaseError:

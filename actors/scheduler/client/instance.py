@@ -30,7 +30,7 @@ class Instance:
         self.service = service
         self.host = service.host
         self.id = actor_of(self.name)
-        self.now_ms = self.host.clock.now_ms
+        self.now_ms = service.clocks.now_of(self.name)
 
     def after(self, delay_ms: int, name: str) -> int:
         """Return the instant so long from now; InvalidInputError by `name` if it could not be stored."""

@@ -68,6 +68,8 @@ class JobChecks:
         self.catalog, self.now_ms = catalog, now_ms
         self._mint, self._has_origin = arguments.Minting(random).next, has_origin
 
+    knows_now = True
+    """False where `now_ms` is not the instance's clock: another process has it, and checks again what depends on it."""
     delayed = staticmethod(arguments.delayed)
     """Returns the instant so long from now: of now (epoch ms), the delay (ms), and the argument's name."""
 
@@ -81,15 +83,18 @@ class JobChecks:
         *,
         now: int,
         initiator: tuple[str, str] = ("", ""),
+        relative: bool = False,
     ) -> NewJob:
-        """Check a whole job; `options` have the names and shapes of `validation.OPTIONS`."""
+        """Check a whole job; `options` have the names and shapes of `validation.OPTIONS`. `relative`: `due` is a delay
+        from `now`."""
         self.check_origin(options.get("queue"))
         job: NewJob | None = None
         if workflow is None:
-            job = arguments.simple_job(path, args, due, options, now, self._mint, initiator)
+            job = arguments.simple_job(path, args, due, options, now, self._mint, initiator, relative)
         job = job or arguments.new_job(
             function_path=path, workflow=workflow, args=args, scheduled_for=due, enqueued_at=now,
-            minted=self._mint(now), options=options, initiator=initiator,
+            minted=self._mint(now), options=options, initiator=initiator, relative=relative,
+            knows_now=self.knows_now,
         )  # fmt: skip
         if self.catalog.given:
             self.catalog.check(job.job, args)
@@ -139,7 +144,10 @@ class JobChecks:
         """Check a job. `initiator` (token, user) asks for it; `options` may name another user."""
         now = self.now_ms()
         due, args = self.wire_due(scheduled_for, delay_ms, now), arguments.raw_args(raw_args)
-        return self.new_job(function_path, workflow, args, due, options, now=now, initiator=initiator)
+        relative = delay_ms is not None
+        return self.new_job(
+            function_path, workflow, args, due, options, now=now, initiator=initiator, relative=relative
+        )
 
     def wire_follower(
         self, *, function_path: str | None, workflow: str | None, raw_args: bytes, delay_ms: int,
@@ -189,7 +197,8 @@ class JobChecks:
             )
         now = self.now_ms() if now is None else now
         due, args = self.due(job.at, job.after, now), arguments.encode_args(job.args)
-        return self.new_job(job.path, job.workflow, args, due, self.options(job.options), now=now)
+        relative = job.after is not None
+        return self.new_job(job.path, job.workflow, args, due, self.options(job.options), now=now, relative=relative)
 
     def due(self, at: datetime | int | None, after: Duration | None, now: int) -> int:
         """Return the instant that a caller names: itself or a delay, one of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tocsin.actors.scheduler.client.changes import LocalChanges
@@ -21,7 +22,7 @@ class LocalPort:
     """Calls the actor, and reads its committed rows. What is done is here, once, whoever asks for it."""
 
     def __init__(self, service: SchedulerService, name: str) -> None:
-        instance = Instance(service, name)
+        self._instance = instance = Instance(service, name)
         self.name = instance.name
         self.checks = JobChecks(service.catalog_check, service.host.random, instance.now_ms, service.has_origin)
         self.jobs = LocalJobs(instance)
@@ -29,6 +30,11 @@ class LocalPort:
         self.reads = LocalReads(instance)
         self.queues = LocalQueues(instance)
         self.schedules = LocalSchedules(instance, self.checks)
+        service.clocks.follow(self)
+
+    def use_clock(self, now_ms: Callable[[], int]) -> None:
+        """Read the time of this instance from here on by `now_ms`: it has a test clock now, or none any more."""
+        self._instance.now_ms = self.checks.now_ms = now_ms
 
 
 def port(service: SchedulerService, name: str) -> SchedulerPort:

@@ -138,6 +138,20 @@ class ChangesPort(Protocol):
         """Remove everything of this instance."""
         ...
 
+    async def set_clock(self, at: int) -> records.ClockState:
+        """Make the instance, which must be new, with a test clock that stands at this instant. ConflictError for one
+        that is not new, but the same clock again is not refused."""
+        ...
+
+    async def advance_clock(self, *, to: int | None, by_ms: int | None) -> records.ClockState:
+        """Begin to advance the test clock, to an instant or by so long. ConflictError while another advance goes on, or
+        for an instance on the live clock."""
+        ...
+
+    async def freeze_clock(self) -> records.ClockState:
+        """End an advance where the clock stands."""
+        ...
+
 
 class ReadsPort(Protocol):
     """Reads what one scheduler holds, as it is committed."""
@@ -175,6 +189,11 @@ class ReadsPort(Protocol):
 
     async def status(self) -> records.Status:
         """Count what this instance holds, exactly but for `due`."""
+        ...
+
+    async def clock(self, wait_s: float | None) -> records.ClockState | None:
+        """Return how the test clock stands, once no advance goes on, or after so long (None: however long it takes).
+        It may answer sooner, too, where the host stops. None: the live clock."""
         ...
 
     async def why(self, id: str) -> Sequence[records.Reason]:

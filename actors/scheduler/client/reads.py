@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page_limit
+from tocsin.actors.scheduler.inflight.inflight import CLOCK_STOPS
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.health import level
 from tocsin.actors.scheduler.model.lost import lost
-from tocsin.actors.scheduler.model.records import Attempt, LanesStatus, Page, Pool, Reason, Record, Redrive, Status
+from tocsin.actors.scheduler.model.records import (
+    Attempt,
+    ClockState,
+    LanesStatus,
+    Page,
+    Pool,
+    Reason,
+    Record,
+    Redrive,
+    Status,
+)
 from tocsin.actors.scheduler.model.rows import RedriveRow, redrive_key
+from tocsin.actors.scheduler.queries import clocks as clock_reads
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries import listing, why
 from tocsin.actors.scheduler.queries import results as outcomes
@@ -101,7 +115,20 @@ class LocalReads:
             wal_bytes=here.host.provider.stats().wal_bytes,
             paused=counts.paused,
             reasons=reasons,
+            clock=await clock_reads.of(here.view(), facts),
         )
+
+    async def clock(self, wait_s: float | None) -> ClockState | None:
+        """Return how the test clock stands, once no advance goes on or after so long."""
+        here, waiters = self._instance, self._instance.service.inflight(self._instance.name).result_waiters
+        with waiters.watch(CLOCK_STOPS) as stopped:
+            found = await clock_reads.of(here.view(), here.service.facts(here.name))
+            if wait_s == 0 or found is None or not found.advancing or waiters.stopping:
+                return found
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await stopped.wait()
+        return await clock_reads.of(here.view(), here.service.facts(here.name))
 
     async def why(self, id: str) -> Sequence[Reason]:
         """Return every reason the job is not running now."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
+from tocsin.actors.scheduler.client.clock import Clock
 from tocsin.actors.scheduler.client.deferred import Deferred
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.pools import PoolHandle
@@ -34,7 +35,7 @@ class Scheduler:
 
     def __init__(self, port: SchedulerPort) -> None:
         """Hold a port; users get their handles from `ActorHost.scheduler`."""
-        self._port, self._checks, self._now_ms = port, port.checks, port.checks.now_ms
+        self._port, self._checks = port, port.checks
         self.name = port.name
 
     @property
@@ -48,6 +49,11 @@ class Scheduler:
         number=42)`, with the handler's own arguments, checked by the type checker and here. See `Task`; `Tasks` has
         the decorator for handlers that are declared before there is a scheduler."""
         return TaskMaker(self)
+
+    @property
+    def clock(self) -> Clock:
+        """Return the test clock of this instance, if it was made with one or is to be."""
+        return Clock(self._port)
 
     # ---- Making jobs -----------------------------------------------------------------------------
 
@@ -71,7 +77,7 @@ class Scheduler:
         worker pulls it. `then`: jobs that start when this one is done, in the same commit; nested ones make a chain.
         `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         """
-        due, now, raw_args = arguments.instant_ms(at, "at"), self._now_ms(), arguments.encode_args(args)
+        due, now, raw_args = arguments.instant_ms(at, "at"), self._checks.now_ms(), arguments.encode_args(args)
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
         return (await self._port.jobs.submit(job)).id
 
@@ -85,9 +91,9 @@ class Scheduler:
         **options: Unpack[JobOptions],
     ) -> str:
         """Call `path` back after a delay: timedelta, seconds, or text like "90s", "5m". The rest as `run_at`."""
-        delay_ms, now = arguments.duration_ms(delay, "delay"), self._now_ms()
+        delay_ms, now = arguments.duration_ms(delay, "delay"), self._checks.now_ms()
         due, raw_args = self._checks.delayed(now, delay_ms, "delay"), arguments.encode_args(args)
-        job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
+        job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now, relative=True)
         return (await self._port.jobs.submit(job)).id
 
     async def submit_many(self, jobs: Sequence[Job]) -> list[records.Scheduled | TocsinError]:
@@ -129,7 +135,7 @@ class Scheduler:
         self, id: str, *, at: datetime | int | None = None, after: timedelta | float | str | None = None
     ) -> records.Rescheduled:
         """Move a pending or waiting job to an instant, or to a delay from now. A running one is not moved."""
-        return await self._port.changes.reschedule(id, self._checks.due(at, after, self._now_ms()))
+        return await self._port.changes.reschedule(id, self._checks.due(at, after, self._checks.now_ms()))
 
     async def complete(
         self,
@@ -174,15 +180,9 @@ class Scheduler:
         delay_ms = None if delay is None else arguments.duration_ms(delay, "delay")
         kept = None if result is None else arguments.encode_args(result, MAX_RESULT, "result")
         return await self._port.changes.complete(
-            id,
-            lease,
-            ok=ok,
-            error=failure_of(error),
-            retryable=retryable,
-            delay_ms=delay_ms,
-            charge=charge,
+            id, lease, ok=ok, error=failure_of(error), retryable=retryable, delay_ms=delay_ms, charge=charge,
             result=kept,
-        )
+        )  # fmt: skip
 
     async def extend(self, id: str, lease: str, lease_ms: int) -> int:
         """Hold the attempt until `lease_ms` (1 s to 1 h) from now; that instant, epoch ms.

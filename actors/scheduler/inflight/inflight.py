@@ -6,29 +6,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.scheduler.inflight.completions import Answer, Completions
+from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
 from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.inflight.result_waiters import ResultWaiters
 from tocsin.actors.scheduler.inflight.sending import Sender
 from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
+from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import Complete
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
 
 A = TypeVar("A")
+CLOCK_STOPS: Final = "/clock"
+"""Waited for as if it were a job, which cannot have this id: the end of an advance."""
 
 
 class Inflight:
     """The one object of a scheduler on this host. Its parts reach the actor through it, so it lives as long as the
     actor, an attempt or a place in a line needs one of them. Who waits for a result holds the object itself."""
 
-    def __init__(self, name: str, host: Host, permits: Permits, limit: int, sender: Sender) -> None:
+    def __init__(
+        self, name: str, host: Host, permits: Permits, limit: int, sender: Sender, clocks: InstanceClocks
+    ) -> None:
+        self._clocks = clocks
         self._name, self._host, self._actor, self._sender = name, host, actor_of(name), sender
         self.complete: Callable[[Complete], Awaitable[Sequence[Answer]]] = partial(host.call, self._actor, create=False)
         self.post: Callable[[Event[None]], asyncio.Future[None]] = partial(host.post, self._actor)
@@ -37,6 +44,12 @@ class Inflight:
         self.waiting_claims = WaitingClaims(name, self._start_call, host.start_soon, check, host.clock)
         self.completions = Completions(self, host.start_soon)
         self.result_waiters = ResultWaiters()
+
+    def note_clock(self, row: ClockRow | None) -> None:
+        """Note where the instance's test clock stands, which is durable; None: it has none any more."""
+        self._clocks.note(self._name, row)
+        if row is None or not row.target:
+            self.result_waiters.tell([CLOCK_STOPS])
 
     def stop_waiting(self) -> None:
         """Answer whoever waits for jobs, or for the end of one; nobody waits from now on."""

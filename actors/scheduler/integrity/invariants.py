@@ -325,13 +325,17 @@ def _counts(look: Look, buckets: Buckets) -> None:
 def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:
     """Check that `wake_at` is no later than any head that may start, timer or lease end."""
     held = Counter(lease.pool for _, _, lease in look.held)
-    instants: list[int] = [lease.until for _, _, lease in look.held]
-    if first_timer is not None:
-        instants.append(first_timer)
+    timers = [] if first_timer is None else [first_timer]
+    heads: list[int] = []
     for (pool, queue), line in buckets.items():
         cap = look.pools.get(pool, rows.PoolRow(1))
         if not plain(queue) and not look.paused and (not pool or (not cap.paused and held[pool] < cap.cap)):
-            instants.extend(first for _, first in line.values())
+            heads.extend(first for _, first in line.values())
+    if (clock := look.clock) is not None:
+        # What is later waits for an advance, which is itself a reason to wake; what is due is to be looked at at once.
+        heads = [0 for instant in (*heads, *timers) if instant <= clock.at or clock.target]
+        timers = []
+    instants = [lease.until for _, _, lease in look.held] + timers + heads
     if instants and (look.wake_at is None or look.wake_at > min(instants)):
         look.found.add("WAKE", "wake_at", f"wake_at is {look.wake_at}, but something is to be done at {min(instants)}")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tocsin.actors.scheduler.integrity.findings import Findings, shown
+from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.damage import json_fault
 from tocsin.actors.scheduler.model.followers import followers_of
 from tocsin.actors.scheduler.model.payload import parts_of
@@ -63,6 +64,8 @@ class Look:
     has_labels: bool = True
     """Set if the rows of labels are complete."""
     paused: bool = False
+    clock: ClockRow | None = None
+    """The test clock, if it has one."""
     pools: dict[str, PoolRow] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
     by_id: dict[str, list[Held]] = field(default_factory=dict)
@@ -130,7 +133,7 @@ class Look:
 
     async def instance(self) -> bool:
         """Return False if the rows cannot be judged: a newer layout, or a removal under way."""
-        meta = await self.view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT, META_LABELS, INSTANCE])
+        meta = await self.view.get([META_LAYOUT, META_COUNTERS, META_RECOUNT, META_LABELS, INSTANCE, CLOCK])
         self.found.rows += len(meta)
         layout = layout_of(meta) or b"%d" % LAYOUT
         if not layout.isdigit() or len(layout) > 9 or int(layout) > LAYOUT:
@@ -139,12 +142,14 @@ class Look:
         self.is_recounted = META_RECOUNT in meta
         self.counts_paths = int(layout) >= 2 and not self.is_recounted
         self.has_labels = int(layout) >= SINCE_LAYOUT and META_LABELS not in meta
-        for key in (META_COUNTERS, INSTANCE):
+        for key in (META_COUNTERS, INSTANCE, CLOCK):
             shape = self.read((key, meta[key])) if key in meta else None
             if shape is not None and isinstance(shape.row, Counters):
                 self.counters = shape.row
             if shape is not None and isinstance(shape.row, InstanceRow):
                 self.paused, self.found.removing = shape.row.paused, shape.row.erasing
+            if shape is not None and isinstance(shape.row, ClockRow):
+                self.clock = shape.row
         if self.found.removing:
             if self.wake_at is None:
                 self.found.add("WAKE", "wake_at", "wake_at is None, but this instance is being removed")

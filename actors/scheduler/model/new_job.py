@@ -18,6 +18,8 @@ class NewJob(msgspec.Struct, frozen=True):
     chosen: bool = False
     """The caller chose the id, so it may be taken."""
     on_conflict: str = "error"
+    relative: bool = False
+    """True if it was asked for after a delay, which counts from `enqueued_at`."""
 
     @property
     def size(self) -> int:

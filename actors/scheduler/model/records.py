@@ -173,6 +173,16 @@ class HealthReason(Value, frozen=True, rename="camel"):
     since: int
 
 
+class ClockState(Value, frozen=True, rename="camel", omit_defaults=True):
+    """A test clock: `now` is where it stands, epoch ms. While it is advanced `target` is where to, and `waits_for` says
+    in words what has to end before time goes on."""
+
+    now: int
+    advancing: bool
+    target: int | None = None
+    waits_for: str | None = None
+
+
 class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     """Counts are exact, but `due`, which stops counting at 10,000. `oldest_due_ms`: for how long the longest
     waiting due job has been due, ms. `pools`: at most 1,000, the longest first; `more_pools` if there are more."""
@@ -197,6 +207,8 @@ class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     """The whole instance: nothing of it starts, and health says nothing of it."""
     reasons: Sequence[HealthReason] = ()
     """Why health is not green, the worst first."""
+    clock: ClockState | None = None
+    """The test clock, if the instance has one."""
 
 
 class Instance(Value, frozen=True, rename="camel"):

@@ -225,8 +225,12 @@ def new_job(
     minted: str,
     options: Mapping[str, Any],
     initiator: tuple[str, str] = ("", ""),
+    relative: bool = False,
+    knows_now: bool = True,
 ) -> NewJob:
-    """Check everything a caller may give with a job. `options` has keys of OPTIONS; None means not given."""
+    """Check everything a caller may give with a job. `options` has keys of OPTIONS; None means not given. `relative`:
+    it is due after a delay; whoever does not know the instance's clock (`knows_now`) cannot say if it expires before.
+    """
     if (function_path is None) == (workflow is None):
         raise InvalidInputError(f"give exactly one of {word('function_path')} and workflow")
     given = {name: value for name, value in options.items() if value is not None}
@@ -251,18 +255,18 @@ def new_job(
         older_retry=isinstance(given.get("retry"), OlderRetry),
         initiator=("", target(given["initiator"], "initiator")) if "initiator" in given else initiator,
     )
-    if job.expires_at is not None and job.expires_at <= scheduled_for:
+    if job.expires_at is not None and job.expires_at <= scheduled_for and (knows_now or not relative):
         limit = f"must be after the due instant ({scheduled_for})"
         raise InvalidInputError(f"{word('expires_at')} {limit}, not {job.expires_at}: the job would never run")
     if fits and not then:
-        return NewJob(job, (), chosen, conflict)  # as most are
+        return NewJob(job, (), chosen, conflict, relative)  # as most are
     whole = with_blob(job, args, check_then(then or ()))
-    return msgspec.structs.replace(whole, chosen=chosen, on_conflict=conflict)
+    return msgspec.structs.replace(whole, chosen=chosen, on_conflict=conflict, relative=relative)
 
 
 def simple_job(
     path: str | None, args: bytes, due: int, options: Mapping[str, Any], now: int, mint: Callable[[int], str],
-    initiator: tuple[str, str],
+    initiator: tuple[str, str], relative: bool = False,
 ) -> NewJob | None:  # fmt: skip
     """Check a job that has a path, args and perhaps an id: `new_job` in one pass. None for any other, and for any that
     may be wrong: `new_job` says what."""
@@ -277,10 +281,10 @@ def simple_job(
     if len(args) > INLINE_ARGS:
         return None
     if job_id is None:
-        return NewJob(JobRow(mint(now), "", due, now, args, 0, path, initiator=initiator))
+        return NewJob(JobRow(mint(now), "", due, now, args, 0, path, initiator=initiator), (), False, "error", relative)
     if type(job_id) is not str or ID.fullmatch(job_id) is None or job_id.startswith("__"):
         return None
-    return NewJob(JobRow(job_id, "", due, now, args, 0, path, initiator=initiator), (), True)
+    return NewJob(JobRow(job_id, "", due, now, args, 0, path, initiator=initiator), (), True, "error", relative)
 
 
 def follower(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tocsin.actors.scheduler.inflight.permits import NOT_DISPATCHING
+from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.due_run import FOR_WORKERS, JUST_DUE, TIME_OVER, LeftBehind
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import META_COUNTERS, Counters
@@ -39,12 +40,15 @@ async def left_behind(provider: StoreProvider, now: int, facts: Callable[[str], 
             break
         seen += 1
         view = provider.view(str(actor_of(name)))
-        counted, lines = await view.scan_many([query.one(META_COUNTERS), (b"lines/", after(b"lines/"), query.PAGE)])
+        counted, clocks, lines = await view.scan_many(
+            [query.one(META_COUNTERS), query.one(CLOCK), (b"lines/", after(b"lines/"), query.PAGE)]
+        )
+        clock = query.read(ClockRow, CLOCK, clocks[0][1]) if clocks else None
         counters = query.read(Counters, META_COUNTERS, counted[0][1] if counted else None) or Counters()
         left.running += counters.leased
         if len(lines) == query.PAGE:
             lines = await query.whole(view, b"lines/")
-        due = await query.due_by_line(view, lines, now)
+        due = await query.due_by_line(view, lines, now if clock is None else clock.at)
         if due:
             left.jobs += due.total()
             left.because += await _reasons(view, name, due, facts(name), time_over)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tocsin.actors.scheduler.inflight.lanes import LANES_FULL
 from tocsin.actors.scheduler.inflight.permits import CIRCUIT_OPEN, HOST_FULL, HOST_HELD, NOT_DISPATCHING, SUSPECTS_FULL
+from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.health import code_of
 from tocsin.actors.scheduler.model.records import ErrorInfo, Reason, Record
 from tocsin.actors.scheduler.model.rows import INSTANCE, PULLED, InstanceRow, PoolRow
@@ -61,6 +62,9 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
     if is_expired(found.job, found.place, now):
         return [Reason("EXPIRED", "its time is over: it is recorded as expired, and never sent", record.expires_at)]
     said = _of_job(record, level, now)
+    if said and (clock := query.read(ClockRow, CLOCK, (await view.get([CLOCK])).get(CLOCK))) is not None:
+        moves = f"advanced to {clock.target}" if clock.target else "frozen"
+        said.append(Reason("TEST_CLOCK", f"this instance has a test clock, which stands at {clock.at} and is {moves}"))
     said.extend(await of_instance(view))
     if record.pool is not None:
         said.extend(await of_pool(view, record.pool))

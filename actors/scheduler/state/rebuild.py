@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.lost import NO_JOB
 from tocsin.actors.scheduler.model.row_kinds import Shape, read_row
 from tocsin.actors.scheduler.model.rows import (
@@ -34,6 +35,7 @@ from tocsin.actors.scheduler.model.rows import (
     at_key,
     bad_key,
     dead_key,
+    decode,
     encode,
     job_key,
     line_key,
@@ -68,7 +70,8 @@ async def load(state: SchedulerState) -> None:
 
 async def _read_memory(state: SchedulerState) -> None:
     """Read memory from rows: one hop for most, a page at a time for many lines."""
-    meta = await state.storage.get_many([META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE])
+    keys = [META_LAYOUT, META_COUNTERS, META_SLOT, META_RECOUNT, META_LABELS, INSTANCE, CLOCK]
+    meta = await state.storage.get_many(keys)
     layout = _check_layout(state, layout_of(meta))
     state.labels.load(layout, meta.get(META_LABELS))
     if META_COUNTERS in meta and (counters := state.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
@@ -79,6 +82,8 @@ async def _read_memory(state: SchedulerState) -> None:
         state.lines.paused = instance.paused
         if instance.erasing:
             return  # the instance is being removed: only some of the rows are left
+    if CLOCK in meta:
+        state.clock = _clock(meta[CLOCK])
     for key, value in await state.all_rows(b"pool/"):
         if (pool := state.read(PoolRow, key, value)) is not None:
             state.lines.pools[key[5:].decode()] = pool
@@ -92,6 +97,14 @@ async def _read_memory(state: SchedulerState) -> None:
         await state.paths.count_anew()
         await state.labels.drop_strays()
     await state.look_at_timers()
+
+
+def _clock(value: bytes) -> ClockRow:
+    """Read the test clock. Without it the instance would run on the live clock, so nothing of it runs."""
+    try:
+        return decode(ClockRow, CLOCK, value)
+    except BadRow as error:
+        raise StoreCorrupt(f"the test clock of this instance cannot be read: remove the instance ({error})") from None
 
 
 def _check_layout(state: SchedulerState, value: bytes | None) -> int:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from tocsin.actors.runtime.overlay import ActorStorage
+from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
     INSTANCE,
@@ -94,6 +95,9 @@ DEFAULTS: Final = Limits()
 
 class SchedulerState(Leases):
     """Rows and memory of one scheduler. Public attributes are for reading."""
+
+    clock: ClockRow | None = None
+    """Of its own, if it is a test clock. Only such an instance has the attribute: one more would cost others 1 KB."""
 
     def __init__(
         self, storage: ActorStorage, limits: Limits = DEFAULTS, failed_slots: FailedSlots | None = None

@@ -24,11 +24,13 @@ STEPS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn, at one instant. `owner` is this process's id in the store; `began` is when the turn began, on the clock
-    that never steps: leases count from there, however long the turn takes."""
+    """One turn, at one instant. `now` is that of the instance, which may have a test clock; `wall` is that of the host:
+    leases end by it, since calls take real time. `owner` is this process's id in the store; `began` is when the turn
+    began, on the clock that never steps: leases count from there, however long the turn takes."""
 
     state: SchedulerState
     now: int
+    wall: int
     ctx: ActorContext
     owner: str
     began: float = 0.0

@@ -201,7 +201,7 @@ def _start(
     holder, length_ms = (turn.owner, lease_ms(turn, job)) if ask.holders is None else ask.holders[n]
     token = turn.token()
     lease = LeaseRow(
-        until=turn.now + length_ms,
+        until=turn.wall + length_ms,
         length_ms=length_ms,
         started=turn.now,
         kind="fired" if ask.holders is None else PULLED,

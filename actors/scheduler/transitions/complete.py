@@ -116,6 +116,6 @@ async def extend(turn: Turn, job_id: str, token: str, lease_ms: int) -> int:
         raise StaleLeaseError(f"lease {token!r} does not, or no longer, hold job {job_id!r}", id=job_id)
     if held[1].orphan:
         raise StaleLeaseError(f"job {job_id!r} was cancelled: stop working on it", id=job_id, cancelled=True)
-    extended = decide.extend(held[1], turn.now, lease_ms)
+    extended = decide.extend(held[1], turn.wall, lease_ms)
     apply(turn, None, token, extended)
     return extended.lease.until

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
 from tocsin.actors.scheduler.model.rows import RedriveRow
@@ -16,7 +17,7 @@ from tocsin.actors.scheduler.transitions.kept_answers import Kept
 from tocsin.actors.scheduler.transitions.pools import Erased
 from tocsin.actors.scheduler.transitions.submit import Answer
 from tocsin.dispatch.pulled import Settlement
-from tocsin.errors import ConflictError, StaleLeaseError, TocsinError
+from tocsin.errors import ConflictError, InvalidInputError, StaleLeaseError, TocsinError
 
 
 class Submit(Event[list[Answer]], frozen=True):
@@ -87,6 +88,23 @@ class SetInstance(Event[tuple[bool, int | None]], frozen=True):
     timeout_ms: int | None
 
 
+class SetClock(Event[ClockRow | ConflictError | InvalidInputError], frozen=True):
+    """Give a new instance a test clock that stands at this instant."""
+
+    at: int
+
+
+class AdvanceClock(Event[ClockRow | ConflictError | InvalidInputError], frozen=True):
+    """Begin to advance the test clock to an instant, or if that is None by so long."""
+
+    to: int | None
+    by_ms: int
+
+
+class FreezeClock(Event[ClockRow | ConflictError | InvalidInputError], frozen=True):
+    """End an advance where the clock stands."""
+
+
 class ErasePage(Event[Erased], frozen=True):
     """Remove part of everything: begin, or go on with what a crash interrupted."""
 
@@ -140,5 +158,8 @@ OrdinaryEvent = (
     | SetPool
     | DeletePool
     | SetInstance
+    | SetClock
+    | AdvanceClock
+    | FreezeClock
 )
 """Events whose turns end alike."""

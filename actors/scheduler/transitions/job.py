@@ -121,13 +121,17 @@ DROPPED: Final = End(None, None)
 # ---- An attempt has ended ------------------------------------------------------------------------
 
 
-def settle(job: JobRow, lease: LeaseRow, outcome: AttemptOutcome, now: int, delay_ms: int) -> Decision:
-    """Decide by the outcome of a callback. `delay_ms` is the backoff of the next charged failure."""
+def settle(
+    job: JobRow, lease: LeaseRow, outcome: AttemptOutcome, now: int, delay_ms: int, wall: int | None = None
+) -> Decision:
+    """Decide by the outcome of a callback. `delay_ms` is the backoff of the next charged failure. Leases end by `wall`,
+    which is `now` where the clock is not a test clock."""
+    wall = now if wall is None else wall
     if outcome.verdict is Verdict.ACCEPTED:
         length = outcome.lease_ms or ACCEPTED_MS
-        accepted = replace(lease, kind="accepted", until=now + length, length_ms=length, charged=True)
-        return Hold(replace(accepted, promised=_promised(lease, now)))
-    if _may_still_run(lease, outcome, now):
+        accepted = replace(lease, kind="accepted", until=wall + length, length_ms=length, charged=True)
+        return Hold(replace(accepted, promised=_promised(lease, wall)))
+    if _may_still_run(lease, outcome, wall):
         return _hold_until_lease_end(lease, outcome, now, delay_ms)
     if lease.orphan:
         return CANCELLED

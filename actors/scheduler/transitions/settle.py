@@ -49,7 +49,7 @@ async def settle(turn: Turn, finished: Sequence[AttemptResult]) -> int:
             continue
         lease = turn.state.leases[end.token][1]
         delay_ms = 0 if end.outcome.verdict is Verdict.DONE else backoff_ms(job, lease.at, turn.ctx.random)
-        decision = decide.settle(job, lease, end.outcome, turn.now, delay_ms)
+        decision = decide.settle(job, lease, end.outcome, turn.now, delay_ms, turn.wall)
         apply(turn, job, end.token, decision)
         started += start_after(turn, job, decision, follow) if follow else 0
     return settled

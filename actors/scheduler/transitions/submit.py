@@ -26,6 +26,8 @@ Answer = Scheduled | DuplicateScheduleIdError | QuotaExceededError
 
 async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
     """Accept jobs in one batch; return one answer per job, in order."""
+    if turn.state.clock is not None:
+        jobs = [_on_clock(turn, new) for new in jobs]
     chosen = [new.job.id for new in jobs if new.chosen]
     known, dead = await _holders(turn, chosen) if chosen else ({}, set())
     if not known and _all_plain(turn, jobs):
@@ -46,6 +48,13 @@ async def submit(turn: Turn, jobs: Sequence[NewJob]) -> list[Answer]:
         known[job.id] = Known(job, AtRow(job.scheduled_for))
         answers.append(Scheduled(job.id, job.scheduled_for, True))
     return answers
+
+
+def _on_clock(turn: Turn, new: NewJob) -> NewJob:
+    """Count the job's delay from where the test clock stands: who asks for it may not know, or it has moved since."""
+    job = new.job
+    due = turn.now + job.scheduled_for - job.enqueued_at if new.relative else job.scheduled_for
+    return msgspec.structs.replace(new, job=msgspec.structs.replace(job, scheduled_for=due, enqueued_at=turn.now))
 
 
 async def submit_together(turn: Turn, submits: Sequence[Sequence[NewJob]]) -> list[list[Answer]]:

@@ -11,6 +11,7 @@ from tocsin.cli.backup import backup
 from tocsin.cli.catalog import catalog
 from tocsin.cli.changes import cancel_all, complete, extend, reschedule
 from tocsin.cli.check import check
+from tocsin.cli.clock import clock
 from tocsin.cli.completion import completion
 from tocsin.cli.config import config
 from tocsin.cli.dead import dead
@@ -108,7 +109,7 @@ COMMANDS = (
     *(schedule, submit, ls, get, result, pending, why, history),
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
-    *(status, health, queues, pools, workers, instances, catalog),
+    *(status, health, queues, pools, workers, instances, clock, catalog),
     *(check, backup),
     *(keys, config, completion),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from tocsin.cli.client import Connection, client_command
+from tocsin.cli.output import instant as shown_instant
 from tocsin.cli.output import key_values, now_ms, put, span
 from tocsin.cli.pools import MORE, print_pools
 from tocsin.cli.words import say
@@ -40,6 +41,15 @@ def health(connection: Connection, /) -> None:
     connection.show(answer, lambda _: say(f"ready, but not well: {codes}" if codes else "ready"))
 
 
+def _clock(state: Mapping[str, Any] | None) -> str | None:
+    """Return where a test clock stands, and what becomes of it."""
+    if state is None:
+        return None
+    target, waits = state.get("target"), state.get("waitsFor")
+    moves = "frozen" if target is None else f"advanced to {shown_instant(target)}"
+    return f"{shown_instant(state['now'])}, {moves}" + (f": {waits}" if waits else "")
+
+
 def _print(instance: str, answer: Mapping[str, Any]) -> None:
     lanes = answer.get("lanes") or {}
     late = answer.get("oldestDueMs")
@@ -47,6 +57,7 @@ def _print(instance: str, answer: Mapping[str, Any]) -> None:
         ("instance", instance),
         ("health", health_of(answer)),
         ("paused", "yes: none of its jobs start" if answer.get("paused") else None),
+        ("clock", _clock(answer.get("clock"))),
         ("backlog", f"{answer['backlog']:,}"),
         ("due now", f"{answer['due']:,}" + (f" (the oldest for {span(late)})" if late is not None else "")),
         ("in flight", f"{answer['inFlight']:,}"),

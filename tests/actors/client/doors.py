@@ -72,7 +72,7 @@ class Awaited:
 
     def __getattr__(self, name: str) -> Any:
         one = getattr(self._blocking, name)
-        if name == "schedules":
+        if name in ("schedules", "clock"):
             return Awaited(one)
         if name == "deferred":
             return lambda: AwaitedBlock(one())

@@ -257,7 +257,7 @@ class Explorer:
         layer = storage.layer = Layer(asyncio.current_task())
         memory = SchedulerState(storage)
         await load(memory)
-        await work(Turn(memory, state.now, context, f"life-{state.life}"))
+        await work(Turn(memory, state.now, state.now, context, f"life-{state.life}"))
         await memory.close()
         await store.commit(Batch(layer.puts, layer.deletes))
         await provider.stop()

@@ -67,7 +67,7 @@ class TurnRunner:
 
     async def turn(self, work: Callable[[Turn], Awaitable[T]]) -> T:
         layer = self._storage.layer = Layer(asyncio.current_task())
-        result = await work(Turn(self.state, self.now, self._context, "this-process"))
+        result = await work(Turn(self.state, self.now, self.now, self._context, "this-process"))
         await self.state.close()
         self._storage.layer = CLOSED
         self.rows += len(layer.puts) + len(layer.deletes)

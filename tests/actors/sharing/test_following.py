@@ -110,6 +110,10 @@ async def every_operation(t: Scheduler) -> list[Any]:
     await ask(t.redrive_stop("none"))
     await ask(t.set_instance(timeout_ms=5_000))
     await ask(t.pause(False))
+    await ask(t.clock.get())
+    await ask(t.clock.start("1h"))
+    await ask(t.clock.freeze())
+    await asyncio.sleep(10)  # what was triggered has been sent
     await ask(t.status())
     await ask(t.remove())
     return said

@@ -1,0 +1,41 @@
+"""Read how the test clock of an instance stands, and what an advance waits for, from committed state."""
+
+from __future__ import annotations
+
+from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow, state_of
+from tocsin.actors.scheduler.model.records import ClockState
+from tocsin.actors.scheduler.model.suspects import plain
+from tocsin.actors.scheduler.queries import jobs as query
+from tocsin.actors.scheduler.queries.why import Facts
+from tocsin.storage.api import StoreView, after
+
+COUNTED = 1_000
+
+
+async def row_of(view: StoreView) -> ClockRow | None:
+    """Return the row of the clock; None if the instance runs on the live one."""
+    return query.read(ClockRow, CLOCK, (await view.get([CLOCK])).get(CLOCK))
+
+
+async def of(view: StoreView, facts: Facts) -> ClockState | None:
+    """Return how the clock stands; None if the instance runs on the live one."""
+    row = await row_of(view)
+    if row is None or not row.target:
+        return None if row is None else state_of(row)
+    return state_of(row, await _waits_for(view, row, facts))
+
+
+async def _waits_for(view: StoreView, row: ClockRow, facts: Facts) -> str | None:
+    leases, lines = await view.scan_many(
+        [(b"lease/", after(b"lease/"), COUNTED), (b"lines/", after(b"lines/"), query.PAGE)]
+    )
+    if leases:
+        more = " or more" if len(leases) == COUNTED else ""
+        return "1 attempt is under way" if len(leases) == 1 else f"{len(leases):,}{more} attempts are under way"
+    due = await query.due_by_line(view, lines, row.at)
+    if facts.store_trouble is not None and due:
+        return f"nothing new is started: {facts.store_trouble}"
+    if facts.circuit is not None and any(not plain(queue) for _, queue in due):
+        return facts.circuit
+    queues = sorted({plain(queue) for _, queue in due if plain(queue)})
+    return f"jobs of queue {queues[0]} wait for a worker, but not for long" if queues else None
