@@ -26,8 +26,9 @@ class Running:
 
     def __init__(self, make: Callable[[], Client]) -> None:
         self._stack = ExitStack()
-        self._portal = self._stack.enter_context(anyio.from_thread.start_blocking_portal(name="tocsin-client"))
+        self._portal = self._stack.enter_context(anyio.from_thread.start_blocking_portal())
         self._loop: asyncio.AbstractEventLoop = self._portal.call(asyncio.get_running_loop)
+        self._portal.call(_named)
         self.client = self._portal.call(make)
 
     def call(self, ask: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
@@ -61,6 +62,10 @@ class Running:
         """Close the connections, and end the thread."""
         with self._stack:
             self._portal.call(self.client.aclose)
+
+
+def _named() -> None:
+    threading.current_thread().name = "tocsin-client"
 
 
 def _pass_on(answer: concurrent.futures.Future[T], task: asyncio.Task[T]) -> None:

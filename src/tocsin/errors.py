@@ -299,10 +299,11 @@ class NotYetError(ResultError, TimeoutError):
 class UnreachableError(TocsinError):
     """No tocsin server answered in the time a client has; it may have done what was asked. Safe to try again.
 
-    Raised by clients only: no server answers with it, so it has no code of its own. `sent` is False if nobody can have
-    got the request.
+    Raised by clients only: no server answers with it, so it has no code of its own; an app may answer 503. `sent` is
+    False if nobody can have got the request.
     """
 
+    status = 503
     sent: bool = True
 
 

@@ -32,7 +32,11 @@ def served() -> Iterator[tuple[House, Any]]:
 
 def process(script: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -125,7 +129,8 @@ print("claims", flush=True)
 try:
     print(jobs.claim("q", wait=60))
 except KeyboardInterrupt:
-    print("interrupted")
+    print("interrupted", flush=True)
+sys.stdin.readline()
 """
 
 
@@ -136,10 +141,11 @@ def test_a_claim_that_is_interrupted_takes_no_job_with_it() -> None:
         while not waits(found, portal):
             pass
         one.send_signal(signal.SIGINT)
-        assert said(one) == ["interrupted"]
+        assert one.stdout.readline() == "interrupted\n"
         portal.call(lambda: found.jobs.run_after(0, "a:b", id="a", queue="q"))
         [job] = portal.call(lambda: found.jobs.claim("q", wait=5))
         assert (job.id, job.attempt, job.attempts) == ("a", 1, 0)
+        assert said(one) == []
 
 
 def waits(found: House, portal: Any) -> bool:
