@@ -12,7 +12,7 @@ from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.testing.lab.deliveries import Deliveries
 from tocsin.actors.testing.lab.outside import start_really
 from tocsin.actors.testing.lab.stores import Stores
-from tocsin.errors import StoreLocked
+from tocsin.errors import SettingsError, StoreLocked
 from tocsin.storage.api import StoreProvider
 
 FAR_MS: Final = 100 * 366 * 86_400_000
@@ -52,6 +52,8 @@ class Hosts:
     async def start(self, host: ActorHost) -> None:
         """Adopt a host, and start it."""
         if host not in self._own:
+            if host.runtime.is_open:
+                raise SettingsError("this host is open already, in another lab or without one: close it there first")
             self._adopt(host)
         if host not in self.running:
             self.running.append(host)

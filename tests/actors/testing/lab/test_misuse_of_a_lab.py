@@ -233,6 +233,18 @@ async def test_tasks_of_the_test_sleep_in_virtual_time_and_the_client_keeps_its_
     assert t.now == START + timedelta(hours=3)
 
 
+async def test_an_app_is_in_one_lab_at_a_time() -> None:
+    shop = Shop()
+    app = shop.app()
+    async with lab(app) as t:
+        with pytest.raises(SettingsError, match="this host is open already, in another lab or without one"):
+            async with lab(app):
+                pass
+        await t.client.post("/carts/anna")
+        await t.advance("2d")
+    assert shop.did == [("remind", "anna")]
+
+
 FORGOTTEN = """
 import asyncio
 from tocsin.testing import lab
