@@ -23,6 +23,7 @@ def main() -> None:
         raise SystemExit(f"zensical.toml: the navigation lacks {', '.join(missing)}")
     (pages / llms.NAME).write_text(llms.text(project["nav"], pages), "utf-8")
     build()
+    (site / "sitemap.xml").unlink(missing_ok=True)  # empty, because the site has no address of its own
     for page in written:  # beside the HTML, for programs that read
         (site / page).write_bytes((pages / page).read_bytes())
     found = list(built.faults(site))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,7 @@ Each line below is a page, with what it is about. The addresses are those of the
 
 def text(nav: Sequence[Any], pages: Path) -> str:
     """Return the file for a navigation as it stands in zensical.toml, of pages in a folder."""
-    return "\n".join([HEAD, *sections(nav, pages, 2)]).rstrip() + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join([HEAD, *sections(nav, pages, 2)])).rstrip() + "\n"
 
 
 def sections(nav: Sequence[Any], pages: Path, level: int) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import deque
 from functools import partial
@@ -98,7 +99,7 @@ def placed(source: str) -> str:
     if source in RENAMED:
         return RENAMED[source]
     if source.startswith(DOCS):
-        return source.removeprefix(DOCS)
+        return re.sub(r"README\.md$", "index.md", source.removeprefix(DOCS))
     return f"files/{source}" if source.endswith(".md") else f"files/{source}.md"
 
 
