@@ -132,6 +132,6 @@ OVER_HTTP = (
         "src/tocsin/cli/service_manager.py",
         '"\\0" + address[1:] if address.startswith("@") else address',
         "address",
-        tests=("tests/cli/test_service_manager.py::test_it_is_told_that_the_server_serves_and_that_it_stops",),
+        tests=("tests/cli/test_service_manager.py::test_its_socket_may_be_abstract",),
     ),
 )
