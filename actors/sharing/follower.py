@@ -61,6 +61,11 @@ class Follower:
         """The link to the holder, if it takes calls."""
         return self._link if self._link is not None and not self._link.ended.is_set() else None
 
+    def holder_has_origin(self) -> bool | None:
+        """Return whether the holder's callbacks have somewhere to go; None where no holder is reached."""
+        link = self.link
+        return None if link is None else link.vitals.has_origin
+
     def start(self) -> None:
         """Begin anew: it is not known where the store is."""
         self._link, self._is_home, self._closed = None, False, None
@@ -166,6 +171,8 @@ class Follower:
                 link.ended.set()
             except HostClosedError:  # it was not done: the holder is about to go, or has gone
                 link.ended.set()
+                if operation.again is Again.LOOKED_UP:
+                    raise Unanswered from None  # a look costs little, and its batch may have been on its way
             except Gone as gone:
                 if gone.sent and operation.again is not Again.REPEATED:
                     raise _unknown(operation) from None

@@ -27,7 +27,9 @@ class Welcome(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Vitals(msgspec.Struct, array_like=True, frozen=True):
-    """How the holder is: sent with each sign of life."""
+    """How the holder is: sent with its welcome, and with each sign of life."""
 
     health: Sequence[HealthReason] = ()
     trouble: Refusal | None = None
+    has_origin: bool | None = None
+    """True if callbacks have somewhere to go."""

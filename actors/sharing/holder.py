@@ -33,6 +33,7 @@ class Served(Protocol):
 
     def health(self) -> Sequence[HealthReason]: ...
     def trouble(self) -> TocsinError | None: ...
+    def has_origin(self) -> bool: ...
     def start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
 
@@ -140,6 +141,7 @@ class HolderEnd(Wire):
         mine, theirs = self._holder.settings, hello.settings
         differing = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
         self.send(Kind.WELCOME, 0, msgspec.json.encode(Welcome(self._holder.pid, differing)))
+        self.send(Kind.PONG, 0, self._vitals())
         if self._holder.leaving:
             self.leave()
 
@@ -150,7 +152,7 @@ class HolderEnd(Wire):
     def _vitals(self) -> bytes:
         trouble = self._holder.served.trouble()
         said = None if trouble is None else failures.refusal_of(trouble, "the store")
-        return msgspec.json.encode(Vitals(self._holder.served.health(), said))
+        return msgspec.json.encode(Vitals(self._holder.served.health(), said, self._holder.served.has_origin()))
 
     def leave(self) -> None:
         """Say that this process goes; what waits for something is to wait at the next holder."""

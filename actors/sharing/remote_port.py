@@ -60,10 +60,11 @@ class RemoteJobs(RemotePart):
         while True:
             try:
                 answer: Scheduled = await self._follower.ask("jobs.submit", self._instance, [named])
-                return answer
+                return answer if job.chosen else _scheduled(named)
             except Unanswered:
                 if (await self._accepted([named]))[0]:
                     return _scheduled(named)
+                named = _again(named)
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> Submitted:
         left = list(enumerate(map(self._named, jobs)))
@@ -78,7 +79,7 @@ class RemoteJobs(RemotePart):
             except Unanswered:
                 known = await self._accepted([job for _, job in left])
                 done = [one for one, is_known in zip(left, known, strict=True) if is_known]
-                left = [one for one, is_known in zip(left, known, strict=True) if not is_known]
+                left = [(n, _again(job)) for (n, job), is_known in zip(left, known, strict=True) if not is_known]
                 accepted.update({place: _scheduled(job) for place, job in done})
                 if accepted and not left:
                     said = Submitted(())
@@ -88,7 +89,8 @@ class RemoteJobs(RemotePart):
             if n in said.refused:
                 refused[place] = said.refused[n]
             else:
-                accepted[place] = next(stored)
+                answer = next(stored)
+                accepted[place] = answer if jobs[place].chosen else _scheduled(jobs[place])
         return Submitted([accepted[place] for place in sorted(accepted)], refused)
 
     def _named(self, job: NewJob) -> NewJob:
@@ -99,6 +101,12 @@ class RemoteJobs(RemotePart):
         pairs = [(new.job.id, new.job.incarnation) for new in jobs]
         known: Sequence[bool] = await self._follower.ask("host.accepted", "", [self._instance, pairs])
         return known
+
+
+def _again(new: NewJob) -> NewJob:
+    """Return a job that is submitted a second time. Nobody else has an id that was minted for it, so whatever has the
+    id is this job."""
+    return new if new.chosen else msgspec.structs.replace(new, chosen=True, on_conflict="keep")
 
 
 def _scheduled(new: NewJob) -> Scheduled:
@@ -118,6 +126,7 @@ class SharedPort:
     def __init__(self, here: SchedulerPort, follower: Follower) -> None:
         self.name, self.checks = here.name, here.checks
         self._here, self._follower = here, follower
+        here.checks.ask_elsewhere(follower.holder_has_origin)
         self.stand_here()
 
     def stand_here(self) -> None:

@@ -166,6 +166,8 @@ class Sharing:
         self._told.clear()
         self.follower.start()
         joined = await self._elect(self._clock.monotonic() + PATIENCE_S)
+        if joined is not None:
+            self.follower.follow(joined.link)
         self._keeping = asyncio.get_running_loop().create_task(self._keep(joined))
         self._stand()
 
@@ -237,7 +239,6 @@ class Sharing:
     async def _keep(self, joined: Joined | None) -> None:
         """Follow one holder after the other until this process is it, or stops."""
         while joined is not None:
-            self.follower.follow(joined.link)
             stopping = asyncio.ensure_future(self._stopping.wait())
             ended = asyncio.ensure_future(joined.link.ended.wait())
             try:
@@ -251,6 +252,8 @@ class Sharing:
             if joined.differs:
                 self._behind_until = self._clock.monotonic() + BEHIND_S
             joined = await self._elect(None)
+            if joined is not None:
+                self.follower.follow(joined.link)
             if self.holder is not None:
                 log.warning("the process that held the store has gone: this one (%d) has taken it over", self._pid())
                 self._stand()

@@ -65,6 +65,9 @@ class ThisHost:
     def trouble(self) -> TocsinError | None:
         return self._runtime.provider.trouble
 
+    def has_origin(self) -> bool:
+        return self._service.has_origin is None or self._service.has_origin()
+
     def start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._runtime.start_soon(work)
 

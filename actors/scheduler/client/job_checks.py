@@ -120,6 +120,12 @@ class JobChecks:
                 f"callbacks have nowhere to go: {how}, or give the job a queue, from which a worker pulls it"
             )
 
+    def ask_elsewhere(self, has_origin: Callable[[], bool | None]) -> None:
+        """Ask another process first whether callbacks have somewhere to go; None: it cannot say, so this one does."""
+        here = self._has_origin
+        if here is not None:
+            self._has_origin = lambda: here() if (there := has_origin()) is None else there
+
     def has_origin(self) -> bool:
         """Tell whether callbacks have somewhere to go."""
         return self._has_origin is None or self._has_origin()

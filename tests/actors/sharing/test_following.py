@@ -21,6 +21,7 @@ from tocsin.errors import (
     InvalidInputError,
     InvalidScheduleIdError,
     NotYetError,
+    OriginNotConfiguredError,
     StaleLeaseError,
     TocsinError,
 )
@@ -294,6 +295,26 @@ def test_a_process_that_is_configured_differently_is_served_and_named_once(caplo
     in_town(main)
     (said,) = [record.getMessage() for record in caplog.records if "not configured as" in record.getMessage()]
     assert "serves it: lanes;" in said
+
+
+def test_a_process_without_an_origin_schedules_callbacks_while_the_holder_has_one() -> None:
+    async def main(town: Town) -> None:
+        first, script = town.host("first"), town.host("script", origin=None)
+        with pytest.raises(OriginNotConfiguredError):
+            await jobs(script).run_after(0, "a:b")
+        async with first, script:
+            t = jobs(script)
+            await t.run_after(0, "a:b", id="x")
+            await t.schedules.put("s", "a:b", every=60)
+            await town.clock.sleep(5)
+            assert [one for _, one in town.arrived] == ["x"]
+            await crash(first)
+            await t.run_after("1h", "q:w", queue="q")
+            with pytest.raises(OriginNotConfiguredError):
+                await t.run_after(0, "a:b")
+            await crash(script)
+
+    in_town(main)
 
 
 def test_a_store_in_memory_is_nobody_elses() -> None:
