@@ -16,6 +16,8 @@ from tocsin.errors import NotFoundError, OverloadedError, TocsinError, Unreachab
 
 T = TypeVar("T")
 
+LONGEST_PAUSE_S: Final = 1.0
+"""Somebody waits for the answer, and a server that starts again is back in about that time."""
 ALWAYS: Final = True
 """The same request again comes to the same: a read, or what is done once under its key or lease."""
 UNSENT: Final = False
@@ -92,7 +94,8 @@ class Server(ServerClient):
         end, pauses = loop.time() + self.patience_s, Pauses(self.random)
         end = end if until is None else min(end, until)
         while True:
-            wait = max(pauses.next(), error.details.get("retry_after_s", 0))
+            pause = min(pauses.next(), LONGEST_PAUSE_S * (1 + self.random.random() / 2))
+            wait = max(pause, error.details.get("retry_after_s", 0))
             if not (may_pass(error) if again else _did_nothing(error)) or loop.time() + wait > end:
                 raise error
             await asyncio.sleep(wait)

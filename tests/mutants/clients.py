@@ -41,8 +41,8 @@ CLIENTS = (
     Mutant(
         "client: a server is asked again before it said",
         "actors/client/server.py",
-        'wait = max(pauses.next(), error.details.get("retry_after_s", 0))',
-        "wait = pauses.next()",
+        'wait = max(pause, error.details.get("retry_after_s", 0))',
+        "wait = pause",
         tests=(F + "test_a_server_that_says_when_is_asked_then_and_not_beyond_the_patience",),
     ),
     Mutant(
