@@ -207,5 +207,11 @@ def test_the_image_is_built_of_all_that_the_package_is_made_of() -> None:
     assert {folder.partition("/")[0] for folder in packed.values()} <= taken
 
 
+def test_the_page_runs_the_wheel_that_is_built() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+
+    assert f"dist/tocsin-{version}-py3-none-any.whl" in (ROOT / "docs" / "deploying.md").read_text("utf-8")
+
+
 def test_the_token_of_the_page_is_one() -> None:
     assert parse_tokens([f"ops:admin:{new_secret()}"])
