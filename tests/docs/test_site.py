@@ -12,8 +12,10 @@ from scripts.site.__main__ import in_nav
 from tocsin.actors.http.openapi import document
 from tocsin.errors import TocsinError
 
-from .pages import MADE, ROOT
+from .pages import HISTORY, MADE, PAGES, ROOT, named
 
+WIDTH = 120
+WRAPPED = [page for page in PAGES if page.parent.name != "decisions" and named(page) not in HISTORY]
 NAV = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"]
 
 
@@ -44,6 +46,17 @@ def test_every_page_has_a_first_sentence_for_the_list_of_pages() -> None:
     told = [markdown.first_sentence(page.read_text("utf-8")) for page in (ROOT / "docs").glob("*.md")]
 
     assert all(told)
+
+
+@pytest.mark.parametrize("page", WRAPPED, ids=named)
+def test_prose_is_wrapped(page: Path) -> None:
+    wide = [
+        (line, len(text))
+        for line, text in markdown.prose(page.read_text("utf-8"))
+        if len(text) > WIDTH and not text.lstrip().startswith("|")
+    ]
+
+    assert not wide, f"lines of prose have at most {WIDTH} characters"
 
 
 def test_every_page_is_in_the_navigation() -> None:
