@@ -35,6 +35,8 @@ PAUSE_S: Final = (0.02, 0.06)
 """Between two tries to take the store, or to reach who has it: drawn, so that processes do not try in step."""
 PATIENCE_S: Final = 5.0
 """A start waits so long for a holder that lets it in."""
+UNSHARED_S: Final = 0.2
+"""A start looks again after so long whether the holder shares its store: it may just have taken it."""
 FAILED_S: Final = 1.0
 """Between two tries to open a store that nobody has and that cannot be opened."""
 BEHIND_S: Final = 1.0
@@ -272,7 +274,10 @@ class Sharing:
                     reason.details = locked.details
                 except StoreLocked as refused:
                     reason = refused
-                    self._tell(refused.message)
+                    if until is None:
+                        self._tell(refused.message)
+                    elif refused.details.get("shared") is False:
+                        until = min(until, self._clock.monotonic() + UNSHARED_S)
                 if until is not None and self._clock.monotonic() >= until:
                     raise reason
                 await self._clock.sleep(self._random.uniform(*PAUSE_S))

@@ -78,6 +78,7 @@ class UnixDoor:
                 f"{self._provider.path} is in use by process {pid}, which shares it with no other (`tocsin serve` and "
                 "share=False do not): stop it, use another file, or talk to it over HTTP",
                 pid=str(pid),
+                shared=False,
             )
         return token
 
