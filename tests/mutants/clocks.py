@@ -52,14 +52,6 @@ CLOCKS = (
         tests=(T + "test_delays_count_from_where_the_clock_stands_and_what_is_due_there_is_sent_at_once",),
     ),
     Mutant(
-        "clocks: time waits for a worker at each instant anew",
-        "actors/scheduler/actor/clock_of_turn.py",
-        "        if self._waits_since is None:\n",
-        "        if self._waits_since is None or now >= self._waits_since + PATIENCE_S:\n",
-        tests=(T + "test_time_waits_for_workers_that_are_there_and_not_for_ever_for_others",),
-        may_hang=True,
-    ),
-    Mutant(
         "clocks: time does not wait for workers",
         "actors/scheduler/actor/clock_of_turn.py",
         "        if not any(",

@@ -148,6 +148,21 @@ def test_every_operation_answers_as_in_the_process_that_holds_the_store() -> Non
     in_town(main)
 
 
+def test_a_test_clock_is_advanced_from_a_process_that_does_not_hold_the_store() -> None:
+    async def main(town: Town) -> None:
+        start = 1_577_836_800_000
+        async with town.two() as (holder, follower):
+            t = jobs(follower, "clocked")
+            assert await t.clock.create(start) == await jobs(holder, "clocked").clock.get()
+            id = await t.run_after("1h", "a:b")
+            job = await t.get(id)
+            assert job is not None and job.scheduled_for == start + 3_600_000
+            assert (await t.clock.advance("2h")).now == start + 7_200_000
+            assert await t.get(id) is None
+
+    in_town(main)
+
+
 def test_errors_arrive_by_their_names_with_what_they_say() -> None:
     async def main(town: Town) -> None:
         async with town.two() as (_, follower):
