@@ -16,7 +16,7 @@ import anyio.from_thread
 
 from tocsin.actors.client.client import Client
 from tocsin.actors.client.queues import GIVE_BACK_S
-from tocsin.errors import SettingsError
+from tocsin.errors import SettingsError, UnreachableError
 
 T = TypeVar("T")
 
@@ -48,6 +48,8 @@ class Running:
         self._loop.call_soon_threadsafe(begin)
         try:
             return answer.result()
+        except concurrent.futures.CancelledError:
+            raise UnreachableError("this SyncClient was closed while the call waited for its answer") from None
         except BaseException:
             if not answer.done():
                 self._loop.call_soon_threadsafe(cancel)  # behind `begin`
@@ -99,8 +101,8 @@ class Blocking:
     @property
     def running(self) -> Running:
         """Return it, started. SettingsError once it is closed."""
-        if held := self._held:
-            return held[0]
+        for one in tuple(self._held):  # whatever another thread does meanwhile
+            return one
         with self._lock:
             if self._closed:
                 raise SettingsError("this SyncClient is closed: make another one")

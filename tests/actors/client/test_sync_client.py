@@ -85,6 +85,17 @@ def test_a_closed_client_refuses_and_shows_no_token() -> None:
         SyncClient("ftp://x")
 
 
+def test_a_call_that_waits_ends_when_the_client_is_closed() -> None:
+    with served() as (found, portal), ThreadPoolExecutor(1) as thread:
+        client = SyncClient(found.url, token="secret-ops")
+        claiming = thread.submit(client.scheduler("t").claim, "q", wait=60)
+        while not waits(found, portal):
+            pass
+        client.close()
+        with pytest.raises(UnreachableError, match="was closed"):
+            claiming.result(timeout=10)
+
+
 FORKING = """
 import os, sys
 from tocsin import SyncClient
