@@ -277,7 +277,7 @@ class ActorHost:
                 await self.runtime.stop(max(left, LEAST_DRAIN_S))
             finally:
                 if sharing is not None:
-                    sharing.end()
+                    await sharing.end()
                 await self._service.aclose()
 
     def _trouble(self) -> str | None:

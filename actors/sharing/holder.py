@@ -34,7 +34,6 @@ class Served(Protocol):
     def health(self) -> Sequence[HealthReason]: ...
     def trouble(self) -> TocsinError | None: ...
     def has_origin(self) -> bool: ...
-    def start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
 
 class Holder:
@@ -45,6 +44,7 @@ class Holder:
         self.leaving = False
         self.links: set[HolderEnd] = set()
         self._token = token.encode()
+        self._calls: set[asyncio.Task[None]] = set()  # of followers: the host's own work is not held up by them
 
     def accept(self, may_enter: Callable[[asyncio.BaseTransport], bool]) -> HolderEnd:
         """Make the end of a link that somebody has just opened."""
@@ -61,8 +61,17 @@ class Holder:
         for link in list(self.links):
             link.leave()
 
-    def close(self) -> None:
-        """End all links."""
+    def start_call(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Carry out a call of a follower."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
+
+    async def close(self, seconds: float) -> None:
+        """Let calls under way be answered, for at most so long; then end all links."""
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=seconds)
         for link in list(self.links):
             link.close()
 
@@ -176,7 +185,7 @@ class HolderEnd(Wire):
             return self._fail(number, OverloadedError("too many calls of one process are under way"), operation)
         token = SPEAKS_JSON.set(asked.json)
         try:
-            task = self._holder.served.start_soon(self._run(number, operation, asked.instance, asked.arguments))
+            task = self._holder.start_call(self._run(number, operation, asked.instance, asked.arguments))
         finally:
             SPEAKS_JSON.reset(token)
         if not task.done():  # where the app's event loop starts tasks eagerly, it may have ended

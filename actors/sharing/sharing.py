@@ -41,6 +41,8 @@ FAILED_S: Final = 1.0
 """Between two tries to open a store that nobody has and that cannot be opened."""
 BEHIND_S: Final = 1.0
 """A process that is configured differently lets those go first that are as the last holder was."""
+ANSWERED_S: Final = 1.0
+"""A holder that stops waits so long for calls whose answers its store has given already."""
 WELCOME_S: Final = 5.0
 
 
@@ -193,10 +195,10 @@ class Sharing:
             self.holder.leave()
             await self._door.close()
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """End all links: the store is free. Whoever followed takes it over."""
         if self.holder is not None:
-            self.holder.close()
+            await self.holder.close(ANSWERED_S)
         self._end("the host is stopped: enter it again")
 
     async def die(self) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Call
@@ -67,9 +66,6 @@ class ThisHost:
 
     def has_origin(self) -> bool:
         return self._service.has_origin is None or self._service.has_origin()
-
-    def start_soon(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._runtime.start_soon(work)
 
 
 class LocalHost:

@@ -332,5 +332,17 @@ def test_a_process_without_an_origin_schedules_callbacks_while_the_holder_has_on
     in_town(main)
 
 
+def test_two_followers_have_done_what_is_due_and_wait_for_nobody_who_waits() -> None:
+    async def main(town: Town) -> None:
+        async with town.host("first"), town.host("second") as second, town.host("third") as third:
+            waits = asyncio.ensure_future(jobs(second).claim("q", wait=60))
+            await jobs(second).run_after(5, "a:b")
+            runs = await asyncio.gather(second.run_due("10s"), third.run_due("10s"))
+            assert [one.succeeded for one in runs] == [1, 1] and town.clock.monotonic() < 20
+            waits.cancel()
+
+    in_town(main)
+
+
 def test_a_store_in_memory_is_nobody_elses() -> None:
     assert ActorHost.open("memory:")._sharing is None
