@@ -7,10 +7,12 @@ they belong together: see `lineage`.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote_from_bytes
 
 from tocsin.errors import RolledBack, StoreCorrupt
 from tocsin.storage.sqlite.identity import Identity
@@ -88,11 +90,17 @@ def check_wal_from_outside(path: Path) -> None:
             return
 
 
+def uri_of(path: Path, query: str) -> str:
+    """Return a path as SQLite takes one with a query. `Path.as_uri` imports what it needs when it is called, which
+    fails where no descriptor is left, and hides that."""
+    return f"file://{quote_from_bytes(os.fsencode(path.absolute()))}?{query}"
+
+
 def _mark_in_file(path: Path) -> tuple[int, Mark] | None:
     """Return the page of `meta` in the file itself, and the mark on it, whatever is in the WAL.
 
     None if the file cannot be read without its WAL: a checkpoint is under way, or was killed."""
-    uri = f"{path.as_uri()}?mode=ro&immutable=1"
+    uri = uri_of(path, "mode=ro&immutable=1")
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
         found = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'meta'").fetchone()
         if found is None:  # a new file: all is in its WAL

@@ -25,6 +25,7 @@ from tocsin.storage.sqlite.start_checks import (
     check_wal_is_of_this_file,
     check_whole,
     lacking,
+    uri_of,
 )
 from tocsin.storage.sqlite.wal import WalLost, make_private
 
@@ -65,7 +66,7 @@ def connect(path: Path, *, mode: str = "rw", readonly: bool = False) -> sqlite3.
 
     Only the writer may create the file: a file that was removed must not come back empty.
     """
-    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    uri = uri_of(path, f"mode={mode}")
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
     try:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")

@@ -246,7 +246,9 @@ async def test_damaged_results_are_left_out_and_said_to_be(sim: SimulatedHost) -
     with pytest.raises(StoreCorrupt, match="job 'bad'"):
         await sim.jobs.result("bad")
     [end] = await sim.jobs.history("bad")
-    assert end.result is None and end.result_damaged
+    assert end.result_damaged
+    with pytest.raises(StoreCorrupt, match="the result of this attempt was damaged"):
+        _ = end.result
     assert json.loads(msgspec.json.encode(await sim.port.queues.outcome("bad", 0)))["resultDamaged"]
 
 
