@@ -23,6 +23,13 @@ CLOCKS = (
         may_hang=True,
     ),
     Mutant(
+        "clocks: timers that are due do not hold time",
+        "actors/scheduler/transitions/clock.py",
+        "    return state.next_timer is None or state.next_timer > turn.now\n",
+        "    return True\n",
+        tests=(T + "test_an_instant_with_more_than_a_turn_can_do_is_whole_before_time_goes_on",),
+    ),
+    Mutant(
         "clocks: leases end by the test clock",
         "actors/scheduler/transitions/job.py",
         "    wall = now if wall is None else wall\n",

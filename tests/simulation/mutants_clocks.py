@@ -18,12 +18,6 @@ CLOCKS = (
         "    at = max([clock.target, *(instant for",
     ),
     Mutant(
-        "clocks: timers that are due do not hold time",
-        "actors/scheduler/transitions/clock.py",
-        "    return state.next_timer is None or state.next_timer > turn.now\n",
-        "    return True\n",
-    ),
-    Mutant(
         "clocks: an advance does not go on after a crash",
         "actors/scheduler/actor/clock_of_turn.py",
         " or bool(clock.target) or rings_now",

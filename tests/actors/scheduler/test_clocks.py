@@ -152,6 +152,17 @@ async def test_retries_expiries_and_retention_take_no_real_time(sim: SimulatedHo
 
 
 @on_simulated_host()
+async def test_an_instant_with_more_than_a_turn_can_do_is_whole_before_time_goes_on(sim: SimulatedHost) -> None:
+    jobs = await clocked(sim)
+    await jobs.set_pool("stopped", paused=True)
+    options: Any = {"pool": "stopped", "expires_at": START_MS + 2 * HOUR_MS}
+    for _ in range(2):
+        await jobs.submit_many([Job("work:run", after=3_600, options=options) for _ in range(700)])
+    await jobs.clock.advance("2h")
+    assert (await jobs.status()).backlog == 0
+
+
+@on_simulated_host()
 async def test_slots_follow_their_rules_on_the_test_clock(sim: SimulatedHost) -> None:
     jobs = await clocked(sim)
     await jobs.schedules.put("hourly", cron="0 * * * *", path="hourly", misfire="all")
