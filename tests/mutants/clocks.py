@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.breaking import Mutant
 
 T = "tests/actors/scheduler/test_clocks.py::"
+C = "tests/actors/scheduler/test_clocks_over_crashes.py::"
 
 CLOCKS = (
     Mutant(
@@ -49,7 +50,7 @@ CLOCKS = (
         "actors/scheduler/actor/service.py",
         "                self.clocks.note(name, row)\n",
         "                pass\n",
-        tests=(T + "test_an_advance_goes_on_after_a_crash_and_nothing_is_lost",),
+        tests=(C + "test_an_advance_goes_on_after_a_crash_and_nothing_is_lost",),
     ),
     Mutant(
         "clocks: handles made before keep the live clock",
@@ -70,6 +71,6 @@ CLOCKS = (
         "actors/scheduler/state/rebuild.py",
         "        state.clock = _clock(meta[CLOCK])\n",
         "        state.clock = state.read(ClockRow, CLOCK, meta[CLOCK])\n",
-        tests=(T + "test_a_clock_that_cannot_be_read_stops_its_instance_instead_of_running_it_live",),
+        tests=(C + "test_a_clock_that_cannot_be_read_stops_its_instance_instead_of_running_it_live",),
     ),
 )
