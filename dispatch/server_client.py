@@ -131,28 +131,31 @@ class ServerClient:
         said: Any,
         *,
         wait_s: float = 0.0,
+        key: str | None = None,
         rescue: Rescue[T] | None = None,
     ) -> T:
         """Do as `_call` with POST, over the built-in transport. The answer may take `wait_s` longer than others; what
         becomes of a failure is for `rescue`, if there is one."""
         if rescue is not None:
             try:
-                return await self._call_directly(instance, route, kind, said, wait_s=wait_s)
+                return await self._call_directly(instance, route, kind, said, wait_s=wait_s, key=key)
             except TocsinError as error:
                 return await rescue(error)
-        return self._read(await self._post_directly(instance, route, _written(said), wait_s), kind)
+        return self._read(await self._post_directly(instance, route, _written(said), wait_s, key), kind)
 
-    async def _post_directly(self, instance: str, route: str, body: bytes, wait_s: float = 0.0) -> Answer:
+    async def _post_directly(
+        self, instance: str, route: str, body: bytes, wait_s: float = 0.0, key: str | None = None
+    ) -> Answer:
         """Do as `_request` with POST, over the built-in transport."""
-        timeout_s = self._timeout_s + wait_s
+        timeout_s, keyed = self._timeout_s + wait_s, {} if key is None else {"idempotency-key": key}
         if self._transport is not None:  # it may lead into this process
-            return await self._request("POST", instance, route, content=body, timeout=timeout_s)
+            return await self._request("POST", instance, route, content=body, headers=keyed, timeout=timeout_s)
         if self._builtin is None:
             self._builtin = BuiltinTransport(ssl_context=self._ssl_context)
         try:
             answer = await self._builtin.post(
                 self._url(instance, route),
-                self._headers,
+                {**self._headers, **keyed} if keyed else self._headers,
                 body,
                 connect_timeout=self._timeout_s,
                 timeout=timeout_s,

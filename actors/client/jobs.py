@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +18,8 @@ from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
 from tocsin.dispatch.refusals import Refusal, refusal
 from tocsin.errors import TocsinError, UnreachableError
 
+T = TypeVar("T")
+
 
 class ServerJobs:
     """Accepts checked jobs of one scheduler of a server."""
@@ -26,9 +29,7 @@ class ServerJobs:
 
     async def submit(self, job: NewJob) -> Scheduled:
         """Have one job stored."""
-        return await self._server.ask(
-            "POST", self._name, "schedule", Scheduled, job_body(job), again=ALWAYS, key=self._server.new_key()
-        )
+        return await self._post("schedule", Scheduled, job_body(job), self._server.new_key())
 
     async def submit_many(self, jobs: Sequence[NewJob]) -> Submitted:
         """Have jobs stored in one commit."""
@@ -52,12 +53,15 @@ class ServerJobs:
 
     async def _batch(self, jobs: Sequence[NewJob], key: str, now: int | None) -> list[Scheduled | TocsinError]:
         bodies = [job_body(job, now) for job in jobs]
-        found = await self._server.ask(
-            "POST", self._name, "schedule/batch", Results, {"jobs": bodies}, again=ALWAYS, key=key
-        )
+        found = await self._post("schedule/batch", Results, {"jobs": bodies}, key)
         if len(found.results) != len(jobs):
             raise UnreachableError(f"{self._server.base} did not answer each of {len(jobs)} jobs")
         return [self._answer(one) for one in found.results]
+
+    def _post(self, route: str, kind: type[T], said: Any, key: str) -> Coroutine[Any, Any, T]:
+        """Ask until it is answered; under its key the request happens once."""
+        once = partial(self._server.post, self._name, route, kind, said, key=key)
+        return once(rescue=partial(self._server.again, once=once, again=ALWAYS))
 
     def _answer(self, one: dict[str, Any]) -> Scheduled | TocsinError:
         if "error" not in one:

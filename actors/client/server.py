@@ -55,7 +55,7 @@ class Server(ServerClient):
         return f"{self.random.getrandbits(128):032x}"
 
     post = ServerClient._call_directly
-    """Asks once, over the transport of callbacks."""
+    """Asks once, over the transport of callbacks; what becomes of a failure is for its `rescue`."""
 
     async def ask(
         self,
