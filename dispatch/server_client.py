@@ -109,16 +109,14 @@ class ServerClient:
         *,
         query: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
-        key: str | None = None,
     ) -> T:
         """Ask once, and return the answer as a `kind`.
 
         Raise what a refusal stands for, an UnreachableError for what is no answer, and an InvalidInputError for text
         that cannot be sent.
         """
-        headers = {} if key is None else {"idempotency-key": key}
         answer = await self._request(
-            method, instance, route, params=query, headers=headers, timeout=timeout_s or self._timeout_s,
+            method, instance, route, params=query, timeout=timeout_s or self._timeout_s,
             content=None if said is None else _written(said),
         )  # fmt: skip
         return self._read(answer, kind)

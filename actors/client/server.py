@@ -67,7 +67,6 @@ class Server(ServerClient):
         *,
         again: bool,
         query: Mapping[str, Any] | None = None,
-        key: str | None = None,
         wait_s: float = 0.0,
         until: float | None = None,
     ) -> T:
@@ -79,7 +78,7 @@ class Server(ServerClient):
         timeout_s = self._timeout_s + wait_s
 
         def once() -> Coroutine[Any, Any, T]:
-            return self._call(method, instance, route, kind, said, query=given, timeout_s=timeout_s, key=key)
+            return self._call(method, instance, route, kind, said, query=given, timeout_s=timeout_s)
 
         try:
             return await once()

@@ -25,10 +25,10 @@ CLIENTS = (
         tests=(F + "test_what_certainly_was_not_done_is_sent_again",),
     ),
     Mutant(
-        "client: each try of a job has a key of its own",
-        "actors/client/server.py",
-        "query=given, timeout_s=timeout_s, key=key",
-        "query=given, timeout_s=timeout_s, key=key and self.new_key()",
+        "client: a job is sent without a key",
+        "dispatch/server_client.py",
+        '{} if key is None else {"idempotency-key": key}',
+        "{}",
         tests=(F + "test_what_may_be_repeated_is_and_is_done_once",),
     ),
     Mutant(
