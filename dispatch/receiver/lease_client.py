@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
 import msgspec
@@ -19,7 +19,7 @@ from tocsin.dispatch.receiver.dedup import Dedup, NoDedup, Record
 from tocsin.dispatch.receiver.outcomes import HandlerError, check_lease_ms, error_in_json
 from tocsin.dispatch.receiver.received import Leased, Received
 from tocsin.dispatch.refusals import refusal
-from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s, succeeded
+from tocsin.dispatch.server_client import AGAIN, DEFAULT_URL, ServerClient, json_object, retry_after_s
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode
 from tocsin.errors import InvalidInputError, TocsinError, UnreachableError
@@ -29,6 +29,16 @@ log = logging.getLogger("tocsin.receiver")
 TIMEOUT_S: Final = 10.0
 PATIENCE_S: Final = 30.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
+
+T = TypeVar("T")
+
+
+class _Settled(msgspec.Struct):
+    settled: bool
+
+
+class _Held(msgspec.Struct, rename="camel"):
+    lease_until: int
 
 
 class LeaseClient(ServerClient):
@@ -89,7 +99,7 @@ class LeaseClient(ServerClient):
             said["result"] = msgspec.Raw(came_to)
         # First here, then there: a crash in between repeats a callback, which is answered from what is on record.
         await self._record(job, self._ended(job, answers.done(came_to) if ok else None))
-        return bool((await self._post(job, "complete", said)).get("settled"))
+        return (await self._post(job, "complete", said, _Settled)).settled
 
     async def extend(self, job: Received | Leased, lease_ms: int) -> int:
         """Hold the lease until `lease_ms` (1 s to 1 h) from now. Return that instant, ms since the epoch.
@@ -100,7 +110,7 @@ class LeaseClient(ServerClient):
             raise InvalidInputError("lease_ms is missing")
         check_lease_ms(lease_ms, "lease_ms")
         said = {"id": job.id, "lease": job.lease, "leaseMs": lease_ms}
-        until = int((await self._post(job, "extend", said))["leaseUntil"])
+        until = (await self._post(job, "extend", said, _Held)).lease_until
         now = self._clock.now_ms()
         # By this machine's clock: the dedup store lives by it.
         held = self._dedup.hold(job.webhook_id, job.lease, until_ms=now + lease_ms, now_ms=now)
@@ -121,8 +131,8 @@ class LeaseClient(ServerClient):
         except Exception as error:  # any store's; the scheduler must be told all the same
             log.error("job %s: its claim could not be changed, and lapses later", job.webhook_id, exc_info=error)
 
-    async def _post(self, job: Received | Leased, operation: str, said: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer; tried again while that may help."""
+    async def _post(self, job: Received | Leased, operation: str, said: dict[str, Any], kind: type[T]) -> T:
+        """Return the answer as a `kind`; tried again while that may help."""
         content = msgspec.json.encode(said)
         loop = asyncio.get_running_loop()
         end, pause = loop.time() + self._patience_s, FIRST_PAUSE_S
@@ -134,12 +144,9 @@ class LeaseClient(ServerClient):
             except UnreachableError as error:
                 failure = error
             else:
-                value = json_object(answer)
-                if succeeded(answer) and value is not None:
-                    return value
-                failure = refusal(answer.status, value, self._base)
                 if answer.status not in AGAIN:
-                    raise failure
+                    return self._read(answer, kind)
+                failure = refusal(answer.status, json_object(answer), self._base)
                 wait = max(wait, retry_after_s(answer))
             if loop.time() + wait > end:
                 raise failure

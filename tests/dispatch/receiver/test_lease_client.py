@@ -352,6 +352,8 @@ async def test_a_server_that_is_not_there_is_named() -> None:
         (418, {"error": {"code": "TEAPOT", "message": "new"}}, RequestError),
         (404, {"detail": "Not Found"}, UnreachableError),
         (200, ["no object"], UnreachableError),
+        (200, {"of": "another server"}, UnreachableError),
+        (200, {"settled": 1, "leaseUntil": "soon"}, UnreachableError),
         (301, {}, UnreachableError),
     ],
 )
@@ -366,11 +368,13 @@ async def test_a_refusal_is_the_error_it_was_and_is_not_repeated(
         return httpx.Response(status, json=content)
 
     async with client(answer) as leases:
-        with pytest.raises(kind) as raised:
+        with pytest.raises(kind) as completed:
             await leases.complete(JOB)
+        with pytest.raises(kind) as extended:
+            await leases.extend(JOB, 60_000)
 
-    assert type(raised.value) is kind
-    assert asked == 1
+    assert type(completed.value) is type(extended.value) is kind
+    assert asked == 2
 
 
 @pytest.mark.parametrize(
