@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from tocsin.errors import Fenced, RolledBack, StoreClosed, StoreError, StoreTooLarge, StoreUnavailable
 from tocsin.storage.api import UNSET, Batch, Capabilities, StoreStats, Unset, check_batch
+from tocsin.storage.tasks import begin_soon
 
 STORE_WIDE = (StoreUnavailable, StoreClosed, RolledBack, Fenced)
 """Errors that are the fault of the store, not of one batch."""
@@ -150,7 +151,7 @@ class Combiner:
         # A refused batch waits too: earlier batches that are under way are answered first.
         self._waiting.append(entry)
         if self._task is None:
-            self._task = loop.create_task(self._run())
+            self._task = begin_soon(self._run())
         return entry.done
 
     def _refusal(self, handle: Handle, batch: Batch) -> StoreError | None:

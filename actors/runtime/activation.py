@@ -27,6 +27,7 @@ from tocsin.actors.runtime.line import Line, Reply, Sent
 from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
 from tocsin.errors import ActorBrokenError, OverloadedError, StoreTooLarge, TocsinError, TurnError
 from tocsin.storage.api import UNSET, Batch, OrderedStore, StoreProvider, Unset, check_batch
+from tocsin.storage.tasks import begin_soon
 
 log = logging.getLogger("tocsin.actors")
 
@@ -111,7 +112,7 @@ class Activation:
 
     def _ensure_worker(self) -> None:
         if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._work())
+            self._worker = begin_soon(self._work())
             self.host.tasks.add(self._worker)
             self._worker.add_done_callback(self.host.tasks.discard)
 

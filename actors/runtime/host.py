@@ -29,6 +29,7 @@ from tocsin.errors import (
     TocsinError,
 )
 from tocsin.storage.api import Lost, Owned, StoreProvider
+from tocsin.storage.tasks import begin_soon
 
 NOT_OPEN = "the host is not open: enter it with `async with host:`, or give your app `lifespan=host.lifespan`"
 log = logging.getLogger("tocsin.actors")
@@ -189,7 +190,7 @@ class Host:
 
     def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine as a task of its own. A failure is logged and affects nothing else."""
-        task = asyncio.get_running_loop().create_task(coroutine)
+        task = begin_soon(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self._ended)
         return task

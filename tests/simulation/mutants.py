@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         "two turns at once",
         "actors/runtime/activation.py",
-        "        if self._worker is None:\n            self._worker = asyncio",
-        "        if True:\n            self._worker = asyncio",
+        "        if self._worker is None:\n            self._worker = begin",
+        "        if True:\n            self._worker = begin",
     ),
     Mutant(
         "sealed batches are not read",
