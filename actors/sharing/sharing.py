@@ -283,7 +283,7 @@ class Sharing:
                 if until is not None and self._clock.monotonic() >= until:
                     raise reason
                 await self._clock.sleep(self._random.uniform(*PAUSE_S))
-            except TocsinError as error:
+            except Exception as error:  # whatever it is, callers wait for a holder: this process goes on trying
                 if until is not None:
                     raise
                 self._tell(f"the store cannot be taken over, again in {FAILED_S:g} s: {error!r}")

@@ -155,6 +155,19 @@ def test_calls_wait_for_a_holder_and_then_say_that_there_is_none() -> None:
     simulate(0, main)
 
 
+def test_a_process_that_cannot_open_the_store_tries_again_until_it_can() -> None:
+    async def main(random: Random) -> None:
+        town = Town(random)
+        async with town.host("first"), town.host("second") as second:
+            town.failures = [StoreUnavailable("the disk is away"), RuntimeError("a fault of ours")]
+            await town.kill_holder()
+            assert await jobs(second).get("x") is None
+            assert town.holder == "second" and not town.failures
+            await crash(second)
+
+    simulate(0, main)
+
+
 def test_a_holder_that_stops_in_order_hands_over_and_no_call_notices() -> None:
     async def main(random: Random) -> None:
         town = Town(random)

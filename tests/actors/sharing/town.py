@@ -31,6 +31,8 @@ class LockedProvider(FaultyProvider):
     async def start(self) -> None:
         if self._town.holder is not None:
             raise StoreLocked(f"the store is in use by {self._town.holder}", pid=self._town.holder)
+        if self._town.failures:
+            raise self._town.failures.pop()
         self._town.holder = self._name
         await super().start()
 
@@ -174,6 +176,8 @@ class Town:
         self.last_passes = True
         self.cut = asyncio.Event()
         self.stopped: bool | None = False
+        self.failures: list[Exception] = []
+        """Raised by the next starts of the store."""
         self.killed: list[str] = []
         self.hosts: dict[str, ActorHost] = {}
 
