@@ -56,7 +56,7 @@ class Deliveries:
         self._own.open()
 
     async def drain(self, drain_s: float) -> None:
-        """Let deliveries end, and cancel what has not ended after `drain_s`."""
+        """Let deliveries end, and cancel what has not ended after `drain_s`, or when this is cut off."""
         if self._own.elsewhere:
             of_callers = asyncio.wrap_future(self._own.submit(self._drain_here(drain_s)))
             await asyncio.gather(self._drain_here(drain_s), of_callers)
@@ -66,11 +66,13 @@ class Deliveries:
     async def _drain_here(self, drain_s: float) -> None:
         own, loop = asyncio.current_task(), asyncio.get_running_loop()
         waiting = [task for task in self.running if task is not own and task.get_loop() is loop]
-        if waiting:
+        if not waiting:
+            return
+        try:
             await asyncio.wait(waiting, timeout=drain_s)
-        for task in waiting:
-            task.cancel()
-        if waiting:
+        finally:  # cut off, too: they give up their claims before the store is closed
+            for task in waiting:
+                task.cancel()
             await asyncio.wait(waiting)
 
     def stop(self) -> None:

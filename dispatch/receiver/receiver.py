@@ -269,7 +269,10 @@ class Receiver(Views):
         if not self._stopping:
             return
         if not self._closed:
-            raise SettingsError("this receiver is still being closed: enter it again when that has ended")
+            raise SettingsError(
+                "this receiver is still being closed: await its aclose(), or the shutdown of the app that left it, and "
+                "enter it again when that has ended; or make one receiver for each app"
+            )
         reopen = getattr(self.dedup, "reopen", None)
         if reopen is None:
             raise SettingsError(
@@ -284,14 +287,19 @@ class Receiver(Views):
         """Take no more callbacks (503), give handlers `drain_s` to end, cancel the coroutines among those left.
 
         Their claims are released and their callers asked to call again. Functions in threads are waited for: nothing
-        can stop them. The dedup store is closed then.
+        can stop them. The dedup store is closed then. Cut off while it waits, it cancels the coroutines at once, and is
+        closed all the same.
         """
         self._stopping = True
-        await self._deliveries.drain(drain_s)
-        self._handlers.close()
-        await self.dedup.aclose()
-        self._deliveries.stop()
-        self._closed = True
+        try:
+            await self._deliveries.drain(drain_s)
+        finally:
+            self._handlers.close()
+            try:
+                await self.dedup.aclose()
+            finally:  # whatever became of them: it may be entered again
+                self._deliveries.stop()
+                self._closed = True
 
     def close(self, drain_s: float = DRAIN_S) -> None:
         """Do as `aclose`, blocking: for apps without an event loop, from `atexit` or a hook of their server."""

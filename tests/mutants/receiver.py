@@ -8,6 +8,32 @@ V = "tests/dispatch/receiver/"
 
 RECEIVER = (
     Mutant(
+        "receiver: a close that is cut off leaves it half closed for good",
+        "dispatch/receiver/receiver.py",
+        "            finally:  # whatever became of them: it may be entered again\n",
+        "            except ZeroDivisionError:\n                pass\n            else:\n",
+        tests=(V + "test_lifespans.py::test_a_close_whose_store_fails_tells_and_is_closed",),
+    ),
+    Mutant(
+        "receiver: a close that is cut off during its drain leaves the store open",
+        "dispatch/receiver/receiver.py",
+        "            await self._deliveries.drain(drain_s)\n        finally:\n",
+        "            await self._deliveries.drain(drain_s)\n        except ZeroDivisionError:\n            pass\n"
+        "        else:\n",
+        tests=(
+            V + "test_lifespans.py::test_a_close_that_is_cut_off_ends_its_handlers_and_may_be_entered_again",
+            "tests/actors/testing/lab/test_crash_of_a_lab.py::"
+            "test_a_global_app_crashes_in_the_midst_of_a_handler_and_serves_the_next_lab",
+        ),
+    ),
+    Mutant(
+        "receiver: a close that is cut off leaves handlers at work",
+        "dispatch/receiver/deliveries.py",
+        "        finally:  # cut off, too: they give up their claims before the store is closed\n",
+        "        except ZeroDivisionError:\n            pass\n        else:\n",
+        tests=(V + "test_lifespans.py::test_a_close_that_is_cut_off_ends_its_handlers_and_may_be_entered_again",),
+    ),
+    Mutant(
         "reading: a deadline is believed whatever it says",
         "dispatch/receiver/reading.py",
         "most = min(max(int(deadline) - sent_ms, 0), LONGEST_MS)",

@@ -120,12 +120,51 @@ async def test_while_it_is_being_closed_it_cannot_be_entered() -> None:
     await begun.wait()
     closing = asyncio.create_task(fixture.receiver.aclose())
     await asyncio.sleep(0)
-    with pytest.raises(SettingsError, match="still being closed: enter it again when that has ended"):
+    with pytest.raises(
+        SettingsError, match=r"still being closed: await its aclose\(\), .* and enter it again when that"
+    ):
         await fixture.receiver.__aenter__()
     go.set()
     await asyncio.gather(closing, caller)
     async with fixture.receiver:
         assert (await fixture.send()).status == 200
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+async def test_a_close_that_is_cut_off_ends_its_handlers_and_may_be_entered_again(cuts: int, dedup: Dedup) -> None:
+    fixture, begun, ends = ReceiverFixture(dedup), asyncio.Event(), list[str]()
+
+    @fixture.receiver.handler("invoices:send")
+    async def send(args: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(0 if args == 2 else 3_600)
+        finally:
+            ends.append(f"{args}")
+
+    async with asyncio.timeout(30):
+        caller = asyncio.create_task(fixture.send(1))
+        await begun.wait()
+        closing = asyncio.create_task(fixture.receiver.aclose())
+        for _ in range(cuts):
+            await asyncio.sleep(0)
+            closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert classify(await caller, 0).verdict is Verdict.BUSY and ends == ["1"]
+        async with fixture.receiver:
+            assert (await fixture.send(2)).status == 200
+
+
+async def test_a_close_whose_store_fails_tells_and_is_closed() -> None:
+    class Full(MemoryDedup):
+        async def aclose(self) -> None:
+            raise OSError("no space is left")
+
+    receiver = ReceiverFixture(Full()).receiver
+    with pytest.raises(OSError, match="no space is left"):
+        await receiver.aclose()
+    receiver.open()
 
 
 class ForOneLife:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from tests.actors.testing.lab.shop import Shop
-from tocsin import Received
+from tocsin import ActorHost, MemoryDedup, Received, Receiver, SQLiteDedup
 from tocsin.errors import HostClosedError
 from tocsin.testing import lab
 
 pytestmark = pytest.mark.anyio
+SECRETS = ["whsec_" + "c2VjcmV0IG9mIGF0IGxlYXN0IDI0IGJ5dGVz"]
 START = datetime(2027, 1, 1, tzinfo=UTC)
 STORES = pytest.mark.parametrize("store", ["memory", "sqlite"])
 
@@ -122,3 +128,36 @@ async def test_handlers_without_an_app_crash_too() -> None:
         await t.crash()
         await t.run_until_idle()
     assert got == [2]
+
+
+@pytest.mark.parametrize("kept", ["memory", "sqlite"])
+async def test_a_global_app_crashes_in_the_midst_of_a_handler_and_serves_the_next_lab(
+    kept: str, tmp_path: Path
+) -> None:
+    host = ActorHost.open(f"sqlite:///{tmp_path / 'jobs.db'}", origin="https://a.example", secrets=SECRETS)
+    receiver = Receiver(SECRETS, dedup=SQLiteDedup(tmp_path / "received.db") if kept == "sqlite" else MemoryDedup())
+    got: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with host.lifespan(app), receiver:
+            yield
+
+    @receiver.handler("a:slow")
+    async def slow(args: Any, job: Received) -> None:
+        got.append(f"{args} begun {job.attempt}")
+        try:
+            await asyncio.sleep(5)
+            got.append(f"{args} done {job.attempt}")
+        finally:
+            await asyncio.sleep(0)  # a handler may clean up
+
+    app = Starlette(lifespan=lifespan, routes=[Mount("/_tocsin", receiver)])
+    for name in ("one", "two"):
+        async with lab(app, start=START) as t:
+            await t.scheduler("x").run_after("1h", "a:slow", name)
+            await t.advance("1h")
+            await t.crash()
+            await t.advance("1h")
+            assert (await t.dead(), await t.scheduled()) == ([], [])
+    assert got == [f"{name} {what}" for name in ("one", "two") for what in ("begun 1", "begun 2", "done 2")]
