@@ -264,8 +264,9 @@ class ActorHost:
             await sharing.stop_following(self._drain_s)
             if sharing.holder is None:
                 return
-            if sharing.holder.links:
-                await self._service.rest(self._drain_s)  # callers are served meanwhile: the gap comes after it
+            if not sharing.holder.links:
+                self._service.stop_waiting()
+            await self._service.rest(self._drain_s)  # callers are served meanwhile, also those that come only now
             await sharing.hand_over()
         if self._heartbeat is not None:
             await self._heartbeat.stop()

@@ -22,6 +22,8 @@ log = logging.getLogger("tocsin.sharing")
 
 GAP_S: Final = 5.0
 """So long a call waits for a holder. A take-over takes less than two seconds."""
+GIVEN_BACK_S: Final = 1.0
+"""A process that stops waits so long for answers that nobody hears any more, to give back what is in them."""
 
 
 class Unanswered(Exception):
@@ -40,7 +42,11 @@ class Follower:
     """Sends the calls of this process wherever the store is: over the link of the moment, or to this process itself."""
 
     def __init__(
-        self, home: Home, clock: Clock, random: Random, start_soon: Callable[[Coroutine[Any, Any, Any]], object]
+        self,
+        home: Home,
+        clock: Clock,
+        random: Random,
+        start_soon: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
     ) -> None:
         self._home, self._clock, self._random, self._start_soon = home, clock, random, start_soon
         self._numbers = count(1)
@@ -52,6 +58,7 @@ class Follower:
         self._series = ""
         self._under_way = 0
         self._quiet: asyncio.Event | None = None
+        self._given_back: set[asyncio.Task[Any]] = set()
         _all.add(self)
 
     # ---- Where the store is ----------------------------------------------------------------------
@@ -117,6 +124,12 @@ class Follower:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._quiet.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, GIVEN_BACK_S)):
+                if self._link is not None:
+                    await self._link.until_answered()
+                if self._given_back:
+                    await asyncio.wait(self._given_back)
 
     async def _reach(self, until: float) -> Link | None:
         """Return the link to the holder, or None if this process is it. Waits for one until that instant."""
@@ -169,10 +182,14 @@ class Follower:
                 return operation.decode_answer(await link.call(operation, instance, body))
             except Moved:
                 link.ended.set()
-            except HostClosedError:  # it was not done: the holder is about to go, or has gone
-                link.ended.set()
-                if operation.again is Again.LOOKED_UP:
-                    raise Unanswered from None  # a look costs little, and its batch may have been on its way
+            except HostClosedError:
+                if link.ended.is_set():  # it was not done: the holder is about to go, or has gone
+                    if operation.again is Again.LOOKED_UP:
+                        raise Unanswered from None  # a look costs little, and its batch may have been on its way
+                elif not operation.is_claim:
+                    raise  # a user's own actor raised it
+                elif not await self._ends(link, operation.wait_s(values) - (self._clock.monotonic() - began)):
+                    return []  # the holder lets nobody wait any more, and has not gone in time
             except Gone as gone:
                 if gone.sent and operation.again is not Again.REPEATED:
                     raise _unknown(operation) from None
@@ -181,6 +198,14 @@ class Follower:
                 body = operation.encode(operation.waiting_less(values, self._clock.monotonic() - began))
         values = operation.waiting_less(values, self._clock.monotonic() - began) if operation.may_wait else values
         return await operation.run(self._home.port(instance), values)
+
+    async def _ends(self, link: Link, seconds: float) -> bool:
+        """Wait until the holder goes, for at most so long; return whether it does."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await link.ended.wait()
+        except TimeoutError:
+            return False
 
     async def _wait(self, operation: Operation, instance: str, values: Sequence[Any]) -> Any:
         """Ask what may take long; let nobody wait once this process stops."""
@@ -212,7 +237,9 @@ class Follower:
     def _give_back(self, operation: Operation, instance: str, answer: Any) -> None:
         if operation.undo is not None and answer:
             name, values = operation.undo(answer)
-            self._start_soon(self._ask(OPERATIONS[name], instance, values))
+            task = self._start_soon(self._ask(OPERATIONS[name], instance, values))
+            self._given_back.add(task)
+            task.add_done_callback(self._given_back.discard)
 
 
 _all: WeakSet[Follower] = WeakSet()

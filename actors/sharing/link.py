@@ -50,6 +50,7 @@ class Link(Wire):
         self._calls: dict[int, tuple[Operation, asyncio.Future[bytes]]] = {}
         self._numbers = 0
         self._room: list[asyncio.Future[None]] = []
+        self._all_answered: asyncio.Future[None] | None = None
         self.send(Kind.HELLO, 0, msgspec.json.encode(hello))
 
     # ---- Calling ---------------------------------------------------------------------------------
@@ -80,6 +81,17 @@ class Link(Wire):
             elif answer.exception() is None and operation.undo is not None:
                 self._undo(operation, answer.result())
             raise
+
+    async def until_answered(self) -> None:
+        """Wait for the answers that are to come, also of calls whose callers have gone away."""
+        if self._calls:
+            self._all_answered = asyncio.get_running_loop().create_future()
+            await self._all_answered
+
+    def _check_all_answered(self) -> None:
+        waiter = self._all_answered
+        if not self._calls and waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def _until_read(self) -> None:
         """Wait until the holder reads what was written to it."""
@@ -134,6 +146,7 @@ class Link(Wire):
             answer.set_result(body)
         elif operation.undo is not None:
             self._undo(operation, body)
+        self._check_all_answered()
 
     def lost(self) -> None:
         self.ended.set()
@@ -145,6 +158,7 @@ class Link(Wire):
         for _, answer in calls.values():
             if not answer.done():
                 answer.set_exception(Gone(sent=True))
+        self._check_all_answered()
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

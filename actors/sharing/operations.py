@@ -7,6 +7,7 @@ each of them.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import UnionType
@@ -137,6 +138,14 @@ class Operation:
     def is_claim(self) -> bool:
         """Return whether it leases jobs: then it is not asked in vain."""
         return self.undo is not None
+
+    def wait_s(self, values: Sequence[Any]) -> float:
+        """Return how long a call may wait; for ever if it does not say."""
+        if self._waits is None:
+            return 0.0
+        name, per_second = self._waits
+        wait = values[self.parameters.index(name)]
+        return float(wait) / per_second if isinstance(wait, (int, float)) else math.inf
 
     def waiting_less(self, values: Sequence[Any], seconds: float) -> list[Any]:
         """Return the arguments of a call that has waited so long already."""

@@ -14,8 +14,8 @@ _ATOMS: Final = (str, bytes, int, float, bool, type(None))
 
 def encode(value: object, what: str) -> bytes:
     """Write a value; InvalidInputError names the place of what is not plain, or what is too large a number."""
-    _check(value, what)
     try:
+        _check(value, what)
         return msgspec.msgpack.encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInputError(f"{what} cannot go to another process: {error}") from error

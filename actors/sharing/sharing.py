@@ -288,6 +288,11 @@ class Sharing:
                     raise
                 self._tell(f"the store cannot be taken over, again in {FAILED_S:g} s: {error!r}")
                 await self._clock.sleep(FAILED_S)
+            except Exception:
+                if until is not None:
+                    raise
+                log.exception("this process could neither take the store nor reach who has it: again soon")
+                await self._clock.sleep(FAILED_S)
         return None
 
     async def _take(self) -> StoreLocked | None:
@@ -303,7 +308,7 @@ class Sharing:
         self.holder = Holder(self._home, token, self._settings(token), self._pid())
         try:
             await self._door.open(self.holder.accept)
-        except OSError as error:
+        except Exception as error:
             log.error("other processes of this store cannot be served by this one: %s", error)
         self.follower.be_home()
         return None

@@ -85,10 +85,10 @@ class UnixDoor:
     async def enter(self, make: Callable[[], W]) -> tuple[W, UnixNeighbour]:
         pid, _ = holder_of(self._lock)
         loop = asyncio.get_running_loop()
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connected.setblocking(False)
-        neighbour = None
+        connected, neighbour = None, None
         try:
+            connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connected.setblocking(False)
             with _short(self._path) as path:
                 async with asyncio.timeout(CONNECT_S):
                     await loop.sock_connect(connected, path)
@@ -97,7 +97,8 @@ class UnixDoor:
             neighbour = UnixNeighbour(connected, pid or 0)
             _, link = await loop.create_unix_connection(make, sock=connected)
         except (OSError, TimeoutError) as error:
-            connected.close()
+            if connected is not None:
+                connected.close()
             if neighbour is not None:
                 neighbour.forget()
             raise DoorClosed(f"{self._path}: {error or type(error).__name__}") from error

@@ -6,6 +6,7 @@ from tests.mutants.breaking import Mutant
 
 F = "tests/actors/sharing/test_following.py::"
 T = "tests/actors/sharing/test_take_over.py::"
+M = "tests/actors/sharing/test_odd_moments.py::"
 N = "tests/actors/sharing/test_neighbour.py::"
 O = "tests/actors/sharing/test_operations.py::"  # noqa: E741
 P = "tests/processes/test_sharing.py::"
@@ -84,8 +85,8 @@ SHARING = (
     Mutant(
         "sharing: a holder that stops hands over before its callbacks have ended",
         "actors/actor_host.py",
-        "            if sharing.holder.links:\n",
-        "            if False:\n",
+        "            await self._service.rest(self._drain_s)",
+        "            pass",
         tests=(T + "test_callbacks_in_flight_end_before_the_holder_hands_over_and_callers_do_not_notice",),
     ),
     Mutant(
@@ -115,5 +116,33 @@ SHARING = (
         "    release(each.fileno() for each in list(_connected))\n",
         "    pass\n",
         tests=(P + "test_a_fork_of_an_open_host_has_no_part_in_it",),
+    ),
+    Mutant(
+        "sharing: the error of a user's own actor is taken for the end of the holder",
+        "actors/sharing/follower.py",
+        "                if link.ended.is_set():  # it was",
+        "                link.ended.set()\n                if link.ended.is_set():  # it was",
+        tests=(M + "test_an_own_actor_that_meets_a_closed_host_is_called_once",),
+    ),
+    Mutant(
+        "sharing: a follower that stops does not wait for jobs that are on their way to it",
+        "actors/sharing/follower.py",
+        "                    await self._link.until_answered()\n",
+        "                    pass\n",
+        tests=(M + "test_a_follower_that_stops_gives_back_what_is_on_its_way_to_it",),
+    ),
+    Mutant(
+        "sharing: a follower that met an unexpected error tries no more",
+        "actors/sharing/sharing.py",
+        "                await self._clock.sleep(FAILED_S)\n        return None",
+        "                raise\n        return None",
+        tests=(M + "test_a_process_that_met_an_unexpected_error_still_takes_the_store_over",),
+    ),
+    Mutant(
+        "sharing: a process that failed to read its store keeps the lock",
+        "actors/scheduler/actor/service.py",
+        "            await self.host.stop(0.0)  # else",
+        "            pass  # else",
+        tests=(M + "test_a_store_that_cannot_be_read_at_a_take_over_is_taken_later",),
     ),
 )

@@ -122,14 +122,16 @@ class SchedulerService:
     async def read_clocks(self) -> None:
         """Read where the test clocks of this store stand. To be called when the store is open, before it serves. A
         store that cannot be read, also not soon afterwards, is closed again."""
-        for pause_s in (*CLOCKS_AGAIN_S, None):
-            try:
-                return await self._read_clocks()
-            except StoreError:
-                if pause_s is None:
-                    await self.host.stop(0.0)
-                    raise
-                await self.clock.sleep(pause_s)
+        try:
+            for pause_s in CLOCKS_AGAIN_S:
+                try:
+                    return await self._read_clocks()
+                except StoreError:
+                    await self.clock.sleep(pause_s)
+            await self._read_clocks()
+        except BaseException:
+            await self.host.stop(0.0)  # else it would have the store, serve nobody, and let nobody else take it
+            raise
 
     async def _read_clocks(self) -> None:
         provider = self.host.provider

@@ -1,0 +1,151 @@
+"""What goes wrong at odd moments, in any process of a store, ends well in all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.actors.sharing.test_following import in_town
+from tests.actors.sharing.town import Town, jobs
+from tocsin import Actor
+from tocsin.actors.sharing import plain
+from tocsin.errors import HostClosedError, InvalidInputError
+from tocsin.testing import crash
+
+asked: list[str] = []
+
+
+class Elsewhere(Actor):
+    async def ask(self) -> None:
+        asked.append(str(self.ctx.id))
+        raise HostClosedError("another host, which this actor uses, is not open")
+
+
+def test_an_own_actor_that_meets_a_closed_host_is_called_once() -> None:
+    async def main(town: Town) -> None:
+        asked.clear()
+        async with town.two(actors=[Elsewhere]) as (first, second):
+            for host in (first, second):
+                with pytest.raises(HostClosedError, match="another host"):
+                    async with asyncio.timeout(3):
+                        await host.actor(Elsewhere, "x").ask()
+            assert len(asked) == 2
+            assert len(town.wires) == 1, "its link is of use"
+
+    in_town(main)
+
+
+def test_a_holder_that_lets_nobody_wait_is_not_asked_again_and_again() -> None:
+    async def main(town: Town) -> None:
+        async with town.two() as (first, second):
+            first.stop_waiting()
+            assert await jobs(second).claim("q", wait=1) == []
+            claim = asyncio.ensure_future(jobs(second).claim("q", wait=60))
+            await town.clock.sleep(5)
+            assert len(town.wires) == 1
+            await first.stop()
+            await jobs(second).run_after(0, "q:w", queue="q")
+            assert len(await claim) == 1, "it waited for the next holder"
+            await crash(second)
+
+    in_town(main)
+
+
+def test_a_follower_that_stops_gives_back_what_is_on_its_way_to_it() -> None:
+    async def main(town: Town) -> None:
+        for early in range(12):
+            async with town.host("first") as first:
+                second = town.host("second")
+                await second.__aenter__()
+                town.delay_s = 0.1
+                claim = asyncio.ensure_future(jobs(second).claim("q", wait=60))
+                await town.clock.sleep(1)
+                stopping = asyncio.ensure_future(town.clock.sleep(early * 0.03))
+                await jobs(first).run_after(0, "q:w", queue="q")
+                await stopping
+                await second.stop()
+                got = await claim
+                if not got:
+                    town.delay_s = 0.0001
+                    again = await jobs(first).claim("q", wait=5)
+                    assert len(again) == 1, early
+                    got = again
+                await jobs(first).complete(got[0].id, got[0].lease)
+
+    in_town(main)
+
+
+def test_a_process_that_met_an_unexpected_error_still_takes_the_store_over() -> None:
+    async def main(town: Town) -> None:
+        async with town.host("first"), town.host("second") as second:
+            door = second._sharing._door  # type: ignore[union-attr]
+            enter, fails = door.enter, [OSError(24, "too many open files"), ValueError("what nobody thought of")]
+
+            async def failing(make: Any) -> Any:
+                if fails:
+                    raise fails.pop()
+                return await enter(make)
+
+            door.enter = failing  # type: ignore[method-assign]
+            await town.kill_holder()
+            town.holder = "somebody"
+            await town.clock.sleep(3)
+            town.holder = None
+            assert await jobs(second).get("x") is None
+            assert not fails
+            await crash(second)
+
+    in_town(main)
+
+
+def test_a_store_that_cannot_be_read_at_a_take_over_is_taken_later() -> None:
+    async def main(town: Town) -> None:
+        async with town.host("first"), town.host("second") as second:
+            service, fails = second._service, [1, 1]
+            read = service._read_clocks
+
+            async def failing() -> None:
+                if fails:
+                    fails.pop()
+                    raise ValueError("what nobody thought of")
+                await read()
+
+            service._read_clocks = failing  # type: ignore[method-assign]
+            await town.kill_holder()
+            await town.clock.sleep(4)
+            assert await jobs(second).get("x") is None
+            assert not fails and town.holder == "second"
+            await crash(second)
+
+    in_town(main)
+
+
+def test_a_process_that_comes_while_the_only_one_lets_its_callbacks_end_is_let_in() -> None:
+    async def main(town: Town) -> None:
+        town.answer_s = 8.0
+        first, second = town.host("first"), town.host("second")
+        await first.__aenter__()
+        await jobs(first).run_after(0, "slow:one")
+        while not town.arrived:
+            await town.clock.sleep(0.1)
+        stopping = asyncio.ensure_future(first.stop())
+        await town.clock.sleep(0.5)
+        began = town.clock.monotonic()
+        async with second:
+            assert await jobs(second).get("x") is None
+            assert town.clock.monotonic() - began < 1.0
+            await stopping
+            assert await jobs(second).get("x") is None
+            assert len(town.arrived) == 1
+            await crash(second)
+
+    in_town(main)
+
+
+def test_data_that_is_too_deep_or_holds_itself_is_refused_by_its_name() -> None:
+    ring: list[Any] = []
+    ring.append(ring)
+    with pytest.raises(InvalidInputError, match="the args"):
+        plain.encode(ring, "the args")
