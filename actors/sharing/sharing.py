@@ -288,11 +288,6 @@ class Sharing:
                     raise
                 self._tell(f"the store cannot be taken over, again in {FAILED_S:g} s: {error!r}")
                 await self._clock.sleep(FAILED_S)
-            except Exception:
-                if until is not None:
-                    raise
-                log.exception("this process could neither take the store nor reach who has it: again soon")
-                await self._clock.sleep(FAILED_S)
         return None
 
     async def _take(self) -> StoreLocked | None:
