@@ -27,7 +27,6 @@ from tocsin.actors.runtime.line import Line, Reply, Sent
 from tocsin.actors.runtime.overlay import CLOSED, ActorStorage, Layer
 from tocsin.errors import ActorBrokenError, OverloadedError, StoreTooLarge, TocsinError, TurnError
 from tocsin.storage.api import UNSET, Batch, OrderedStore, StoreProvider, Unset, check_batch
-from tocsin.storage.tasks import begin_soon
 
 log = logging.getLogger("tocsin.actors")
 
@@ -46,6 +45,7 @@ class Runtime(World, Protocol):
     @property
     def is_open(self) -> bool: ...
 
+    def begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]: ...
     def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]: ...
 
     def forget(self, activation: Activation) -> None: ...
@@ -112,7 +112,7 @@ class Activation:
 
     def _ensure_worker(self) -> None:
         if self._worker is None:
-            self._worker = begin_soon(self._work())
+            self._worker = self.host.begin(self._work())
             self.host.tasks.add(self._worker)
             self._worker.add_done_callback(self.host.tasks.discard)
 

@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from contextvars import copy_context
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
@@ -90,6 +91,7 @@ class Host:
         self._closing = False
         self._told_to_stop = False
         self._rings = rings
+        self._context = copy_context()
         self._heard = asyncio.Event()
         self._events_lost = False
         self._doubted: deque[ActorId] = deque()  # whose alarms are to be doubted
@@ -109,6 +111,7 @@ class Host:
         """Open the store. From now on every actor with a stored alarm is rung in time, but not if `rings` is False:
         then `alarms` is started and stopped from outside."""
         await self.provider.start()
+        self._context = copy_context()
         self._open, self._closing = True, False
         self._heard = asyncio.Event()
         self._loops = [
@@ -188,9 +191,14 @@ class Host:
         if self._events_lost:
             raise StoreUnavailable("the store could not say which alarms there are: look at its file, and try again")
 
+    def begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Make a task with the context variables of whoever started the host: work serves many callers, and those of
+        the one who happened to cause it (a request's user, its trace) are none of its own."""
+        return self._context.run(begin_soon, coroutine)
+
     def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine as a task of its own. A failure is logged and affects nothing else."""
-        task = begin_soon(coroutine)
+        task = self.begin(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         "two turns at once",
         "actors/runtime/activation.py",
-        "        if self._worker is None:\n            self._worker = begin",
-        "        if True:\n            self._worker = begin",
+        "        if self._worker is None:\n            self._worker = self",
+        "        if True:\n            self._worker = self",
     ),
     Mutant(
         "sealed batches are not read",
