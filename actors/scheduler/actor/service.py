@@ -40,7 +40,7 @@ from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS, Limits
 from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.dispatch.dispatcher import Dispatcher
-from tocsin.errors import StoreError
+from tocsin.errors import StoreCorrupt, StoreError
 from tocsin.storage.api import after
 
 A = TypeVar("A")
@@ -123,12 +123,15 @@ class SchedulerService:
         """Read where the test clocks of this store stand. To be called when the store is open, before it serves. A
         store that cannot be read, also not soon afterwards, is closed again."""
         try:
-            for pause_s in CLOCKS_AGAIN_S:
+            for pause_s in (*CLOCKS_AGAIN_S, None):
                 try:
                     return await self._read_clocks()
-                except StoreError:
+                except StoreError as error:
+                    if isinstance(error, StoreCorrupt) and isinstance(self.host.provider.trouble, StoreCorrupt):
+                        return  # nothing begins on a damaged store, by any clock; it still says how it is
+                    if pause_s is None:
+                        raise
                     await self.clock.sleep(pause_s)
-            await self._read_clocks()
         except BaseException:
             await self.host.stop(0.0)  # else it would have the store, serve nobody, and let nobody else take it
             raise
