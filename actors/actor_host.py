@@ -361,7 +361,8 @@ class ActorHost:
         return port if self._sharing is None else self._sharing.port(port)
 
     def scheduler(self, name: str = "default") -> Scheduler:
-        """Return a handle on a scheduler; it costs nothing until it is used."""
+        """Return a handle on a scheduler; it costs nothing until it is used. Pools, queues, schedules and ids are its
+        own."""
         return Scheduler(self.ports(instance_name(name)))
 
     def health(self) -> Sequence[HealthReason]:

@@ -56,7 +56,8 @@ class SyncScheduler:
         return TaskMaker(self)
 
     def pools(self, name: str) -> PoolHandle[records.Pool]:
-        """Return a handle on one pool: `stripe = jobs.pools("stripe")`, `stripe.pause()`, `pool=stripe`."""
+        """Return a handle on one pool of this scheduler: `stripe = jobs.pools("stripe")`, `stripe.pause()`,
+        `pool=stripe`. An equal name in another scheduler is another pool."""
         return PoolHandle(self, name)
 
     def deferred(self) -> SyncDeferred:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from tocsin import ActorHost, Retry
 from tocsin.actors.host_options import MADE_HERE
 from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.settings import Settings
-from tocsin.testing import simulate
+from tocsin.testing import lab, simulate
 
 from .pages import ROOT
 from .served import ENVIRONMENT, served
@@ -51,6 +52,34 @@ def test_the_app_of_the_readme_reminds(tmp_path: Path) -> None:
         for number in range(42, 46):
             assert http.post(f"/invoices/{number}/remind").json().keys() == {"id"}
             program.line_with(f"reminding of invoice {number}")
+
+
+@pytest.mark.anyio
+async def test_the_pool_of_one_scheduler_for_all_limits_all_users_and_labels_tell_them_apart() -> None:
+    [block] = python_of(DOCS / "concepts.md")
+    shop: dict[str, Any] = {"__name__": "concepts"}
+    exec(compile(block, "concepts.md", "exec", dont_inherit=True), shop)
+    at_once: list[int] = [0]
+
+    async def send(args: Any) -> None:
+        at_once.append(at_once[-1] + 1)
+        await asyncio.sleep(5)
+        at_once.append(at_once[-1] - 1)
+
+    shop["receiver"].register({"mails:slow": send})
+    async with lab(shop["app"]) as t:
+        ids = [(await t.client.post(f"/users/u{n}/mails?text=tea")).json() for n in range(2)]
+        assert (await t.client.get("/users/u0/mails")).json() == [ids[0]]
+        assert (await t.client.delete(f"/users/u1/mails/{ids[0]}")).status_code == 404
+        assert (await t.client.delete(f"/users/u0/mails/{ids[0]}")).json() is True
+        for n in range(10):
+            await t.scheduler("mails").run_after("1h", "mails:slow", pool="smtp", max_concurrency=3, labels=[f"u{n}"])
+        for n in range(5):
+            await t.scheduler(f"u{n}").run_after("3h", "mails:slow", pool="smtp", max_concurrency=3)
+        await t.advance("2h")
+        assert (len(t.deliveries), max(at_once)) == (11, 3)
+        await t.advance("2h")
+    assert max(at_once) == 5, "five schedulers have five pools of this name"
 
 
 def test_the_actor_of_the_page_counts_over_restarts(tmp_path: Path) -> None:

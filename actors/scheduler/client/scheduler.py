@@ -71,11 +71,11 @@ class Scheduler:
         The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most; left
         out it is `{}`, and None is null. A chosen `id` that is taken raises DuplicateScheduleIdError, unless
         `on_conflict` (default "error") is "keep" (the job there stays) or "replace" (a waiting one is swapped).
-        `pool`, with `max_concurrency`, `priority`, `retry`, `labels`, `shard_key` and `expires_at` say when it may
-        start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h. `initiator` names who wants
-        it, for `authorize_fire` and the record; the receiver does not see it. With a `queue` nobody is called back: a
-        worker pulls it. `then`: jobs that start when this one is done, in the same commit; nested ones make a chain.
-        `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        `pool` (one of this scheduler's own), with `max_concurrency`, `priority`, `retry`, `labels`, `shard_key` and
+        `expires_at` say when it may start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h.
+        `initiator` names who wants it, for `authorize_fire` and the record; the receiver does not see it. With a
+        `queue` nobody is called back: a worker pulls it. `then`: jobs that start when this one is done, in the same
+        commit; nested ones make a chain. `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         """
         due, now, raw_args = arguments.instant_ms(at, "at"), self._checks.now_ms(), arguments.encode_args(args)
         job = self._checks.new_job(path, workflow, raw_args, due, self._checks.options(options), now=now)
@@ -356,11 +356,12 @@ class Scheduler:
     # ---- Operating -------------------------------------------------------------------------------
 
     def pools(self, name: str) -> PoolHandle[Coroutine[Any, Any, records.Pool]]:
-        """Return a handle on one pool: `stripe = jobs.pools("stripe")`, `await stripe.pause()`, `pool=stripe`."""
+        """Return a handle on one pool of this scheduler: `stripe = jobs.pools("stripe")`, `await stripe.pause()`,
+        `pool=stripe`. An equal name in another scheduler is another pool."""
         return PoolHandle(self, name)
 
     async def pool(self, name: str) -> records.Pool:
-        """Return a pool and its holders. One that nobody has set or used has the default cap, 1."""
+        """Return a pool of this scheduler and its holders. One that nobody has set or used has the default cap, 1."""
         return await self._port.reads.pool(name)
 
     async def set_pool(
