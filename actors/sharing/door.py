@@ -56,6 +56,10 @@ class Door(Protocol):
         there is none."""
         ...
 
+    def holder(self) -> Neighbour | None:
+        """Return the process that has the store, also one that lets nobody in; None if it is not known for sure."""
+        ...
+
     async def enter(self, make: Callable[[], W]) -> tuple[W, Neighbour]:
         """Open a link to the holder; DoorClosed if nobody lets anybody in."""
         ...

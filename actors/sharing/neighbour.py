@@ -19,6 +19,7 @@ log = logging.getLogger("tocsin.sharing")
 _CREDENTIALS: Final = struct.Struct("3i")
 _LOOK_S: Final = 1.0
 HAS_PROC: Final = Path("/proc/self/stat").exists()
+_LOCKS: Final = Path("/proc/locks")
 STOPPED: Final = "T"
 """The state of a process that a signal stopped (SIGSTOP, SIGTSTP). One that a debugger holds has a small t."""
 
@@ -45,7 +46,20 @@ class UnixNeighbour:
     def __init__(self, connected: socket.socket, noted: int) -> None:
         """`noted` is the process that the lock file names, for systems that do not tell."""
         found = credentials(connected)
-        self.pid = noted if found is None else found[0]
+        self._hold(noted if found is None else found[0])
+
+    @classmethod
+    def that_has(cls, lock: Path, noted: int) -> UnixNeighbour | None:
+        """Return the process that has this lock, which names it; None if the system does not say that it has it."""
+        found = cls.__new__(cls)
+        found._hold(noted)
+        if _has_lock(noted, lock):  # asked when it is held: who has the lock now is who had this number then
+            return found
+        found.forget()
+        return None
+
+    def _hold(self, pid: int) -> None:
+        self.pid = pid
         self._handle: int | None = None
         if self.pid > 0 and hasattr(os, "pidfd_open"):
             with suppress(OSError):  # an older system, or it has just ended
@@ -70,6 +84,20 @@ class UnixNeighbour:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+
+
+def _has_lock(pid: int, path: Path) -> bool:
+    """Return whether Linux's /proc says that this process has the lock of a file; False where it says nothing."""
+    try:
+        inode, lines = path.stat().st_ino, _LOCKS.read_text("ascii", "replace").splitlines()
+    except OSError:
+        return False
+    taken = (line.split() for line in lines if "->" not in line)  # an arrow is one that waits
+    return any(
+        words[1] == "FLOCK" and words[4] == str(pid) and words[5].rpartition(":")[2] == str(inode)
+        for words in taken
+        if len(words) > 5
+    )
 
 
 def _state_by_proc(pid: int) -> str | None:

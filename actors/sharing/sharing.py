@@ -26,7 +26,7 @@ from tocsin.actors.sharing.greeting import Hello, Welcome
 from tocsin.actors.sharing.holder import Holder, Served
 from tocsin.actors.sharing.link import Gone, Link
 from tocsin.actors.sharing.remote_port import SharedPort
-from tocsin.actors.sharing.watch import watch
+from tocsin.actors.sharing.watch import ClosedDoor, watch
 from tocsin.errors import StoreLocked, TocsinError
 
 log = logging.getLogger("tocsin.sharing")
@@ -264,6 +264,7 @@ class Sharing:
 
     async def _elect(self, until: float | None) -> Joined | None:
         """Return the link to a holder; None if this process is it now, or stops. StoreLocked after that instant."""
+        closed_door = ClosedDoor(self._door, self._clock)
         while not self._stopping.is_set():
             try:
                 locked = await self._take()
@@ -274,6 +275,7 @@ class Sharing:
                 except DoorClosed as closed:
                     reason: TocsinError = StoreLocked(f"{locked.message} (and does not let this process in: {closed})")
                     reason.details = locked.details
+                    await closed_door.look()
                 except StoreLocked as refused:
                     reason = refused
                     if until is None:

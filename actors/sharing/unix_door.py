@@ -82,6 +82,10 @@ class UnixDoor:
             )
         return token
 
+    def holder(self) -> UnixNeighbour | None:
+        pid, _ = holder_of(self._lock)
+        return None if pid is None else UnixNeighbour.that_has(self._lock, pid)
+
     async def enter(self, make: Callable[[], W]) -> tuple[W, UnixNeighbour]:
         pid, _ = holder_of(self._lock)
         loop = asyncio.get_running_loop()

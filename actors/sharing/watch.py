@@ -4,10 +4,11 @@ transaction, and would go on with it at any time."""
 from __future__ import annotations
 
 import logging
+import math
 from typing import Final
 
 from tocsin.actors.runtime.clock import Clock
-from tocsin.actors.sharing.door import Neighbour
+from tocsin.actors.sharing.door import Door, Neighbour
 from tocsin.actors.sharing.link import Link
 
 log = logging.getLogger("tocsin.sharing")
@@ -38,12 +39,7 @@ async def watch(link: Link, holder: Neighbour, clock: Clock) -> None:
         is_stopped = await holder.is_stopped()
         stopped = stopped + 1 if is_stopped else 0
         if stopped >= LOOKS:
-            log.error(
-                "%s holds the store and was stopped by a signal (SIGSTOP): it is ended by SIGKILL, so that another one "
-                "may take the store over",
-                holder.name(),
-            )
-            holder.kill()
+            _end(holder)
             stopped = silent = 0
         elif is_stopped is None and not told:
             told = True
@@ -52,3 +48,41 @@ async def watch(link: Link, holder: Neighbour, clock: Clock) -> None:
                 " this process waits until it answers or ends",
                 holder.name(),
             )
+
+
+class ClosedDoor:
+    """A watch over a holder that lets nobody in: it may have been stopped before it had opened its door, or after it
+    had closed it."""
+
+    def __init__(self, door: Door, clock: Clock) -> None:
+        self._door, self._clock = door, clock
+        self._began = self._looked = -math.inf
+        self._stopped = 0
+
+    async def look(self) -> None:
+        """Look after the holder; to be called at each try to reach it that fails."""
+        now = self._clock.monotonic()
+        since = now - self._looked
+        if since < PING_S:
+            return
+        self._looked = now
+        if since > PING_S + LATE_S:  # the first time, or this process stood still
+            self._began, self._stopped = now, 0
+        if now - self._began < SILENT * PING_S or (holder := self._door.holder()) is None:
+            return
+        try:
+            self._stopped = self._stopped + 1 if await holder.is_stopped() else 0
+            if self._stopped >= LOOKS:
+                _end(holder)
+                self._stopped = 0
+        finally:
+            holder.forget()
+
+
+def _end(holder: Neighbour) -> None:
+    log.error(
+        "%s holds the store and was stopped by a signal (SIGSTOP): it is ended by SIGKILL, so that another one may "
+        "take the store over",
+        holder.name(),
+    )
+    holder.kill()

@@ -132,6 +132,20 @@ SHARING = (
         tests=(M + "test_a_follower_that_stops_gives_back_what_is_on_its_way_to_it",),
     ),
     Mutant(
+        "sharing: a holder that was stopped while its door was closed is waited for",
+        "actors/sharing/sharing.py",
+        "                    await closed_door.look()\n",
+        "",
+        tests=(M + "test_a_holder_that_is_stopped_while_its_door_is_closed_is_ended_and_no_other",),
+    ),
+    Mutant(
+        "sharing: a process that the lock file names is ended though it has no lock",
+        "actors/sharing/neighbour.py",
+        "        if _has_lock(noted, lock):",
+        "        if True:",
+        tests=(N + "test_only_a_process_that_has_the_lock_is_held_for_who_has_it",),
+    ),
+    Mutant(
         "sharing: a follower that met an unexpected error tries no more",
         "actors/sharing/sharing.py",
         "            except Exception as error:  # whatever",

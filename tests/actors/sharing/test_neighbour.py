@@ -54,6 +54,43 @@ async def test_a_stopped_process_is_seen_and_ended_and_no_other(
     holder.forget()
 
 
+LOCKS = """
+import sys
+from pathlib import Path
+from tocsin.storage.sqlite.lock import LockFile
+lock = LockFile(Path(sys.argv[1])); lock.token = "t"; lock.take(); print("locked", flush=True); sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def locking(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    path = tmp_path / "s.lock"
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCKS, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "locked\n"
+        yield process, path
+        process.kill()
+
+
+@pytest.mark.skipif(not neighbour._LOCKS.exists(), reason="the system does not tell who has which lock")
+async def test_only_a_process_that_has_the_lock_is_held_for_who_has_it(
+    locking: tuple[subprocess.Popen[str], Path],
+) -> None:
+    process, path = locking
+    assert UnixNeighbour.that_has(path, os.getpid()) is None, "it has no lock"
+    assert UnixNeighbour.that_has(path.with_name("none.lock"), process.pid) is None
+    holder = UnixNeighbour.that_has(path, process.pid)
+    assert holder is not None and await holder.is_stopped() is False
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: neighbour._state_by_proc(process.pid) == "T")
+    assert await holder.is_stopped() is True
+    holder.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert UnixNeighbour.that_has(path, process.pid) is None
+    holder.forget()
+
+
 async def test_a_process_of_another_namespace_is_not_seen_and_never_killed(
     listening: tuple[subprocess.Popen[str], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:

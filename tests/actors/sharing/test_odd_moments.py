@@ -144,6 +144,21 @@ def test_a_process_that_comes_while_the_only_one_lets_its_callbacks_end_is_let_i
     in_town(main)
 
 
+@pytest.mark.parametrize("stopped", [True, False, None], ids=["stopped", "busy", "not to be seen"])
+def test_a_holder_that_is_stopped_while_its_door_is_closed_is_ended_and_no_other(stopped: bool | None) -> None:
+    async def main(town: Town) -> None:
+        async with town.host("first"), town.host("second") as second:
+            await town.kill_holder()
+            town.holder, town.accept, town.stopped = "one that takes over", None, stopped
+            await town.clock.sleep(1.5)
+            assert set(town.killed) == ({"one that takes over"} if stopped else set())
+            town.holder = None
+            assert await jobs(second).get("x") is None
+            await crash(second)
+
+    in_town(main)
+
+
 def test_data_that_is_too_deep_or_holds_itself_is_refused_by_its_name() -> None:
     ring: list[Any] = []
     ring.append(ring)

@@ -146,6 +146,9 @@ class MemoryDoor:
     def token(self) -> str:
         return self._town.token
 
+    def holder(self) -> Holding | None:
+        return Holding(self._town) if self._town.holder else None
+
     async def enter(self, make: Callable[[], W]) -> tuple[W, Holding]:
         if self._town.accept is None:
             raise DoorClosed("nobody is in")
