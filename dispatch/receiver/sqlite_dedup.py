@@ -136,6 +136,14 @@ class SQLiteDedup:
         """Let the next use open the file again, after `aclose`."""
         self._closed = False
 
+    def move(self, path: Path) -> None:
+        """Let the next use open another file. What was asked of this one is done first, while the caller waits."""
+        with self._opening:
+            file, self._file, self.path = self._file, None, path
+        if file is not None and file.pid == os.getpid():
+            file.close()
+            file.thread.shutdown()
+
     async def aclose(self) -> None:
         """Close the file; calls after it raise StoreClosed, until `reopen`."""
         self._closed = True

@@ -9,6 +9,24 @@ T = "tests/actors/testing/lab/"
 
 LABS = (
     Mutant(
+        "lab: the dedup file of the app is used and pruned",
+        L + "stores.py",
+        'if self._kind == "own" or dedup in _ADOPTED:',
+        "if True:",
+        tests=(
+            T + "test_dedup_files_of_a_lab.py::test_what_the_app_knows_of_real_deliveries_outlives_labs_in_the_future",
+        ),
+    ),
+    Mutant(
+        "lab: the dedup file of the app is not given back",
+        L + "stores.py",
+        "            dedup.move(path)\n",
+        "            path.parent\n",
+        tests=(
+            T + "test_dedup_files_of_a_lab.py::test_what_the_app_knows_of_real_deliveries_outlives_labs_in_the_future",
+        ),
+    ),
+    Mutant(
         "lab: time moves while a thread is at work",
         L + "loop_time.py",
         "        elif self._at_work():\n",

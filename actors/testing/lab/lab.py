@@ -28,6 +28,7 @@ from tocsin.dispatch.asgi_transport import App
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.instants import instant_ms
 from tocsin.dispatch.receiver.receiver import Receiver
+from tocsin.dispatch.receiver.sqlite_dedup import SQLiteDedup
 from tocsin.dispatch.server_client import ServerClient
 from tocsin.dispatch.worker.attempt import Attempt
 from tocsin.errors import InvalidInputError, SettingsError
@@ -63,13 +64,13 @@ def lab(
 
     `app` is an ASGI app, a function that makes one (given the lab, if it takes a parameter), a mapping from function
     paths to handlers, or nothing: then callbacks are recorded and answered 200. Hosts that the app starts are the
-    lab's: their callbacks come to the app in process, whatever their origin, and their rows are in a store of the
-    lab's own (`store`: "memory", "sqlite" for a real file in a temporary folder, "own" for the one that the app
-    names). If it starts none, the lab opens one, with `options` of `ActorHost.open`; the receiver of the app must have
-    its `secrets` then. Time begins at `start` (aware datetime or epoch ms; now, if left out). `patience` is how long,
-    in real time, a handler is waited for that may listen to a socket, before time goes on. `follow` is called with each
-    instant at which something is due, before that runs: for a library that moves what `datetime.now()` says. Raises
-    SettingsError, InvalidInputError.
+    lab's: their callbacks come to the app in process, whatever their origin, and their rows are in a store of the lab's
+    own (`store`: "memory", "sqlite" for a real file in a temporary folder, "own" for the one that the app names); so is
+    what a `SQLiteDedup` of the app knows. If it starts none, the lab opens one, with `options` of `ActorHost.open`; the
+    receiver of the app must have its `secrets` then. Time begins at `start` (aware datetime or epoch ms; now, if left
+    out). `patience` is how long, in real time, a handler is waited for that may listen to a socket, before time goes
+    on. `follow` is called with each instant at which something is due, before that runs: for a library that moves what
+    `datetime.now()` says. Raises SettingsError, InvalidInputError.
     """
     return Lab(app, start, store, secrets, patience, follow, options)
 
@@ -114,7 +115,7 @@ class Lab(Looks):
             raise SettingsError("this lab is open already, or was: make another one")
         self._time = time = await taken_over(self._start_ms, now_ms())
         self._tested()
-        OUTSIDE.enter(_start, _lead)
+        OUTSIDE.enter(_start, _lead, _adopt)
         _labs.setdefault(time, []).append(self)
         if self._follow is not None:
             time.followers.append(self._told)
@@ -334,6 +335,12 @@ def _lead(client: ServerClient) -> None:
     """Lead a client to the server of its lab."""
     if (here := _here()) is not None:
         here._clients.lead(client)
+
+
+def _adopt(dedup: SQLiteDedup) -> None:
+    """Give a dedup store a file of its lab."""
+    if (here := _here()) is not None:
+        here._stores.adopt(dedup)
 
 
 def _secret() -> str:

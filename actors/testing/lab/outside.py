@@ -24,6 +24,7 @@ from tocsin.actors.testing.lab import housekeeping
 from tocsin.actors.testing.lab.clients import asking
 from tocsin.actors.testing.lab.loop_time import LoopTime, time_of
 from tocsin.dispatch import clock as dispatch_clock
+from tocsin.dispatch.receiver.sqlite_dedup import SQLiteDedup
 from tocsin.dispatch.server_client import ServerClient
 from tocsin.dispatch.worker.worker import Worker
 from tocsin.storage.aside import aside
@@ -37,6 +38,7 @@ _WRAP: Final = asyncio.wrap_future
 _EXECUTE: Final[Callable[..., Awaitable[Any]]] = aiosqlite.Connection._execute
 _ASIDE: Final = aside
 _START: Final = ActorHost._start
+_OPENED: Final = SQLiteDedup._opened
 
 
 def time_here() -> LoopTime | None:
@@ -103,6 +105,16 @@ async def _aside(function: Callable[..., Any], *args: object) -> Any:
         here.threads -= 1
 
 
+def _adopted(adopt: Callable[[SQLiteDedup], None]) -> Callable[[SQLiteDedup], Any]:
+    """Return a method of a dedup store, which is adopted before its file is used."""
+
+    def opened(dedup: SQLiteDedup) -> Any:
+        adopt(dedup)
+        return _OPENED(dedup)
+
+    return opened
+
+
 class Outside:
     """Holds the changes while any lab is open."""
 
@@ -110,8 +122,14 @@ class Outside:
         self._labs = 0
         self._changes = ExitStack()
 
-    def enter(self, start: Callable[[ActorHost], Any], lead: Callable[[ServerClient], None]) -> None:
-        """Open for one more lab. `start` is called in the place of `ActorHost._start`, `lead` before a client asks."""
+    def enter(
+        self,
+        start: Callable[[ActorHost], Any],
+        lead: Callable[[ServerClient], None],
+        adopt: Callable[[SQLiteDedup], None],
+    ) -> None:
+        """Open for one more lab. `start` is called in the place of `ActorHost._start`, `lead` before a client asks,
+        `adopt` before a dedup file is used."""
         self._labs += 1
         if self._labs > 1:
             return
@@ -124,6 +142,7 @@ class Outside:
         for module in (databases, provider, upkeep):
             self._changes.enter_context(patch.object(module, "aside", _aside))
         self._changes.enter_context(patch.object(ActorHost, "_start", start))
+        self._changes.enter_context(patch.object(SQLiteDedup, "_opened", _adopted(adopt)))
         self._changes.enter_context(patch.object(Worker, "_claim_on", housekeeping.claim_on))
         self._changes.enter_context(patch.object(Worker, "_begin", housekeeping.begin))
         for name in ("_request", "_post_directly"):
