@@ -76,7 +76,9 @@ class BuiltinTransport:
             request = _request(target.head, headers, body)
         except ValueError as error:
             raise NeverConnected(in_words(error, url)) from error
-        reader, connection = AnswerReader(max_body, url), self._take(target.place, start)
+        connection = self._take(target.place, start)
+        # What has served on this connection speaks what the URL says: no fault is to be blamed on that.
+        reader = AnswerReader(max_body, url if connection is None else "")
         if connection is None:
             connection = Connection(self, target.place)
             connection.begin(url, reader)

@@ -29,8 +29,9 @@ def in_words(error: BaseException, url: str = "") -> str:
 
 
 def closed_in_words(url: str) -> str:
-    """Say that the peer hung up before it answered. A TLS server does so to whoever greets it without TLS."""
-    said = "the connection was closed without an answer"
+    """Say that the peer hung up before it answered. A TLS server does so to whoever greets it without TLS; not one
+    that has answered on this connection before: then there is no URL."""
+    said = "the connection was closed without an answer, as by a receiver that is killed"
     return f"{said}; if the origin speaks TLS, its URL must begin with https://" if url.startswith("http:") else said
 
 

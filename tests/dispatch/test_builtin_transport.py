@@ -85,6 +85,25 @@ async def test_the_query_of_a_url_is_sent_and_its_user_and_fragment_are_not(tran
     assert (line, host) == ("POST /a?b=c HTTP/1.1", f"host: 127.0.0.1:{server.port}")
 
 
+async def test_what_has_served_on_a_connection_and_hangs_up_is_not_said_to_speak_tls(
+    transport: BuiltinTransport,
+) -> None:
+    async def dies_at_the_second(connection: ClientConnection) -> None:
+        await connection.request()
+        await connection.send(OK)
+        await connection.request()
+        connection.writer.write_eof()
+        await connection.gone()
+
+    async with scripted_server(dies_at_the_second) as server:
+        assert (await post(transport, server.url)).status == 200
+        with pytest.raises(BrokenExchange) as caught:
+            await post(transport, server.url)
+
+    assert server.accepted == 1
+    assert str(caught.value) == "the connection was closed without an answer, as by a receiver that is killed"
+
+
 async def test_many_urls_are_not_remembered_for_ever(transport: BuiltinTransport) -> None:
     async with scripted_server(always_ok) as server:
         for number in range(200):

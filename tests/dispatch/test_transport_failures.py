@@ -121,6 +121,12 @@ async def test_https_to_a_server_that_speaks_http(transport: Transport) -> None:
         await server.empty()
 
 
+async def test_a_receiver_that_dies_is_told_from_one_that_speaks_tls(transport: Transport) -> None:
+    async with scripted_server(closing_after()) as server:
+        with pytest.raises(BrokenExchange, match=r"^the connection was closed without an answer, as by a receiver"):
+            await post(transport, server.url)
+
+
 async def test_http_to_a_server_that_speaks_tls(transport: Transport) -> None:
     """Python's servers hang up, so nobody can be sure."""
     async with scripted_server(always_ok, tls=True) as server:

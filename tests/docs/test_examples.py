@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient
 
 from scripts.pictures import ARROWS, moves, pictures
 from scripts.site.markdown import blocks
-from tocsin import ActorHost, Retry
+from tocsin import ActorHost, Cancelled, Retry
 from tocsin.actors.host_options import MADE_HERE
 from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.settings import Settings
-from tocsin.testing import lab, simulate
+from tocsin.testing import FakeScheduler, lab, simulate
 
 from .pages import ROOT
 from .served import ENVIRONMENT, served
@@ -80,6 +82,31 @@ async def test_the_pool_of_one_scheduler_for_all_limits_all_users_and_labels_tel
         assert (len(t.deliveries), max(at_once)) == (11, 3)
         await t.advance("2h")
     assert max(at_once) == 5, "five schedulers have five pools of this name"
+
+
+@pytest.mark.anyio
+async def test_routes_of_fastapi_return_results_if_they_say_so_as_the_page_on_frameworks_tells() -> None:
+    app, jobs = FastAPI(), FakeScheduler()
+    returns = {"said": Cancelled, "many": list[Cancelled], "named": dict[str, Cancelled], "maybe": Cancelled | None}
+    for path, kind in {**returns, "unsaid": None, "made": None}.items():
+
+        async def route(path: str = path) -> Any:
+            result = await jobs.cancel("none")
+            return {"many": [result], "named": {"a": result}, "made": result.to_dict()}.get(path, result)
+
+        app.get(f"/{path}", response_model=kind)(route)
+    plain = {"cancelled": False, "wasRunning": False}
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://app") as client:
+        for path, told in {
+            "said": plain,
+            "many": [plain],
+            "named": {"a": plain},
+            "maybe": plain,
+            "made": plain,
+        }.items():
+            assert (await client.get(f"/{path}")).json() == told
+        with pytest.raises(ValueError, match="'Cancelled' object is not iterable"):
+            await client.get("/unsaid")
 
 
 def test_the_actor_of_the_page_counts_over_restarts(tmp_path: Path) -> None:

@@ -8,6 +8,16 @@ D = "tests/dispatch/"
 
 CALLBACKS = (
     Mutant(
+        "transport: what has answered on a connection may speak TLS",
+        "dispatch/builtin_transport.py",
+        'url if connection is None else ""',
+        "url",
+        tests=(
+            "tests/dispatch/test_builtin_transport.py::"
+            "test_what_has_served_on_a_connection_and_hangs_up_is_not_said_to_speak_tls",
+        ),
+    ),
+    Mutant(
         "signing: a comparison tells where two signatures differ",
         "dispatch/signing.py",
         "genuine |= hmac.compare_digest(digest, signature)",
