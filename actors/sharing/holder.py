@@ -87,7 +87,7 @@ class HolderEnd(Wire):
     def __init__(self, holder: Holder, may_enter: Callable[[asyncio.BaseTransport], bool]) -> None:
         super().__init__()
         self._holder, self._may_enter = holder, may_enter
-        self._known = False
+        self._known = self._turned_away = False
         self._calls: dict[int, tuple[Operation, asyncio.Task[None]]] = {}
         self._unwanted: set[int] = set()  # calls whose caller has gone away
         self.frames.most = MAX_HELLO
@@ -101,6 +101,8 @@ class HolderEnd(Wire):
             self.abort()
 
     def received(self, kind: int, number: int, body: bytes) -> None:
+        if self._turned_away:
+            return  # what it had sent before it heard of that
         if not self._known:
             self._greet(kind, body)
         elif kind == Kind.CALL:
@@ -155,6 +157,7 @@ class HolderEnd(Wire):
             self.leave()
 
     def _turn_away(self, why: str) -> None:
+        self._turned_away = True
         self.send(Kind.TURNED_AWAY, 0, why.encode())
         self.close()
 

@@ -20,7 +20,8 @@ if sys.platform == "linux":
     import fcntl
 
 
-_LEFT_OPEN: list[int] = []
+_left_open: dict[tuple[int, int], int] = {}
+"""Descriptors of files, by device and inode, that this process could not lock: the next try takes the same one."""
 
 
 class Identity:
@@ -39,7 +40,9 @@ class Identity:
     def hold(self) -> None:
         """Take the present file as the store from now on. StoreLocked if another process has it by another path."""
         try:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            found = os.stat(self._path)
+            left_open = _left_open.pop((found.st_dev, found.st_ino), None)
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC) if left_open is None else left_open
         except OSError as error:
             raise StoreUnavailable(f"{self._path} cannot be read: {error.strerror}") from error
         stat = os.fstat(self._file)
@@ -49,7 +52,7 @@ class Identity:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 # Not closed: if this process has the store, that would release the locks of its connections.
-                _LEFT_OPEN.append(self._file)
+                _left_open[self._inode] = self._file
                 self._file = None
                 raise StoreLocked(
                     f"{self._path} is in use under another name (a hard link, another mount): "
@@ -177,3 +180,11 @@ class Identity:
             raise by_errno(error, self._path) or StoreUnavailable(
                 f"{self._path} cannot be read: {error.strerror}"
             ) from error
+
+
+def _forked() -> None:
+    while _left_open:  # one that both processes have would be locked for both, when the parent has locked it
+        os.close(_left_open.popitem()[1])
+
+
+os.register_at_fork(after_in_child=_forked)

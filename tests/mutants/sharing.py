@@ -159,4 +159,20 @@ SHARING = (
         "            pass  # else",
         tests=(M + "test_a_store_that_cannot_be_read_at_a_take_over_is_taken_later",),
     ),
+    Mutant(
+        "stores: a start that is refused leaves one more descriptor open",
+        "storage/sqlite/identity.py",
+        "            left_open = _left_open.pop((found.st_dev, found.st_ino), None)",
+        "            left_open = None",
+        tests=(
+            "tests/storage/test_replaced_files.py::test_a_start_that_is_refused_again_and_again_uses_up_no_descriptors",
+        ),
+    ),
+    Mutant(
+        "sharing: what a process had sent before it heard that it is turned away is noise in the log",
+        "actors/sharing/holder.py",
+        "        if self._turned_away:\n",
+        "        if False:\n",
+        tests=(M + "test_a_process_that_is_turned_away_is_no_noise_in_the_log_of_the_holder",),
+    ),
 )

@@ -227,6 +227,28 @@ async def test_a_hard_link_is_the_same_store(tmp_path: Path) -> None:
     assert await value_in(tmp_path / "other.db") == b"2"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of files that do not meet SQLite's own")
+async def test_a_start_that_is_refused_again_and_again_uses_up_no_descriptors(tmp_path: Path) -> None:
+    """As a process does that waits until the store is free."""
+    provider = SQLiteProvider(tmp_path / "store.db")
+    await provider.start()
+    os.link(tmp_path / "store.db", tmp_path / "other.db")
+    other = SQLiteProvider(tmp_path / "other.db")
+    used = []
+    for _ in range(5):
+        with pytest.raises(StoreLocked, match="in use under another name"):
+            await other.start()
+        used.append(len(os.listdir("/proc/self/fd")))
+        await put(provider, b"1")
+    assert used[1:] == used[:1] * 4
+    await provider.stop()
+
+    await other.start()
+    await put(other, b"2")
+    await other.stop()
+    assert await value_in(tmp_path / "store.db") == b"2"
+
+
 # ---- Names ---------------------------------------------------------------------------------------
 
 

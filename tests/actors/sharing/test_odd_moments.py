@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from tests.actors.sharing.test_following import in_town
-from tests.actors.sharing.town import Town, jobs
+from tests.actors.sharing.town import Town, Wired, jobs
 from tocsin import Actor
 from tocsin.actors.sharing import plain
+from tocsin.actors.sharing.frames import VERSION
+from tocsin.actors.sharing.greeting import Hello
+from tocsin.actors.sharing.link import Link
 from tocsin.errors import HostClosedError, InvalidInputError
 from tocsin.testing import crash
 
@@ -157,6 +160,20 @@ def test_a_holder_that_is_stopped_while_its_door_is_closed_is_ended_and_no_other
             await crash(second)
 
     in_town(main)
+
+
+def test_a_process_that_is_turned_away_is_no_noise_in_the_log_of_the_holder(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(town: Town) -> None:
+        async with town.host("first"):
+            link = Link(Hello(VERSION, "an old token"), lambda *_: None)
+            link.ping()
+            assert town.accept is not None
+            Wired(town, link, town.accept(lambda _: True))
+            await town.clock.sleep(1)
+            assert link.is_lost
+
+    in_town(main)
+    assert not caplog.records
 
 
 def test_data_that_is_too_deep_or_holds_itself_is_refused_by_its_name() -> None:
