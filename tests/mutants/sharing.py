@@ -57,15 +57,15 @@ SHARING = (
     Mutant(
         "sharing: a holder that was stopped by a signal is waited for",
         "actors/sharing/watch.py",
-        "            holder.kill()\n",
-        "            pass\n",
+        "            _end(holder)\n            stopped = silent = 0\n",
+        "            stopped = silent = 0\n",
         tests=(T + "test_a_holder_that_is_stopped_is_ended_and_one_that_is_busy_never",),
     ),
     Mutant(
         "sharing: a process that cannot be seen is taken for the one that the lock file names",
         "actors/sharing/neighbour.py",
-        "self.pid = noted if found is None else found[0]",
-        "self.pid = noted",
+        "self._hold(noted if found is None else found[0])",
+        "self._hold(noted)",
         tests=(N + "test_a_process_of_another_namespace_is_not_seen_and_never_killed",),
     ),
     Mutant(
