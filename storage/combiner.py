@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakValueDictionary
 
 from tocsin.errors import Fenced, RolledBack, StoreClosed, StoreError, StoreTooLarge, StoreUnavailable
 from tocsin.storage.api import UNSET, Batch, Capabilities, StoreStats, Unset, check_batch
-from tocsin.storage.tasks import begin_soon
+from tocsin.storage.tasks import task_maker
 
 STORE_WIDE = (StoreUnavailable, StoreClosed, RolledBack, Fenced)
 """Errors that are the fault of the store, not of one batch."""
@@ -135,6 +136,8 @@ class Combiner:
         self._waiting: deque[_Entry] = deque()
         self._under_way: list[_Entry] = []
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
         self._commits = self._batches = self._puts = self._deletes = self._failed = 0
 
     def stats(self) -> StoreStats:
@@ -151,7 +154,9 @@ class Combiner:
         # A refused batch waits too: earlier batches that are under way are answered first.
         self._waiting.append(entry)
         if self._task is None:
-            self._task = begin_soon(self._run())
+            if loop is not self._loop:
+                self._loop, self._begin = loop, task_maker(loop)
+            self._task = self._begin(self._run())
         return entry.done
 
     def _refusal(self, handle: Handle, batch: Batch) -> StoreError | None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ from tocsin.errors import (
     TocsinError,
 )
 from tocsin.storage.api import Lost, Owned, StoreProvider
-from tocsin.storage.tasks import begin_soon
+from tocsin.storage.tasks import begin_soon, task_maker
 
 NOT_OPEN = "the host is not open: enter it with `async with host:`, or give your app `lifespan=host.lifespan`"
 log = logging.getLogger("tocsin.actors")
@@ -91,7 +92,9 @@ class Host:
         self._closing = False
         self._told_to_stop = False
         self._rings = rings
-        self._context = copy_context()
+        self.begin: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]] = begin_soon
+        """Make a task with the context variables of whoever started the host: work serves many callers, and those of
+        the one who happened to cause it (a request's user, its trace) are none of its own."""
         self._heard = asyncio.Event()
         self._events_lost = False
         self._doubted: deque[ActorId] = deque()  # whose alarms are to be doubted
@@ -111,7 +114,8 @@ class Host:
         """Open the store. From now on every actor with a stored alarm is rung in time, but not if `rings` is False:
         then `alarms` is started and stopped from outside."""
         await self.provider.start()
-        self._context = copy_context()
+        run: Any = copy_context().run  # its type asks for the function's arguments now
+        self.begin = partial(run, task_maker(asyncio.get_running_loop()))
         self._open, self._closing = True, False
         self._heard = asyncio.Event()
         self._loops = [
@@ -190,11 +194,6 @@ class Host:
         await self._heard.wait()
         if self._events_lost:
             raise StoreUnavailable("the store could not say which alarms there are: look at its file, and try again")
-
-    def begin(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Make a task with the context variables of whoever started the host: work serves many callers, and those of
-        the one who happened to cause it (a request's user, its trace) are none of its own."""
-        return self._context.run(begin_soon, coroutine)
 
     def start_soon(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine as a task of its own. A failure is logged and affects nothing else."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tocsin import Actor, ActorHost, Handlers, JobFailedError, Retry, Worker
-from tocsin.storage.tasks import begin_soon
+from tocsin.storage.tasks import task_maker
 
 
 class Counter(Actor):
@@ -84,7 +84,7 @@ def test_a_task_of_tocsin_is_not_made_by_a_factory_that_would_begin_it_at_once()
 
     async def main() -> None:
         asyncio.get_running_loop().set_task_factory(create_eager_task_factory(asked))
-        task = begin_soon(step())
+        task = task_maker(asyncio.get_running_loop())(step())
         steps.append("noted")
         await asyncio.wait([task])
         assert asked == []
