@@ -136,7 +136,7 @@ class Host:
                 await self._until_quiet()
         except TimeoutError:
             log.warning("the host stops with events still running after %.1f s", drain_s)
-        self._open = False
+        self._open, self.begin = False, begin_soon
         current = asyncio.current_task()
         tasks = [task for task in self.tasks if task is not current]
         for task in tasks:
@@ -149,7 +149,7 @@ class Host:
 
     async def abandon(self) -> None:
         """End like a process that is killed: nothing is drained or stored. Callers that wait get an error."""
-        self._open = False
+        self._open, self.begin = False, begin_soon
         self.alarms.stop()
         for activation in list(self._activations.values()):
             activation.break_(HostClosedError("the host was killed"), fail_line=True)

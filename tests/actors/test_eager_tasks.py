@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tocsin import Actor, ActorHost, Handlers, JobFailedError, Retry, Worker
+from tocsin.errors import HostClosedError
 from tocsin.storage.tasks import task_maker
 
 
@@ -92,3 +93,19 @@ def test_a_task_of_tocsin_is_not_made_by_a_factory_that_would_begin_it_at_once()
     asyncio.run(main())
 
     assert steps == ["noted", "begun"]
+
+
+def test_a_host_that_was_closed_says_so_in_another_loop_as_well(tmp_path: Path) -> None:
+    host = ActorHost.open(f"sqlite:///{tmp_path}/jobs.db")
+
+    async def use() -> None:
+        async with host:
+            await host.scheduler().run_after("1h", "sums:add", id="x", queue="q")
+
+    async def ask() -> None:
+        for call in (host.scheduler().cancel("x"), host.scheduler().run_after("1h", "sums:add", queue="q")):
+            with pytest.raises(HostClosedError):
+                await call
+
+    asyncio.run(use())
+    asyncio.run(ask())
