@@ -21,7 +21,7 @@ from tocsin.actors.outbox.patience import Patient
 from tocsin.actors.outbox.statements import Which
 from tocsin.actors.outbox.submit_batch import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Bringing
 from tocsin.actors.outbox.table import ParkedRow, Table
-from tocsin.actors.outbox.target import SchedulerTarget, Target, Targets
+from tocsin.actors.outbox.target import SchedulerTarget, Target, Targets, target_of
 from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model import validation as arguments
@@ -68,8 +68,7 @@ class Drain:
     ) -> None:
         self._poll_s = _at_least(LEAST_POLL_MS, poll, "poll") / 1000
         self._hold_ms = _at_least(LEAST_HOLD_MS, hold, "hold")
-        if not isinstance(jobs, Targets) and not isinstance(getattr(jobs, "name", None), str):
-            raise SettingsError(f"jobs must be a Scheduler, an ActorHost or a Client, not {type(jobs).__name__}")
+        jobs = target_of(jobs)
         if not isinstance(retry, Retry):
             raise SettingsError(f"retry must be a Retry, not {type(retry).__name__}")
         if on_parked is not None and not callable(on_parked):

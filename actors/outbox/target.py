@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -20,7 +20,7 @@ from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.transitions.idempotency import damaged_answer
 from tocsin.actors.scheduler.transitions.kept_answers import Refused as Refused
 from tocsin.actors.scheduler.transitions.kept_answers import RowAnswers
-from tocsin.errors import TocsinError
+from tocsin.errors import SettingsError, TocsinError
 
 CHECKED_AT_ONCE: Final = 64 * 1024
 """Bytes of a batch between two looks at what else waits."""
@@ -48,9 +48,34 @@ class Target(Protocol):
 
 @runtime_checkable
 class Targets(Protocol):
-    """An `ActorHost`, or an `OutboxClient`: has a scheduler for every instance."""
+    """An `ActorHost`, or an `OutboxClient`: has a scheduler for every instance. A handle costs nothing until used."""
 
     def scheduler(self, name: str = ...) -> Scheduler | Target: ...
+
+
+def target_of(jobs: object) -> Scheduler | Target | Targets:
+    """Return what a drain was given, without the wrapping in which a `SyncLab` hands it out. SettingsError for what
+    takes no batches, before a row is put into one."""
+    given: Any = getattr(jobs, "__wrapped__", jobs)
+    if isinstance(given, Scheduler):
+        return given
+    if callable(getattr(given, "scheduler", None)):
+        if _takes_batches(given.scheduler("default")):
+            many: Targets = given
+            return many
+    elif isinstance(getattr(given, "name", None), str) and _takes_batches(given):
+        one: Target = given
+        return one
+    raise SettingsError(
+        "jobs must be a Scheduler, an ActorHost, a Client or an OutboxClient, or have `submit_batch` and `knows`, not "
+        f"{type(given).__name__}"
+    )
+
+
+def _takes_batches(one: object) -> bool:
+    """Return whether this is one instance, as a drain needs it."""
+    methods = (getattr(one, "submit_batch", None), getattr(one, "knows", None))
+    return isinstance(one, Scheduler) or all(callable(method) for method in methods)
 
 
 class SchedulerTarget:

@@ -12,6 +12,7 @@ import asyncio
 import heapq
 import logging
 import math
+import threading
 from asyncio import base_events
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import Context
@@ -70,6 +71,7 @@ class LoopTime:
         self.may_hear: Callable[[], float] = lambda: 0.0
         """Return how many real seconds to wait, before time moves, for what a socket may bring."""
         self.loop: Any = loop
+        self.thread = threading.get_ident()
         self._limiter = limiter
         self._drivers: list[_Driver] = []
         self._sleeping: list[asyncio.TimerHandle] = []
@@ -311,6 +313,12 @@ def time_of(loop: asyncio.AbstractEventLoop | None) -> LoopTime | None:
         return _times.get(loop)
     live = [time for one, time in list(_times.items()) if not one.is_closed()]
     return live[0] if len(live) == 1 else None
+
+
+def times_of_this_thread() -> list[LoopTime]:
+    """Return the virtual times whose loops live in the calling thread."""
+    here = threading.get_ident()
+    return [time for loop, time in list(_times.items()) if time.thread == here and not loop.is_closed()]
 
 
 async def taken_over(start_ms: int | None, now_ms: int) -> LoopTime:

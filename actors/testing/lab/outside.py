@@ -18,9 +18,10 @@ from unittest.mock import patch
 import aiosqlite
 
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.client.blocking import Running
 from tocsin.actors.outbox import databases
 from tocsin.actors.runtime import clock as host_clock
-from tocsin.actors.testing.lab import housekeeping
+from tocsin.actors.testing.lab import housekeeping, own_thread
 from tocsin.actors.testing.lab.clients import asking
 from tocsin.actors.testing.lab.loop_time import LoopTime, time_of
 from tocsin.dispatch import clock as dispatch_clock
@@ -145,6 +146,8 @@ class Outside:
         self._changes.enter_context(patch.object(SQLiteDedup, "_opened", _adopted(adopt)))
         self._changes.enter_context(patch.object(Worker, "_claim_on", housekeeping.claim_on))
         self._changes.enter_context(patch.object(Worker, "_begin", housekeeping.begin))
+        self._changes.enter_context(patch.object(Running, "call", own_thread.call))
+        self._changes.enter_context(patch.object(Running, "_wait", own_thread.wait))
         for name in ("_request", "_post_directly"):
             method = asking(getattr(ServerClient, name), lead)
             self._changes.enter_context(patch.object(ServerClient, name, method))

@@ -22,6 +22,7 @@ class SyncLab:
 
     def __init__(self, app: AppGiven = None, **options: Any) -> None:
         self.lab: Lab = lab(app, **options)
+        self.__wrapped__ = self.lab  # as of a wrapper made by functools: a Drain asks for it
         self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
 
     def __enter__(self) -> Self:
@@ -69,6 +70,7 @@ class _Blocking:
 
     def __init__(self, value: Any, owner: SyncLab) -> None:
         self._value, self._owner = value, owner
+        self.__wrapped__ = value
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._value, name)
