@@ -299,12 +299,20 @@ class NotYetError(ResultError, TimeoutError):
 class UnreachableError(TocsinError):
     """No tocsin server answered in the time a client has; it may have done what was asked. Safe to try again.
 
-    Raised by clients only: no server answers with it, so it has no code of its own; an app may answer 503. `sent` is
-    False if nobody can have got the request.
+    Raised by clients only: no server answers with it. An app may answer with `status` and `to_dict()`, which leaves out
+    the message: that names the server's address and what failed on the way there, for the developers. `sent` is False
+    if nobody can have got the request.
     """
 
+    code = "UNREACHABLE"
     status = 503
     sent: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the envelope for an app's own users, without the address."""
+        done = "may have been done" if self.sent else "was not done"
+        said = f"the scheduler cannot be reached now, and what was asked of it {done}: try again later"
+        return {"error": {"code": self.code, "message": said} | self.details}
 
 
 class NotAllAcceptedError(TocsinError):

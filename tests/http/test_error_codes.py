@@ -75,6 +75,20 @@ def test_details_are_those_that_errors_are_raised_with(code: Code) -> None:
     assert set(code.example) - {"code", "message"} == set(code.details) or code.code == "CONFLICT"
 
 
+def test_an_unreachable_server_has_a_code_of_its_own_and_its_address_is_for_developers_only() -> None:
+    error = UnreachableError("http://10.1.2.3:8321 did not answer: ConnectError: refused")
+    assert (error.code, error.status) == ("UNREACHABLE", 503)
+    assert "10.1.2.3" in str(error)
+    envelope = error.to_dict()["error"]
+    assert envelope["code"] == "UNREACHABLE"
+    assert "10.1.2.3" not in json.dumps(envelope)
+    assert "may have been done" in envelope["message"]
+    error.sent = False
+    assert "was not done" in error.to_dict()["error"]["message"]
+    assert f"code `{error.code}`, status {error.status}" in PAGE
+    assert error.code not in {each for each, *_ in ROW.findall(PAGE)}
+
+
 # ---- Enough to act on ----------------------------------------------------------------------------
 
 
