@@ -83,7 +83,7 @@ def _words(error: ErrorInfo) -> str:
 def _running(record: Record) -> Reason:
     assert record.lease is not None
     words = {
-        "fired": "it is running: its callback is on its way",
+        "fired": "it is running: its callback is on its way, or its host was lost: tried again when its lease ends",
         "accepted": "it is running: the receiver accepted it and has not completed it yet",
         "unknown": "an attempt got no answer and may still run there: nothing starts before its lease ends",
     }

@@ -66,7 +66,10 @@ async def test_why_says_every_reason(sim: SimulatedHost) -> None:
     await sim.jobs.run_after(0, "work:run", id="holder", pool="p")
     await sim.jobs.run_after("10s", "work:run", id="waiter", pool="p")
     await sim.sleep(1)
-    assert await why_codes(sim, "holder") == ["RUNNING"]
+    [running] = await sim.jobs.why("holder")
+    assert running.code == "RUNNING"
+    assert running.message.endswith("on its way, or its host was lost: tried again when its lease ends")
+    assert running.at is not None
     assert await why_codes(sim, "waiter") == ["NOT_DUE", "POOL_FULL", "LANES_FULL"]
     full = (await sim.jobs.why("waiter"))[1]
     assert (full.pool, full.holders) == ("p", ["holder"])
