@@ -154,6 +154,8 @@ class Delivery:
     """The status of the answer; None while there is none, and from a `FakeReceiver`."""
     answer: str = ""
     """The answer's body, or why there is none."""
+    raw: bytes = b""
+    """The body as it was signed, byte for byte: with `headers`, what delivers it again."""
 
     @property
     def path(self) -> str:
@@ -179,7 +181,7 @@ class Delivery:
 def delivery_of(headers: Mapping[str, str], body: bytes, webhook_id: str, *, at: int = 0) -> Delivery:
     """Read a callback whose signature is not in question."""
     content = msgspec.json.decode(body)
-    return Delivery(content["id"], webhook_id, content["attempt"], content["lease"], content, headers, at)
+    return Delivery(content["id"], webhook_id, content["attempt"], content["lease"], content, headers, at, raw=body)
 
 
 class FakeReceiver:

@@ -26,7 +26,8 @@ settings.configure(
 )
 
 # ---- jobs.py
-client = SyncClient(os.environ.get("TOCSIN_URL", "http://127.0.0.1:8321"), token=os.environ.get("TOCSIN_TOKEN"))
+URL = os.environ.get("TOCSIN_URL", "http://127.0.0.1:8321")
+client = SyncClient(URL, token=os.environ.get("TOCSIN_TOKEN"), timeout_s=5, patience_s=2)  # a request waits for it
 receiver = Receiver(os.environ["TOCSIN_SECRETS"].split(","), dedup=SQLiteDedup("received.db"))
 
 

@@ -47,7 +47,8 @@ def refused(error: TocsinError) -> ResponseReturnValue:
 
 def create_app() -> Flask:
     app = Flask(__name__)
-    app.extensions["tocsin"] = SyncClient(URL, token=os.environ.get("TOCSIN_TOKEN"))
+    token = os.environ.get("TOCSIN_TOKEN")
+    app.extensions["tocsin"] = SyncClient(URL, token=token, timeout_s=5, patience_s=2)  # a request waits for it
     app.register_error_handler(TocsinError, refused)
     app.register_blueprint(routes)
     app.post("/_tocsin/callback")(receiver.flask_view)

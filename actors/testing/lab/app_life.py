@@ -83,7 +83,8 @@ class AppLife:
         cause = None if self._task.cancelled() else self._task.exception()
         if isinstance(cause, Exception) and self._said.empty():  # it takes such messages, and failed over this one
             raise SettingsError(f"the {what} of the app failed: {type(cause).__name__}: {cause}") from cause
-        log.info("the app has no lifespan%s", "" if cause is None else f": {type(cause).__name__}: {cause}")
+        # No fault: it is how an app says so, Django's and every wrapper of WSGI. What else fails shows in its requests.
+        log.debug("the app has no lifespan%s", "" if cause is None else f": {type(cause).__name__}: {cause}")
         self._has_lifespan = False  # such an app ends or raises at once: Django's does
 
     async def _lifespan(self) -> None:

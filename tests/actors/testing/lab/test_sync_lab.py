@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import threading
 from datetime import UTC, datetime
@@ -11,8 +12,10 @@ from typing import Any
 
 import httpx
 import pytest
+from asgiref.wsgi import WsgiToAsgi
 
-from tocsin import Client, Drain, Outbox, SQLiteDatabase, SyncClient
+from tests.actors.testing.lab.shop import SECRET
+from tocsin import Client, Drain, Outbox, Signer, SQLiteDatabase, SyncClient
 from tocsin.errors import SettingsError
 from tocsin.testing import SyncLab, lab
 
@@ -93,6 +96,22 @@ def test_an_interrupted_call_is_cancelled_and_the_lab_goes_on() -> None:
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
+
+
+def test_a_wrapper_of_wsgi_has_no_lifespan_and_that_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [b""]
+
+    wrapped: Any = WsgiToAsgi(app)  # type: ignore[no-untyped-call]
+    with caplog.at_level("INFO", "tocsin.testing"), SyncLab(wrapped, secrets=[SECRET]) as t:
+        t.scheduler().run_after("1h", "a:b", {"n": 1})
+        t.advance("1h")
+        [one] = t.deliveries
+    assert one.ok
+    assert caplog.messages == []
+    Signer([SECRET]).verify(one.headers, one.raw, now_s=one.at / 1000)  # it can be delivered again as it was signed
+    assert json.loads(one.raw)["args"] == {"n": 1}
 
 
 # ---- Drains --------------------------------------------------------------------------------------
