@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from django.conf import settings
 from django.http import JsonResponse
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -18,6 +17,7 @@ from flask import Flask, jsonify
 from starlette.responses import JSONResponse as StarletteResponse
 
 from tests.actors.client.doors import TOKENS, house
+from tests.django_settings import django_urls
 from tocsin import Job, Retry, TocsinError, WorkerSnapshot
 from tocsin.actors.client import answers
 from tocsin.actors.scheduler.model import outcomes, records, schedule_records
@@ -26,8 +26,7 @@ from tocsin.errors import ConflictError, OverloadedError
 
 pytestmark = pytest.mark.anyio
 
-if not settings.configured:
-    settings.configure()
+django_urls()  # JsonResponse reads settings
 
 
 def test_every_result_has_it() -> None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
-from types import ModuleType
 from typing import Any, Final
 from wsgiref.validate import validator
 
 import aiohttp.web
-import django
 import flask
 import httpx
 from aiohttp.test_utils import TestClient, TestServer
-from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 from django.urls import clear_url_caches, path
 
+from tests.django_settings import django_urls
 from tocsin import Receiver
 from tocsin.dispatch.transport import Answer
 
@@ -64,22 +60,6 @@ def flask_app(receiver: Receiver) -> flask.Flask:
 
 async def by_flask(receiver: Receiver, method: str, headers: Mapping[str, str], body: bytes) -> Answer:
     return await wsgi(flask_app(receiver), method, headers, body)
-
-
-@cache
-def django_urls() -> Any:
-    """The URL configuration of the one Django app that a process can have."""
-    urls: Any = ModuleType("tests_receiver_urls")
-    urls.urlpatterns = []
-    sys.modules[urls.__name__] = urls
-    settings.configure(
-        ROOT_URLCONF=urls.__name__,
-        ALLOWED_HOSTS=["app"],
-        MIDDLEWARE=["django.middleware.csrf.CsrfViewMiddleware"],
-        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "ATOMIC_REQUESTS": True}},
-    )
-    django.setup()
-    return urls
 
 
 def django_app(view: Any, make: Callable[[], Any]) -> Any:

@@ -18,8 +18,9 @@ from django.core.wsgi import get_wsgi_application
 from django.db import connection
 from django.http import HttpResponse
 
-from tests.dispatch.receiver.faces import BLOCKING, FACES, VIEWS, Face, asgi, django_app, django_urls, flask_app, wsgi
+from tests.dispatch.receiver.faces import BLOCKING, FACES, VIEWS, Face, asgi, django_app, flask_app, wsgi
 from tests.dispatch.receiver.signed_callbacks import NOW_MS, ReceiverFixture, error
+from tests.django_settings import django_urls
 from tocsin import Accepted, Received, RetryLater, TerminalError
 from tocsin.dispatch.receiver.dedup import Claim
 from tocsin.dispatch.transport import Answer
