@@ -16,12 +16,14 @@ from weakref import WeakSet
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.sharing.link import Gone, Link, Moved
 from tocsin.actors.sharing.operations import OPERATIONS, Again, Operation
-from tocsin.errors import HolderLostError, HostClosedError, StoreUnavailable
+from tocsin.errors import HolderLostError, HostClosedError, OverloadedError, StoreUnavailable
 
 log = logging.getLogger("tocsin.sharing")
 
 GAP_S: Final = 5.0
 """So long a call waits for a holder. A take-over takes less than two seconds."""
+CROWD_S: Final = 0.02, 0.2
+"""Before a call that had waited at the last holder is made again at the next one, which had no room for it at once."""
 GIVEN_BACK_S: Final = 1.0
 """A process that stops waits so long for answers that nobody hears any more, to give back what is in them."""
 
@@ -177,12 +179,23 @@ class Follower:
     async def _ask(self, operation: Operation, instance: str, values: Sequence[Any]) -> Any:
         began = self._clock.monotonic()
         body, until = operation.encode(values), began + GAP_S
-        while (link := await self._reach(until)) is not None:
+        left, waited = values, False
+        while True:
+            link = await self._reach(until)
             try:
+                if link is None:
+                    return await operation.run(self._home.port(instance), left)
                 return operation.decode_answer(await link.call(operation, instance, body))
+            except OverloadedError:
+                if not waited:
+                    raise
+                await self._clock.sleep(self._random.uniform(*CROWD_S))  # all who waited came at once
             except Moved:
+                assert link is not None
                 link.ended.set()
             except HostClosedError:
+                if link is None:
+                    raise
                 if link.ended.is_set():  # it was not done: the holder is about to go, or has gone
                     if operation.again is Again.LOOKED_UP:
                         raise Unanswered from None  # a look costs little, and its batch may have been on its way
@@ -195,9 +208,8 @@ class Follower:
                     raise _unknown(operation) from None
             until = self._clock.monotonic() + GAP_S  # a holder was there until now
             if operation.may_wait:
-                body = operation.encode(operation.waiting_less(values, self._clock.monotonic() - began))
-        values = operation.waiting_less(values, self._clock.monotonic() - began) if operation.may_wait else values
-        return await operation.run(self._home.port(instance), values)
+                left, waited = operation.waiting_less(values, self._clock.monotonic() - began), True
+                body = operation.encode(left)
 
     async def _ends(self, link: Link, seconds: float) -> bool:
         """Wait until the holder goes, for at most so long; return whether it does."""

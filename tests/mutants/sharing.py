@@ -175,4 +175,11 @@ SHARING = (
         "        if False:\n",
         tests=(M + "test_a_process_that_is_turned_away_is_no_noise_in_the_log_of_the_holder",),
     ),
+    Mutant(
+        "sharing: calls that waited at the last holder fail where the next one has no room for all at once",
+        "actors/sharing/follower.py",
+        "                if not waited:\n",
+        "                if True:\n",
+        tests=(M + "test_more_waiting_claims_than_a_scheduler_takes_at_once_wait_on_at_the_next_holder",),
+    ),
 )

@@ -176,6 +176,38 @@ def test_a_process_that_is_turned_away_is_no_noise_in_the_log_of_the_holder(capl
     assert not caplog.records
 
 
+@pytest.mark.parametrize("number", [2, 3], ids=["at home", "at another holder"])
+def test_more_waiting_claims_than_a_scheduler_takes_at_once_wait_on_at_the_next_holder(number: int) -> None:
+    async def main(town: Town) -> None:
+        hosts = [town.host(f"h{n}", mailbox_limit=20) for n in range(number)]
+        for host in hosts:
+            await host.__aenter__()
+        last = jobs(hosts[-1])
+        claims = []
+        await last.run_after("1h", "a:b")
+        for n in range(300):
+            claims.append(asyncio.ensure_future(last.claim(f"q{n % 100}", wait=60)))
+            await town.clock.sleep(0.01)
+        assert not [claim for claim in claims if claim.done()]
+        if number == 3:
+            hosts[-1]._sharing._behind_until = 1e9  # type: ignore[union-attr]
+        await town.kill_holder()
+        await town.clock.sleep(10)
+        assert town.holder == "h1"
+        assert not [claim for claim in claims if claim.done()]
+        await last.run_after(0, "q:w", queue="q1")
+        await town.clock.sleep(1)
+        (got,) = [claim for claim in claims if claim.done()]
+        assert len(got.result()) == 1
+        for claim in claims:
+            claim.cancel()
+        await asyncio.wait(claims)
+        for host in hosts[1:]:
+            await crash(host)
+
+    in_town(main)
+
+
 def test_data_that_is_too_deep_or_holds_itself_is_refused_by_its_name() -> None:
     ring: list[Any] = []
     ring.append(ring)
