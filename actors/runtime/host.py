@@ -31,7 +31,7 @@ from tocsin.errors import (
     TocsinError,
 )
 from tocsin.storage.api import Lost, Owned, StoreProvider
-from tocsin.storage.tasks import begin_soon, task_maker
+from tocsin.storage.tasks import begin_soon, task_maker, until_forked
 
 NOT_OPEN = "the host is not open: enter it with `async with host:`, or give your app `lifespan=host.lifespan`"
 log = logging.getLogger("tocsin.actors")
@@ -115,7 +115,7 @@ class Host:
         then `alarms` is started and stopped from outside."""
         await self.provider.start()
         run: Any = copy_context().run  # its type asks for the function's arguments now
-        self.begin = partial(run, task_maker(asyncio.get_running_loop()))
+        self.begin = until_forked(self, partial(run, task_maker(asyncio.get_running_loop())))
         self._open, self._closing = True, False
         self._heard = asyncio.Event()
         self._loops = [
