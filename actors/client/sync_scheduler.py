@@ -56,8 +56,7 @@ class SyncScheduler:
         return TaskMaker(self)
 
     def pools(self, name: str) -> PoolHandle[records.Pool]:
-        """Return a handle on one pool of this scheduler: `stripe = jobs.pools("stripe")`, `stripe.pause()`,
-        `pool=stripe`. An equal name in another scheduler is another pool."""
+        """Return a handle on one pool: `stripe = jobs.pools("stripe")`, `stripe.pause()`, `pool=stripe`."""
         return PoolHandle(self, name)
 
     def deferred(self) -> SyncDeferred:
@@ -81,11 +80,11 @@ class SyncScheduler:
         The job is on disk when this returns. `args` is JSON and the types of docs/typed-args.md, 256 KiB at most; left
         out it is `{}`, and None is null. A chosen `id` that is taken raises DuplicateScheduleIdError, unless
         `on_conflict` (default "error") is "keep" (the job there stays) or "replace" (a waiting one is swapped).
-        `pool`, with `max_concurrency`, `priority`, `retry`, `labels`, `shard_key` and `expires_at` say when it may
-        start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h. `initiator` names who wants
-        it, for `authorize_fire` and the record; the receiver does not see it. With a `queue` nobody is called back: a
-        worker pulls it. `then`: jobs that start when this one is done, in the same commit; nested ones make a chain.
-        `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
+        `pool` (one of this scheduler's own), with `max_concurrency`, `priority`, `retry`, `labels`, `shard_key` and
+        `expires_at` say when it may start and what it shows. `timeout_ms` is the deadline of each callback, 1 s to 1 h.
+        `initiator` names who wants it, for `authorize_fire` and the record; the receiver does not see it. With a
+        `queue` nobody is called back: a worker pulls it. `then`: jobs that start when this one is done, in the same
+        commit; nested ones make a chain. `keep_result`: for how long (1 s to 7 d) `result` can tell what it came to.
         """
         return self._call(lambda it: it.run_at(at, path, args, workflow=workflow, **options))
 
@@ -335,7 +334,7 @@ class SyncScheduler:
         return self._call(lambda it: it.history(id))
 
     def pool(self, name: str) -> records.Pool:
-        """Return a pool and its holders. One that nobody has set or used has the default cap, 1."""
+        """Return a pool of this scheduler and its holders. One that nobody has set or used has the default cap, 1."""
         return self._call(lambda it: it.pool(name))
 
     def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> records.Pool:
