@@ -88,24 +88,30 @@ class UnixDoor:
 
     async def enter(self, make: Callable[[], W]) -> tuple[W, UnixNeighbour]:
         pid, _ = holder_of(self._lock)
-        loop = asyncio.get_running_loop()
-        connected, neighbour = None, None
+        transport, neighbour = None, None
         try:
-            connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            connected.setblocking(False)
             with _short(self._path) as path:
                 async with asyncio.timeout(CONNECT_S):
-                    await loop.sock_connect(connected, path)
+                    # By its path: uvloop closes the descriptor of a socket that it is given, and that is lost at once,
+                    # without telling the socket, which would close whatever has that number by then.
+                    transport, _ = await asyncio.get_running_loop().create_unix_connection(asyncio.Protocol, path)
+            connected = transport.get_extra_info("socket")
+            if transport.is_closing():
+                raise DoorClosed(f"{self._path}: it was closed at once")
             if not is_same_user(connected):
                 raise DoorClosed(f"{self._path} is of another user")
             neighbour = UnixNeighbour(connected, pid or 0)
-            _, link = await loop.create_unix_connection(make, sock=connected)
-        except (OSError, TimeoutError) as error:
-            if connected is not None:
-                connected.close()
+            link = make()
+            transport.set_protocol(link)
+            link.connection_made(transport)  # the first word is the link's, so nothing was heard until now
+        except BaseException as error:
+            if transport is not None:
+                transport.abort()
             if neighbour is not None:
                 neighbour.forget()
-            raise DoorClosed(f"{self._path}: {error or type(error).__name__}") from error
+            if isinstance(error, (OSError, TimeoutError)):
+                raise DoorClosed(f"{self._path}: {error or type(error).__name__}") from error
+            raise
         return link, neighbour
 
 
