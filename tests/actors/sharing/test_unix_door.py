@@ -48,8 +48,7 @@ def test_a_link_s_descriptor_belongs_to_its_transport_alone(new_loop: object, tm
         link, holder = await door.enter(Ended)
         assert link.transport is not None
         number = link.transport.get_extra_info("socket").fileno()
-        owners = [one for one in gc.get_objects() if isinstance(one, socket.socket) and one.fileno() == number]
-        assert len(owners) == (0 if new_loop is uvloop.new_event_loop else 1)
+        owners = sum(isinstance(one, socket.socket) and one.fileno() == number for one in gc.get_objects())
 
         async with asyncio.timeout(5):
             await let_in.wait()
@@ -61,6 +60,7 @@ def test_a_link_s_descriptor_belongs_to_its_transport_alone(new_loop: object, tm
         with pytest.raises(DoorClosed):
             await door.enter(Ended)
         await provider.stop()
+        assert owners == (0 if new_loop is uvloop.new_event_loop else 1)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:  # type: ignore[arg-type]
         runner.run(main())
