@@ -17,6 +17,7 @@ from yarl import URL
 
 from tocsin.dispatch.answer_reader import AnswerReader
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S, Bounds
+from tocsin.dispatch.lent_sockets import LentSocket
 from tocsin.dispatch.names import address_of, names
 from tocsin.dispatch.transport import Answer, NeverConnected
 
@@ -84,6 +85,7 @@ class AiohttpTransport:
         self._session = aiohttp.ClientSession(
             connector=_Connector(
                 resolver=_Resolver(),
+                socket_factory=_made,
                 limit=0,  # lanes and permits bound what is in flight; a second bound could only make them wait
                 keepalive_timeout=KEEP_ALIVE_S,
                 ssl=self._ssl_context or True,  # True: the system's certificates
@@ -114,6 +116,8 @@ class _Call(Bounds):
     def __init__(self, connect_timeout: float, timeout: float, max_body: int, url: str) -> None:
         super().__init__(connect_timeout, timeout, url)
         self.reader = AnswerReader(max_body, url)
+        self.sockets: list[LentSocket] = []
+        """Those that were made for it, one per address that was tried."""
 
     wire: asyncio.Transport | None = None
     is_new = False
@@ -204,9 +208,22 @@ class _Connector(aiohttp.TCPConnector):
     async def _create_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout
     ) -> ResponseHandler:
-        protocol = await super()._create_connection(req, traces, timeout)
-        _call.get().is_new = True
+        call = _call.get()
+        try:
+            protocol = await super()._create_connection(req, traces, timeout)
+        finally:
+            for each in call.sockets:
+                each.disown_what_is_closed()
+            call.sockets.clear()
+        call.is_new = True
         return protocol
+
+
+def _made(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket for an address. aiohttp gives it to the loop."""
+    made = socket.socket(*address[:3])
+    _call.get().sockets.append(LentSocket(made))
+    return made
 
 
 def _asked_to_stop() -> bool:

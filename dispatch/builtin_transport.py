@@ -18,6 +18,7 @@ from tocsin.dispatch.certificates import trusting
 from tocsin.dispatch.connection import Connection, Place, addresses_of, connected
 from tocsin.dispatch.connection_faults import in_words
 from tocsin.dispatch.exchange import ASKED, KEEP_ALIVE_S
+from tocsin.dispatch.lent_sockets import lent
 from tocsin.dispatch.names import first_connected
 from tocsin.dispatch.transport import Answer, BrokenExchange, NeverConnected
 
@@ -120,13 +121,15 @@ class BuiltinTransport:
 
     async def _open(self, connection: Connection) -> None:
         host, port, tls = connection.place
-        await asyncio.get_running_loop().create_connection(
-            lambda: connection,
-            sock=await first_connected(await addresses_of(host, port), connected, socket.socket.close),
-            ssl=self._trusted() if tls else None,
-            server_hostname=host.removesuffix(".") if tls else None,
-            ssl_shutdown_timeout=SHUTDOWN_S if tls else None,
-        )
+        trusted = self._trusted() if tls else None
+        with lent(await first_connected(await addresses_of(host, port), connected, socket.socket.close)) as made:
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection,
+                sock=made,
+                ssl=trusted,
+                server_hostname=host.removesuffix(".") if tls else None,
+                ssl_shutdown_timeout=SHUTDOWN_S if tls else None,
+            )
 
     def _trusted(self) -> ssl.SSLContext:
         """Return the given context, or the system's certificates, which are read once and not per connection."""

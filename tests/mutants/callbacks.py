@@ -8,6 +8,27 @@ D = "tests/dispatch/"
 
 CALLBACKS = (
     Mutant(
+        "transport: a socket that the loop has closed behind its back keeps its number",
+        "dispatch/lent_sockets.py",
+        "_inode_of(number) != self._inode",
+        "False",
+        tests=(D + "test_lent_sockets.py::test_a_connection_that_was_reset_at_once_has_no_descriptor_left",),
+    ),
+    Mutant(
+        "transport: a socket whose number was used again keeps it",
+        "dispatch/lent_sockets.py",
+        "_inode_of(number) != self._inode",
+        "_inode_of(number) is None",
+        tests=(D + "test_lent_sockets.py::test_a_number_that_was_closed_elsewhere_and_used_again_stays_open",),
+    ),
+    Mutant(
+        "aiohttp: its sockets are not looked at",
+        "dispatch/aiohttp_transport.py",
+        "            for each in call.sockets:\n                each.disown_what_is_closed()\n",
+        "",
+        tests=(D + "test_lent_sockets.py::test_a_connection_that_was_reset_at_once_has_no_descriptor_left",),
+    ),
+    Mutant(
         "transport: what has answered on a connection may speak TLS",
         "dispatch/builtin_transport.py",
         'url if connection is None else ""',
