@@ -40,11 +40,12 @@ class ServerReads:
         state: str | None,
         label: str | None,
         queue: str | None,
+        path: str | None,
     ) -> records.Page:
         """Return a page of live jobs by next attempt or by id."""
         found = await self._get(
             "list", answers.JobPage, cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label,
-            queue=queue,
+            queue=queue, functionPath=path,
         )  # fmt: skip
         return answers.page_of(found)
 
@@ -57,11 +58,13 @@ class ServerReads:
         label: str | None,
         reason: str | None,
         since: int | None,
+        path: str | None,
     ) -> records.Page:
         """Return a page of dead jobs, the newest parked last."""
         found = await self._get(
-            "dead", answers.JobPage, cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since
-        )
+            "dead", answers.JobPage, cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since,
+            functionPath=path,
+        )  # fmt: skip
         return answers.page_of(found)
 
     async def status(self) -> records.Status:

@@ -188,10 +188,13 @@ class SyncScheduler:
         label: str | None = None,
         reason: str | None = None,
         since: datetime | int | None = None,
+        path: str | None = None,
     ) -> records.Page:
         """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
         return self._call(
-            lambda it: it.dead(cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since)
+            lambda it: it.dead(
+                cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since, path=path
+            )
         )
 
     def dead_retry(self, id: str) -> records.DeadRetried:
@@ -303,11 +306,12 @@ class SyncScheduler:
         state: str | None = None,
         label: str | None = None,
         queue: str | None = None,
+        path: str | None = None,
     ) -> records.Page:
         """Return a page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
         return self._call(
             lambda it: it.list(
-                cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue
+                cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue, path=path
             )
         )
 

@@ -44,6 +44,7 @@ async def list_jobs(call: Call) -> JobPage:
         pool=query.text("pool"),
         state=query.text("state"),
         label=query.text("label"),
+        path=query.text("functionPath"),
     )
     return page_of(page, call.port.name)
 
@@ -58,6 +59,7 @@ async def list_dead(call: Call) -> JobPage:
         label=query.text("label"),
         reason=query.text("reason"),
         since=query.whole("since"),
+        path=query.text("functionPath"),
     )
     return page_of(page, call.port.name)
 

@@ -40,6 +40,9 @@ ORDER: Final = Parameter(
 POOL: Final = Parameter("pool", shapes.NAME, "Only of this pool.", example="stripe")
 STATE: Final = Parameter("state", shapes.one_of(STATES), "Only in this state.", example="pending")
 LABEL: Final = Parameter("label", shapes.NAME, "Only with this label.", example="tenant-7")
+PATH: Final = Parameter(
+    "functionPath", shapes.TARGET, "Only those that call this function path, or workflow.", example="invoices:send"
+)
 SINCE: Final = Parameter("since", shapes.INSTANT, "Only those parked at this instant (epoch ms) or later.")
 POOL_NAME: Final = Parameter("name", shapes.NAME, "The pool.", needed=True, example="stripe")
 CONFIRM: Final = Parameter(
@@ -96,11 +99,11 @@ OWNER: Final = Parameter(
 
 ONE_JOB: Final = (JOB,)
 ONE_POOL: Final = (POOL_NAME,)
-LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL, QUEUE_FILTER)
+LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL, QUEUE_FILTER, PATH)
 PREFIXED: Final = (PREFIX,)
 RESULT_OF: Final = (JOB, RESULT_WAIT)
 CLOCK_READ: Final = (CLOCK_WAIT,)
-DEAD_LISTED: Final = (CURSOR, LIMIT, POOL, LABEL, REASON, SINCE)
+DEAD_LISTED: Final = (CURSOR, LIMIT, POOL, LABEL, REASON, SINCE, PATH)
 PAGED: Final = (CURSOR, LIMIT)
 CONFIRMED: Final = (CONFIRM,)
 DELETED: Final = (REVISION, CANCEL_PENDING)

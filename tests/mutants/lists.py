@@ -10,6 +10,27 @@ OUT = "tests/actors/outbox/"
 
 LISTS = (
     Mutant(
+        "lists: a list by path goes on though all of that path were found",
+        "actors/scheduler/queries/listing.py",
+        "            if pager.may_have_all and ",
+        "            if False and ",
+        tests=(T + "test_lists_by_path.py::test_a_list_by_path_ends_where_its_count_is_reached",),
+    ),
+    Mutant(
+        "lists: a list by path ends by a count that is over",
+        "actors/scheduler/queries/listing.py",
+        '        rows.get(count) == b"%d" % len(taken)\n        and all(',
+        "        all(",
+        tests=(T + "test_lists_by_path.py::test_a_list_by_path_that_changes_meanwhile_misses_nothing_that_stays",),
+    ),
+    Mutant(
+        "lists: a list by path counts jobs that have ended meanwhile",
+        "actors/scheduler/queries/listing.py",
+        "now is not None and now.incarnation == job.incarnation for now, job",
+        "True for now, job",
+        tests=(T + "test_lists_by_path.py::test_a_list_by_path_that_changes_meanwhile_misses_nothing_that_stays",),
+    ),
+    Mutant(
         "redrive: the same letter is matched by two",
         "actors/scheduler/transitions/redrive.py",
         "        if by is None:\n",

@@ -170,6 +170,7 @@ class ReadsPort(Protocol):
         state: str | None,
         label: str | None,
         queue: str | None,
+        path: str | None,
     ) -> records.Page:
         """Return a page of live jobs by next attempt or by id."""
         ...
@@ -183,6 +184,7 @@ class ReadsPort(Protocol):
         label: str | None,
         reason: str | None,
         since: int | None,
+        path: str | None,
     ) -> records.Page:
         """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
         ...

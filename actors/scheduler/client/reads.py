@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page_limit
+from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page_limit, path_or_none
 from tocsin.actors.scheduler.inflight.inflight import CLOCK_STOPS
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.health import level
@@ -55,6 +55,7 @@ class LocalReads:
         state: str | None,
         label: str | None,
         queue: str | None,
+        path: str | None,
     ) -> Page:
         """Return a page of live jobs by next attempt or by id."""
         if order not in ORDERS:
@@ -63,8 +64,9 @@ class LocalReads:
             raise InvalidInputError(f"state must be one of {', '.join(STATES)}, not {state!r}")
         here = self._instance
         wanted = Filter(
-            name_or_none(pool, "pool"), state, name_or_none(label, "label"), queue=name_or_none(queue, "queue")
-        )
+            name_or_none(pool, "pool"), state, name_or_none(label, "label"), path_or_none(path),
+            name_or_none(queue, "queue"),
+        )  # fmt: skip
         await here.fill_labels(wanted)
         most = page_limit(limit)
         async with here.service.paging:
@@ -79,13 +81,15 @@ class LocalReads:
         label: str | None,
         reason: str | None,
         since: int | None,
+        path: str | None,
     ) -> Page:
         """Return a page of dead jobs, the newest parked last; `since` (epoch ms) leaves out those parked before."""
         here = self._instance
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         wanted = Filter(
-            name_or_none(pool, "pool"), label=name_or_none(label, "label"), reason=name_or_none(reason, "reason")
-        )
+            name_or_none(pool, "pool"), None, name_or_none(label, "label"), path_or_none(path),
+            reason=name_or_none(reason, "reason"),
+        )  # fmt: skip
         await here.fill_labels(wanted)
         async with here.service.paging:
             return await listing.list_dead(

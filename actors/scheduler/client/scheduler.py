@@ -202,11 +202,12 @@ class Scheduler:
         label: str | None = None,
         reason: str | None = None,
         since: datetime | int | None = None,
+        path: str | None = None,
     ) -> records.Page:
         """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
         parked_since = None if since is None else arguments.instant_ms(since, "since")
         return await self._port.reads.dead(
-            cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=parked_since
+            cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=parked_since, path=path
         )
 
     async def dead_retry(self, id: str) -> records.DeadRetried:
@@ -324,10 +325,11 @@ class Scheduler:
         state: str | None = None,
         label: str | None = None,
         queue: str | None = None,
+        path: str | None = None,
     ) -> records.Page:
         """Return a page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
         return await self._port.reads.list(
-            cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue
+            cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue, path=path
         )
 
     async def list_all(self, *, order: str = "id", **filters: Any) -> AsyncIterator[records.Record]:

@@ -126,8 +126,6 @@ async def by_id(view: StoreView, now: int, wanted: Filter, place: Place | None) 
         return _of_label(view, now, wanted, behind)
     if wanted.state == "running":
         return _of_leases(view, wanted, behind)
-    if wanted.path is not None and await _nothing_runs(view, wanted.path):
-        return _these([])
     if wanted.pool is not None or wanted.queue is not None or wanted.state is not None:
         found = await _gathered(view, now, wanted)
         if found is not None:
@@ -171,10 +169,12 @@ async def _these(places: list[Place]) -> Chunks:
         yield Chunk(some, some[-1], len(some))
 
 
-async def _nothing_runs(view: StoreView, path: str) -> bool:
-    """Return whether no live job runs this path, by its count: every job would pay for an index by path."""
+async def count_of_path(view: StoreView, path: str) -> int | None:
+    """Return how many live jobs run this path, those that follow others included; None if that is not counted yet.
+    Every job would pay for an index by path."""
     key = path_key(path)
-    return not await view.get([key]) and await is_counted(view)
+    said = (await view.get([key])).get(key, b"0")
+    return int(said) if said.isdigit() and await is_counted(view) else None
 
 
 async def _gathered(view: StoreView, now: int, wanted: Filter) -> set[str] | None:

@@ -20,6 +20,8 @@ from tocsin.actors.scheduler.model.rows import JobRow, args_key, at_key, dead_ke
 from tocsin.actors.scheduler.queries import candidates
 from tocsin.actors.scheduler.queries.candidates import INDEX_ROWS, Filter
 from tocsin.actors.scheduler.queries.jobs import attach, read
+from tocsin.actors.scheduler.queries.jobs import one as exactly
+from tocsin.actors.scheduler.state.path_counts import path_key
 from tocsin.errors import InvalidInputError
 from tocsin.storage.api import Range, StoreView, after
 
@@ -68,8 +70,13 @@ async def list_live(
     """List live jobs by id, or (`due`) by their next attempt."""
     scope = f"{order}/{instance}/{wanted}"
     walk = candidates.by_due if order == "due" else candidates.by_id
-    chunks = await walk(view, now, wanted, decode_cursor(scope, cursor))
-    return await _page(view, chunks, _Pager(scope, limit), now, wanted, dead=False)
+    place = decode_cursor(scope, cursor)
+    of_path = None if wanted.path is None else await candidates.count_of_path(view, wanted.path)
+    if of_path == 0:
+        return Page([], False)
+    chunks = await walk(view, now, wanted, place)
+    pager = _Pager(scope, limit, of_path if place is None else None)
+    return await _page(view, chunks, pager, now, wanted, dead=False)
 
 
 async def list_dead(
@@ -92,15 +99,33 @@ async def _page(
             for place in chunk.places:
                 pager.look(place)
                 one = found.get(place[1])
-                if one is not None and (one.dead is not None) == dead and pager.take(one.record(now), wanted):
+                if one is not None and (one.dead is not None) == dead and pager.take(one, now, wanted):
                     break
             else:
                 pager.pass_by(chunk.last, chunk.looked)
+            if pager.may_have_all and await _are_all(view, pager.taken, wanted.path):
+                return pager.page(more=False)
             if pager.full:
                 ends = pager.last in (chunk.last, *chunk.places[-1:])
                 more = not ends or await anext(chunks, None) is not None
                 return pager.page(more=more)
     return pager.page(more=False)
+
+
+async def _are_all(view: StoreView, taken: Sequence[JobRow], path: str | None) -> bool:
+    """Return whether no live job but these runs this path: they are as many as its count says, and all of them still
+    live, in one snapshot."""
+    count = path_key(path or "")
+    keys = [key for job in taken for key in (job_key(job.id), dead_key(job.id))]
+    rows = {
+        key: value for found in await view.scan_many([exactly(key) for key in [count, *keys]]) for key, value in found
+    }
+    jobs = [read(JobRow, job_key(job.id), rows.get(job_key(job.id))) for job in taken]
+    return (
+        rows.get(count) == b"%d" % len(taken)
+        and all(now is not None and now.incarnation == job.incarnation for now, job in zip(jobs, taken, strict=True))
+        and not any(dead_key(job.id) in rows for job in taken)
+    )
 
 
 async def load(view: StoreView, ids: Sequence[str]) -> list[Found]:
@@ -132,10 +157,12 @@ async def _rest_of_args(view: StoreView, found: Sequence[Found]) -> None:
 
 
 class _Pager:
-    """A page being filled, until it holds `limit` records or enough rows or bytes were read."""
+    """A page being filled, until it holds `limit` records or enough rows or bytes were read. `of_path`: how many live
+    jobs its filter by path can match, where that is known and this is the first page."""
 
-    def __init__(self, scope: str, limit: int) -> None:
-        self._scope, self._limit = scope, limit
+    def __init__(self, scope: str, limit: int, of_path: int | None = None) -> None:
+        self._scope, self._limit, self._of_path = scope, limit, of_path
+        self.taken: list[JobRow] = []
         self._records: list[Record] = []
         self._looked = self._index_rows = self._bytes = 0
         self.last: tuple[int, str] = (0, "")
@@ -159,9 +186,17 @@ class _Pager:
         self._index_rows += rows
         self.last = place
 
-    def take(self, record: Record, wanted: Filter) -> bool:
-        """Add the record if it passes. Return whether the page is full."""
+    @property
+    def may_have_all(self) -> bool:
+        """Return whether it holds as many jobs as its path was counted to have, so that there may be no others."""
+        return self._of_path is not None and len(self.taken) >= self._of_path
+
+    def take(self, found: Found, now: int, wanted: Filter) -> bool:
+        """Add the record of a job if it passes. Return whether the page is full."""
+        record = found.record(now)
         if wanted.passes(record):
+            if self._of_path is not None:
+                self.taken.append(found.job)
             self._records.append(record)
             args = record.raw_args
             self._bytes += 256 + (0 if isinstance(args, msgspec.UnsetType) else len(bytes(args)))

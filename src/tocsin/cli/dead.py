@@ -26,6 +26,7 @@ def dead() -> None:
 @click.option("--pool", help="Only this pool's.")
 @click.option("--label", help="Only those with this label.")
 @click.option("--reason", help="Only those given up for this reason.")
+@click.option("--path", "functionPath", help="Only those that call this path.")
 @click.option("--since", metavar="INSTANT", help="Only those parked since.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command

@@ -122,13 +122,6 @@ def test_dead_jobs_by_label_pool_and_reason_are_found_without_loading_the_others
     run()
 
 
-@on_simulated_host()
-async def test_a_path_that_nothing_runs_is_known_without_a_walk(sim: SimulatedHost) -> None:
-    await fill(sim, 100)
-    assert (await sim.jobs.cancel_all(path="other:run")).matched == 0
-    assert (await sim.jobs.cancel_all(path="work:run")).cancelled == 100
-
-
 # ---- What a list holds ---------------------------------------------------------------------------
 
 LABELS, POOLS, QUEUES = ("a", "b", "a-b", "a.b"), ("p", "q"), ("", "mail")
@@ -179,7 +172,7 @@ async def change(sim: SimulatedHost, random: Random, n: int) -> None:
         case 0 | 1 | 2:
             delay = random.choice((0, 5, 600))
             given["on_conflict"] = "replace"
-            await sim.jobs.submit_many([Job(path="w:r", after=delay, options={"id": id, **given})])
+            await sim.jobs.submit_many([Job(path=f"w:{n % 4}", after=delay, options={"id": id, **given})])
         case 3:
             for one in await sim.jobs.claim("mail", max=3, lease_ms=20_000, wait=0):
                 match random.randrange(3):
@@ -228,7 +221,13 @@ async def agree(sim: SimulatedHost, random: Random) -> None:
         right = [record for record in live if fits(record, wanted)]
         assert await pages(sim.jobs.list, limit, order="id", **wanted) == right, wanted
         assert await pages(sim.jobs.list, limit, order="due", **wanted) == sorted(right, key=by_due), wanted
+    for path, state in product(("w:0", "w:3", "w:none"), (None, "pending", "running")):
+        right = [one for one in live if one.function_path == path and state in (None, one.state)]
+        for limit, order in product((1, 1_000), ("id", "due")):
+            found = await pages(sim.jobs.list, limit, order=order, path=path, state=state)
+            assert sorted(found, key=by_due) == sorted(right, key=by_due), (path, state, limit, order)
     dead = await pages(sim.jobs.dead, 1_000)
+    assert await pages(sim.jobs.dead, 2, path="w:1") == [one for one in dead if one.function_path == "w:1"]
     for each in product((None, "p"), (None, "a", "a-b", "none"), (None, "refused", "exhausted")):
         wanted = dict(zip(("pool", "label", "reason"), each, strict=True))
         right = [record for record in dead if fits(record, wanted)]
