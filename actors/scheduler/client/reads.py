@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page_limit, path_or_none
+from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page_limit
 from tocsin.actors.scheduler.inflight.inflight import CLOCK_STOPS
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.health import level
@@ -64,7 +64,7 @@ class LocalReads:
             raise InvalidInputError(f"state must be one of {', '.join(STATES)}, not {state!r}")
         here = self._instance
         wanted = Filter(
-            name_or_none(pool, "pool"), state, name_or_none(label, "label"), path_or_none(path),
+            name_or_none(pool, "pool"), state, name_or_none(label, "label"), _path_or_none(path),
             name_or_none(queue, "queue"),
         )  # fmt: skip
         await here.fill_labels(wanted)
@@ -87,7 +87,7 @@ class LocalReads:
         here = self._instance
         parked_since = 0 if since is None else arguments.instant_ms(since, "since")
         wanted = Filter(
-            name_or_none(pool, "pool"), None, name_or_none(label, "label"), path_or_none(path),
+            name_or_none(pool, "pool"), None, name_or_none(label, "label"), _path_or_none(path),
             reason=name_or_none(reason, "reason"),
         )  # fmt: skip
         await here.fill_labels(wanted)
@@ -157,3 +157,8 @@ class LocalReads:
             return None
         waits = redrives.waits_for(redrive_id, row, await redrives.running(view)) if row.next_at else None
         return Redrive(redrive_id, row.matched, row.retried, bool(row.next_at), row.stopped, waits)
+
+
+def _path_or_none(value: str | None) -> str | None:
+    """Check a path that no job could have: such a list would always be empty."""
+    return None if value is None else arguments.target(value, "function_path")
