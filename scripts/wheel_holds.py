@@ -8,13 +8,14 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("actors", "dispatch", "storage")
+SHIPPED = (".css", ".html", ".js", ".json", ".py", ".svg")
 
 
 def expected() -> set[str]:
     """The files of the repository that belong into the wheel, as they are named there."""
     face = [path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*") if path.is_file()]
     rooms = [Path("tocsin", path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*")]
-    return {path.as_posix() for path in (*face, *rooms) if path.suffix in (".py", ".json") or path.name == "py.typed"}
+    return {path.as_posix() for path in (*face, *rooms) if path.suffix in SHIPPED or path.name == "py.typed"}
 
 
 def faults(wheel: Path) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("actors", "dispatch", "storage")
+DATA = (".css", ".html", ".js", ".json", ".svg")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS = PYPROJECT["tool"]["setuptools"]
 
@@ -86,9 +87,14 @@ def test_data_is_shipped() -> None:
     data = {
         str(path.relative_to(ROOT))
         for room in ("actors", "dispatch", "storage")
-        for path in (ROOT / room).rglob("*.json")
+        for path in (ROOT / room).rglob("*")
+        if path.suffix in DATA
     }
-    listed = SETUPTOOLS["package-data"].items()
-    shipped = {f"{SETUPTOOLS['package-dir'][name]}/{file}" for name, files in listed for file in files}
+    shipped = {
+        str(path.relative_to(ROOT))
+        for name, patterns in SETUPTOOLS["package-data"].items()
+        for pattern in patterns
+        for path in (ROOT / SETUPTOOLS["package-dir"][name]).glob(pattern)
+    }
 
     assert shipped - {"src/tocsin/py.typed"} == data

@@ -12,8 +12,10 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tocsin.actors.http.cookies import SESSION, cookies
 from tocsin.actors.http.deeds import deed
 from tocsin.actors.http.incoming import Incoming
+from tocsin.actors.http.sessions import Sessions
 from tocsin.actors.http.tokens import Token, find_token
 from tocsin.errors import ForbiddenError, UnauthenticatedError
 
@@ -22,6 +24,9 @@ _PROXIED: Final = (
     b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip",
 )  # fmt: skip
 """Headers that proxies add. The sender behind a proxy may be anywhere, whatever these headers say."""
+READS: Final = ("GET", "HEAD")
+OWN_SITE: Final = ("none", "same-origin")
+"""Values of Sec-Fetch-Site that no page of another origin has."""
 _USER_MAX: Final = 256
 _KNOWN_MOST: Final = 256
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -60,13 +65,21 @@ class Visit:
     """Why this is nobody, where there are tokens; raised by what needs one."""
     stranger: bool = False
     """Nobody knows who asks: no token of ours where there are tokens, no user where an app has a rule."""
+    session: str | None = None
+    """The cookie that stood for the token, where a browser sent one."""
 
 
 class Gate:
     """Lets pass who may, with neither tokens nor a rule only callers on this machine. `tokens` that may change are a
     callable, asked at each request: one that is taken away opens nothing any more."""
 
-    def __init__(self, tokens: Sequence[Token] | Callable[[], Sequence[Token]], authorize: Authorize | None) -> None:
+    def __init__(
+        self,
+        tokens: Sequence[Token] | Callable[[], Sequence[Token]],
+        authorize: Authorize | None,
+        sessions: Sessions,
+    ) -> None:
+        self.sessions = sessions
         self._read_tokens = tokens if callable(tokens) else None
         self._fixed_tokens = () if callable(tokens) else tokens
         self.has_rule = authorize is not None
@@ -75,12 +88,20 @@ class Gate:
         self._known: dict[bytes, Visit] = {}
         """Callers by their header, among the tokens in `_known_of`."""
 
-    def enter(self, request: Incoming) -> Visit:
-        """Find out who asks. ForbiddenError where there are no tokens and the request is not from this machine."""
-        tokens = self._fixed_tokens if self._read_tokens is None else self._read_tokens()
+    @property
+    def tokens(self) -> Sequence[Token]:
+        """The tokens that count now."""
+        return self._fixed_tokens if self._read_tokens is None else self._read_tokens()
+
+    def enter(self, request: Incoming, *, form: bool = False) -> Visit:
+        """Find out who asks. ForbiddenError where there are no tokens and the request is not from this machine.
+
+        A browser's session counts for what reads, and where a `form` is to be checked for who made the page it is on.
+        """
+        tokens = self.tokens
         user = request.scope.get("user")
         if tokens and user is None and not self.has_rule:
-            return self._by_token_alone(request, tokens)
+            return self._by_token_alone(request, tokens, form)
         headers = request.headers if self.has_rule else _NO_HEADERS
         if not tokens:
             if self._authorize is None:
@@ -89,12 +110,12 @@ class Gate:
             known = user is not None and getattr(user, "is_authenticated", True)
             return Visit(Caller(None, user, headers), stranger=not known)
         try:
-            token = _token_of(request, tokens)
+            token, session = self._token_of(request, tokens, form)
         except UnauthenticatedError as error:
             return Visit(Caller(None, user, headers), refusal=error, stranger=True)
-        return Visit(Caller(token.name, user, headers), token)
+        return Visit(Caller(token.name, user, headers), token, session=session)
 
-    def _by_token_alone(self, request: Incoming, tokens: Sequence[Token]) -> Visit:
+    def _by_token_alone(self, request: Incoming, tokens: Sequence[Token], form: bool) -> Visit:
         """Find out who asks where nothing counts but the token: a header that was good is looked at once.
 
         Kept by its digest, as tokens are. Whatever follows from other tokens is forgotten with them.
@@ -106,13 +127,24 @@ class Gate:
         if (visit := self._known.get(digest)) is not None:
             return visit
         try:
-            token = _token_of(request, tokens)
+            token, session = self._token_of(request, tokens, form)
         except UnauthenticatedError as error:
             return Visit(_NOBODY, refusal=error, stranger=True)
+        if session is not None:  # may end at any time, and is not in the header that callers are known by
+            return Visit(Caller(token.name), token, session=session)
         if len(self._known) >= _KNOWN_MOST:
             self._known.clear()
         visit = self._known[digest] = Visit(Caller(token.name), token)
         return visit
+
+    def _token_of(self, request: Incoming, tokens: Sequence[Token], form: bool) -> tuple[Token, str | None]:
+        """Return the token of the header, or, where there is none, of a browser's session, with its cookie."""
+        counts = (request.method in READS or form) and not request.named.get(b"authorization")
+        if counts and b"cookie" in request.named and is_own_page(request):
+            for cookie in cookies(request, SESSION):
+                if (token := self.sessions.find(tokens, cookie)) is not None:
+                    return token, cookie
+        return _token_of(request, tokens), None
 
     def check_token(self, token: Token | None, scopes: frozenset[str], action: str, instance: str) -> None:
         """Raise ForbiddenError if the token lacks the scope or the instance."""
@@ -137,6 +169,15 @@ class Gate:
             raise ForbiddenError(f"this caller may not {deed(action)} in the instance {instance!r}")
 
 
+def is_own_page(request: Incoming) -> bool:
+    """Return whether no page of another site or origin makes a browser send this, as far as browsers tell."""
+    sites = request.all(b"sec-fetch-site")
+    if sites:
+        return all(site in OWN_SITE for site in sites)
+    host = (request.all(b"host") or [""])[0]
+    return all(_same_host(origin, host) for origin in request.all(b"origin"))
+
+
 def _check_local(request: Incoming) -> None:
     """Keep out what comes from elsewhere, or only looks local: strangers, what a proxy passes on, rebound names, and
     pages of other origins."""
@@ -156,7 +197,7 @@ def _check_local(request: Incoming) -> None:
     for origin in request.all(b"origin"):
         if not _same_host(origin, hosts[0]):
             raise ForbiddenError("this server has no tokens, so web pages of other origins are refused (Origin)")
-    if any(site not in ("none", "same-origin") for site in request.all(b"sec-fetch-site")):
+    if any(site not in OWN_SITE for site in request.all(b"sec-fetch-site")):
         raise ForbiddenError("this server has no tokens, so web pages of other sites are refused (Sec-Fetch-Site)")
 
 

@@ -13,6 +13,7 @@ from starlette.types import HTTPExceptionHandler, Receive, Scope, Send
 
 from tocsin.actors.http.access import Authorize, Gate
 from tocsin.actors.http.crowd import Crowd
+from tocsin.actors.http.dashboard.endpoint import Dashboard
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
 from tocsin.actors.http.errors import refuse_unrouted
 from tocsin.actors.http.instances import Instances
@@ -20,6 +21,7 @@ from tocsin.actors.http.openapi import PLACES, OpenApi
 from tocsin.actors.http.operations import OPERATIONS, Operation
 from tocsin.actors.http.probes import Health, Readiness
 from tocsin.actors.http.served import ServedHost
+from tocsin.actors.http.sessions import Sessions
 from tocsin.actors.http.tokens import SHAPE, Tokens, parse_tokens
 from tocsin.dispatch.current import Current
 from tocsin.errors import SettingsError
@@ -122,17 +124,21 @@ def build_app(
             f"anyone could use this app: give tokens=[...] (TOCSIN_TOKENS; {SHAPE}) or authorize=..., or say "
             "insecure=True to answer requests to loopback only"
         )
-    gate, crowd = Gate(known if known.may_change else known(), authorize), Crowd(lambda: host.runtime.clock.monotonic())
+    sessions = Sessions(lambda: host.runtime.clock.now_ms(), host.runtime.random)
+    gate = Gate(known if known.may_change else known(), authorize, sessions)
+    crowd = Crowd(lambda: host.runtime.clock.monotonic())
     endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host, crowd))]
     by_path: dict[str, list[Operation]] = {}
     for one in OPERATIONS:
         by_path.setdefault(one.path, []).append(one)
     endpoints += [(path, OperationEndpoint(ones, gate, host.ports, crowd)) for path, ones in by_path.items()]
+    dashboard = Dashboard(gate, host, crowd)
     app = App(
         FixedPaths({path: endpoint for path, endpoint in endpoints if not _is_deep(path)}),
         [
             Route("/instances", Instances(gate, host), methods=None),
             Route("/openapi.json", OpenApi(gate, tokens=bool(known())), methods=None),
+            *(Route(place + path, dashboard, methods=None) for place in PLACES for path in ("/ui", "/ui/{rest:path}")),
             *(Route(place + path, one, methods=None) for place in PLACES for path, one in endpoints if _is_deep(path)),
         ],
     )

@@ -32,7 +32,14 @@ SCHEDULE_BODY: Final = MAX_ARGS + MAX_THEN + SMALL_BODY
 BATCH_BODY: Final = 8 * 1024 * 1024
 
 NONE, IDENTITY = [b""], [b"identity"]
-_JSON: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*', re.IGNORECASE)
+Kind = tuple[str, re.Pattern[str]]
+"""The media type of a body, and how a header may write it."""
+_UTF8: Final = r'\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*'
+JSON: Final[Kind] = "application/json", re.compile("application/json" + _UTF8, re.IGNORECASE)
+FORM: Final[Kind] = (
+    "application/x-www-form-urlencoded",
+    re.compile("application/x-www-form-urlencoded" + _UTF8, re.IGNORECASE),
+)
 _FAULT: Final = re.compile(r"(?P<words>.*?)(?: - at `(?P<path>[^`]*)`)?", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
@@ -43,11 +50,13 @@ _TOO_LONG: Final = re.compile(r"Expected `array` of length <= (\d+)")
 # ---- Reading -------------------------------------------------------------------------------------
 
 
-async def read_json(request: Incoming, limit: int, crowd: Crowd | None, *, optional: bool = False) -> bytes:
-    """Read the body, once its headers say JSON; PayloadTooLargeError as soon as it passes `limit` bytes. If it is
+async def read_body(
+    request: Incoming, limit: int, crowd: Crowd | None, kind: Kind = JSON, *, optional: bool = False
+) -> bytes:
+    """Read the body, once its headers say what it is; PayloadTooLargeError as soon as it passes `limit` bytes. If it is
     `optional`, none at all is an empty object, whatever the headers say. A stranger shares its place with a `crowd`."""
     if not optional:
-        _check_type(request)
+        _check_type(request, kind)
     _check_length(request.named.get(b"content-length", NONE)[0], limit)
     first = _Begun(request.receive)
     if (message := first.message) is not None and not message.get("more_body", False):
@@ -64,7 +73,7 @@ async def read_json(request: Incoming, limit: int, crowd: Crowd | None, *, optio
     if optional:
         if not body:
             return b"{}"
-        _check_type(request)
+        _check_type(request, kind)
     return body
 
 
@@ -90,11 +99,11 @@ def _piece(message: Message, before: int, limit: int) -> bytes:
     return piece
 
 
-def _check_type(request: Incoming) -> None:
+def _check_type(request: Incoming, kind: Kind) -> None:
     kinds = request.named.get(b"content-type", ())
-    if len(kinds) != 1 or not _JSON.fullmatch(kinds[0].decode("latin-1").strip()):
+    if len(kinds) != 1 or not kind[1].fullmatch(kinds[0].decode("latin-1").strip()):
         shown = repr(kinds[0][:80].decode("latin-1")) if kinds else "missing"
-        raise UnsupportedMediaTypeError(f"content-type must be application/json (in UTF-8), and is {shown}")
+        raise UnsupportedMediaTypeError(f"content-type must be {kind[0]} (in UTF-8), and is {shown}")
     if request.named.get(b"content-encoding", IDENTITY)[0].lower() != b"identity":
         raise UnsupportedMediaTypeError("content-encoding is not supported: send the body as it is")
 

@@ -45,7 +45,7 @@ class Endpoint(ABC):
         except ClientDisconnect:
             response = unheard()  # nothing was done
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
-            response = refusal(error, request, {"allow": self._allow} if _wrong_method(error) else None)
+            response = await self.refuse(error, request)
         # The headers of an answer to HEAD still tell the length that GET would have.
         body = b"" if request.method == "HEAD" else response.body
         try:
@@ -53,6 +53,10 @@ class Endpoint(ABC):
             await send({"type": "http.response.body", "body": body})
         except OSError:  # how a server may say that the caller has left
             log.info("%s %s: the caller left before its answer", request.method, request.path)
+
+    async def refuse(self, error: Exception, request: Incoming) -> Reply:
+        """Make the answer to a request that failed."""
+        return refusal(error, request, {"allow": self._allow} if isinstance(error, MethodNotAllowedError) else None)
 
     async def _answer(self, request: Incoming) -> Reply:
         visit = self._gate.enter(request)
@@ -91,7 +95,3 @@ class OperationEndpoint(Endpoint):
         if operation.method == "GET":  # reads only: what a caller has left is read no further
             return answer(await call.while_connected(operation.run(call)))
         return answer(await operation.run(call))
-
-
-def _wrong_method(error: Exception) -> bool:
-    return isinstance(error, MethodNotAllowedError)

@@ -55,23 +55,35 @@ class UnsupportedMediaTypeError(RequestError):
 
 def refusal(error: Exception, request: Incoming, headers: Mapping[str, str] | None = None) -> Reply:
     """Make the answer to a failed request; unforeseen errors are logged and not shown to the caller."""
+    shown = presentable(error, request)
+    more = {**(headers or {}), **headers_of(shown, request)}
+    if shown.status == 401:
+        more["www-authenticate"] = 'Bearer realm="tocsin"'
+    return answer(shown.to_dict(), shown.status, more)
+
+
+def presentable(error: Exception, request: Incoming) -> TocsinError:
+    """Return the error that a caller may see. What it hides is logged here."""
     if not isinstance(error, TocsinError) or error.code == TocsinError.code:
         log.error("%s %s failed", request.method, request.path, exc_info=error)
-        error = TocsinError("the server failed; its log says why")
-    elif isinstance(error, ActorBrokenError):  # its words are of whatever broke the actor
+        return TocsinError("the server failed; its log says why")
+    if isinstance(error, ActorBrokenError):  # its words are of whatever broke the actor
         log.error("%s %s was cut short", request.method, request.path, exc_info=error)
-        error = ActorBrokenError(
+        return ActorBrokenError(
             "the scheduler failed before its answer was safe to give, and the request may have been done: look, or "
             "send it again with the same id or Idempotency-Key"
         )
-    more = dict(headers or {})
-    if error.status == 401:
-        more["www-authenticate"] = 'Bearer realm="tocsin"'
-    elif error.status in RETRY_AFTER_S:
+    return error
+
+
+def headers_of(error: TocsinError, request: Incoming) -> dict[str, str]:
+    """Return the headers that tell a caller, whatever it is, what to do about an error."""
+    more = {}
+    if error.status in RETRY_AFTER_S:
         more["retry-after"] = str(RETRY_AFTER_S[error.status])
     if isinstance(error, UNREAD) and request.scope.get("http_version", "1.1").startswith("1"):
         more["connection"] = "close"
-    return answer(error.to_dict(), error.status, more)
+    return more
 
 
 async def refuse_unrouted(request: Request, error: Exception) -> Reply:

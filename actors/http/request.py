@@ -106,7 +106,7 @@ class Call:
         if self._request.scope.get("query_string"):
             Query(self._request, ())
         crowd = self._crowd if self._visit.stranger else None
-        self._raw = await body.read_json(self._request, limit, crowd, optional=optional)
+        self._raw = await body.read_body(self._request, limit, crowd, optional=optional)
         parsed = body.parse_text(self._raw, kind)
         parsed.check_instance(self.port.name)
         return parsed

@@ -51,7 +51,7 @@ def places(operation: Operation) -> Iterator[str]:
 
 
 async def test_every_route_is_an_operation_or_named_here(host: ActorHost) -> None:
-    paths = [*(one.path for one in OPERATIONS), "/healthz", "/readyz"]
+    paths = [*(one.path for one in OPERATIONS), "/healthz", "/readyz", "/ui", "/ui/{rest:path}"]
     known = {place + path for place in PLACES for path in paths if place + path} | {"/instances", "/openapi.json"}
     assert paths_of(host.asgi(tokens=SINGLE)) == known
     assert {(one.method, one.path) for one in OPERATIONS if not one.scopes} == BY_LEASE

@@ -1,0 +1,114 @@
+"""The surroundings of every page: the navigation, how the instance is, who is there, and what was done just now."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from tocsin.actors.http.cookies import SAID, cookies, set_cookie
+from tocsin.actors.http.dashboard import files
+from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.navigation import ENTRIES
+from tocsin.actors.http.incoming import Incoming
+
+SAID_S: Final = 60
+SAID_CHARACTERS: Final = 1_000
+HEALTH: Final = {"green": "Healthy", "amber": "Needs a look", "red": "In trouble"}
+
+
+class Said(msgspec.Struct, frozen=True):
+    """Words on what was done, for the next page to say. `undo` is the address that takes it back."""
+
+    words: str
+    undo: str = ""
+    good: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An entry of the navigation on this page."""
+
+    name: str
+    words: str
+    url: str
+    key: str
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The surroundings of a page."""
+
+    title: str
+    page: str
+    instance: str
+    links: Sequence[Link] = ()
+    health: str = ""
+    paused: bool = False
+    who: str = ""
+    may_leave: bool = False
+    mark: str = ""
+    said: Said | None = None
+
+    @property
+    def health_words(self) -> str:
+        return HEALTH.get(self.health, "")
+
+    def file(self, asked_root: str, name: str) -> str:
+        """Return the address of a file of the dashboard."""
+        return f"{asked_root}/ui{files.UNDER}{name}?v={files.version(name)}"
+
+
+async def around(asked: Asked, page: str, title: str, mark: str, names: Collection[str]) -> Frame:
+    """Return the frame of a page of one instance; `names` are those of all pages that exist."""
+    status = await asked.status()
+    dead = status.dead if status is not None else 0
+    return Frame(
+        title=title,
+        page=page,
+        instance=asked.instance,
+        links=[
+            Link(one.name, one.words, asked.url(one.path), one.key, dead if one.name == "dead" else 0)
+            for one in ENTRIES
+            if one.name in names
+        ],
+        health=status.health if status is not None else "",
+        paused=status is not None and status.paused,
+        who=asked.visit.caller.name or "",
+        may_leave=asked.visit.session is not None,
+        mark=mark,
+        said=read_said(asked.request),
+    )
+
+
+def bare(title: str, mark: str = "") -> Frame:
+    """Return the frame of a page that tells nothing of any instance."""
+    return Frame(title=title, page="", instance="", mark=mark)
+
+
+# ---- What was said -------------------------------------------------------------------------------
+
+
+def say(request: Incoming, said: Said) -> tuple[bytes, bytes]:
+    """Return the cookie that lets the next page say what was done: an address could be somebody else's words."""
+    short = msgspec.structs.replace(said, words=said.words[:SAID_CHARACTERS])
+    text = base64.urlsafe_b64encode(msgspec.json.encode(short)).decode().rstrip("=")
+    return set_cookie(request, SAID, text, life_s=SAID_S)
+
+
+def read_said(request: Incoming) -> Said | None:
+    for text in cookies(request, SAID):
+        try:
+            return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=Said)
+        except (binascii.Error, ValueError, msgspec.MsgspecError):
+            continue
+    return None
+
+
+def unsay(request: Incoming) -> tuple[bytes, bytes]:
+    return set_cookie(request, SAID, "", life_s=0)

@@ -1,0 +1,61 @@
+"""The overview: is it healthy, and if not why; how much waits, runs and is dead; what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.page import Page
+from tocsin.actors.scheduler.model.records import PoolStatus, Record, Status
+
+SHOWN: Final = 8
+"""Pools, and jobs of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The content of the page. Lists are None to whom HTTP would not list jobs."""
+
+    status: Status
+    pools: Sequence[PoolStatus]
+    more_pools: int
+    due: Sequence[Record] | None
+    next: Sequence[Record] | None
+
+    @property
+    def lanes_share(self) -> float:
+        return share(self.status.lanes.in_flight, self.status.lanes.limit)
+
+    def share(self, pool: PoolStatus) -> float:
+        return share(pool.in_flight, pool.max_concurrency)
+
+
+def share(part: int, whole: int) -> float:
+    """Return per cent, at most 100."""
+    return min(100.0, 100 * part / whole) if whole else (100.0 if part else 0.0)
+
+
+async def show(asked: Asked) -> Overview:
+    status = await asked.status()
+    assert status is not None, "the page needs the leave that this needs"
+    pools = sorted(status.pools, key=lambda one: (not one.paused, -one.queued, -one.in_flight, one.name))
+    listing = await asked.may("list")
+    return Overview(
+        status,
+        pools[:SHOWN],
+        max(0, len(pools) - SHOWN),
+        await _first(asked, "waiting") if listing and status.due else [] if listing else None,
+        await _first(asked, "pending") if listing else None,
+    )
+
+
+async def _first(asked: Asked, state: str) -> Sequence[Record]:
+    page = await asked.port.reads.list(
+        cursor=None, limit=SHOWN, order="due", pool=None, state=state, label=None, queue=None, path=None
+    )
+    return page.records
+
+
+PLACES: Final = (Page(name="overview", path="", title="Overview", action="status", show=show),)
