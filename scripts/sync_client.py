@@ -18,6 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 WHERE: Final = ROOT / "actors" / "client"
 SCHEDULER: Final = "actors/scheduler/client/scheduler.py"
 SCHEDULES: Final = "actors/scheduler/client/schedules.py"
+DEAD: Final = "actors/scheduler/client/dead_letters.py"
 CLOCK: Final = "actors/scheduler/client/clock.py"
 DEFERRED: Final = "actors/scheduler/client/deferred.py"
 
@@ -39,19 +40,17 @@ CLASSES: Final = (
     Blocking(
         "sync_scheduler.py", SCHEDULER, "Scheduler",
         "`SyncScheduler`: the handle on one scheduler for code that blocks.",
-        "from collections.abc import Callable, Coroutine, Iterator\n"
-        "from typing import TypeVar\n"
+        "from collections.abc import Iterator\n"
         "from tocsin.actors.client.blocking import Blocking\n"
         "from tocsin.actors.client.sync_clock import SyncClock\n"
+        "from tocsin.actors.client.sync_dead_letters import SyncDeadLetters\n"
         "from tocsin.actors.client.sync_deferred import SyncDeferred\n"
         "from tocsin.actors.client.sync_schedules import SyncSchedules\n"
         "from tocsin.actors.scheduler.client.scheduler import Scheduler\n"
         "from tocsin.actors.scheduler.client.pools import PoolHandle\n"
         "from tocsin.actors.scheduler.client.tasks import TaskMaker\n",
         '''
-T = TypeVar("T")
-
-class SyncScheduler:
+class SyncScheduler(SyncDeadLetters):
     """A `Scheduler` whose methods return when they are answered. Threads may share it.
 
     Errors are those of a `Client`.
@@ -60,9 +59,6 @@ class SyncScheduler:
     def __init__(self, blocking: Blocking, name: str) -> None:
         """Hold a thread with a client; users get their handles from `SyncClient.scheduler`."""
         self._blocking, self.name = blocking, name
-
-    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
-        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
 
     @property
     def schedules(self) -> SyncSchedules:
@@ -92,6 +88,26 @@ class SyncScheduler:
         return SyncDeferred(self._blocking, self.name)
 ''',
         ("schedules", "clock", "deferred", "task", "pools"),
+    ),
+    Blocking(
+        "sync_dead_letters.py", DEAD, "DeadLetters",
+        "`SyncDeadLetters`: the part of a handle that is about dead jobs, for code that blocks.",
+        "from collections.abc import Callable, Coroutine\n"
+        "from typing import TypeVar\n"
+        "from tocsin.actors.client.blocking import Blocking\n"
+        "from tocsin.actors.scheduler.client.scheduler import Scheduler\n",
+        '''
+T = TypeVar("T")
+
+class SyncDeadLetters:
+    """What a `SyncScheduler` does with the jobs that were given up."""
+
+    _blocking: Blocking
+    name: str
+
+    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
+        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
+''',
     ),
     Blocking(
         "sync_schedules.py", SCHEDULES, "Schedules",

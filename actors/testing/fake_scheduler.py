@@ -168,8 +168,8 @@ def _noted(kind: type, name: str) -> Callable[..., Any]:
 
 
 for _fake, _real in ((FakeScheduler, Scheduler), (_FakeSchedules, Schedules)):
-    for _name, _method in vars(_real).items():
-        if not _name.startswith("_") and inspect.iscoroutinefunction(_method):
+    for _name, _ in inspect.getmembers(_real, inspect.iscoroutinefunction):
+        if not _name.startswith("_"):
             setattr(_fake, _name, _noted(_real, _name))
 
 
