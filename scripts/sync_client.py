@@ -93,14 +93,14 @@ class SyncScheduler(SyncDeadLetters):
         "sync_dead_letters.py", DEAD, "DeadLetters",
         "`SyncDeadLetters`: the part of a handle that is about dead jobs, for code that blocks.",
         "from collections.abc import Callable, Coroutine\n"
-        "from typing import TypeVar\n"
+        "from typing import Any, TypeVar\n"
         "from tocsin.actors.client.blocking import Blocking\n"
         "from tocsin.actors.scheduler.client.scheduler import Scheduler\n",
         '''
 T = TypeVar("T")
 
 class SyncDeadLetters:
-    """What a `SyncScheduler` does with the jobs that were given up."""
+    """The methods of a `SyncScheduler` that are about jobs which were given up."""
 
     _blocking: Blocking
     name: str

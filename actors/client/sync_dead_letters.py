@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tocsin.actors.client.blocking import Blocking
 from tocsin.actors.scheduler.client.scheduler import Scheduler
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class SyncDeadLetters:
-    """What a `SyncScheduler` does with the jobs that were given up."""
+    """The methods of a `SyncScheduler` that are about jobs which were given up."""
 
     _blocking: Blocking
     name: str

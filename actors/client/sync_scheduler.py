@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.client.pools import PoolHandle
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
 from tocsin.actors.scheduler.client.tasks import TaskMaker
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Settlement, WorkerInfo, WorkerSnapshot
 from tocsin.dispatch.receiver.outcomes import HandlerError
 from tocsin.dispatch.values import LEFT_OUT
@@ -269,6 +270,19 @@ class SyncScheduler(SyncDeadLetters):
     def history(self, id: str) -> Sequence[records.Attempt]:
         """Return how its attempts ended, the oldest first; kept for some days after the job is gone."""
         return self._call(lambda it: it.history(id))
+
+    def audit(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        action: str | None = None,
+        who: str | None = None,
+        since: datetime | int | None = None,
+    ) -> AuditPage:
+        """Return a page of what operators did with this instance, the newest first: who, what, when, and how much it
+        changed. `who` is the name of a token or a user, or `python`, `http` or `dashboard`."""
+        return self._call(lambda it: it.audit(cursor=cursor, limit=limit, action=action, who=who, since=since))
 
     def pool(self, name: str) -> records.Pool:
         """Return a pool of this scheduler and its holders. One that nobody has set or used has the default cap, 1."""

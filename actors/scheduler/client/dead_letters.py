@@ -10,7 +10,7 @@ from tocsin.actors.scheduler.model import validation as arguments
 
 
 class DeadLetters:
-    """What a `Scheduler` does with the jobs that were given up."""
+    """The methods of a `Scheduler` that are about jobs which were given up."""
 
     _port: SchedulerPort
 

@@ -18,6 +18,7 @@ from tocsin.actors.scheduler.client.submitting import submit_checked
 from tocsin.actors.scheduler.client.tasks import Awaited, TaskMaker
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
 from tocsin.dispatch.receiver.outcomes import HandlerError, failure_of
@@ -298,6 +299,20 @@ class Scheduler(DeadLetters):
     async def history(self, id: str) -> Sequence[records.Attempt]:
         """Return how its attempts ended, the oldest first; kept for some days after the job is gone."""
         return await self._port.reads.history(id)
+
+    async def audit(
+        self,
+        *,
+        cursor: str | None = None,
+        limit: int = 100,
+        action: str | None = None,
+        who: str | None = None,
+        since: datetime | int | None = None,
+    ) -> AuditPage:
+        """Return a page of what operators did with this instance, the newest first: who, what, when, and how much it
+        changed. `who` is the name of a token or a user, or `python`, `http` or `dashboard`."""
+        done_since = None if since is None else arguments.instant_ms(since, "since")
+        return await self._port.reads.audit(cursor=cursor, limit=limit, action=action, who=who, since=done_since)
 
     # ---- Operating -------------------------------------------------------------------------------
 
