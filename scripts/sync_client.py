@@ -17,8 +17,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 WHERE: Final = ROOT / "actors" / "client"
 SCHEDULER: Final = "actors/scheduler/client/scheduler.py"
+READS: Final = "actors/scheduler/client/scheduler_reads.py"
 SCHEDULES: Final = "actors/scheduler/client/schedules.py"
-DEAD: Final = "actors/scheduler/client/dead_letters.py"
 CLOCK: Final = "actors/scheduler/client/clock.py"
 DEFERRED: Final = "actors/scheduler/client/deferred.py"
 
@@ -34,23 +34,27 @@ class Blocking:
     imports: str
     before: str
     by_hand: tuple[str, ...] = ()
+    above: tuple[tuple[str, str], ...] = ()
+    """Where the classes are that the other one inherits from, and what they are called."""
 
 
 CLASSES: Final = (
     Blocking(
         "sync_scheduler.py", SCHEDULER, "Scheduler",
         "`SyncScheduler`: the handle on one scheduler for code that blocks.",
-        "from collections.abc import Iterator\n"
+        "from collections.abc import Callable, Coroutine, Generator, Iterator\n"
+        "from typing import TypeVar\n"
         "from tocsin.actors.client.blocking import Blocking\n"
         "from tocsin.actors.client.sync_clock import SyncClock\n"
-        "from tocsin.actors.client.sync_dead_letters import SyncDeadLetters\n"
         "from tocsin.actors.client.sync_deferred import SyncDeferred\n"
         "from tocsin.actors.client.sync_schedules import SyncSchedules\n"
         "from tocsin.actors.scheduler.client.scheduler import Scheduler\n"
         "from tocsin.actors.scheduler.client.pools import PoolHandle\n"
         "from tocsin.actors.scheduler.client.tasks import TaskMaker\n",
         '''
-class SyncScheduler(SyncDeadLetters):
+T = TypeVar("T")
+
+class SyncScheduler:
     """A `Scheduler` whose methods return when they are answered. Threads may share it.
 
     Errors are those of a `Client`.
@@ -59,6 +63,12 @@ class SyncScheduler(SyncDeadLetters):
     def __init__(self, blocking: Blocking, name: str) -> None:
         """Hold a thread with a client; users get their handles from `SyncClient.scheduler`."""
         self._blocking, self.name = blocking, name
+
+    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
+        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
+
+    def _page_of_changes(self, since: str | None) -> FeedPage:
+        return self._call(lambda it: it._page_of_changes(since))
 
     @property
     def schedules(self) -> SyncSchedules:
@@ -88,26 +98,7 @@ class SyncScheduler(SyncDeadLetters):
         return SyncDeferred(self._blocking, self.name)
 ''',
         ("schedules", "clock", "deferred", "task", "pools"),
-    ),
-    Blocking(
-        "sync_dead_letters.py", DEAD, "DeadLetters",
-        "`SyncDeadLetters`: the part of a handle that is about dead jobs, for code that blocks.",
-        "from collections.abc import Callable, Coroutine\n"
-        "from typing import Any, TypeVar\n"
-        "from tocsin.actors.client.blocking import Blocking\n"
-        "from tocsin.actors.scheduler.client.scheduler import Scheduler\n",
-        '''
-T = TypeVar("T")
-
-class SyncDeadLetters:
-    """The methods of a `SyncScheduler` that are about jobs which were given up."""
-
-    _blocking: Blocking
-    name: str
-
-    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
-        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
-''',
+        ((READS, "SchedulerReads"),),
     ),
     Blocking(
         "sync_schedules.py", SCHEDULES, "Schedules",
@@ -182,17 +173,20 @@ class SyncDeferred:
 
 def written(one: Blocking) -> str:
     """Return the module, as it is to stand in the file."""
-    tree = ast.parse((ROOT / one.source).read_text())
-    imports = [ast.unparse(node) for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    kind = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == one.kind)
-    methods = [
-        _method(node)
-        for node in kind.body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and not node.name.startswith("_")
-        and node.name not in one.by_hand
-    ]
-    names = [line for line in imports if "__future__" not in line]
+    imports: list[str] = []
+    methods: list[str] = []
+    for source, kind in ((one.source, one.kind), *one.above):
+        tree = ast.parse((ROOT / source).read_text())
+        imports += [ast.unparse(node) for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        body = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind).body
+        methods += [
+            _method(node)
+            for node in body
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            and not node.name.startswith("_")
+            and node.name not in one.by_hand
+        ]
+    names = [line for line in imports if "__future__" not in line and "SchedulerReads" not in line]
     head = f'"""{one.says}\n\nWritten by scripts/sync_client.py of `{one.kind}`: change that, and run the script."""\n'
     text = "\n".join([head, "from __future__ import annotations", *names, one.imports, one.before, *methods])
     return _formatted(text)
@@ -209,6 +203,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         if isinstance(node.returns, ast.Constant) and node.returns.value is None:
             body = body.removeprefix("return ")
     returns = "" if node.returns is None else ast.unparse(node.returns).replace("AsyncIterator", "Iterator")
+    returns = re.sub(r"AsyncGenerator\[(\w+), None\]", r"Generator[\1, None, None]", returns)
     lines = [f"    def {node.name}({ast.unparse(node.args)}) -> {returns}:", f'        """{said}"""']
     return "\n".join([*lines, *("        " + line for line in body.splitlines())])
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from tocsin.actors.client import answers
 from tocsin.actors.client.queues import RESULT_WAIT_MS
 from tocsin.actors.client.server import ALWAYS, Server, is_absent, part
 from tocsin.actors.scheduler.model import records
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.errors import NotFoundError
 
 T = TypeVar("T")
+FEED_WAIT_MS: Final = 25_000
+"""For how long one question for changes waits at the server: shorter than proxies are patient."""
 
 
 class ServerReads:
@@ -85,6 +87,20 @@ class ServerReads:
             if found.clock is None or not found.clock.advancing or left_ms == 0:
                 return found.clock
 
+    async def changes(self, *, since: str | None, wait_s: float | None) -> FeedPage:
+        """Return the frames of the live feed behind a place. It is asked again until there is one."""
+        loop = asyncio.get_running_loop()
+        end = None if wait_s is None else loop.time() + wait_s
+        while True:
+            left_ms = FEED_WAIT_MS if end is None else min(max(int((end - loop.time()) * 1000), 0), FEED_WAIT_MS)
+            found = await self._server.ask(
+                "GET", self._name, "changes", FeedPage, query={"since": since, "waitMs": left_ms}, again=ALWAYS,
+                wait_s=left_ms / 1000, until=end,
+            )  # fmt: skip
+            if found.frames or found.ended or left_ms == 0:
+                return found
+            since = found.seq
+
     async def why(self, id: str) -> Sequence[records.Reason]:
         """Return every reason the job is not running now."""
         return (await self._get("why", answers.Reasons, id=id)).reasons
@@ -96,18 +112,6 @@ class ServerReads:
     async def pool(self, name: str) -> records.Pool:
         """Return a pool and its holders."""
         return await self._get("pool", records.Pool, name=name)
-
-    async def audit(
-        self,
-        *,
-        cursor: str | None,
-        limit: int,
-        action: str | None,
-        who: str | None,
-        since: int | None,
-    ) -> AuditPage:
-        """Return a page of what operators did, the newest first."""
-        return await self._get("audit", AuditPage, cursor=cursor, limit=limit, action=action, who=who, since=since)
 
     async def redrive(self, redrive_id: str) -> records.Redrive | None:
         """Return how far a bulk retry has come; None if there is none of that id."""

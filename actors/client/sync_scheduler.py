@@ -4,28 +4,30 @@ Written by scripts/sync_client.py of `Scheduler`: change that, and run the scrip
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from tocsin.actors.client.blocking import Blocking
 from tocsin.actors.client.sync_clock import SyncClock
-from tocsin.actors.client.sync_dead_letters import SyncDeadLetters
 from tocsin.actors.client.sync_deferred import SyncDeferred
 from tocsin.actors.client.sync_schedules import SyncSchedules
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.pools import PoolHandle
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
+from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.client.tasks import TaskMaker
 from tocsin.actors.scheduler.model import records
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.feed_frames import Change, FeedPage, read_frame
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Settlement, WorkerInfo, WorkerSnapshot
 from tocsin.dispatch.receiver.outcomes import HandlerError
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.errors import TocsinError
 
+T = TypeVar("T")
 
-class SyncScheduler(SyncDeadLetters):
+
+class SyncScheduler:
     """A `Scheduler` whose methods return when they are answered. Threads may share it.
 
     Errors are those of a `Client`.
@@ -34,6 +36,12 @@ class SyncScheduler(SyncDeadLetters):
     def __init__(self, blocking: Blocking, name: str) -> None:
         """Hold a thread with a client; users get their handles from `SyncClient.scheduler`."""
         self._blocking, self.name = blocking, name
+
+    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
+        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
+
+    def _page_of_changes(self, since: str | None) -> FeedPage:
+        return self._call(lambda it: it._page_of_changes(since))
 
     @property
     def schedules(self) -> SyncSchedules:
@@ -175,6 +183,46 @@ class SyncScheduler(SyncDeadLetters):
         """
         return self._call(lambda it: it.extend(id, lease, lease_ms))
 
+    def dead_retry(self, id: str) -> records.DeadRetried:
+        """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
+        return self._call(lambda it: it.dead_retry(id))
+
+    def dead_cancel(self, id: str) -> bool:
+        """Remove a dead job for good; False if there is none of that id."""
+        return self._call(lambda it: it.dead_cancel(id))
+
+    def dead_retry_all(
+        self,
+        *,
+        pool: str | None = None,
+        reason: str | None = None,
+        path: str | None = None,
+        since: datetime | int | None = None,
+        all: bool = False,
+        rate_per_second: int = 10,
+        dry_run: bool = False,
+    ) -> records.Redrive:
+        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
+
+        Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
+        them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
+        """
+        return self._call(
+            lambda it: it.dead_retry_all(
+                pool=pool,
+                reason=reason,
+                path=path,
+                since=since,
+                all=all,
+                rate_per_second=rate_per_second,
+                dry_run=dry_run,
+            )
+        )
+
+    def redrive_stop(self, redrive_id: str) -> bool:
+        """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
+        return self._call(lambda it: it.redrive_stop(redrive_id))
+
     def claim(
         self,
         queue: str | Sequence[str] = EVERY_QUEUE,
@@ -226,6 +274,34 @@ class SyncScheduler(SyncDeadLetters):
         """Return a page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
         return self._call(lambda it: it.workers(cursor=cursor, limit=limit))
 
+    def pool(self, name: str) -> records.Pool:
+        """Return a pool of this scheduler and its holders. One that nobody has set or used has the default cap, 1."""
+        return self._call(lambda it: it.pool(name))
+
+    def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> records.Pool:
+        """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish.
+
+        `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
+        """
+        return self._call(lambda it: it.set_pool(name, max_concurrency=max_concurrency, paused=paused))
+
+    def delete_pool(self, name: str) -> bool:
+        """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""
+        return self._call(lambda it: it.delete_pool(name))
+
+    def pause(self, paused: bool = True) -> None:
+        """Stop all firing of this instance, or start it again."""
+        self._call(lambda it: it.pause(paused))
+
+    def set_instance(self, *, paused: bool | None = None, timeout_ms: int | None = None) -> records.InstanceState:
+        """Stop or start all firing of this instance, or set the deadline of callbacks whose jobs have none of their own
+        (1 s to 1 h; 0: the host's again). It counts for every attempt that starts from now on."""
+        return self._call(lambda it: it.set_instance(paused=paused, timeout_ms=timeout_ms))
+
+    def remove(self) -> records.Removed:
+        """Remove everything of this instance. Goes on after a crash, once begun; accepts nothing meanwhile."""
+        return self._call(lambda it: it.remove())
+
     def get(self, id: str) -> records.Record | None:
         """Return the job, dead ones included; None if there is none of that id."""
         return self._call(lambda it: it.get(id))
@@ -271,43 +347,39 @@ class SyncScheduler(SyncDeadLetters):
         """Return how its attempts ended, the oldest first; kept for some days after the job is gone."""
         return self._call(lambda it: it.history(id))
 
-    def audit(
+    def changes(self, *, since: str | None = None) -> Generator[Change, None, None]:
+        """Yield what changes, as it changes: first a snapshot, then at most ten frames a second.
+
+        `since` is the `seq` of the last frame that was seen: the feed goes on behind it. Where that is not possible any
+        more, a `resync` says so, and a snapshot follows. Frames have no args. The feed ends when the instance is
+        removed; HostClosedError when the host stops.
+        """
+        while True:
+            page = self._page_of_changes(since)
+            for text in page.frames:
+                yield read_frame(text)
+            if page.ended:
+                return
+            since = page.seq
+
+    def dead(
         self,
         *,
         cursor: str | None = None,
         limit: int = 100,
-        action: str | None = None,
-        who: str | None = None,
+        pool: str | None = None,
+        label: str | None = None,
+        reason: str | None = None,
         since: datetime | int | None = None,
-    ) -> AuditPage:
-        """Return a page of what operators did with this instance, the newest first: who, what, when, and how much it
-        changed. `who` is the name of a token or a user, or `python`, `http` or `dashboard`."""
-        return self._call(lambda it: it.audit(cursor=cursor, limit=limit, action=action, who=who, since=since))
+        path: str | None = None,
+    ) -> records.Page:
+        """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
+        return self._call(
+            lambda it: it.dead(
+                cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since, path=path
+            )
+        )
 
-    def pool(self, name: str) -> records.Pool:
-        """Return a pool of this scheduler and its holders. One that nobody has set or used has the default cap, 1."""
-        return self._call(lambda it: it.pool(name))
-
-    def set_pool(self, name: str, *, max_concurrency: int | None = None, paused: bool | None = None) -> records.Pool:
-        """Set its cap (0 holds all; jobs no longer change it), or stop or start it. Holders may always finish.
-
-        `created` says whether the pool was unknown until now: by a slip in its name, perhaps.
-        """
-        return self._call(lambda it: it.set_pool(name, max_concurrency=max_concurrency, paused=paused))
-
-    def delete_pool(self, name: str) -> bool:
-        """Forget what was set. ConflictError while a job names it; False if there was nothing to forget."""
-        return self._call(lambda it: it.delete_pool(name))
-
-    def pause(self, paused: bool = True) -> None:
-        """Stop all firing of this instance, or start it again."""
-        self._call(lambda it: it.pause(paused))
-
-    def set_instance(self, *, paused: bool | None = None, timeout_ms: int | None = None) -> records.InstanceState:
-        """Stop or start all firing of this instance, or set the deadline of callbacks whose jobs have none of their own
-        (1 s to 1 h; 0: the host's again). It counts for every attempt that starts from now on."""
-        return self._call(lambda it: it.set_instance(paused=paused, timeout_ms=timeout_ms))
-
-    def remove(self) -> records.Removed:
-        """Remove everything of this instance. Goes on after a crash, once begun; accepts nothing meanwhile."""
-        return self._call(lambda it: it.remove())
+    def redrive(self, redrive_id: str) -> records.Redrive | None:
+        """Return how far a `dead_retry_all` has come; None if there is none of that id."""
+        return self._call(lambda it: it.redrive(redrive_id))

@@ -16,6 +16,8 @@ from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.dashboard.endpoint import Dashboard
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
 from tocsin.actors.http.errors import refuse_unrouted
+from tocsin.actors.http.feed.fanout import Fanouts
+from tocsin.actors.http.feed.stream import ChangesEndpoint
 from tocsin.actors.http.instances import Instances
 from tocsin.actors.http.openapi import PLACES, OpenApi
 from tocsin.actors.http.operations import OPERATIONS, Operation
@@ -133,6 +135,8 @@ def build_app(
         by_path.setdefault(one.path, []).append(one)
     endpoints += [(path, OperationEndpoint(ones, gate, host.ports, crowd)) for path, ones in by_path.items()]
     dashboard = Dashboard(gate, host, crowd)
+    fanouts = Fanouts(host.ports)
+    endpoints.append(("/changes", ChangesEndpoint(by_path["/changes"], gate, host.ports, crowd, fanouts)))
     app = App(
         FixedPaths({path: endpoint for path, endpoint in endpoints if not _is_deep(path)}),
         [

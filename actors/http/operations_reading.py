@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.actors.http.job_records import JobPage, page_of, record_of
-from tocsin.actors.http.parameters import DEAD_LISTED, LISTED, ONE_JOB, names
+from tocsin.actors.http.parameters import CHANGES, DEAD_LISTED, LISTED, ONE_JOB, names
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import CatalogEntry, CatalogListed, Found, History, Reasons
+from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.records import Status
+from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS, integer
 from tocsin.dispatch.catalog.listing import listing
 
 DEFAULT_LIMIT: Final = 100
@@ -62,6 +64,13 @@ async def list_dead(call: Call) -> JobPage:
         path=query.text("functionPath"),
     )
     return page_of(page, call.port.name)
+
+
+async def changes(call: Call) -> FeedPage:
+    query = call.query(*names(CHANGES))
+    wait_ms = integer(query.whole_or("waitMs", 0), "waitMs", *CLAIM_WAIT_MS)
+    await call.admit(None)
+    return await call.port.reads.changes(since=query.text("since") or None, wait_s=wait_ms / 1000)
 
 
 async def status(call: Call) -> Status:

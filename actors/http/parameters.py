@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tocsin.actors.http import shapes
 from tocsin.actors.http.shapes import Schema
+from tocsin.actors.scheduler.client.feed import SEQ_MAX
 from tocsin.actors.scheduler.client.reads import ORDERS, STATES
 
 DST: Final = 1_793_448_000_000
@@ -81,6 +82,10 @@ COUNT: Final = Parameter("count", shapes.PREVIEW_COUNT, "How many.", example=3)
 REASON: Final = Parameter("reason", shapes.NAME, "Only those given up for this reason.", example="refused")
 PREFIX: Final = Parameter("prefix", shapes.PREFIX, "Of function paths or workflows.", example="invoices:")
 RESULT_WAIT: Final = Parameter("waitMs", shapes.RESULT_WAIT, "How long to wait until it has ended, ms.")
+FEED_SINCE: Final = Parameter(
+    "since", {"type": "string", "maxLength": SEQ_MAX}, "The `seq` of the last frame that was seen (default: none was)."
+)
+FEED_WAIT: Final = Parameter("waitMs", shapes.RESULT_WAIT, "How long to wait until something changes, ms.")
 CLOCK_WAIT: Final = Parameter("waitMs", shapes.RESULT_WAIT, "How long to wait until no advance goes on, ms.")
 QUEUE_FILTER: Final = Parameter("queue", shapes.NAME, "Only of this queue.")
 QUEUE: Final = Parameter(
@@ -97,18 +102,14 @@ OWNER: Final = Parameter(
     place="path",
 )  # fmt: skip
 
-ACTION: Final = Parameter("action", shapes.TEXT, "Only this one, by the name of its method.", example="set_pool")
-WHO: Final = Parameter("who", shapes.TEXT, "Only by this token or user, or by this way: python, http, dashboard.")
-DONE_SINCE: Final = Parameter("since", shapes.INSTANT, "Only those of this instant (epoch ms) or later.")
-
 ONE_JOB: Final = (JOB,)
 ONE_POOL: Final = (POOL_NAME,)
 LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL, QUEUE_FILTER, PATH)
 PREFIXED: Final = (PREFIX,)
 RESULT_OF: Final = (JOB, RESULT_WAIT)
+CHANGES: Final = (FEED_SINCE, FEED_WAIT)
 CLOCK_READ: Final = (CLOCK_WAIT,)
 DEAD_LISTED: Final = (CURSOR, LIMIT, POOL, LABEL, REASON, SINCE, PATH)
-AUDITED: Final = (CURSOR, LIMIT, ACTION, WHO, DONE_SINCE)
 PAGED: Final = (CURSOR, LIMIT)
 CONFIRMED: Final = (CONFIRM,)
 DELETED: Final = (REVISION, CANCEL_PENDING)

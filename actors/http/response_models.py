@@ -43,6 +43,18 @@ class BatchResults(_Reply, frozen=True):
     ]
 
 
+class ChangePage(_Reply, frozen=True):
+    """Frames of the live feed, in order. `seq`: where it goes on; `ended`: the instance was removed. Asked with
+    `Accept: text/event-stream`, they come as events, as they are made: `id` is the `seq`, `event` the `type`."""
+
+    frames: Annotated[
+        Sequence[Any],
+        shape({"type": "array", "items": {"$ref": "#/components/schemas/Change"}}, "What changed.", needed=True),
+    ]
+    seq: str
+    ended: bool = False
+
+
 class Found(_Reply, frozen=True):
     """The job, dead ones included; without a member if there is none of that id."""
 

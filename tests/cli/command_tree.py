@@ -60,6 +60,7 @@ def needed(name: str) -> list[str]:
     return {
         "cancel-all": ["--all", "--yes"],
         "dead retry-all": ["--all", "--yes"],
+        "changes": ["--frames", "1"],
         "pools set": ["--pause"],
         "reschedule": ["--in", "5m"],
         "schedules put": ["--every", "5m"],

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from tocsin.actors.scheduler.actor.clock_of_turn import ClockOfTurn
 from tocsin.actors.scheduler.actor.expiry import RENEW_BEFORE_MS
 from tocsin.actors.scheduler.actor.pull import Given, any_to_give, pull
+from tocsin.actors.scheduler.actor.watched import note_changes
 from tocsin.actors.scheduler.inflight.deaths import DeadJob, dead_jobs
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, LEVELS, SOME
@@ -32,6 +33,7 @@ class EndOfTurn:
     _clock: ClockOfTurn | None = None
 
     def __init__(self, inflight: Inflight, full: Callable[[], bool], died: Callable[[Sequence[DeadJob]], None]) -> None:
+        self._inflight = inflight
         self._lanes, self._claims = inflight.lanes, inflight.waiting_claims
         self._waiters = inflight.result_waiters
         self._full, self._died = full, died
@@ -69,6 +71,8 @@ class EndOfTurn:
         if state.deaths:
             deaths, state.deaths = state.deaths, []
             turn.ctx.after_commit(self._died, dead_jobs(turn.ctx.id.name, deaths))
+        if self._inflight.feed is not None:
+            note_changes(turn, self._inflight)
         self._set_alarm(turn, state.lines.outlook(turn.now), full, more_to_pull)
 
     def clock(self) -> ClockOfTurn:
@@ -82,6 +86,8 @@ class EndOfTurn:
         await apply_ends(turn)
         more_to_pull = any_to_give(turn, self._claims)
         await turn.state.close()  # the event that follows may find that it has nothing to do
+        if self._inflight.feed is not None:
+            note_changes(turn, self._inflight)
         self._set_alarm(turn, turn.state.lines.outlook(turn.now), self._full(), more_to_pull)
 
     # ---- Claims that wait ------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
+from tocsin.actors.scheduler.inflight.feed import Feeds
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
 from tocsin.actors.scheduler.inflight.permits import Permits
@@ -93,6 +94,7 @@ class SchedulerService:
         self._inflight: WeakValueDictionary[str, Inflight] = WeakValueDictionary()
         self.renderers = Renderers()
         self.workers = WorkerRegistry(clock)
+        self.feeds = Feeds(monotonic, lambda: self.random)
         self.host: Host
         self.random: Random
         self.health = HostHealth(
@@ -116,6 +118,7 @@ class SchedulerService:
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
         self._dispatcher.open()
         self._inflight.clear()  # what an earlier run left serves nobody
+        self.feeds.forget()
         if self._ticks is not None:
             self._ticks.start()
 

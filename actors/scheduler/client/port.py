@@ -15,8 +15,7 @@ import msgspec
 
 from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model import records
-from tocsin.actors.scheduler.model.asked_by import AskedBy
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.schedule_records import (
     CronPreview,
@@ -200,6 +199,12 @@ class ReadsPort(Protocol):
         It may answer sooner, too, where the host stops. None: the live clock."""
         ...
 
+    async def changes(self, *, since: str | None, wait_s: float | None) -> FeedPage:
+        """Return the frames of the live feed behind a place, or wait for the next one, for at most so long (None:
+        however long it takes). Without a place, and after a resync where that is unknown, they begin with a snapshot.
+        HostClosedError where nobody may wait any more."""
+        ...
+
     async def why(self, id: str) -> Sequence[records.Reason]:
         """Return every reason the job is not running now."""
         ...
@@ -214,18 +219,6 @@ class ReadsPort(Protocol):
 
     async def redrive(self, redrive_id: str) -> records.Redrive | None:
         """Return how far a bulk retry has come; None if there is none of that id."""
-        ...
-
-    async def audit(
-        self,
-        *,
-        cursor: str | None,
-        limit: int,
-        action: str | None,
-        who: str | None,
-        since: int | None,
-    ) -> AuditPage:
-        """Return a page of what operators did, the newest first."""
         ...
 
 
@@ -334,7 +327,3 @@ class SchedulerPort(Protocol):
     def queues(self) -> QueuesPort: ...
     @property
     def schedules(self) -> SchedulesPort: ...
-
-    def asked_by(self, who: AskedBy) -> SchedulerPort:
-        """Return the same scheduler, whose audit log names `who` for what is changed through it."""
-        ...

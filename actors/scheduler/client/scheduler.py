@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack
 
 from tocsin.actors.scheduler.client.clock import Clock
-from tocsin.actors.scheduler.client.dead_letters import DeadLetters
 from tocsin.actors.scheduler.client.deferred import Deferred
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.pools import PoolHandle
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
+from tocsin.actors.scheduler.client.scheduler_reads import SchedulerReads
 from tocsin.actors.scheduler.client.schedules import Schedules
 from tocsin.actors.scheduler.client.submitting import submit_checked
 from tocsin.actors.scheduler.client.tasks import Awaited, TaskMaker
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
-from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
 from tocsin.dispatch.receiver.outcomes import HandlerError, failure_of
@@ -28,7 +27,7 @@ from tocsin.errors import InvalidInputError, NotYetError, TocsinError
 __all__ = ["Job", "Scheduler"]
 
 
-class Scheduler(DeadLetters):
+class Scheduler(SchedulerReads):
     """A handle on one instance; costs nothing until used, and reading never creates the instance.
 
     Errors of every method: InvalidInputError (and its kin) for a bad argument, before anything is changed;
@@ -37,7 +36,8 @@ class Scheduler(DeadLetters):
 
     def __init__(self, port: SchedulerPort) -> None:
         """Hold a port; users get their handles from `ActorHost.scheduler`."""
-        self._port, self._checks = port, port.checks
+        super().__init__(port)
+        self._checks = port.checks
         self.name = port.name
 
     @property
@@ -193,6 +193,42 @@ class Scheduler(DeadLetters):
         """
         return await self._port.changes.extend(id, lease, lease_ms)
 
+    # ---- Dead letters ----------------------------------------------------------------------------
+
+    async def dead_retry(self, id: str) -> records.DeadRetried:
+        """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
+        return await self._port.changes.dead_retry(id)
+
+    async def dead_cancel(self, id: str) -> bool:
+        """Remove a dead job for good; False if there is none of that id."""
+        return await self._port.changes.dead_cancel(id)
+
+    async def dead_retry_all(
+        self,
+        *,
+        pool: str | None = None,
+        reason: str | None = None,
+        path: str | None = None,
+        since: datetime | int | None = None,
+        all: bool = False,
+        rate_per_second: int = 10,
+        dry_run: bool = False,
+    ) -> records.Redrive:
+        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
+
+        Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
+        them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
+        """
+        parked_since = None if since is None else arguments.instant_ms(since, "since")
+        return await self._port.changes.dead_retry_all(
+            pool=pool, reason=reason, path=path, since=parked_since, all=all, rate_per_second=rate_per_second,
+            dry_run=dry_run,
+        )  # fmt: skip
+
+    async def redrive_stop(self, redrive_id: str) -> bool:
+        """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
+        return await self._port.changes.redrive_stop(redrive_id)
+
     # ---- Pulling work ----------------------------------------------------------------------------
 
     async def claim(
@@ -253,66 +289,6 @@ class Scheduler(DeadLetters):
     async def workers(self, *, cursor: str | None = None, limit: int = 100) -> records.WorkerPage:
         """Return a page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
         return await self._port.queues.workers(cursor=cursor, limit=limit)
-
-    # ---- Reading ---------------------------------------------------------------------------------
-
-    async def get(self, id: str) -> records.Record | None:
-        """Return the job, dead ones included; None if there is none of that id."""
-        return await self._port.reads.get(id)
-
-    async def list(
-        self,
-        *,
-        cursor: str | None = None,
-        limit: int = 100,
-        order: str = "due",
-        pool: str | None = None,
-        state: str | None = None,
-        label: str | None = None,
-        queue: str | None = None,
-        path: str | None = None,
-    ) -> records.Page:
-        """Return a page of live jobs by next attempt (`order="due"`) or by id; `limit` 1 to 1000."""
-        return await self._port.reads.list(
-            cursor=cursor, limit=limit, order=order, pool=pool, state=state, label=label, queue=queue, path=path
-        )
-
-    async def list_all(self, *, order: str = "id", **filters: Any) -> AsyncIterator[records.Record]:
-        """Yield every live job, page by page."""
-        cursor: str | None = None
-        while True:
-            page = await self.list(cursor=cursor, limit=1000, order=order, **filters)
-            for record in page.records:
-                yield record
-            if not page.truncated:
-                return
-            cursor = page.cursor
-
-    async def status(self) -> records.Status:
-        """Count the jobs of this instance, exactly but for `due`; and tell its health."""
-        return await self._port.reads.status()
-
-    async def why(self, id: str) -> Sequence[records.Reason]:
-        """Return every reason the job is not running now; empty only if it may start at this instant."""
-        return await self._port.reads.why(id)
-
-    async def history(self, id: str) -> Sequence[records.Attempt]:
-        """Return how its attempts ended, the oldest first; kept for some days after the job is gone."""
-        return await self._port.reads.history(id)
-
-    async def audit(
-        self,
-        *,
-        cursor: str | None = None,
-        limit: int = 100,
-        action: str | None = None,
-        who: str | None = None,
-        since: datetime | int | None = None,
-    ) -> AuditPage:
-        """Return a page of what operators did with this instance, the newest first: who, what, when, and how much it
-        changed. `who` is the name of a token or a user, or `python`, `http` or `dashboard`."""
-        done_since = None if since is None else arguments.instant_ms(since, "since")
-        return await self._port.reads.audit(cursor=cursor, limit=limit, action=action, who=who, since=done_since)
 
     # ---- Operating -------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.scheduler.inflight.completions import Answer, Completions
+from tocsin.actors.scheduler.inflight.feed import Feed
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
 from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.inflight.permits import Permits
@@ -44,6 +45,8 @@ class Inflight:
         self.waiting_claims = WaitingClaims(name, self._start_call, host.start_soon, check, host.clock)
         self.completions = Completions(self, host.start_soon)
         self.result_waiters = ResultWaiters()
+        self.feed: Feed | None = None
+        """The live feed; None while nobody watches this scheduler."""
 
     def note_clock(self, row: ClockRow | None) -> None:
         """Note where the instance's test clock stands, which is durable; None: it has none any more."""
@@ -55,6 +58,8 @@ class Inflight:
         """Answer whoever waits for jobs, or for the end of one; nobody waits from now on."""
         self.waiting_claims.stop()
         self.result_waiters.stop()
+        if self.feed is not None:
+            self.feed.wake()
 
     async def _may_be_given(self, claim: Claim) -> bool:
         """Return whether a worker may get this job; if not, its attempt ends here, as one of a callback would."""

@@ -130,12 +130,22 @@ async def _are_all(view: StoreView, taken: Sequence[JobRow], path: str | None) -
 
 async def load(view: StoreView, ids: Sequence[str]) -> list[Found]:
     """Read those of these jobs that exist, each as it stood at one instant, in the order asked."""
+    found, _ = await load_without_args(view, ids)
+    await _rest_of_args(view, found)
+    return found
+
+
+async def load_without_args(
+    view: StoreView, ids: Sequence[str], also: Sequence[bytes] = ()
+) -> tuple[list[Found], list[bytes | None]]:
+    """Read those of these jobs that exist, without what continues in other rows; and other rows of the same instant."""
     points = [key for job_id in ids for key in (job_key(job_id), at_key(job_id), dead_key(job_id))]
-    ranges: list[Range] = [(key, key + b"\x00", 1) for key in points]
+    ranges: list[Range] = [(key, key + b"\x00", 1) for key in (*also, *points)]
     for job_id in ids:
         prefix = b"lease/%b/" % job_id.encode()
         ranges.append((prefix, after(prefix), 100))
     answer = await view.scan_many(ranges)
+    others, answer = [one[0][1] if one else None for one in answer[: len(also)]], answer[len(also) :]
     rows = {key: value for found in answer[: len(points)] for key, value in found}
     found: list[Found] = []
     for job_id, leases in zip(ids, answer[len(points) :], strict=True):
@@ -144,8 +154,7 @@ async def load(view: StoreView, ids: Sequence[str]) -> list[Found]:
             one = Found(job, args=job.args)
             attach(one, rows, leases)
             found.append(one)
-    await _rest_of_args(view, found)
-    return found
+    return found, others
 
 
 async def _rest_of_args(view: StoreView, found: Sequence[Found]) -> None:

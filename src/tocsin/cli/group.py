@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from tocsin.cli.audit import audit
 from tocsin.cli.backup import backup
 from tocsin.cli.catalog import catalog
 from tocsin.cli.changes import cancel_all, complete, extend, reschedule
@@ -18,6 +17,7 @@ from tocsin.cli.config import config
 from tocsin.cli.dead import dead
 from tocsin.cli.demo.command import demo
 from tocsin.cli.failure import Interrupted
+from tocsin.cli.feed import changes
 from tocsin.cli.importing import importing
 from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
@@ -107,10 +107,10 @@ def main() -> None:
 
 COMMANDS = (
     *(serve, run, worker, demo),
-    *(schedule, submit, ls, get, result, pending, why, history),
+    *(schedule, submit, ls, get, result, pending, why, history, changes),
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
-    *(status, health, queues, pools, workers, instances, clock, catalog, audit),
+    *(status, health, queues, pools, workers, instances, clock, catalog),
     *(check, backup),
     *(keys, config, completion),
 )
