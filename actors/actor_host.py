@@ -54,6 +54,7 @@ from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.current import Current
 from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.target import callback_url, origin_of
+from tocsin.dispatch.tracing import Tracers
 from tocsin.dispatch.transport import Transport
 from tocsin.dispatch.transports import default_transport
 from tocsin.errors import SettingsError, TocsinError
@@ -97,6 +98,7 @@ class ActorHost:
         drain_s: float = 10.0,
         dispatch: bool = True,
         sharing: Callable[[ThisHost], Sharing] | None = None,
+        tracing: bool | Tracers = True,
     ) -> None:
         if authorize_fire is not None and not callable(authorize_fire):
             raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
@@ -105,20 +107,11 @@ class ActorHost:
         check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
         clock = clock or SystemClock()
         self._service = SchedulerService(
-            dispatcher,
-            clock,
-            has_origin=has_origin,
-            lanes=lanes,
-            max_in_flight=max_in_flight,
-            dead_retention_s=dead_retention_s,
-            max_jobs=max_jobs,
-            authorize_fire=authorize_fire,
-            occurrences_kept=occurrences_kept,
-            timeout_ms=timeout_ms,
-            on_tick=on_tick,
-            on_dead=on_dead,
-            catalog=catalog,
-        )
+            dispatcher, clock, has_origin=has_origin, lanes=lanes, max_in_flight=max_in_flight,
+            dead_retention_s=dead_retention_s, max_jobs=max_jobs, authorize_fire=authorize_fire,
+            occurrences_kept=occurrences_kept, timeout_ms=timeout_ms, on_tick=on_tick, on_dead=on_dead,
+            catalog=catalog, tracing=tracing,
+        )  # fmt: skip
         kinds = kinds_of({**self._service.kinds, Pulse.kind: Kind(Pulse)}, actors)
         self.runtime = Host(
             provider, kinds, clock=clock, random=random, mailbox_limit=mailbox_limit, idle_after_s=idle_after_s,
@@ -175,7 +168,9 @@ class ActorHost:
         `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where
         neither the job nor its instance has one (60,000). With `dispatch=False` the host starts nothing by itself, but
         only in `run_due`. Several processes `share` a SQLite store that a URL names: one holds it and serves the others
-        (docs/sharing.md), but not with `share=False` or `dispatch=False`. SettingsError for a value that does not fit.
+        (docs/sharing.md), but not with `share=False` or `dispatch=False`. `tracing=False` makes no spans of
+        OpenTelemetry (docs/tracing.md); a TracerProvider is used in place of the process's own. SettingsError for a
+        value that does not fit.
         """
         check_names(options, cls.open, ActorHost.__init__)
         clock = clock or SystemClock()

@@ -38,6 +38,8 @@ class Callback(HandlerMembers, frozen=True):
     parent: tuple[str, bytes] | None = None
     """The job whose success started this one, and the JSON that it came to (b"": nothing)."""
     timeout_ms: int = 60_000
+    trace: tuple[str, str] | None = None
+    """The trace in which the job was scheduled: `traceparent` and `tracestate`."""
 
 
 class Verdict(Enum):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from random import Random
+from sys import modules
 from typing import Final
 
 import msgspec
@@ -16,6 +17,8 @@ from tocsin.dispatch.job_options import HANDLER_OPTIONS, HandlerMembers, handler
 from tocsin.dispatch.outcome import classify, from_error, plain
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import DEFAULT_PATH, callback_url, check_path, is_loopback, origin_of
+from tocsin.dispatch.trace_context import NO_SPAN, NO_TRACE, ONE_SPAN, ONE_TRACE, child
+from tocsin.dispatch.tracing import API, Sending, Tracing
 from tocsin.dispatch.transport import Transport, TransportError, reopen
 from tocsin.errors import SettingsError
 
@@ -24,10 +27,6 @@ __all__ = ["DEFAULT_PATH", "Dispatcher", "body_of"]
 log = logging.getLogger("tocsin.dispatch")
 
 CONNECT_TIMEOUT_S: Final = 10.0
-NO_TRACE: Final = "0" * 32
-NO_SPAN: Final = "0" * 16
-ONE_TRACE: Final = "1".zfill(32)
-ONE_SPAN: Final = "1".zfill(16)
 MAX_ANSWER: Final = 64 * 1024
 ORIGIN_NOT_CONFIGURED: Final = "ORIGIN_NOT_CONFIGURED"
 """The code of outcomes of attempts that had nowhere to go."""
@@ -90,19 +89,27 @@ class Dispatcher:
         self._path = check_path(path)
         self._user_agent = f"tocsin/{version or _own_version()}"
         self._last = ("", "", False)
+        self.tracing = Tracing()
+        """Makes the spans of attempts; a host puts its own in this place."""
 
-    async def attempt(self, callback: Callback, *, now_ms: int) -> AttemptOutcome:
-        """Send `callback` and return its outcome. `now_ms` is the instant the attempt starts.
+    async def attempt(self, callback: Callback, *, now_ms: int, sending: Sending | None = None) -> AttemptOutcome:
+        """Send `callback` and return its outcome. `now_ms` is the instant the attempt starts; `sending` is its span,
+        made here in a process that has spans.
 
         It raises nothing but the cancellation of its task.
         """
+        if sending is None and API in modules:
+            with self.tracing.sending(callback, self._random) as begun:
+                outcome = await self.attempt(callback, now_ms=now_ms, sending=begun)
+                begun.ended(outcome)
+            return outcome
         try:
             signer = self._signer if self._read_signer is None else self._read_signer()
             url = self._url(signed=signer is not None)
             body = body_of(callback)
             answer = await self._transport.post(
                 url,
-                self._headers(callback, body, now_ms, signer),
+                self._headers(callback, body, now_ms, signer, sending),
                 body,
                 connect_timeout=min(CONNECT_TIMEOUT_S, callback.timeout_ms / 1000),
                 timeout=callback.timeout_ms / 1000,
@@ -145,7 +152,12 @@ class Dispatcher:
             )
         return url
 
-    def _headers(self, callback: Callback, body: bytes, now_ms: int, signer: Signer | None) -> dict[str, str]:
+    def _headers(
+        self, callback: Callback, body: bytes, now_ms: int, signer: Signer | None, sending: Sending | None
+    ) -> dict[str, str]:
+        trace = None if sending is None else sending.trace
+        if trace is None and callback.trace is not None:
+            trace = child(callback.trace, self._random)
         message_id = f"{callback.id}:{callback.incarnation}"
         timestamp_s = now_ms // 1000
         headers = {
@@ -157,14 +169,16 @@ class Dispatcher:
             "tocsin-attempt": str(callback.attempt),
             "tocsin-lease": callback.lease,
             "tocsin-deadline": str(now_ms + callback.timeout_ms),
-            "traceparent": self._traceparent(),
+            "traceparent": self._traceparent() if trace is None else trace[0],
         }
+        if trace is not None and trace[1]:
+            headers["tracestate"] = trace[1]
         if signer is not None:
             headers["webhook-signature"] = signer.sign(message_id, timestamp_s, body)
         return headers
 
     def _traceparent(self) -> str:
-        """Begin a new, sampled trace (W3C Trace Context). Neither id may be all zeros."""
+        """Begin a new, sampled trace (W3C Trace Context) for a job without one. Neither id may be all zeros."""
         ids = self._random.randbytes(24).hex()  # one question to the system instead of two
         trace, span = ids[:32], ids[32:]
         return f"00-{ONE_TRACE if trace == NO_TRACE else trace}-{ONE_SPAN if span == NO_SPAN else span}-01"

@@ -85,6 +85,10 @@ class Claimed(_Attempt, frozen=True, kw_only=True, rename=raw_member, omit_defau
     parent: Parent | None = None
     then: bool = False
     """True if its success starts other jobs."""
+    traceparent: str | None = None
+    """The trace in which it was scheduled, with a span of this attempt (W3C); and ..."""
+    tracestate: str | None = None
+    """... what came with it for systems of other vendors."""
 
     def __repr__(self) -> str:
         return f"Claimed({self.webhook_id!r}, attempt={self.attempt})"  # whoever has the lease may settle it

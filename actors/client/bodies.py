@@ -43,6 +43,10 @@ def job_body(new: NewJob, now: int | None = None) -> dict[str, Any]:
         said["id"] = job.id
     if new.on_conflict != "error":
         said["onConflict"] = new.on_conflict
+    if job.trace is not None:
+        said["traceparent"] = job.trace[0]
+        if job.trace[1]:
+            said["tracestate"] = job.trace[1]
     return said
 
 

@@ -12,6 +12,8 @@ from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.dispatch.clock import DispatchClock
+from tocsin.dispatch.trace_context import Trace
+from tocsin.dispatch.tracing import Tracing
 from tocsin.errors import InvalidInputError
 
 _NO_USER: Final = "there is no 'initiator' over HTTP: the server's token says who asks"
@@ -26,8 +28,8 @@ class Delayed(int):
 class ServerChecks(JobChecks):
     """The checks of a scheduler that is elsewhere: it may have a catalog and an origin, and other clocks."""
 
-    def __init__(self, clock: DispatchClock, random: Random) -> None:
-        super().__init__(CatalogCheck(None, clock.monotonic), random, clock.now_ms)
+    def __init__(self, clock: DispatchClock, random: Random, name: str, tracing: Tracing) -> None:
+        super().__init__(CatalogCheck(None, clock.monotonic), random, clock.now_ms, instance=name, tracing=tracing)
 
     knows_now = False
 
@@ -52,8 +54,13 @@ class ServerChecks(JobChecks):
         now: int,
         initiator: tuple[str, str] = ("", ""),
         relative: bool = False,
+        trace: Trace | None = None,
+        parent: Trace | None = None,
     ) -> NewJob:
-        new = super().new_job(path, workflow, args, due, options, now=now, initiator=initiator, relative=relative)
+        new = super().new_job(
+            path, workflow, args, due, options, now=now, initiator=initiator, relative=relative, trace=trace,
+            parent=parent,
+        )  # fmt: skip
         if new.job.initiator != ("", ""):  # of a row of an outbox
             raise InvalidInputError(_NO_USER)
         return new

@@ -17,6 +17,7 @@ from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.clock import DispatchClock, SystemDispatchClock
 from tocsin.dispatch.receiver.lease_client import PATIENCE_S, TIMEOUT_S
 from tocsin.dispatch.server_client import DEFAULT_URL, HttpxTransport
+from tocsin.dispatch.tracing import Tracers, Tracing
 from tocsin.errors import ActorError, InvalidInputError, SettingsError, StoreError
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Client:
     what may be repeated is, for `patience_s`: reads; jobs, which are sent with a key under which they are stored once;
     settlements; schedules, unless a revision is named; triggers. All else is sent again only if it certainly did
     nothing. Claims, extended leases and what workers say of themselves are sent once: a `Worker` has its own patience.
-    Proxies of the environment are not used. The token is in no log and no repr.
+    Proxies of the environment are not used. The token is in no log and no repr. `tracing` as for `ActorHost.open`.
     """
 
     def __init__(
@@ -50,13 +51,16 @@ class Client:
         ca_file: CaFile | None = None,
         clock: DispatchClock | None = None,
         random: Random | None = None,
+        tracing: bool | Tracers = True,
     ) -> None:
         """Connect to nobody yet. SettingsError for a URL, token or file that cannot be."""
         self._server = Server(
             url, token=token, timeout_s=timeout_s, patience_s=patience_s, transport=transport, ca_file=ca_file,
             random=random,
         )  # fmt: skip
-        self._ports = lru_cache(PORTS_KEPT)(partial(port.port, self._server, clock or SystemDispatchClock()))
+        self._ports = lru_cache(PORTS_KEPT)(
+            partial(port.port, self._server, clock or SystemDispatchClock(), Tracing(tracing))
+        )
 
     def __repr__(self) -> str:
         return f"Client({self._server.base!r})"

@@ -13,6 +13,7 @@ from tocsin.actors.client.schedules import ServerSchedules
 from tocsin.actors.client.server import Server
 from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.dispatch.clock import DispatchClock
+from tocsin.dispatch.tracing import Tracing
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.client.port import SchedulerPort
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 class ServerPort:
     """One scheduler of a server."""
 
-    def __init__(self, server: Server, clock: DispatchClock, name: str) -> None:
+    def __init__(self, server: Server, clock: DispatchClock, tracing: Tracing, name: str) -> None:
         self.name = instance_name(name)
-        self.checks = ServerChecks(clock, server.random)
+        self.checks = ServerChecks(clock, server.random, self.name, tracing)
         self.jobs = ServerJobs(server, self.name, clock.now_ms)
         self.changes = ServerChanges(server, self.name)
         self.reads = ServerReads(server, self.name)
@@ -31,6 +32,6 @@ class ServerPort:
         self.schedules = ServerSchedules(server, self.name)
 
 
-def port(server: Server, clock: DispatchClock, name: str) -> SchedulerPort:
+def port(server: Server, clock: DispatchClock, tracing: Tracing, name: str) -> SchedulerPort:
     """Return it as what it is to the handle."""
-    return ServerPort(server, clock, name)
+    return ServerPort(server, clock, tracing, name)

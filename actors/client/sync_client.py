@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.receiver.lease_client import PATIENCE_S, TIMEOUT_S
 from tocsin.dispatch.server_client import DEFAULT_URL, HttpxTransport
+from tocsin.dispatch.tracing import Tracers
 
 
 class SyncClient:
@@ -34,11 +35,13 @@ class SyncClient:
         patience_s: float = PATIENCE_S,
         transport: HttpxTransport | None = None,
         ca_file: CaFile | None = None,
+        tracing: bool | Tracers = True,
     ) -> None:
         """Connect to nobody yet. SettingsError for a URL, token or file that cannot be."""
         make = partial(
-            Client, url, token=token, timeout_s=timeout_s, patience_s=patience_s, transport=transport, ca_file=ca_file
-        )
+            Client, url, token=token, timeout_s=timeout_s, patience_s=patience_s, transport=transport, ca_file=ca_file,
+            tracing=tracing,
+        )  # fmt: skip
         self._shown = repr(make()).replace("Client", "SyncClient")  # what is wrong is refused now
         self._blocking = Blocking(make)
 

@@ -11,13 +11,19 @@ from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.validation import naming
+from tocsin.dispatch.trace_context import Trace
 
 # mypy: disable-error-code=arg-type
 # The port checks every value, whatever its type.
 
 
-def new_job(checks: JobChecks, request: ScheduleRequest, initiator: tuple[str, str] = ("", "")) -> NewJob:
-    """Check a job, with all that follow it."""
+def new_job(
+    checks: JobChecks,
+    request: ScheduleRequest,
+    initiator: tuple[str, str] = ("", ""),
+    parent: Trace | None = None,
+) -> NewJob:
+    """Check a job, with all that follow it. `parent` is the trace of the headers."""
     options = request.options()
     if request.then:
         options["then"] = followers(checks, request.then)
@@ -30,6 +36,8 @@ def new_job(checks: JobChecks, request: ScheduleRequest, initiator: tuple[str, s
             delay_ms=whole(request.delay_ms),
             options=options,
             initiator=initiator,
+            trace=request.trace,
+            parent=parent,
         )
 
 

@@ -36,7 +36,7 @@ async def schedule(call: Call) -> Scheduled | Written:
             await call.admit(target)
     once = call.once()
     try:
-        job = new_job(call.port.checks, request, call.initiator)
+        job = new_job(call.port.checks, request, call.initiator, call.trace)
     except RequestError:
         if (first := await _first_answer(call, once)) is not None:
             return first
@@ -109,7 +109,7 @@ class _BatchCheck:
                 for target in request.targets():
                     if (refused := await self._ruling(target)) is not None:
                         return refused
-            return new_job(self._call.port.checks, request, self._call.initiator)
+            return new_job(self._call.port.checks, request, self._call.initiator, self._call.trace)
         except TocsinError as error:
             return error
 

@@ -20,6 +20,7 @@ from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.parameters import KEY_MAX
 from tocsin.actors.http.query import Query
 from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.dispatch.trace_context import Trace, parse
 from tocsin.errors import InvalidInputError
 
 log = logging.getLogger("tocsin.http")
@@ -71,6 +72,14 @@ class Call:
         route = self._request.path.rpartition("/")[2]
         scope = msgspec.msgpack.encode((*self._visit.caller.identity, self._action, route, given[0].strip()))
         return Once(key=_digest(scope), body=_digest(self._raw))
+
+    @property
+    def trace(self) -> Trace | None:
+        """Return the trace that the request came with; None if it has none, or one that is not valid."""
+        if b"traceparent" not in self._request.named:
+            return None
+        given = self._request.all(b"traceparent")
+        return parse(given[0], ",".join(self._request.all(b"tracestate"))) if len(given) == 1 else None
 
     async def while_connected(self, work: Awaitable[T], undo: Callable[[T], Awaitable[None]] | None = None) -> T:
         """Run work; cancelled when the caller hangs up, or this request is cancelled, and undone if the answer had

@@ -73,6 +73,8 @@ OWNED_NAME: Final[Schema] = {"type": "string", "maxLength": 126, "pattern": "^[A
 INSTANCE_NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.INSTANCE.pattern}$"}
 NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.NAME.pattern}$"}
 TARGET: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_TARGET, "pattern": NOT_BLANK}
+TRACE: Final[Schema] = {"type": "string"}
+"""Whatever it holds is no error."""
 PREFIX: Final[Schema] = {"type": "string", "maxLength": limits.MAX_TARGET}
 LEASE: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": limits.MAX_LEASE}
 LABELS: Final[Schema] = {"type": "array", "items": NAME, "maxItems": limits.MAX_LABELS}

@@ -14,7 +14,9 @@ from tocsin.actors.http.shapes import Schema, shape
 from tocsin.actors.http.wire import Request, Scalar, whole
 from tocsin.actors.scheduler.model.followers import check_chain
 from tocsin.actors.scheduler.model.validation import MAX_BATCH
+from tocsin.dispatch.instants import show
 from tocsin.dispatch.retry import OlderRetry, Retry
+from tocsin.dispatch.trace_context import Trace, parse
 from tocsin.errors import InvalidInputError
 
 NO_ARGS: Final = msgspec.Raw(b"{}")
@@ -142,7 +144,7 @@ class FollowingRequest(OptionsRequest, frozen=True, kw_only=True):
     for byte."""
 
     no_options: ClassVar[frozenset[str]] = OptionsRequest.no_options | {
-        "function_path", "workflow", "delay_ms", "scheduled_for",
+        "function_path", "workflow", "delay_ms", "scheduled_for", "traceparent", "tracestate",
     }  # fmt: skip
 
     delay_ms: Annotated[Scalar, shape(shapes.DELAY, "When it is due: ms from now, or from what it follows.")] = None
@@ -180,6 +182,20 @@ class ScheduleRequest(FollowingRequest, frozen=True, kw_only=True):
             "If the id is taken: 409; keep the live job that is there; or replace it, if it does not run yet.",
         ),
     ] = None
+    traceparent: Annotated[
+        Scalar, shape(shapes.TRACE, "The trace that its attempts belong to (W3C), in place of the header's.")
+    ] = None
+    tracestate: Annotated[Scalar, shape(shapes.TRACE, "What goes with traceparent.")] = None
+
+    @property
+    def trace(self) -> Trace | None:
+        """Return the trace that the job names. One that is not valid is none, as the standard says."""
+        if self.traceparent is None and self.tracestate is None:
+            return None
+        for name, value in (("traceparent", self.traceparent), ("tracestate", self.tracestate)):
+            if value is not None and not isinstance(value, str):
+                raise InvalidInputError(f"{name} must be a text, not {show(value)}")
+        return parse(self.traceparent, self.tracestate)
 
 
 class BatchRequest(Request, frozen=True, kw_only=True):

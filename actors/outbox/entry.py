@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.client.job_checks import JobOptions
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
 from tocsin.dispatch.durations import Duration
+from tocsin.dispatch.tracing import Tracers, Tracing
 from tocsin.dispatch.values import LEFT_OUT
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Outbox:
     """Makes the rows of a table in your database, `tocsin_outbox`, for the scheduler named `instance`.
 
     Touches no database itself, and may be used from any thread. A `Drain` brings to the scheduler what was committed.
-    With the host's `catalog`, what is not in it is an error here, and not a row that is refused later.
+    With the host's `catalog`, what is not in it is an error here, and not a row that is refused later. `tracing` as for
+    `ActorHost.open`.
     """
 
     def __init__(
@@ -62,10 +64,14 @@ class Outbox:
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
+        tracing: bool | Tracers = True,
     ) -> None:
         self.instance, self.table = arguments.instance_name(instance), statements.table_name(table)
         self._clock, self._random = clock or SystemClock(), random or SystemRandom()
-        self._writer = JobWriter(CatalogCheck(catalog, self._clock.monotonic), self._random, self._clock.now_ms)
+        self._writer = JobWriter(
+            CatalogCheck(catalog, self._clock.monotonic), self._random, self._clock.now_ms, self.instance,
+            Tracing(tracing),
+        )  # fmt: skip
         self._minting, self._last = threading.Lock(), 0
 
     def schema(self, dialect: Dialect, *, announce: bool = False) -> list[str]:

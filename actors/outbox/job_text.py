@@ -19,6 +19,7 @@ from tocsin.actors.scheduler.client.job_checks import Job, JobChecks
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.dispatch.tracing import Tracing
 from tocsin.dispatch.worker.specs import body_of
 
 
@@ -34,9 +35,12 @@ class RowJob(ScheduleRequest, frozen=True, kw_only=True):
 class JobWriter:
     """Checks jobs as a scheduler does, without one: of it only what it holds, and its settings, come later."""
 
-    def __init__(self, catalog: CatalogCheck, random: Random, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, catalog: CatalogCheck, random: Random, now_ms: Callable[[], int], instance: str = "",
+        tracing: Tracing | None = None,
+    ) -> None:  # fmt: skip
         # Another process may know the origin, and the ids of what follows are made when the job comes to its scheduler.
-        self._checks = JobChecks(catalog, random, now_ms)
+        self._checks = JobChecks(catalog, random, now_ms, instance=instance, tracing=tracing)
 
     def write(
         self,
@@ -61,6 +65,10 @@ class JobWriter:
         members = body_of(Job(path=path, workflow=workflow, at=due, options=sent)) | members
         if (initiator := options.get("initiator")) is not None:
             members["initiator"] = initiator
+        if (trace := self._checks.trace_of(checked.job)) is not None:
+            members["traceparent"] = trace[0]
+            if trace[1]:
+                members["tracestate"] = trace[1]
         return checked.job.id, msgspec.json.encode(members).decode()
 
 

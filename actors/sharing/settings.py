@@ -9,6 +9,8 @@ from typing import Final
 from tocsin.dispatch.catalog.catalog import Catalog
 
 _SCALARS: Final = (str, bytes, int, float, bool, type(None))
+OWN: Final = frozenset({"tracing"})
+"""Options in which processes may differ: what another does with its spans changes nothing for this one."""
 
 
 def digests(configured: Mapping[str, object], key: str) -> dict[str, str]:
@@ -17,6 +19,7 @@ def digests(configured: Mapping[str, object], key: str) -> dict[str, str]:
     return {
         name: blake2b(repr(_shape(value)).encode("utf-8", "replace"), key=secret, digest_size=16).hexdigest()
         for name, value in configured.items()
+        if name not in OWN
     }
 
 

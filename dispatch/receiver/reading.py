@@ -127,6 +127,7 @@ def read(given: Headers, body: bytes, signers: Signers, clock: DispatchClock, bo
         sent_ms=sent_ms,
         timeout_s=timeout_s,
         traceparent=headers.get("traceparent"),
+        tracestate=headers.get("tracestate"),
         left_s=left_s,
         arrived=arrived,
         monotonic=clock.monotonic,

@@ -62,6 +62,7 @@ class Received(HandlerOptions):
     parent: Parent | None = None
     """In a chain: the job before this one."""
     traceparent: str | None = None
+    tracestate: str | None = None
     left_s: float | None = field(default=None, repr=False, compare=False)
     """How much of it was left on arrival."""
     arrived: float = field(repr=False, compare=False)

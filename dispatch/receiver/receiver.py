@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
+from sys import modules
 from typing import Any, Final, Self, TypeVar
 
 from tocsin.dispatch.catalog.catalog import Catalog
@@ -21,6 +22,7 @@ from tocsin.dispatch.receiver.reading import Bounds, Headers, Secrets, Signers, 
 from tocsin.dispatch.receiver.received import Received
 from tocsin.dispatch.receiver.views import Views
 from tocsin.dispatch.signing import MAX_AGE_S, MAX_AHEAD_S
+from tocsin.dispatch.tracing import API, UNTRACED, Tracers, Tracing
 from tocsin.dispatch.transport import Answer
 from tocsin.dispatch.values import encode
 from tocsin.errors import InvalidInputError, PayloadTooLargeError, SettingsError, SignatureError, TocsinError
@@ -47,7 +49,7 @@ class Receiver(Views):
     restart. `dedup` (memory, if not given) runs each job once; give a `SQLiteDedup` where several processes or a
     restart matter. A delivery's claim lapses after `stale_s` seconds, or 15 s after its deadline if that is later.
     Plain functions run in at most `threads` threads. A callback is taken up to `max_age_s` after it was sent and, for
-    clocks that differ, up to `max_ahead_s` before. Raises SettingsError.
+    clocks that differ, up to `max_ahead_s` before. `tracing` as for `ActorHost.open`. Raises SettingsError.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Receiver(Views):
         max_age_s: float = MAX_AGE_S,
         max_ahead_s: float = MAX_AHEAD_S,
         clock: DispatchClock | None = None,
+        tracing: bool | Tracers = True,
     ) -> None:
         if isinstance(max_body, bool) or not isinstance(max_body, int) or max_body < 1:
             raise SettingsError(f"max_body must be a positive number of bytes, not {max_body!r}")
@@ -71,6 +74,7 @@ class Receiver(Views):
         self._done = Record(self.dedup)
         self.max_body, self._stale_ms = max_body, int(stale_s * 1000)
         self._clock = clock or SystemDispatchClock()
+        self._tracing = Tracing(tracing)
         self._handlers = Handlers(threads)
         self._deliveries = Deliveries()
         self._stopping, self._closed, self._entered = False, False, 0
@@ -193,9 +197,10 @@ class Receiver(Views):
             kind = FUNCTION if job.function_path is not None else WORKFLOW
             return await self._released(job, answers.unknown_target(kind, job.target))
         try:
-            result = await self._handlers.call(found, job, threads)
-            if isinstance(result, (RetryLater, HandlerError)):
-                raise result  # returned where it should have been raised, but clear enough
+            with self._tracing.handling(job, job.instance) if API in modules else UNTRACED:
+                result = await self._handlers.call(found, job, threads)
+                if isinstance(result, (RetryLater, HandlerError)):
+                    raise result  # returned where it should have been raised, but clear enough
         except RetryLater as how:
             return await self._released(job, answers.later(how))
         except HandlerError as how:

@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
+from sys import modules
 from typing import Any, Final
 
 from tocsin.dispatch.clock import DispatchClock
 from tocsin.dispatch.pulled import Claimed, Settlement
 from tocsin.dispatch.receiver.outcomes import Accepted, RetryLater
+from tocsin.dispatch.tracing import API, UNTRACED, Tracing
 from tocsin.dispatch.worker import ending as endings
 from tocsin.dispatch.worker.context import Context
 from tocsin.dispatch.worker.ending import HandlerOutcome
@@ -52,6 +54,7 @@ class Bench:
     clock: DispatchClock
     random: Random
     missed: Missed = field(default_factory=Missed)
+    tracing: Tracing = field(default_factory=Tracing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +195,11 @@ class Attempt:
         """Return what the handler returned or raised, both as values: its end must not be the worker's."""
         try:
             self.args = self.job.args
-            result = await handling(self.args, Context(self), self._bench.threads)
-            if isinstance(result, Exception):
-                return None, result  # returned where it should have been raised, as in the receiver kit
+            job, tracing = self.job, self._bench.tracing
+            with tracing.handling(job, job.instance_name, job.queue) if API in modules else UNTRACED:
+                result = await handling(self.args, Context(self), self._bench.threads)
+                if isinstance(result, Exception):
+                    raise result  # returned where it should have been raised, as in the receiver kit
             return result, None
         except KeyboardInterrupt:
             raise  # the process ends here, and the lease after it

@@ -183,6 +183,6 @@ class Context(OptionsOfJob):
         return self._attempt.timeout_s
 
     @property
-    def traceparent(self) -> None:
-        """Return None: no trace comes with a job that is pulled."""
-        return None
+    def traceparent(self) -> str | None:
+        """Return the trace in which the job was scheduled, with a span of this attempt; None if there was none."""
+        return self.job.traceparent

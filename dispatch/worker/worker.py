@@ -16,6 +16,7 @@ from tocsin.dispatch.clock import DispatchClock, SystemDispatchClock
 from tocsin.dispatch.durations import Duration, duration_ms
 from tocsin.dispatch.pulled import Claimed, WorkerInfo, WorkerJob, WorkerSnapshot
 from tocsin.dispatch.receiver.handlers import Handler
+from tocsin.dispatch.tracing import Tracers, Tracing
 from tocsin.dispatch.worker import options
 from tocsin.dispatch.worker.announcer import Announcer, Listener
 from tocsin.dispatch.worker.attempt import Attempt, Bench, Report, Why
@@ -41,7 +42,8 @@ class Worker:
     `concurrency` jobs (1 to 1,000) run at once. Each is held by a lease of `lease_ms` (1 s to 1 h), renewed while it
     runs; `wait` (1 s to 5 min) is how long a claim waits at the host. `on_retry(job, error, next_attempt_at)` and
     `on_final_failure(job, error, reason)` run when that is on disk at the host, `on_heartbeat(snapshot)` every ten
-    seconds and at each change; sync or async, and what they raise goes to the log. Raises SettingsError.
+    seconds and at each change; sync or async, and what they raise goes to the log. `tracing` as for `ActorHost.open`.
+    Raises SettingsError.
 
     `async with worker:` runs it beside other work and stops it at the end, where jobs have `drain` (25 s; None: as
     long as they need) before they are interrupted; `await worker.run()` is done when it was stopped. Both raise what
@@ -65,11 +67,12 @@ class Worker:
         on_heartbeat: Listener | None = None,
         clock: DispatchClock | None = None,
         random: Random | None = None,
+        tracing: bool | Tracers = True,
     ) -> None:
         self._source = options.source_of(jobs)
         self._options = options.checked(queues, exclude, concurrency, lease_ms, wait, drain, name)
         self._clock, self._random = clock or SystemDispatchClock(), random or SystemRandom()
-        self.handlers = options.handlers_of(handlers)
+        self.handlers, self._tracing = options.handlers_of(handlers), Tracing(tracing)
         self.tally = Tally()
         self._hooks = Hooks(self.tally, on_retry, on_final_failure)
         self.info = self._new_info()
@@ -110,8 +113,9 @@ class Worker:
             self.info = self._new_info()
         threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="tocsin-worker")
         bench = Bench(
-            source=self._source, handlers=self.handlers, threads=threads, clock=self._clock, random=self._random
-        )
+            source=self._source, handlers=self.handlers, threads=threads, clock=self._clock, random=self._random,
+            tracing=self._tracing,
+        )  # fmt: skip
         if self.handlers.is_empty:
             log.warning("this worker has no handlers yet: each job that it claims goes back to its queue")
         self._started_at = self._clock.now_ms()

@@ -11,6 +11,7 @@ from tests.mutants.jobs import JOBS
 from tests.mutants.labs import LABS
 from tests.mutants.lists import LISTS
 from tests.mutants.once import ONCE
+from tests.mutants.operating import OPERATING
 from tests.mutants.over_http import OVER_HTTP
 from tests.mutants.pages import PAGES
 from tests.mutants.receiver import RECEIVER
@@ -36,4 +37,5 @@ MUTANTS = (
     *CLOCKS,
     *BENCHMARKS,
     *PAGES,
+    *OPERATING,
 )

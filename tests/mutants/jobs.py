@@ -64,8 +64,8 @@ JOBS = (
     Mutant(
         "chains: what follows forgets who wanted it",
         "actors/scheduler/transitions/chains.py",
-        ", parent=parent.id, initiator=parent.initiator\n",
-        ", parent=parent.id\n",
+        ", parent=parent.id, initiator=parent.initiator,\n",
+        ", parent=parent.id,\n",
         tests=(Q + "test_chains.py::test_who_asked_for_a_chain_is_the_initiator_of_all_its_jobs",),
     ),
     Mutant(

@@ -41,6 +41,7 @@ from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS, Limits
 from tocsin.actors.scheduler.transitions.events import ClaimMore
 from tocsin.dispatch.dispatcher import Dispatcher
+from tocsin.dispatch.tracing import Tracers, Tracing
 from tocsin.errors import StoreCorrupt, StoreError
 from tocsin.storage.api import after
 
@@ -70,7 +71,9 @@ class SchedulerService:
         on_tick: OnTick | None = None,
         on_dead: OnDead | None = None,
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
+        tracing: bool | Tracers = True,
     ) -> None:
+        self.tracing = dispatcher.tracing = Tracing(tracing)
         self.has_origin = has_origin
         """None: callbacks always have somewhere to go."""
         kind = Kind(self._make, SchedulerActor.alarm_backoff_max_ms, self._doubt_alarm)

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
+from sys import modules
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.rows import JobRow
 from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.schedules.definition import new_schedule
 from tocsin.dispatch.durations import Duration
 from tocsin.dispatch.instants import show
 from tocsin.dispatch.job_options import LOCAL, MEMBERS, OneJobOptions, SharedOptions
+from tocsin.dispatch.trace_context import Trace
+from tocsin.dispatch.tracing import API, Tracing
 from tocsin.dispatch.words import SPEAKS_JSON, meant
 from tocsin.errors import InvalidInputError, OriginNotConfiguredError, TocsinError
 
@@ -63,8 +68,12 @@ class JobChecks:
         random: Random,
         now_ms: Callable[[], int],
         has_origin: Callable[[], bool] | None = None,
+        *,
+        instance: str = "",
+        tracing: Tracing | None = None,
     ) -> None:
-        """Without `has_origin` every callback is taken to have somewhere to go."""
+        """Without `has_origin` every callback is taken to have somewhere to go. `instance` is named in spans."""
+        self.instance, self._tracing = instance, tracing or Tracing()
         self.catalog, self.now_ms = catalog, now_ms
         self._mint, self._has_origin = arguments.Minting(random).next, has_origin
 
@@ -84,9 +93,12 @@ class JobChecks:
         now: int,
         initiator: tuple[str, str] = ("", ""),
         relative: bool = False,
+        trace: Trace | None = None,
+        parent: Trace | None = None,
     ) -> NewJob:
         """Check a whole job; `options` have the names and shapes of `validation.OPTIONS`. `relative`: `due` is a delay
-        from `now`."""
+        from `now`. `trace` is what it was written down with; without it, the job has a span, if there are any here, in
+        the current trace, or in that of `parent`, with which the request came."""
         self.check_origin(options.get("queue"))
         job: NewJob | None = None
         if workflow is None:
@@ -98,7 +110,15 @@ class JobChecks:
         )  # fmt: skip
         if self.catalog.given:
             self.catalog.check(job.job, args)
-        return job
+        if trace is None and (parent is not None or API in modules):
+            trace = self.trace_of(job.job, parent)
+        return job if trace is None else replace(job, job=replace(job.job, trace=trace))
+
+    def trace_of(self, job: JobRow, parent: Trace | None = None) -> Trace | None:
+        """Return the trace of a job that is scheduled here and now."""
+        if API not in modules:
+            return parent
+        return self._tracing.scheduled(self.instance, job.id, job.target, job.queue or None, parent)
 
     def follower(
         self, path: str | None, workflow: str | None, args: bytes, delay_ms: int, options: Mapping[str, Any]
@@ -146,14 +166,18 @@ class JobChecks:
         delay_ms: int | None,
         options: Mapping[str, Any],
         initiator: tuple[str, str] = ("", ""),
+        trace: Trace | None = None,
+        parent: Trace | None = None,
     ) -> NewJob:
-        """Check a job. `initiator` (token, user) asks for it; `options` may name another user."""
+        """Check a job. `initiator` (token, user) asks for it; `options` may name another user. `trace`, `parent`: see
+        `new_job`."""
         now = self.now_ms()
         due, args = self.wire_due(scheduled_for, delay_ms, now), arguments.raw_args(raw_args)
         relative = delay_ms is not None
         return self.new_job(
-            function_path, workflow, args, due, options, now=now, initiator=initiator, relative=relative
-        )
+            function_path, workflow, args, due, options, now=now, initiator=initiator, relative=relative, trace=trace,
+            parent=parent,
+        )  # fmt: skip
 
     def wire_follower(
         self, *, function_path: str | None, workflow: str | None, raw_args: bytes, delay_ms: int,

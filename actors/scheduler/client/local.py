@@ -24,7 +24,10 @@ class LocalPort:
     def __init__(self, service: SchedulerService, name: str) -> None:
         self._instance = instance = Instance(service, name)
         self.name = instance.name
-        self.checks = JobChecks(service.catalog_check, service.host.random, instance.now_ms, service.has_origin)
+        self.checks = JobChecks(
+            service.catalog_check, service.host.random, instance.now_ms, service.has_origin, instance=name,
+            tracing=service.tracing,
+        )  # fmt: skip
         self.jobs = LocalJobs(instance)
         self.changes = LocalChanges(instance)
         self.reads = LocalReads(instance)

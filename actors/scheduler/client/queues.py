@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from sys import modules
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tocsin.actors.scheduler.client.instance import Instance, page_limit
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim
@@ -19,6 +21,8 @@ from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, CountPaths
 from tocsin.dispatch.job_options import shown_options
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Parent, Slot, WorkerInfo, WorkerSnapshot
+from tocsin.dispatch.trace_context import Trace, child
+from tocsin.dispatch.tracing import API
 from tocsin.dispatch.words import word
 from tocsin.errors import InvalidInputError, NotFoundError, TocsinError
 
@@ -62,12 +66,20 @@ class LocalQueues:
         except (TocsinError, asyncio.CancelledError):
             pulls.withdraw(pull)
             raise
-        return [self._claimed(claim) for claim in await pulls.wait(pull, seconds)]
+        claims = await pulls.wait(pull, seconds)
+        return [self._claimed(one) if one.job.trace is None else self._traced(one, one.job.trace) for one in claims]
 
     async def give_back(self, leases: Sequence[tuple[str, str]]) -> None:
         """Requeue, uncharged, what did not reach its worker, which has hung up."""
         here = self._instance
         here.service.inflight(here.name).waiting_claims.give_back([lease for _, lease in leases])
+
+    def _traced(self, claim: Claim, trace: Trace) -> Claimed:
+        """Do the same for a job of a trace, which gets a span of this attempt."""
+        claimed, here = self._claimed(claim), self._instance
+        random, tracing = here.host.random, here.service.tracing
+        sent = tracing.claimed(claimed, trace, random) if API in modules else child(trace, random)
+        return replace(claimed, traceparent=sent[0], tracestate=sent[1] or None)
 
     def _claimed(self, claim: Claim) -> Claimed:
         job, lease = claim.job, claim.lease

@@ -83,8 +83,8 @@ class JobRow(Row, frozen=True, array_like=True, tag=1):
     """Targets of the jobs of `then`, nested ones too: they count as pending."""
     keep_result_ms: int | None = None
     """For how long its result is kept, if that was asked for."""
-    older_retry: bool = False
-    """True if `retry` was asked for in the older system's words."""
+    older_retry: bool = False  # `retry` was asked for in the older system's words
+    trace: tuple[str, str] | None = None  # `traceparent` and `tracestate` of what asked for it
 
     @property
     def target(self) -> str:
@@ -255,8 +255,7 @@ class Counters(msgspec.Struct, array_like=True, tag=1):
     dead: int = 0
     done: int = 0
     expired: int = 0
-    retired: int = 0
-    """Dead letters dropped for their age."""
+    retired: int = 0  # dead letters dropped for their age
 
 
 LAYOUT: Final = 3

@@ -56,8 +56,9 @@ def start(turn: Turn, parent: JobRow, followers: Sequence[Follower], result: byt
     for one in followers:
         due = min(turn.now + one.delay_ms, LARGEST_MS)
         row = msgspec.structs.replace(
-            one.job, scheduled_for=due, enqueued_at=turn.now, parent=parent.id, initiator=parent.initiator
-        )
+            one.job, scheduled_for=due, enqueued_at=turn.now, parent=parent.id, initiator=parent.initiator,
+            trace=parent.trace,
+        )  # fmt: skip
         new = with_blob(row, one.job.args, one.then, result or b"")
         accept(turn, new, due)
         size += max(new.size, LEAST_SIZE)

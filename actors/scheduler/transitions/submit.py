@@ -125,10 +125,10 @@ def _state(turn: Turn, job_id: str, dead: bool) -> str:
 
 
 async def _identical(turn: Turn, new: NewJob, old: JobRow) -> bool:
-    """Tell whether the caller asked for what is there already, whoever asked for that."""
+    """Tell whether the caller asked for what is there already, whoever asked for that, and in which trace."""
     blank = {
         "incarnation": "", "enqueued_at": 0, "args": b"", "args_rows": 0, "initiator": ("", ""), "then_size": 0,
-        "older_retry": False,
+        "older_retry": False, "trace": None,
     }  # fmt: skip
     if msgspec.structs.replace(new.job, **blank) != msgspec.structs.replace(old, **blank):
         return False
