@@ -4,6 +4,7 @@ answer."""
 from __future__ import annotations
 
 import json
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ class Operated:
 
     url: str
     receiver: str
+    process: subprocess.Popen[str]
+    """That of the server."""
 
     def ask(self, route: str, body: object = None, method: str | None = None, instance: str = "default") -> Any:
         """Ask the API, as somebody who may do anything."""
@@ -59,4 +62,4 @@ def operated(folder: Path, **settings: str) -> Iterator[Operated]:
             "TOCSIN_TOKENS": tokens,
         }
         with tocsin_serve(cwd=folder, **{**options, **settings}) as server:
-            yield Operated(server.url(), origin)
+            yield Operated(server.url(), origin, server.process)

@@ -81,7 +81,7 @@ class Asked:
         root: str = self.request.scope.get("root_path", "")
         return root.rstrip("/")
 
-    def url(self, path: str = "", *, of: str | None = None, **query: object) -> str:
+    def url(self, path: str = "", /, *, of: str | None = None, **query: object) -> str:
         """Return the address of a page of this instance, or `of` another one. Members that are None are left out."""
         if of is not None:
             place = "" if of == DEFAULT_INSTANCE else f"/i/{of}"

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.actors.http.dashboard import overview
+from tocsin.actors.http.dashboard import letters, overview, pools, queues, redrives, schedule, schedules, workers
 from tocsin.actors.http.dashboard.page import Place
 
-PLACES: Final[tuple[Place, ...]] = (*overview.PLACES,)
+PLACES: Final[tuple[Place, ...]] = (
+    *overview.PLACES,
+    *letters.PLACES,
+    *redrives.PLACES,
+    *schedules.PLACES,
+    *schedule.PLACES,
+    *queues.PLACES,
+    *workers.PLACES,
+    *pools.PLACES,
+)

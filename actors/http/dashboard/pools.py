@@ -1,0 +1,178 @@
+"""Pools: how full each is, who holds it, and what can be set of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.overview import share
+from tocsin.actors.http.dashboard.page import Act, Done, Field, Page, Question
+from tocsin.actors.http.dashboard.words import amount
+from tocsin.actors.scheduler.model import records
+from tocsin.errors import InvalidInputError, NotFoundError
+
+HELD: Final = {
+    "fired": "a callback is under way",
+    "pulled": "a worker has it",
+    "accepted": "its receiver has accepted it",
+    "unknown": "its callback had no answer in time",
+}
+"""How a slot is held, by the kind of its lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """The pools of an instance, the longest queue first."""
+
+    pools: Sequence[records.PoolStatus]
+    more: bool
+
+    def share(self, pool: records.PoolStatus) -> float:
+        return share(pool.in_flight, pool.max_concurrency)
+
+    def kind(self, pool: records.PoolStatus) -> str:
+        """Return `full` for a pool whose cap holds back jobs."""
+        return "full" if pool.queued and pool.in_flight >= pool.max_concurrency else ""
+
+
+@dataclass(frozen=True, slots=True)
+class OnePool:
+    """A pool with its holders, and what the caller may do with it."""
+
+    pool: records.Pool
+    may_set: bool
+    may_forget: bool
+    paused_words: str = ""
+    """By whom it was paused, and when."""
+
+    @property
+    def share(self) -> float:
+        return share(self.pool.in_flight, self.pool.max_concurrency)
+
+    @property
+    def full(self) -> bool:
+        return bool(self.pool.queued) and self.pool.in_flight >= self.pool.max_concurrency
+
+    def how(self, holder: records.Holder) -> str:
+        """Return in words how a slot is held."""
+        return "its job was cancelled" if holder.orphan else HELD.get(holder.kind, holder.kind)
+
+
+async def show_all(asked: Asked) -> Pools:
+    asked.query()
+    status = await asked.status()
+    assert status is not None, "the page needs the leave that this needs"
+    pools = sorted(status.pools, key=lambda one: (-one.queued, -one.in_flight, one.name))
+    return Pools(pools, status.more_pools)
+
+
+async def show_one(asked: Asked) -> OnePool:
+    asked.query()
+    name = asked.names["name"]
+    pool = await _known(asked)
+    may_forget = not pool.queued and not pool.in_flight and await asked.may("delete_pool", name)
+    return OnePool(pool, await asked.may("set_pool", name), may_forget)
+
+
+async def _known(asked: Asked) -> records.Pool:
+    name = asked.names["name"]
+    pool = await asked.port.reads.pool(name)
+    if not pool.known:
+        raise NotFoundError(f"there is no pool {name!r}: no job names it, and nobody has set it")
+    return pool
+
+
+# ---- What can be done ----------------------------------------------------------------------------
+
+
+async def ask_pause(asked: Asked) -> Question:
+    pool = await _known(asked)
+    return Question(
+        title=f"Pause the pool {pool.name}?",
+        words=(
+            "Nothing of it starts until it is resumed; jobs that run go on to their end.",
+            f"{amount(pool.queued, 'job')} would wait, and {amount(pool.in_flight, 'one runs', 'run')} now.",
+        ),
+        button="Pause",
+        back=_url(asked),
+    )
+
+
+async def pause(asked: Asked) -> Done:
+    pool = await asked.port.changes.set_pool(asked.names["name"], max_concurrency=None, paused=True)
+    return Done(words=f"The pool {pool.name} is paused: nothing of it starts.", back=_url(asked))
+
+
+async def ask_resume(asked: Asked) -> Question:
+    pool = await _known(asked)
+    return Question(
+        title=f"Resume the pool {pool.name}?",
+        words=(f"{amount(pool.queued, 'job')} waits, and may start.", f"At most {pool.max_concurrency} run at once."),
+        button="Resume",
+        back=_url(asked),
+    )
+
+
+async def resume(asked: Asked) -> Done:
+    pool = await asked.port.changes.set_pool(asked.names["name"], max_concurrency=None, paused=False)
+    return Done(words=f"The pool {pool.name} is resumed.", back=_url(asked))
+
+
+async def ask_cap(asked: Asked) -> Question:
+    pool = await _known(asked)
+    return Question(
+        title=f"How many jobs of the pool {pool.name} may run at once?",
+        words=(f"Now at most {pool.max_concurrency}; {pool.in_flight} run.", "A lower cap lets those that run end."),
+        button="Set the cap",
+        back=_url(asked),
+        fields=(Field(name="cap", label="Cap", value=str(pool.max_concurrency), kind="number", required=True),),
+    )
+
+
+async def set_cap(asked: Asked) -> Done:
+    given = asked.field("cap")
+    if not (given.isascii() and given.isdecimal() and len(given) <= 18):
+        raise InvalidInputError(f"cap must be a whole number, not {given[:80]!r}")
+    pool = await asked.port.changes.set_pool(asked.names["name"], max_concurrency=int(given), paused=None)
+    return Done(words=f"At most {pool.max_concurrency} jobs of the pool {pool.name} run at once now.", back=_url(asked))
+
+
+async def ask_forget(asked: Asked) -> Question:
+    pool = await _known(asked)
+    return Question(
+        title=f"Forget the pool {pool.name}?",
+        words=("No job names it. Its cap and its pause are forgotten; a job that names it makes it anew.",),
+        button="Forget it",
+        back=_url(asked),
+        grave=True,
+    )
+
+
+async def forget(asked: Asked) -> Done:
+    name = asked.names["name"]
+    forgotten = await asked.port.changes.delete_pool(name)
+    return Done(words=f"The pool {name} is forgotten.", back=asked.url("/pools"), changed=forgotten)
+
+
+def _url(asked: Asked) -> str:
+    return asked.url(f"/pools/{asked.names['name']}")
+
+
+PLACES: Final = (
+    Page(path="/pools", action="status", name="pools", title="Pools", show=show_all),
+    Page(
+        path="/pools/{name}", action="pool", resource="name", name="pools", title="Pool", show=show_one,
+        template="pool.html",
+    ),
+    *(
+        Act(path=f"/pools/{{name}}/{verb}", action=action, resource="name", name="pools", ask=ask, do=do)
+        for verb, action, ask, do in (
+            ("pause", "set_pool", ask_pause, pause),
+            ("resume", "set_pool", ask_resume, resume),
+            ("cap", "set_pool", ask_cap, set_cap),
+            ("forget", "delete_pool", ask_forget, forget),
+        )
+    ),
+)  # fmt: skip
