@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import urlencode
 
 import click
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from tests.browser.chromium import chromium
 from tests.browser.filling import INSTANCES, JOBS, LONG_ID, LONG_PATH, SCHEDULES, fill
-from tests.browser.operated import Operated, operated
-from tests.browser.watched import DESK, PHONE, overflow, watched_page
-from tests.processes.server_process import TOKEN
+from tests.browser.operated import operated
+from tests.browser.visits import visiting
+from tests.browser.watched import DESK, PHONE, overflow
 
 SIZES: Final = {"desk": DESK, "phone": PHONE}
-SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+SCHEMES: Final = ("light", "dark")
 LONG_SCHEDULE: Final = max(SCHEDULES, key=len)
 LONG_POOL: Final = "warehouse.eu-west-1:nightly-imports-of-every-supplier"
 PAGES: Final[Mapping[str, str]] = {
@@ -68,30 +67,13 @@ def main(folder: Path, jobs: int, only: str, schemes: str, sizes: str) -> None:
         fill(server, jobs)
         for scheme in (one for one in SCHEMES if one in schemes):
             for size in (one for one in SIZES if one in sizes):
-                with visitor(browser, server, size, scheme) as page:
+                with visiting(browser, server, viewport=dict(SIZES[size]), color_scheme=scheme) as (page, faults):
+                    faults.expected.append("Failed to load resource")  # said below
                     for name, found in take(page, folder, f"{size}-{scheme}", only):
                         wrong += [f"{name}: {one}" for one in found]
                         click.echo(f"{name}: {', '.join(found) or 'ok'}")
     if wrong:
         raise click.ClickException("\n".join(wrong))
-
-
-@contextmanager
-def visitor(browser: Browser, server: Operated, size: str, scheme: Literal["light", "dark"]) -> Iterator[Page]:
-    """Yield a page of somebody who has logged in."""
-    options = {"viewport": dict(SIZES[size]), "color_scheme": scheme, "device_scale_factor": 1}
-    with watched_page(browser, server.url, **options) as (page, faults):
-        faults.expected.append("Failed to load resource")  # pages that are not there yet are shown as such
-        log_in(page)
-        yield page
-
-
-def log_in(page: Page, token: str = TOKEN) -> None:
-    """Log in as people do: by the form that any page shows to a stranger."""
-    page.goto("/ui")
-    page.get_by_label("Token").fill(token)
-    page.get_by_role("button", name="Log in").click()
-    page.get_by_role("navigation").first.wait_for()
 
 
 def take(page: Page, folder: Path, suffix: str, only: str) -> Iterator[tuple[str, list[str]]]:
