@@ -36,6 +36,7 @@ from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire
 from tocsin.actors.scheduler.inflight.deaths import OnDead
 from tocsin.actors.scheduler.inflight.ticking import OnTick
+from tocsin.actors.scheduler.model.asked_by import in_python
 from tocsin.actors.scheduler.model.catalog_check import CatalogGiven
 from tocsin.actors.scheduler.model.due_run import DueRun
 from tocsin.actors.scheduler.model.health import RED, level
@@ -355,10 +356,11 @@ class ActorHost:
         port = local.port(self._service, name)
         return port if self._sharing is None else self._sharing.port(port)
 
-    def scheduler(self, name: str = "default") -> Scheduler:
-        """Return a handle on a scheduler; it costs nothing until it is used. Pools, queues, schedules and ids are its
-        own."""
-        return Scheduler(self.ports(instance_name(name)))
+    def scheduler(self, name: str = "default", *, by: str | None = None) -> Scheduler:
+        """Return a handle on a scheduler; it costs nothing until used. Pools, queues, schedules and ids are its own.
+        `by` names the person for whom it is used in the audit log."""
+        port = self.ports(instance_name(name))
+        return Scheduler(port if by is None else port.asked_by(in_python(by)))
 
     def health(self) -> Sequence[HealthReason]:
         """Return what is wrong with the whole host, the worst first; nothing if it is well. What is wrong with one
@@ -382,14 +384,10 @@ class ActorHost:
         limit = integer(limit, "limit", 1, 1000)
         start = "" if cursor is None else instance_name(cursor)
         if self._sharing is not None and self._sharing.follows:
-            return await self._sharing.instances(start, limit, shown or _everyone)
-        return await instances.page(self.runtime.provider, start, limit, shown or _everyone)
+            return await self._sharing.instances(start, limit, shown or instances.everyone)
+        return await instances.page(self.runtime.provider, start, limit, shown or instances.everyone)
 
     def actor(self, kind: type[A], name: str) -> Stub[A]:
         """Return a handle on one of your own actors."""
         call = self.runtime.call if self._sharing is None else self._sharing.call_or(self.runtime.call)
         return Stub(call, ActorId(kind.kind_name(), instance_name(name)))
-
-
-async def _everyone(name: str) -> bool:
-    return True

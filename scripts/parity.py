@@ -62,6 +62,7 @@ ROWS: Final = (
     row("workers", "workers", "workers"),
     row("queues", "queues", "queues"),
     row("pending", "pending", "pending"),
+    row("audit", "audit", "audit"),
     row("status", "status", "status"),
     row("pools", "pool set_pool delete_pool", "pools ls"),
     row("pool", "pool", "pools show"),

@@ -19,6 +19,7 @@ WHERE: Final = ROOT / "actors" / "client"
 SCHEDULER: Final = "actors/scheduler/client/scheduler.py"
 READS: Final = "actors/scheduler/client/scheduler_reads.py"
 SCHEDULES: Final = "actors/scheduler/client/schedules.py"
+DEAD: Final = "actors/scheduler/client/dead_letters.py"
 CLOCK: Final = "actors/scheduler/client/clock.py"
 DEFERRED: Final = "actors/scheduler/client/deferred.py"
 
@@ -42,19 +43,17 @@ CLASSES: Final = (
     Blocking(
         "sync_scheduler.py", SCHEDULER, "Scheduler",
         "`SyncScheduler`: the handle on one scheduler for code that blocks.",
-        "from collections.abc import Callable, Coroutine, Generator, Iterator\n"
-        "from typing import TypeVar\n"
+        "from collections.abc import Generator, Iterator\n"
         "from tocsin.actors.client.blocking import Blocking\n"
         "from tocsin.actors.client.sync_clock import SyncClock\n"
+        "from tocsin.actors.client.sync_dead_letters import SyncDeadLetters\n"
         "from tocsin.actors.client.sync_deferred import SyncDeferred\n"
         "from tocsin.actors.client.sync_schedules import SyncSchedules\n"
         "from tocsin.actors.scheduler.client.scheduler import Scheduler\n"
         "from tocsin.actors.scheduler.client.pools import PoolHandle\n"
         "from tocsin.actors.scheduler.client.tasks import TaskMaker\n",
         '''
-T = TypeVar("T")
-
-class SyncScheduler:
+class SyncScheduler(SyncDeadLetters):
     """A `Scheduler` whose methods return when they are answered. Threads may share it.
 
     Errors are those of a `Client`.
@@ -63,9 +62,6 @@ class SyncScheduler:
     def __init__(self, blocking: Blocking, name: str) -> None:
         """Hold a thread with a client; users get their handles from `SyncClient.scheduler`."""
         self._blocking, self.name = blocking, name
-
-    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
-        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
 
     def _page_of_changes(self, since: str | None) -> FeedPage:
         return self._call(lambda it: it._page_of_changes(since))
@@ -99,6 +95,26 @@ class SyncScheduler:
 ''',
         ("schedules", "clock", "deferred", "task", "pools"),
         ((READS, "SchedulerReads"),),
+    ),
+    Blocking(
+        "sync_dead_letters.py", DEAD, "DeadLetters",
+        "`SyncDeadLetters`: the part of a handle that is about dead jobs, for code that blocks.",
+        "from collections.abc import Callable, Coroutine\n"
+        "from typing import Any, TypeVar\n"
+        "from tocsin.actors.client.blocking import Blocking\n"
+        "from tocsin.actors.scheduler.client.scheduler import Scheduler\n",
+        '''
+T = TypeVar("T")
+
+class SyncDeadLetters:
+    """The methods of a `SyncScheduler` that are about jobs which were given up."""
+
+    _blocking: Blocking
+    name: str
+
+    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
+        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
+''',
     ),
     Blocking(
         "sync_schedules.py", SCHEDULES, "Schedules",

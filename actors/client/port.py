@@ -11,6 +11,7 @@ from tocsin.actors.client.queues import ServerQueues
 from tocsin.actors.client.reads import ServerReads
 from tocsin.actors.client.schedules import ServerSchedules
 from tocsin.actors.client.server import Server
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.dispatch.clock import DispatchClock
 from tocsin.dispatch.tracing import Tracing
@@ -30,6 +31,10 @@ class ServerPort:
         self.reads = ServerReads(server, self.name)
         self.queues = ServerQueues(server, self.name)
         self.schedules = ServerSchedules(server, self.name)
+
+    def asked_by(self, who: AskedBy) -> SchedulerPort:
+        """Return the port itself: a server knows by the token who asks."""
+        return self
 
 
 def port(server: Server, clock: DispatchClock, tracing: Tracing, name: str) -> SchedulerPort:

@@ -10,6 +10,7 @@ from tocsin.actors.client import answers
 from tocsin.actors.client.queues import RESULT_WAIT_MS
 from tocsin.actors.client.server import ALWAYS, Server, is_absent, part
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.errors import NotFoundError
@@ -112,6 +113,18 @@ class ServerReads:
     async def pool(self, name: str) -> records.Pool:
         """Return a pool and its holders."""
         return await self._get("pool", records.Pool, name=name)
+
+    async def audit(
+        self,
+        *,
+        cursor: str | None,
+        limit: int,
+        action: str | None,
+        who: str | None,
+        since: int | None,
+    ) -> AuditPage:
+        """Return a page of what operators did, the newest first."""
+        return await self._get("audit", AuditPage, cursor=cursor, limit=limit, action=action, who=who, since=since)
 
     async def redrive(self, redrive_id: str) -> records.Redrive | None:
         """Return how far a bulk retry has come; None if there is none of that id."""

@@ -4,30 +4,29 @@ Written by scripts/sync_client.py of `Scheduler`: change that, and run the scrip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from tocsin.actors.client.blocking import Blocking
 from tocsin.actors.client.sync_clock import SyncClock
+from tocsin.actors.client.sync_dead_letters import SyncDeadLetters
 from tocsin.actors.client.sync_deferred import SyncDeferred
 from tocsin.actors.client.sync_schedules import SyncSchedules
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.pools import PoolHandle
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
-from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.client.tasks import TaskMaker
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import Change, FeedPage, read_frame
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Settlement, WorkerInfo, WorkerSnapshot
 from tocsin.dispatch.receiver.outcomes import HandlerError
 from tocsin.dispatch.values import LEFT_OUT
 from tocsin.errors import TocsinError
 
-T = TypeVar("T")
 
-
-class SyncScheduler:
+class SyncScheduler(SyncDeadLetters):
     """A `Scheduler` whose methods return when they are answered. Threads may share it.
 
     Errors are those of a `Client`.
@@ -36,9 +35,6 @@ class SyncScheduler:
     def __init__(self, blocking: Blocking, name: str) -> None:
         """Hold a thread with a client; users get their handles from `SyncClient.scheduler`."""
         self._blocking, self.name = blocking, name
-
-    def _call(self, ask: Callable[[Scheduler], Coroutine[Any, Any, T]]) -> T:
-        return self._blocking.call(lambda client: ask(client.scheduler(self.name)))
 
     def _page_of_changes(self, since: str | None) -> FeedPage:
         return self._call(lambda it: it._page_of_changes(since))
@@ -183,46 +179,6 @@ class SyncScheduler:
         """
         return self._call(lambda it: it.extend(id, lease, lease_ms))
 
-    def dead_retry(self, id: str) -> records.DeadRetried:
-        """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
-        return self._call(lambda it: it.dead_retry(id))
-
-    def dead_cancel(self, id: str) -> bool:
-        """Remove a dead job for good; False if there is none of that id."""
-        return self._call(lambda it: it.dead_cancel(id))
-
-    def dead_retry_all(
-        self,
-        *,
-        pool: str | None = None,
-        reason: str | None = None,
-        path: str | None = None,
-        since: datetime | int | None = None,
-        all: bool = False,
-        rate_per_second: int = 10,
-        dry_run: bool = False,
-    ) -> records.Redrive:
-        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
-
-        Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
-        them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
-        """
-        return self._call(
-            lambda it: it.dead_retry_all(
-                pool=pool,
-                reason=reason,
-                path=path,
-                since=since,
-                all=all,
-                rate_per_second=rate_per_second,
-                dry_run=dry_run,
-            )
-        )
-
-    def redrive_stop(self, redrive_id: str) -> bool:
-        """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
-        return self._call(lambda it: it.redrive_stop(redrive_id))
-
     def claim(
         self,
         queue: str | Sequence[str] = EVERY_QUEUE,
@@ -362,24 +318,15 @@ class SyncScheduler:
                 return
             since = page.seq
 
-    def dead(
+    def audit(
         self,
         *,
         cursor: str | None = None,
         limit: int = 100,
-        pool: str | None = None,
-        label: str | None = None,
-        reason: str | None = None,
+        action: str | None = None,
+        who: str | None = None,
         since: datetime | int | None = None,
-        path: str | None = None,
-    ) -> records.Page:
-        """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
-        return self._call(
-            lambda it: it.dead(
-                cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=since, path=path
-            )
-        )
-
-    def redrive(self, redrive_id: str) -> records.Redrive | None:
-        """Return how far a `dead_retry_all` has come; None if there is none of that id."""
-        return self._call(lambda it: it.redrive(redrive_id))
+    ) -> AuditPage:
+        """Return a page of what operators did with this instance, the newest first: who, what, when, and how much it
+        changed. `who` is the name of a token or a user, or `python`, `http` or `dashboard`."""
+        return self._call(lambda it: it.audit(cursor=cursor, limit=limit, action=action, who=who, since=since))

@@ -11,10 +11,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from tocsin.actors.http.access import Gate, Visit
+from tocsin.actors.http.asked_by import asked_by
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.errors import MethodNotAllowedError, refusal
 from tocsin.actors.http.incoming import Incoming
-from tocsin.actors.http.operations import Operation
+from tocsin.actors.http.operations import ADMIN, OPERATE, Operation
 from tocsin.actors.http.request import SCHEDULING, Call
 from tocsin.actors.http.responses import Reply, allowing, answer, unheard
 from tocsin.actors.scheduler.client.port import SchedulerPort
@@ -23,6 +24,8 @@ from tocsin.dispatch.words import SPEAKS_JSON
 log = logging.getLogger("tocsin.http")
 
 DEFAULT_INSTANCE: Final = "default"
+OPERATING: Final = OPERATE | ADMIN
+"""Scopes of the actions that the audit log may note."""
 
 
 class Endpoint(ABC):
@@ -89,6 +92,8 @@ class OperationEndpoint(Endpoint):
         port = self._ports(request.path_params.get("instance", DEFAULT_INSTANCE))
         if operation.scopes and visit.token is not None:
             self._gate.check_token(visit.token, operation.scopes, operation.action, port.name)
+        if not operation.scopes.isdisjoint(OPERATING):
+            port = port.asked_by(asked_by(visit))
         # Only what schedules asks an app's user for its text: that may be slow, or fail.
         initiator = visit.caller.identity if operation.action in SCHEDULING else ("", "")
         call = Call(request, port, self._gate, self._crowd, visit, operation.action, initiator)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.http import job_records, wire, wire_clock, wire_jobs, wire_queues, wire_recurring, wire_workers
+from tocsin.actors.http import operations_audit as audits
 from tocsin.actors.http import operations_changing as changing
 from tocsin.actors.http import operations_clock as clock
 from tocsin.actors.http import operations_operating as operating
@@ -22,6 +23,7 @@ from tocsin.actors.http import response_models as replies
 from tocsin.actors.http.request import Call
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import schedule_records as recurring_records
+from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import Change
 from tocsin.dispatch.pulled import Settlement
 
@@ -244,6 +246,11 @@ _OTHERS: Final = (
         "DELETE", "/pool", "delete_pool", OPERATE, operating.delete_pool,
         name="delete_pool", group="operating", said="Forget what was set of a pool",
         query=takes.ONE_POOL, answer=replies.PoolDeleted, errors=("CONFLICT",),
+    ),
+    Operation(
+        "GET", "/audit", "audit", READ, audits.audit,
+        name="audit", group="operating", said="What operators did, the newest first",
+        query=takes.AUDITED, answer=AuditPage,
     ),
     Operation(
         "GET", "/catalog", "catalog", READ, reading.catalog,

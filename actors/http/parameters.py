@@ -102,6 +102,10 @@ OWNER: Final = Parameter(
     place="path",
 )  # fmt: skip
 
+ACTION: Final = Parameter("action", shapes.TEXT, "Only this one, by the name of its method.", example="set_pool")
+WHO: Final = Parameter("who", shapes.TEXT, "Only by this token or user, or by this way: python, http, dashboard.")
+DONE_SINCE: Final = Parameter("since", shapes.INSTANT, "Only those of this instant (epoch ms) or later.")
+
 ONE_JOB: Final = (JOB,)
 ONE_POOL: Final = (POOL_NAME,)
 LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL, QUEUE_FILTER, PATH)
@@ -110,6 +114,7 @@ RESULT_OF: Final = (JOB, RESULT_WAIT)
 CHANGES: Final = (FEED_SINCE, FEED_WAIT)
 CLOCK_READ: Final = (CLOCK_WAIT,)
 DEAD_LISTED: Final = (CURSOR, LIMIT, POOL, LABEL, REASON, SINCE, PATH)
+AUDITED: Final = (CURSOR, LIMIT, ACTION, WHO, DONE_SINCE)
 PAGED: Final = (CURSOR, LIMIT)
 CONFIRMED: Final = (CONFIRM,)
 DELETED: Final = (REVISION, CANCEL_PENDING)

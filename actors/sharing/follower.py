@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from weakref import WeakSet
 
 from tocsin.actors.runtime.clock import Clock
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.sharing.link import Gone, Link, Moved
 from tocsin.actors.sharing.operations import OPERATIONS, Again, Operation
 from tocsin.errors import HolderLostError, HostClosedError, OverloadedError, StoreUnavailable
@@ -159,7 +160,7 @@ class Follower:
 
     # ---- Calls -----------------------------------------------------------------------------------
 
-    async def ask(self, name: str, instance: str, values: Sequence[Any]) -> Any:
+    async def ask(self, name: str, instance: str, values: Sequence[Any], who: AskedBy | None = None) -> Any:
         """Have an operation done, wherever the store is, and return its answer.
 
         Raises the errors of the operation; StoreUnavailable if no holder is found; HolderLostError if the holder went
@@ -170,13 +171,13 @@ class Follower:
         try:
             if operation.may_wait:
                 return await self._wait(operation, instance, values)
-            return await self._ask(operation, instance, values)
+            return await self._ask(operation, instance, values, who)
         finally:
             self._under_way -= 1
             if not self._under_way and self._quiet is not None:
                 self._quiet.set()
 
-    async def _ask(self, operation: Operation, instance: str, values: Sequence[Any]) -> Any:
+    async def _ask(self, operation: Operation, instance: str, values: Sequence[Any], who: AskedBy | None = None) -> Any:
         began = self._clock.monotonic()
         body, until = operation.encode(values), began + GAP_S
         left, waited = values, False
@@ -184,8 +185,9 @@ class Follower:
             link = await self._reach(until)
             try:
                 if link is None:
-                    return await operation.run(self._home.port(instance), left)
-                return operation.decode_answer(await link.call(operation, instance, body))
+                    home = self._home.port(instance)
+                    return await operation.run(home if who is None else home.asked_by(who), left)
+                return operation.decode_answer(await link.call(operation, instance, body, who))
             except OverloadedError:
                 if not waited:
                     raise

@@ -14,7 +14,7 @@ from tocsin.actors.scheduler.model.records import HealthReason
 from tocsin.actors.sharing import failures
 from tocsin.actors.sharing.frames import MAX_FRAME, MAX_HELLO, VERSION, BrokenLink, Kind
 from tocsin.actors.sharing.greeting import Hello, Vitals, Welcome
-from tocsin.actors.sharing.operations import MOST_CALLS, OPERATIONS, Operation, asked_decoder
+from tocsin.actors.sharing.operations import MOST_CALLS, OPERATIONS, Asked, Operation, asked_decoder
 from tocsin.actors.sharing.wire import Wire
 from tocsin.dispatch.words import SPEAKS_JSON
 from tocsin.errors import InvalidInputError, OverloadedError, TocsinError
@@ -188,17 +188,19 @@ class HolderEnd(Wire):
             return self._fail(number, OverloadedError("too many calls of one process are under way"), operation)
         token = SPEAKS_JSON.set(asked.json)
         try:
-            task = self._holder.start_call(self._run(number, operation, asked.instance, asked.arguments))
+            task = self._holder.start_call(self._run(number, operation, asked))
         finally:
             SPEAKS_JSON.reset(token)
         if not task.done():  # where the app's event loop starts tasks eagerly, it may have ended
             self._calls[number] = operation, task
 
-    async def _run(self, number: int, operation: Operation, instance: str, arguments: msgspec.Raw) -> None:
+    async def _run(self, number: int, operation: Operation, asked: Asked) -> None:
         """Carry out a call, and answer it. The port answers what is durable, so this does."""
-        port = self._holder.served.port(instance)
+        port = self._holder.served.port(asked.instance)
+        if asked.who is not None:
+            port = port.asked_by(asked.who)
         try:
-            answer = await operation.run(port, self._arguments(operation, arguments))
+            answer = await operation.run(port, self._arguments(operation, asked.arguments))
             if self.is_lost and operation.undo is not None:
                 undone_by, values = operation.undo(answer)
                 await OPERATIONS[undone_by].run(port, values)

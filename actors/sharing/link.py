@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.sharing import failures
 from tocsin.actors.sharing.frames import BrokenLink, Kind
 from tocsin.actors.sharing.greeting import Hello, Vitals, Welcome
@@ -55,7 +56,7 @@ class Link(Wire):
 
     # ---- Calling ---------------------------------------------------------------------------------
 
-    async def call(self, operation: Operation, instance: str, arguments: bytes) -> bytes:
+    async def call(self, operation: Operation, instance: str, arguments: bytes, who: AskedBy | None = None) -> bytes:
         """Send a call and return its answer. Raises the error that it met, Moved, or Gone."""
         if self.ended.is_set():
             raise Gone(sent=False)
@@ -68,7 +69,7 @@ class Link(Wire):
             )
         self._numbers = number = (self._numbers + 1) & 0xFFFFFFFF
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        asked = Asked(operation.name, instance, SPEAKS_JSON.get(), msgspec.Raw(arguments))
+        asked = Asked(operation.name, instance, SPEAKS_JSON.get(), msgspec.Raw(arguments), who)
         self.send(Kind.CALL, number, _call.encode(asked))
         self._calls[number] = operation, answer
         try:

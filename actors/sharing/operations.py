@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, Union, get_args, get_origin, get_type_h
 import msgspec
 
 from tocsin.actors.scheduler.client import port
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.due_run import DueRun
 from tocsin.actors.scheduler.model.records import InstancePage
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
@@ -72,7 +73,7 @@ PARTS: Final[dict[str, type]] = {
 _AGAIN: Final[dict[Again, str]] = {
     Again.REPEATED: """
         jobs.submit_once jobs.first_answer changes.complete changes.extend
-        reads.get reads.list reads.dead reads.status reads.why reads.history reads.pool reads.redrive
+        reads.get reads.list reads.dead reads.status reads.why reads.history reads.pool reads.redrive reads.audit
         reads.clock reads.changes
         queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
         schedules.get schedules.list schedules.occurrences schedules.preview
@@ -224,6 +225,8 @@ class Asked(msgspec.Struct, array_like=True, frozen=True):
     instance: str
     json: bool
     arguments: msgspec.Raw
+    who: AskedBy | None = None
+    """Who asks, where that is not code with a handle."""
 
 
 asked_decoder: Final = msgspec.json.Decoder(Asked)

@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.client.port import (
     SchedulesPort,
     Submitted,
 )
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Scheduled
 from tocsin.actors.sharing.follower import Follower, Unanswered
@@ -27,22 +28,22 @@ from tocsin.dispatch.refusals import Refusal
 class RemotePart:
     """One part of a port; each of its methods is sent as an operation."""
 
-    def __init__(self, follower: Follower, instance: str) -> None:
-        self._follower, self._instance = follower, instance
+    def __init__(self, follower: Follower, instance: str, who: AskedBy | None = None) -> None:
+        self._follower, self._instance, self._who = follower, instance, who
 
 
 def _method(operation: Operation) -> Any:
     name, values = operation.name, operation.values
 
     async def call(self: RemotePart, *args: Any, **named: Any) -> Any:
-        return await self._follower.ask(name, self._instance, values(args, named))
+        return await self._follower.ask(name, self._instance, values(args, named), self._who)
 
     call.__name__, call.__qualname__ = operation.method, operation.name
     return call
 
 
 @cache
-def remote_part(part: str) -> Callable[[Follower, str], Any]:
+def remote_part(part: str) -> Callable[..., Any]:
     """Return a class with every method of a part of the port."""
     above = RemoteJobs if part == "jobs" else RemotePart
     methods = {
@@ -135,7 +136,51 @@ class SharedPort:
         self.jobs, self.changes, self.reads = here.jobs, here.changes, here.reads
         self.queues, self.schedules = here.queues, here.schedules
 
+    def part_for(self, here: SchedulerPort, part: str, who: AskedBy) -> Any:
+        """Return a part for one who asks: that of `here`, or of the holder, as the others stand now."""
+        if self.changes is self._here.changes:
+            return getattr(here, part)
+        return remote_part(part)(self._follower, self.name, who)
+
     def stand_there(self) -> None:
         """Send every call to the holder, or have it wait for one."""
         for part in ("jobs", "changes", "reads", "queues", "schedules"):
             setattr(self, part, remote_part(part)(self._follower, self.name))
+
+    def asked_by(self, who: AskedBy) -> SchedulerPort:
+        """Return the same scheduler, whose audit log names `who` for what is changed through it."""
+        return AskedShared(self, self._here.asked_by(who), who)
+
+
+class AskedShared:
+    """A `SharedPort` for one who asks, wherever the store is when it is called."""
+
+    def __init__(self, shared: SharedPort, here: SchedulerPort, who: AskedBy) -> None:
+        self.name, self.checks = shared.name, shared.checks
+        self._shared, self._here, self._who = shared, here, who
+
+    @property
+    def jobs(self) -> JobsPort:
+        return self._shared.jobs
+
+    @property
+    def reads(self) -> ReadsPort:
+        return self._shared.reads
+
+    @property
+    def queues(self) -> QueuesPort:
+        return self._shared.queues
+
+    @property
+    def changes(self) -> ChangesPort:
+        changes: ChangesPort = self._shared.part_for(self._here, "changes", self._who)
+        return changes
+
+    @property
+    def schedules(self) -> SchedulesPort:
+        schedules: SchedulesPort = self._shared.part_for(self._here, "schedules", self._who)
+        return schedules
+
+    def asked_by(self, who: AskedBy) -> SchedulerPort:
+        """Return it for another one."""
+        return self._shared.asked_by(who)

@@ -15,6 +15,7 @@ from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor.service import SchedulerService
 from tocsin.actors.scheduler.client import local
 from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.due_run import DueRun
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
@@ -35,10 +36,14 @@ class Ports:
     """The parts of one scheduler's port, and those of its host."""
 
     def __init__(self, port: SchedulerPort | None, host: LocalHost) -> None:
-        self.host = host
+        self.host, self._port = host, port
         if port is not None:
             self.jobs, self.changes, self.reads = port.jobs, port.changes, port.reads
             self.queues, self.schedules = port.queues, port.schedules
+
+    def asked_by(self, who: AskedBy) -> Ports:
+        """Return the same, whose audit log names `who` for what is changed through it."""
+        return Ports(None if self._port is None else self._port.asked_by(who), self.host)
 
 
 class ThisHost:
@@ -75,7 +80,7 @@ class LocalHost:
         self._runtime, self._service, self._run_due = runtime, service, run_due
 
     async def instances(self, *, cursor: str | None, limit: int) -> InstancePage:
-        return await instances.page(self._runtime.provider, cursor or "", limit, _everyone)
+        return await instances.page(self._runtime.provider, cursor or "", limit, instances.everyone)
 
     async def run_due(self, *, until: int, max_seconds: float | None) -> DueRun:
         return await self._run_due(until, max_seconds)
@@ -102,7 +107,3 @@ def sharing_through(
     if door is None:
         return None
     return lambda host: Sharing(host, door, clock, random, partial(digests, configured), os.getpid)
-
-
-async def _everyone(name: str) -> bool:
-    return True

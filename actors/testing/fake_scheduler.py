@@ -17,6 +17,7 @@ from tocsin.actors.runtime.clock import SystemClock
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.client.schedules import Schedules
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.catalog_check import CatalogGiven
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.testing.lab import inventory
@@ -168,7 +169,7 @@ def _noted(kind: type, name: str) -> Callable[..., Any]:
 
 
 for _fake, _real in ((FakeScheduler, Scheduler), (_FakeSchedules, Schedules)):
-    for _name, _method in inspect.getmembers(_real, inspect.iscoroutinefunction):
+    for _name, _ in inspect.getmembers(_real, inspect.iscoroutinefunction):
         if not _name.startswith("_"):
             setattr(_fake, _name, _noted(_real, _name))
 
@@ -201,6 +202,9 @@ class _LazyPort:
         self.name, self.checks = port.name, port.checks
         for part in PARTS:
             setattr(self, part, _LazyPart(part, started))
+
+    def asked_by(self, who: AskedBy) -> SchedulerPort:
+        return cast(SchedulerPort, self)  # who asks is not looked at in unit tests
 
 
 class _LazyPart:

@@ -52,6 +52,7 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/queues": ("GET", None, {"read"}),
     "/pending?prefix=p": ("GET", None, {"read"}),
     "/result?id=a": ("GET", None, {"read"}),
+    "/audit": ("GET", None, {"read"}),
     "/catalog": ("GET", None, {"read"}),
     "/pool?name=p": ("GET", None, {"read"}),
     "/pool": ("PUT", {"name": "p", "paused": True}, {"operate"}),

@@ -109,6 +109,8 @@ async def good_tour(ask: Ask) -> None:
     await ask("DELETE", "/pool", params={"name": "p"})
     await ask("PUT", "/instance", {"paused": True})
     await ask("PUT", "/instance", {"paused": False})
+    await ask("GET", "/audit", params={"limit": 3})
+    await ask("GET", "/audit", params={"who": "http", "action": "set_pool", "since": 1})
     await ask("GET", "/instances")
     await ask("GET", "/instances", params={"limit": 1})
     await ask("GET", "/healthz")

@@ -207,7 +207,7 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
         await http_client.schedule(id="invoice-42", delayMs=0, queue="mail", keepResultMs=3_600_000)
         [claimed] = (await http_client.post("/queues/mail/claim")).json()["jobs"]
         await http_client.post("/complete", {"id": "invoice-42", "lease": claimed["lease"], "result": {"sent": True}})
-    elif name == "delete_pool":
+    elif name in ("delete_pool", "audit"):
         await http_client.client.put("/pool", json={"name": "stripe", "maxConcurrency": 2})
     elif name == "schedules_register":
         sweep = {"name": "sweep", "functionPath": "sweep:run", "everyMs": 60_000}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from tocsin.actors.scheduler.model.audit import AUDIT, audit_day
 from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
 from tocsin.actors.scheduler.model.rows import (
     SOON,
@@ -207,7 +208,13 @@ async def _forget_answers(turn: Turn, due: Due) -> None:
         await _forget(turn, IDEM, idem_day(int(day)), day)
 
 
+async def _forget_audit(turn: Turn, due: Due) -> None:
+    for _, day in due:
+        await _forget(turn, AUDIT, audit_day(int(day)), day)
+
+
 TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
+    AUDIT: _forget_audit,
     EXPIRE: _expire,
     HISTORY: _forget_history,
     IDEM: _forget_answers,

@@ -13,6 +13,7 @@ from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Event, answer
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
+from tocsin.actors.scheduler.actor.operators import operate, operate_clock
 from tocsin.actors.scheduler.actor.pull import give_back
 from tocsin.actors.scheduler.actor.shared_turns import (
     READ_IN_STEPS,
@@ -25,27 +26,21 @@ from tocsin.actors.scheduler.inflight.deaths import DeadJob
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.model.names import KIND
-from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.schedules.events import ScheduleChange, change_schedules
 from tocsin.actors.scheduler.schedules.recompute import check_zones
 from tocsin.actors.scheduler.state.occurrences import FailedSlots, Tick
 from tocsin.actors.scheduler.state.rebuild import load
 from tocsin.actors.scheduler.state.scheduler_state import Limits, SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import clock, events, redrive
+from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions.complete import complete, extend
 from tocsin.actors.scheduler.transitions.idempotency import Once, submit_once
 from tocsin.actors.scheduler.transitions.pools import (
     Erased,
-    cancel_many,
-    delete_pool,
     erase_page,
-    reschedule,
-    set_instance,
-    set_pool,
 )
 from tocsin.actors.scheduler.transitions.settle import settle
-from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead, submit, submit_together
+from tocsin.actors.scheduler.transitions.submit import submit, submit_together
 from tocsin.errors import ConflictError, StaleLeaseError, TurnError
 
 ERASE_ALONE_MS = 5_000
@@ -160,39 +155,25 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 answered = answer(event, await _extend(turn, event))
             case events.GiveBack(leases):
                 answered = answer(event, await give_back(turn, leases))
-            case events.Cancel(job_id):
-                answered = answer(event, await cancel(turn, job_id))
-            case events.CancelMany(page):
-                answered = answer(event, await cancel_many(turn, page))
-            case events.Reschedule(job_id, due):
-                answered = answer(event, await reschedule(turn, job_id, due))
-            case events.RetryDead(job_id):
-                due_of_old = await retry_dead(turn, job_id)
-                retried = DeadRetried(False) if due_of_old is None else DeadRetried(True, job_id, due_of_old)
-                answered = answer(event, retried)
-            case events.CancelDead(job_id):
-                answered = answer(event, await cancel_dead(turn, job_id))
-            case events.StartRedrive(redrive_id, row, known):
-                answered = answer(event, await redrive.start(turn, redrive_id, row, known))
-            case events.StopRedrive(redrive_id):
-                answered = answer(event, await redrive.stop(turn, redrive_id))
-            case events.SetPool(name, cap, paused):
-                answered = answer(event, await set_pool(turn, name, cap, paused))
-            case events.DeletePool(name):
-                answered = answer(event, await _delete_pool(turn, name))
-            case events.SetInstance(paused, timeout_ms):
-                instance = await set_instance(turn, paused, timeout_ms)
-                answered = answer(event, (instance.paused, instance.timeout_ms))
-            case events.SetClock(at):
-                answered = answer(event, await clock.create(turn, at))
-                self._note_clock()
-            case events.AdvanceClock(to, by_ms):
-                answered = answer(event, clock.advance(turn, to, by_ms))
-            case events.FreezeClock():
-                answered = answer(event, clock.freeze(turn))
-                self._note_clock()
+            case events.SetClock() | events.FreezeClock() | events.AdvanceClock():
+                answered = await operate_clock(turn, event)
+                if not isinstance(event, events.AdvanceClock):
+                    self._note_clock()
             case events.ErasePage():
                 raise TurnError("a page of a removal has a turn of its own")
+            case (
+                events.Cancel()
+                | events.CancelMany()
+                | events.Reschedule()
+                | events.RetryDead()
+                | events.CancelDead()
+                | events.StartRedrive()
+                | events.StopRedrive()
+                | events.SetPool()
+                | events.DeletePool()
+                | events.SetInstance()
+            ):
+                answered = await operate(turn, event)
             case _:
                 answered = await change_schedules(turn, event)
         return answered
@@ -261,11 +242,4 @@ async def _extend(turn: Turn, asked: events.Extend) -> int | StaleLeaseError:
     try:
         return await extend(turn, asked.job_id, asked.lease, asked.lease_ms)
     except StaleLeaseError as refusal:
-        return refusal
-
-
-async def _delete_pool(turn: Turn, name: str) -> bool | ConflictError:
-    try:
-        return await delete_pool(turn, name)
-    except ConflictError as refusal:  # raised before anything was changed
         return refusal

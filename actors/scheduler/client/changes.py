@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from tocsin.actors.scheduler.actor.clock_names import ID as CLOCK_NAMES
@@ -9,11 +11,12 @@ from tocsin.actors.scheduler.actor.clock_names import NoteName
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, path_or_none
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy
 from tocsin.actors.scheduler.model.clock import ClockRow, state_of
 from tocsin.actors.scheduler.model.reasons import DEAD_REASONS
 from tocsin.actors.scheduler.model.rows import RedriveRow
+from tocsin.actors.scheduler.queries import instances, listing
 from tocsin.actors.scheduler.queries import jobs as query
-from tocsin.actors.scheduler.queries import listing
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions import redrive as redrives
@@ -26,6 +29,8 @@ from tocsin.dispatch.pulled import MAX_RESULT, Settlement
 from tocsin.dispatch.words import word
 from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
 
+log = logging.getLogger("tocsin.scheduler")
+
 ERROR_MAX = 2_000
 CANCEL_PAGE = 500
 
@@ -33,14 +38,17 @@ CANCEL_PAGE = 500
 class LocalChanges:
     """Changes what one scheduler holds."""
 
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
+    def __init__(self, instance: Instance, who: AskedBy = PYTHON) -> None:
+        self._instance, self._who = instance, who
+        self._person = who if who.person else None
 
     # ---- Jobs ------------------------------------------------------------------------------------
 
     async def cancel(self, id: str) -> records.Cancelled:
         """Remove a pending, waiting or running job."""
-        return await self._instance.change(events.Cancel(arguments.schedule_id(id)), records.Cancelled(False, False))
+        return await self._instance.change(
+            events.Cancel(arguments.schedule_id(id), self._person), records.Cancelled(False, False)
+        )
 
     async def cancel_all(
         self, *, pool: str | None, label: str | None, path: str | None, all: bool, dry_run: bool
@@ -52,13 +60,14 @@ class LocalChanges:
         wanted = Filter(name_or_none(pool, "pool"), None, name_or_none(label, "label"), path_or_none(path))
         await here.fill_labels(wanted)
         until, cursor, matched, cancelled = here.now_ms(), None, 0, 0
+        act = here.act("cancel_all", self._who, said={"pool": pool, "label": label, "functionPath": path})
         while True:
             async with here.service.paging:
                 page = await listing.list_live(here.view(), here.name, until, CANCEL_PAGE, cursor, wanted)
             found = [(one.id, one.incarnation) for one in page.records if one.enqueued_at <= until]
             matched += len(found)
             if not dry_run:
-                cancelled += await here.cancel_many(found)
+                cancelled += await here.cancel_many(found, act)
             if not page.truncated:
                 return records.Matched(matched, cancelled)
             cursor = page.cursor
@@ -66,7 +75,7 @@ class LocalChanges:
     async def reschedule(self, id: str, due: int) -> records.Rescheduled:
         """Move a pending or waiting job to an instant. InvalidInputError if the job expires before that."""
         moved = await self._instance.change(
-            events.Reschedule(arguments.schedule_id(id), due), records.Rescheduled(False)
+            events.Reschedule(arguments.schedule_id(id), due, self._person), records.Rescheduled(False)
         )
         if isinstance(moved, int):
             raise InvalidInputError(
@@ -121,11 +130,13 @@ class LocalChanges:
 
     async def dead_retry(self, id: str) -> records.DeadRetried:
         """Make a dead job due now, with a fresh budget."""
-        return await self._instance.change(events.RetryDead(arguments.schedule_id(id)), records.DeadRetried(False))
+        return await self._instance.change(
+            events.RetryDead(arguments.schedule_id(id), self._who), records.DeadRetried(False)
+        )
 
     async def dead_cancel(self, id: str) -> bool:
         """Remove a dead job for good."""
-        return await self._instance.change(events.CancelDead(arguments.schedule_id(id)), False)
+        return await self._instance.change(events.CancelDead(arguments.schedule_id(id), self._who), False)
 
     async def dead_retry_all(
         self,
@@ -165,13 +176,13 @@ class LocalChanges:
                 )
             row = msgspec.structs.replace(row, matched=counted.matched, turn=redrives.next_turn(others))
             begins = bool(counted.matched) and not dry_run
-            if not begins or await here.call(events.StartRedrive(redrive_id, row, tuple(others))):
+            if not begins or await here.call(events.StartRedrive(redrive_id, row, tuple(others), self._who)):
                 waits_for = redrives.waits_for(redrive_id, row, others) if begins else None
                 return records.Redrive(redrive_id, counted.matched, 0, begins, waits_for=waits_for)
 
     async def redrive_stop(self, redrive_id: str) -> bool:
         """Stop a bulk retry; what it has retried stays retried."""
-        return await self._instance.change(events.StopRedrive(arguments.schedule_id(redrive_id)), False)
+        return await self._instance.change(events.StopRedrive(arguments.schedule_id(redrive_id), self._who), False)
 
     # ---- Pools and the instance ------------------------------------------------------------------
 
@@ -184,12 +195,14 @@ class LocalChanges:
         if paused is not None and not isinstance(paused, bool):
             raise InvalidInputError(f"paused must be true or false, not {paused!r}")
         here = self._instance
-        created = await here.call(events.SetPool(arguments.plain_name(name, "name"), max_concurrency, paused))
+        created = await here.call(
+            events.SetPool(arguments.plain_name(name, "name"), max_concurrency, paused, self._who)
+        )
         return msgspec.structs.replace(await query.pool(here.view(), name), created=created)
 
     async def delete_pool(self, name: str) -> bool:
         """Forget what was set of a pool. ConflictError while a job names it."""
-        deleted = await self._instance.change(events.DeletePool(arguments.plain_name(name, "name")), False)
+        deleted = await self._instance.change(events.DeletePool(arguments.plain_name(name, "name"), self._who), False)
         if isinstance(deleted, ConflictError):
             raise deleted
         return deleted
@@ -203,7 +216,7 @@ class LocalChanges:
         if timeout_ms is not None and (timeout_ms is False or timeout_ms != 0):
             arguments.integer(timeout_ms, word("timeout_ms"), *arguments.TIMEOUT_MS)
         here = self._instance
-        return records.InstanceState(here.name, *await here.call(events.SetInstance(paused, timeout_ms)))
+        return instances.state(here.name, await here.call(events.SetInstance(paused, timeout_ms, self._who)))
 
     async def remove(self) -> records.Removed:
         """Remove everything of this instance, a page at a time."""
@@ -212,6 +225,10 @@ class LocalChanges:
             erased = await self._instance.change(events.ErasePage(), Erased(0, 0, False))
             jobs, rows = jobs + erased.jobs, rows + erased.rows
             if not erased.more:
+                if rows:  # its audit log has gone with it
+                    log.warning(
+                        "instance %r was removed: %d jobs, %d rows; %s", self._instance.name, jobs, rows, self._who
+                    )
                 return records.Removed(jobs, rows)
 
     # ---- The test clock --------------------------------------------------------------------------
@@ -220,7 +237,7 @@ class LocalChanges:
         """Make the instance with a test clock. Its name is noted first, so that every host knows the clock."""
         here, instant = self._instance, arguments.instant_ms(at, "at")
         await here.host.call(CLOCK_NAMES, NoteName(here.name))
-        return _clock(await here.call(events.SetClock(instant)))
+        return _clock(await here.call(events.SetClock(instant, self._who)))
 
     async def advance_clock(self, *, to: int | None, by_ms: int | None) -> records.ClockState:
         """Begin to advance the test clock."""
@@ -228,11 +245,11 @@ class LocalChanges:
             raise InvalidInputError(f"give exactly one of to and {word('by_ms')}")
         until = None if to is None else arguments.instant_ms(to, "to")
         by = 0 if by_ms is None else arguments.integer(by_ms, word("by_ms"), *arguments.DELAY_MS)
-        return _clock(await self._instance.call(events.AdvanceClock(until, by), create=False))
+        return _clock(await self._instance.call(events.AdvanceClock(until, by, self._who), create=False))
 
     async def freeze_clock(self) -> records.ClockState:
         """End an advance where the clock stands."""
-        return _clock(await self._instance.call(events.FreezeClock(), create=False))
+        return _clock(await self._instance.call(events.FreezeClock(self._who), create=False))
 
 
 def _clock(answer: ClockRow | ConflictError | InvalidInputError) -> records.ClockState:

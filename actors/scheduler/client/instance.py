@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.audit import Act, AuditRow
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.state import labels
@@ -47,13 +49,20 @@ class Instance:
         except NotFoundError:
             return absent
 
-    async def cancel_many(self, jobs: Sequence[tuple[str, str]]) -> int:
+    async def cancel_many(self, jobs: Sequence[tuple[str, str]], act: Act) -> int:
         """Cancel these (id, incarnation), in as many turns as it takes. How many were there to be cancelled."""
         cancelled = 0
         while jobs:
-            done, left = await self.call(CancelMany(jobs))
+            done, left = await self.call(CancelMany(jobs, act))
             cancelled, jobs = cancelled + done, jobs[len(jobs) - left :]
         return cancelled
+
+    def act(self, action: str, by: AskedBy, about: str = "", said: dict[str, Any] | None = None) -> Act:
+        """Begin an action that takes several turns: each adds to its row of the audit log."""
+        at = self.now_ms()
+        action_id = arguments.mint_id(at, (self.host.clock.now_ms() << 32) | self.host.random.getrandbits(32))
+        given = {name: value for name, value in (said or {}).items() if value is not None}
+        return Act(action_id, AuditRow(at, action, by, about, given))
 
     def view(self) -> StoreView:
         """Return the committed rows."""

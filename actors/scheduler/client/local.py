@@ -12,6 +12,7 @@ from tocsin.actors.scheduler.client.jobs import LocalJobs
 from tocsin.actors.scheduler.client.queues import LocalQueues
 from tocsin.actors.scheduler.client.reads import LocalReads
 from tocsin.actors.scheduler.client.schedules_port import LocalSchedules
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 
 if TYPE_CHECKING:
     from tocsin.actors.scheduler.actor.service import SchedulerService
@@ -35,9 +36,28 @@ class LocalPort:
         self.schedules = LocalSchedules(instance, self.checks)
         service.clocks.follow(self)
 
+    def asked_by(self, who: AskedBy) -> SchedulerPort:
+        """Return the same scheduler, whose audit log names `who` for what is changed through it."""
+        return AskedPort(self, self._instance, who)
+
     def use_clock(self, now_ms: Callable[[], int]) -> None:
         """Read the time of this instance from here on by `now_ms`: it has a test clock now, or none any more."""
         self._instance.now_ms = self.checks.now_ms = now_ms
+
+
+class AskedPort:
+    """The same scheduler for one who asks: only what changes it is other than that of `LocalPort`."""
+
+    def __init__(self, port: LocalPort, instance: Instance, who: AskedBy) -> None:
+        self._port, self._instance = port, instance
+        self.name, self.checks = port.name, port.checks
+        self.jobs, self.reads, self.queues = port.jobs, port.reads, port.queues
+        self.changes = LocalChanges(instance, who)
+        self.schedules = LocalSchedules(instance, port.checks, who)
+
+    def asked_by(self, who: AskedBy) -> SchedulerPort:
+        """Return it for another one."""
+        return AskedPort(self._port, self._instance, who)
 
 
 def port(service: SchedulerService, name: str) -> SchedulerPort:

@@ -15,6 +15,8 @@ import msgspec
 
 from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.schedule_records import (
@@ -221,6 +223,18 @@ class ReadsPort(Protocol):
         """Return how far a bulk retry has come; None if there is none of that id."""
         ...
 
+    async def audit(
+        self,
+        *,
+        cursor: str | None,
+        limit: int,
+        action: str | None,
+        who: str | None,
+        since: int | None,
+    ) -> AuditPage:
+        """Return a page of what operators did, the newest first."""
+        ...
+
 
 class QueuesPort(Protocol):
     """Serves workers of one scheduler."""
@@ -327,3 +341,7 @@ class SchedulerPort(Protocol):
     def queues(self) -> QueuesPort: ...
     @property
     def schedules(self) -> SchedulesPort: ...
+
+    def asked_by(self, who: AskedBy) -> SchedulerPort:
+        """Return the same scheduler, whose audit log names `who` for what is changed through it."""
+        ...

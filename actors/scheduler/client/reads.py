@@ -10,6 +10,7 @@ from tocsin.actors.scheduler.client.feed import LocalFeed
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page_limit
 from tocsin.actors.scheduler.inflight.inflight import CLOCK_STOPS
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.health import level
 from tocsin.actors.scheduler.model.lost import lost
@@ -23,8 +24,10 @@ from tocsin.actors.scheduler.model.records import (
     Record,
     Redrive,
     Status,
+    pause_of,
 )
 from tocsin.actors.scheduler.model.rows import RedriveRow, redrive_key
+from tocsin.actors.scheduler.queries import audit as audits
 from tocsin.actors.scheduler.queries import clocks as clock_reads
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries import listing, why
@@ -110,6 +113,7 @@ class LocalReads:
         gone = await lost(here.view())
         facts = service.facts(here.name)
         reasons = service.health.of_instance(here.id, dead=counts.dead, suspects=counts.suspects, lost=gone)
+        paused_at, paused_by = pause_of(counts.pause)
         return Status(
             backlog=counts.backlog,
             in_flight=counts.in_flight,
@@ -125,6 +129,8 @@ class LocalReads:
             trouble=str(facts.store_trouble) if facts.store_trouble else None,
             wal_bytes=here.host.provider.stats().wal_bytes,
             paused=counts.paused,
+            paused_at=paused_at,
+            paused_by=paused_by,
             reasons=reasons,
             clock=await clock_reads.of(here.view(), facts),
         )
@@ -155,6 +161,24 @@ class LocalReads:
     async def pool(self, name: str) -> Pool:
         """Return a pool and its holders."""
         return await query.pool(self._instance.view(), arguments.plain_name(name, "name"))
+
+    async def audit(
+        self,
+        *,
+        cursor: str | None,
+        limit: int,
+        action: str | None,
+        who: str | None,
+        since: int | None,
+    ) -> AuditPage:
+        """Return a page of what operators did, the newest first."""
+        here = self._instance
+        return await audits.page(
+            here.view(), here.name, cursor=cursor, limit=page_limit(limit),
+            action=None if action is None else arguments.whole_text(action, "action"),
+            who=None if who is None else arguments.whole_text(who, "who"),
+            since=0 if since is None else arguments.instant_ms(since, "since"),
+        )  # fmt: skip
 
     async def redrive(self, redrive_id: str) -> Redrive | None:
         """Return how far a bulk retry has come; None if there is none of that id."""

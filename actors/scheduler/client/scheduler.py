@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Unpack
 
 from tocsin.actors.scheduler.client.clock import Clock
+from tocsin.actors.scheduler.client.dead_letters import DeadLetters
 from tocsin.actors.scheduler.client.deferred import Deferred
 from tocsin.actors.scheduler.client.job_checks import Job, JobOptions
 from tocsin.actors.scheduler.client.pools import PoolHandle
@@ -27,7 +28,7 @@ from tocsin.errors import InvalidInputError, NotYetError, TocsinError
 __all__ = ["Job", "Scheduler"]
 
 
-class Scheduler(SchedulerReads):
+class Scheduler(DeadLetters, SchedulerReads):
     """A handle on one instance; costs nothing until used, and reading never creates the instance.
 
     Errors of every method: InvalidInputError (and its kin) for a bad argument, before anything is changed;
@@ -192,42 +193,6 @@ class Scheduler(SchedulerReads):
         StaleLeaseError if the lease is not alive, also when the job was cancelled: then stop working on it.
         """
         return await self._port.changes.extend(id, lease, lease_ms)
-
-    # ---- Dead letters ----------------------------------------------------------------------------
-
-    async def dead_retry(self, id: str) -> records.DeadRetried:
-        """Make a dead job due now, with a fresh budget; it keeps everything else but `expiresAt`."""
-        return await self._port.changes.dead_retry(id)
-
-    async def dead_cancel(self, id: str) -> bool:
-        """Remove a dead job for good; False if there is none of that id."""
-        return await self._port.changes.dead_cancel(id)
-
-    async def dead_retry_all(
-        self,
-        *,
-        pool: str | None = None,
-        reason: str | None = None,
-        path: str | None = None,
-        since: datetime | int | None = None,
-        all: bool = False,
-        rate_per_second: int = 10,
-        dry_run: bool = False,
-    ) -> records.Redrive:
-        """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
-
-        Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
-        them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
-        """
-        parked_since = None if since is None else arguments.instant_ms(since, "since")
-        return await self._port.changes.dead_retry_all(
-            pool=pool, reason=reason, path=path, since=parked_since, all=all, rate_per_second=rate_per_second,
-            dry_run=dry_run,
-        )  # fmt: skip
-
-    async def redrive_stop(self, redrive_id: str) -> bool:
-        """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
-        return await self._port.changes.redrive_stop(redrive_id)
 
     # ---- Pulling work ----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Reads of the handle of a scheduler: jobs, dead letters, counts, reasons, and what changes."""
+"""Reads of the handle of a scheduler: jobs, counts, reasons, what changes, and what operators did."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import Change, FeedPage, read_frame
 
 
@@ -80,23 +81,16 @@ class SchedulerReads:
     async def _page_of_changes(self, since: str | None) -> FeedPage:
         return await self._port.reads.changes(since=since, wait_s=None)
 
-    async def dead(
+    async def audit(
         self,
         *,
         cursor: str | None = None,
         limit: int = 100,
-        pool: str | None = None,
-        label: str | None = None,
-        reason: str | None = None,
+        action: str | None = None,
+        who: str | None = None,
         since: datetime | int | None = None,
-        path: str | None = None,
-    ) -> records.Page:
-        """Return a page of dead jobs, the newest parked last; `since` leaves out those parked before."""
-        parked_since = None if since is None else arguments.instant_ms(since, "since")
-        return await self._port.reads.dead(
-            cursor=cursor, limit=limit, pool=pool, label=label, reason=reason, since=parked_since, path=path
-        )
-
-    async def redrive(self, redrive_id: str) -> records.Redrive | None:
-        """Return how far a `dead_retry_all` has come; None if there is none of that id."""
-        return await self._port.reads.redrive(redrive_id)
+    ) -> AuditPage:
+        """Return a page of what operators did with this instance, the newest first: who, what, when, and how much it
+        changed. `who` is the name of a token or a user, or `python`, `http` or `dashboard`."""
+        done_since = None if since is None else arguments.instant_ms(since, "since")
+        return await self._port.reads.audit(cursor=cursor, limit=limit, action=action, who=who, since=done_since)

@@ -16,6 +16,7 @@ from tocsin.actors.scheduler.client.instance import Instance, page_limit
 from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model import schedule_records as records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy
 from tocsin.actors.scheduler.model.schedule_rows import jitter_of, request_hash
 from tocsin.actors.scheduler.queries import schedules as reading
 from tocsin.actors.scheduler.schedules import events
@@ -37,8 +38,8 @@ REQUEST_KEY_MAX: Final = 255
 class LocalSchedules:
     """Defines and runs the schedules of one scheduler."""
 
-    def __init__(self, instance: Instance, checks: JobChecks) -> None:
-        self._instance, self._checks = instance, checks
+    def __init__(self, instance: Instance, checks: JobChecks, who: AskedBy = PYTHON) -> None:
+        self._instance, self._checks, self._who = instance, checks, who
 
     async def put(self, new: NewSchedule) -> records.SchedulePut:
         """Define a schedule, or define it anew."""
@@ -100,7 +101,7 @@ class LocalSchedules:
         return await self._set_paused(name, False, revision)
 
     async def _set_paused(self, name: str, paused: bool, revision: int | None) -> records.ScheduleRecord:
-        await self._one(name, events.SetSchedulePaused(schedule_name(name), paused, _revision(revision)))
+        await self._one(name, events.SetSchedulePaused(schedule_name(name), paused, _revision(revision), self._who))
         record = await self.get(name)
         if record is None:
             raise NotFoundError(f"there is no schedule {name!r}")
@@ -110,13 +111,14 @@ class LocalSchedules:
         """Remove it, and cancel its occurrences with `cancel_pending`. False if there was none."""
         deleted = True
         try:
-            await self._one(name, events.DeleteSchedule(schedule_name(name), _revision(revision)))
+            await self._one(name, events.DeleteSchedule(schedule_name(name), _revision(revision), self._who))
         except NotFoundError:
             deleted = False
         if cancel_pending:
+            act = self._instance.act("schedules.delete", self._who, name, {"cancelPending": True})
             live = await reading.live_jobs(self._instance.view(), name)
             for start in range(0, len(live), CANCELLED_AT_ONCE):
-                await self._instance.cancel_many(live[start : start + CANCELLED_AT_ONCE])
+                await self._instance.cancel_many(live[start : start + CANCELLED_AT_ONCE], act)
         return deleted
 
     async def trigger(self, name: str, request_key: str | None) -> records.TriggeredRun:
@@ -131,7 +133,7 @@ class LocalSchedules:
             self._checks.check_origin(known.queue)
             if not isinstance(known.raw_args, msgspec.UnsetType):  # else its job dies of that
                 self._checks.catalog.check(known, bytes(known.raw_args))  # the catalog may have changed since
-        made = await self._one(name, events.TriggerSchedule(schedule_name(name), request))
+        made = await self._one(name, events.TriggerSchedule(schedule_name(name), request, self._who))
         return records.TriggeredRun(name=made.name, slot=made.slot, id=made.job_id or "", created=made.created)
 
     async def preview(self, cron: str, *, timezone: str, start: int | None, count: int) -> records.CronPreview:

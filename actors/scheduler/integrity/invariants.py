@@ -17,6 +17,7 @@ from tocsin.actors.scheduler.integrity.invariants_of_schedules import TIMERS as 
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import check_schedules, damaged_args
 from tocsin.actors.scheduler.integrity.invariants_of_unknown import name_unknown
 from tocsin.actors.scheduler.model import rows
+from tocsin.actors.scheduler.model.audit import AUDIT
 from tocsin.actors.scheduler.model.lost import lost_work
 from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
 from tocsin.actors.scheduler.model.schedule_rows import RECHECK
@@ -28,7 +29,7 @@ from tocsin.storage.api import StoreView, after
 
 SOME = 200
 """Number of jobs looked up at once when stray rows are named; their args are read too."""
-KNOWN_TIMERS = (EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
+KNOWN_TIMERS = (AUDIT, EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
 Buckets = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
@@ -197,7 +198,7 @@ async def _timers(look: Look) -> int | None:
     """Check that each timer serves a row that names its instant; return the first timer."""
     await _redrives(look)
     await _results(look)
-    days = {HISTORY: await _days(look, b"hist"), IDEM: await _days(look, b"idem")}
+    days = {HISTORY: await _days(look, b"hist"), IDEM: await _days(look, b"idem"), AUDIT: await _days(look, b"audit")}
     first: int | None = None
     total: Counter[str] = Counter()
     async for shapes in look.shapes(b"timer"):

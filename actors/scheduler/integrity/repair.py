@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from tocsin.actors.runtime.overlay import ActorStorage, Layer
 from tocsin.actors.scheduler.integrity.repair_schedules import repair_schedules
 from tocsin.actors.scheduler.model import rows
+from tocsin.actors.scheduler.model.audit import AUDIT, AUDIT_MS
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
 from tocsin.actors.scheduler.state.rebuild import Rebuilt, load, rebuild
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, HISTORY, IDEM, RESULT, RETIRE, SchedulerState
@@ -151,17 +152,20 @@ async def _repair_letters(state: SchedulerState, found: Rebuilt) -> None:
 
 
 async def _repair_days(state: SchedulerState) -> set[bytes]:
-    """Move history and answers to their own day; return the timers that drop these days."""
+    """Move history, answers and the audit log to their own day; return the timers that drop these days."""
     needed: set[bytes] = set()
-    for family, kind in ((b"hist", HISTORY), (b"idem", IDEM)):
+    for family, kind, after_ms in (
+        (b"hist", HISTORY, rows.DAY_MS + state.history_ms),
+        (b"idem", IDEM, 2 * rows.DAY_MS),
+        (b"audit", AUDIT, rows.DAY_MS + AUDIT_MS),
+    ):
         async for key, value, shape in _shapes(state, family):
             day = day_of(shape.row)
             assert day is not None, "rows of these families have one"
             if day != int(shape.names[0]):
                 state.storage.put(b"%b/%06d/%b" % (family, day, "/".join(shape.names[1:]).encode()), value)
                 state.storage.delete(key)
-            due = (day + 1) * rows.DAY_MS + state.history_ms if kind == HISTORY else (day + 2) * rows.DAY_MS
-            needed.add(rows.timer_key(due, kind, str(day)))
+            needed.add(rows.timer_key(day * rows.DAY_MS + after_ms, kind, str(day)))
     return needed
 
 
@@ -180,7 +184,7 @@ async def _repair_timers(state: SchedulerState, found: Rebuilt, days: set[bytes]
         needed.discard(key)
         if kind in SERVED and key not in useful:
             state.storage.delete(key)
-        elif kind in (HISTORY, IDEM):
+        elif kind in (AUDIT, HISTORY, IDEM):
             have_days.add((kind, name))
     for key in sorted(needed):
         state.storage.put(key, b"")

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
 from tocsin.actors.scheduler.model.outcomes import Attempt as Attempt
 from tocsin.actors.scheduler.model.outcomes import ErrorInfo as ErrorInfo
 from tocsin.actors.scheduler.model.outcomes import Outcome as Outcome
@@ -53,6 +54,23 @@ class Initiator(Value, frozen=True, rename="camel", omit_defaults=True):
 def initiator_of(stored: tuple[str, str]) -> Initiator | None:
     token, user = stored
     return Initiator(token or None, user or None) if token or user else None
+
+
+class By(Value, frozen=True, rename="camel", omit_defaults=True):
+    """Who asked for an action: `via` is the way it came (`python`, `http` or `dashboard`), `token` the name of the
+    token that came with the request, `user` what the embedding app calls its user, or whom a Python caller named."""
+
+    via: str
+    token: str | None = None
+    user: str | None = None
+
+
+def by_of(who: AskedBy | None) -> By | None:
+    return None if who is None else By(who.via, who.token or None, who.user or None)
+
+
+def pause_of(pause: Pause | None) -> tuple[int | None, By | None]:
+    return (None, None) if pause is None else (pause.at, by_of(pause.by))
 
 
 class ScheduleSlot(Value, frozen=True, rename="camel", omit_defaults=True):
@@ -209,6 +227,8 @@ class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     """Why health is not green, the worst first."""
     clock: ClockState | None = None
     """The test clock, if the instance has one."""
+    paused_at: int | None = None
+    paused_by: By | None = None
 
 
 class Instance(Value, frozen=True, rename="camel"):
@@ -224,11 +244,14 @@ class Instance(Value, frozen=True, rename="camel"):
 
 
 class InstanceState(Value, frozen=True, rename="camel"):
-    """The instance's pause, and its own deadline for callbacks whose jobs have none, if it has one."""
+    """The instance's pause, since when (epoch ms) and by whom, and its own deadline for callbacks whose jobs have none,
+    if it has one."""
 
     name: str
     paused: bool
     timeout_ms: int | None = None
+    paused_at: int | None = None
+    paused_by: By | None = None
 
 
 class InstancePage(Value, frozen=True, rename="camel", omit_defaults=True):
@@ -272,7 +295,8 @@ class Holder(Value, frozen=True, rename="camel"):
 
 class Pool(Value, frozen=True, rename="camel", omit_defaults=True):
     """A pool in detail; `holders` shows at most 1,000. `created`, where one was set just now: whether it was unknown
-    until then. `known`: whether anybody has set it or named it in a job."""
+    until then. `known`: whether anybody has set it or named it in a job. `paused_at` and `paused_by` if it is paused:
+    since when (epoch ms), and by whom."""
 
     name: str
     in_flight: int
@@ -282,6 +306,8 @@ class Pool(Value, frozen=True, rename="camel", omit_defaults=True):
     holders: Sequence[Holder]
     created: bool | None = None
     known: bool = True
+    paused_at: int | None = None
+    paused_by: By | None = None
 
 
 class Queue(Value, frozen=True, rename="camel", omit_defaults=True):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tocsin.actors.scheduler.model import rows
+from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, TriggerRow
 
@@ -22,6 +23,7 @@ MOST_PIECES: Final = 99
 FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"args": (NAME + r"/([0-9]{2,})", None),
     b"at": (NAME, rows.AtRow),
+    b"audit": (DAY + "/" + NAME, AuditRow),
     b"dead": (NAME, rows.DeadRow),
     b"deadlabel": (NAME + "/" + MS + "/" + NAME, rows.ParkedRow),
     b"paths": (r"(?s)(.+)", None),
@@ -79,7 +81,7 @@ def read_row(key: bytes, value: bytes) -> Shape | None:
     return shape
 
 
-_CONTRADICTIONS: Final = (b"job", b"line", b"at", b"dead", b"redrive", b"hist", b"idem")
+_CONTRADICTIONS: Final = (b"job", b"line", b"at", b"audit", b"dead", b"redrive", b"hist", b"idem")
 _INSTANT: Final = re.compile(rb"[0-9]{15}").fullmatch
 _NAME: Final = re.compile(ANY).fullmatch
 
@@ -115,4 +117,4 @@ def day_of(row: Any) -> int | None:
     """Return the day under which a row of history, or an answer, belongs."""
     if isinstance(row, rows.HistRow):
         return row.ended // rows.DAY_MS
-    return row.at // rows.DAY_MS if isinstance(row, rows.IdemRow) else None
+    return row.at // rows.DAY_MS if isinstance(row, (AuditRow, rows.IdemRow)) else None

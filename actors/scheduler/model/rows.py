@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from tocsin.actors.scheduler.model.asked_by import Pause
 from tocsin.dispatch.retry import Retry
 
 DUE_DIGITS: Final = 15
@@ -115,8 +116,7 @@ class AtRow(Row, frozen=True, array_like=True, tag=1):
     last_error: LastError | None = None
     expires: bool = True
     """False once retried from the dead: `expires_at` no longer counts."""
-    moved_to: int | None = None
-    """The due instant since it was rescheduled, in place of the job's own."""
+    moved_to: int | None = None  # the due instant since it was rescheduled, in place of the job's own
     apart: int = 0  # its level in `suspects`: how far it is kept apart from others
 
 
@@ -161,6 +161,7 @@ class InstanceRow(Row, frozen=True, array_like=True, tag=1):
     paused: bool = False
     erasing: bool = False
     timeout_ms: int | None = None
+    pause: Pause | None = None
 
 
 class PoolRow(Row, frozen=True, array_like=True, tag=1):
@@ -169,6 +170,7 @@ class PoolRow(Row, frozen=True, array_like=True, tag=1):
     cap: int
     paused: bool = False
     set_by: str = "job"
+    pause: Pause | None = None
 
 
 class DeadRow(Row, frozen=True, array_like=True, tag=1):
@@ -179,8 +181,7 @@ class DeadRow(Row, frozen=True, array_like=True, tag=1):
     at: AtRow
     status: int | None = None
     response: bytes | None = None
-    retire_at: int | None = None
-    """When it is dropped for its age; its timer says the same."""
+    retire_at: int | None = None  # when it is dropped for its age; its timer says the same
 
 
 class ParkedRow(Row, frozen=True, array_like=True, tag=1):
@@ -207,6 +208,7 @@ class RedriveRow(Row, frozen=True, array_like=True, tag=1):
     stopped: bool = False
     turn: int = 0
     """Of several that retry jobs of one pool, the one with the lowest goes first."""
+    noted_at: int = 0  # the instant of its row in the audit log; 0: it has none
 
 
 class IdemRow(Row, frozen=True, array_like=True, tag=1):

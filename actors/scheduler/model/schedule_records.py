@@ -12,7 +12,7 @@ import msgspec
 from tocsin.actors.scheduler.model.damage import json_fault, pieces_fault
 from tocsin.actors.scheduler.model.followers import with_ids
 from tocsin.actors.scheduler.model.job_record import following
-from tocsin.actors.scheduler.model.records import Following, Initiator, Value, given_args, initiator_of
+from tocsin.actors.scheduler.model.records import By, Following, Initiator, Value, given_args, initiator_of, pause_of
 from tocsin.actors.scheduler.model.rows import BadRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, jitter_of
 from tocsin.dispatch.job_options import RecordMembers, record_options
@@ -59,6 +59,8 @@ class ScheduleRecord(_Standing, frozen=True, kw_only=True, rename=raw_member, om
     held_back: int | None = None
     """The slot that waits for the live one to end: with `overlap: queue`, or because it stands for missed ones."""
     error: str | None = None
+    paused_at: int | None = None
+    paused_by: By | None = None
     initiator: Initiator | None = None
     then: Sequence[Following] = ()
     """Jobs chained to each occurrence; ids are given with it."""
@@ -158,6 +160,7 @@ class Registration(Plain):
 def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Sequence[bytes]) -> ScheduleRecord:
     jitter = jitter_of(name, row.jitter_ms)
     args = row.args + b"".join(rest_of_args)
+    paused_at, paused_by = pause_of(cursor.pause)
     damaged = pieces_fault(row.args_rows, args) is not None or json_fault(args) is not None
     return ScheduleRecord(
         name=name,
@@ -185,6 +188,8 @@ def record_of(name: str, row: DefinitionRow, cursor: CursorRow, rest_of_args: Se
         orphaned=cursor.orphaned,
         held_back=cursor.queued,
         error=cursor.error,
+        paused_at=paused_at,
+        paused_by=paused_by,
         initiator=initiator_of(row.initiator),
         then=_then(row),
         **record_options(row),

@@ -6,6 +6,7 @@ import hashlib
 from operator import attrgetter
 from typing import Any, Final
 
+from tocsin.actors.scheduler.model.asked_by import Pause
 from tocsin.actors.scheduler.model.crockford import crockford
 from tocsin.actors.scheduler.model.rows import JobRow, Row
 from tocsin.dispatch.retry import Retry
@@ -110,6 +111,7 @@ class CursorRow(Row, frozen=True, array_like=True, tag=1):
     stands: tuple[Piece, ...] | None = None
     """The slot held back is a catch-up (`misfire: one`): the earlier slots it stands for, to which those are added that
     come while it waits. None: `overlap: queue` holds it, and nothing is added."""
+    pause: Pause | None = None
 
 
 class SlotRow(Row, frozen=True, array_like=True, tag=1):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from tocsin.actors.scheduler.model.names import actor_of
-from tocsin.actors.scheduler.model.records import Instance, InstancePage
-from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS, Counters
+from tocsin.actors.scheduler.model.records import Instance, InstancePage, InstanceState, pause_of
+from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS, Counters, InstanceRow
 from tocsin.actors.scheduler.queries.jobs import instance_row, one, read
 from tocsin.storage.api import StoreProvider
 
@@ -54,3 +54,14 @@ async def instance(provider: StoreProvider, name: str) -> Instance | None:
     row = instance_row(own)
     counters = read(Counters, META_COUNTERS, raw) or Counters()
     return Instance(name, counters.waiting, counters.leased, counters.dead, row.paused, row.timeout_ms)
+
+
+def state(name: str, row: InstanceRow) -> InstanceState:
+    """Return how the instance is set."""
+    at, by = pause_of(row.pause)
+    return InstanceState(name, row.paused, row.timeout_ms, at, by)
+
+
+async def everyone(name: str) -> bool:
+    """Show every instance."""
+    return True

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tocsin.actors.scheduler.model.asked_by import Pause
 from tocsin.actors.scheduler.model.damage import args_fault
 from tocsin.actors.scheduler.model.job_record import Found
-from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record
+from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record, pause_of
 from tocsin.actors.scheduler.model.rows import (
     INSTANCE,
     META_COUNTERS,
@@ -116,6 +117,7 @@ class Counts:
     paused: bool
     suspects: int
     """How many jobs wait that are kept apart from others."""
+    pause: Pause | None = None
 
 
 Buckets = Mapping[tuple[str, str, int], tuple[int, int]]
@@ -139,7 +141,7 @@ async def counts(view: StoreView, now: int) -> Counts:
     suspects = sum(waiting for (_, queue, _), (waiting, _) in buckets.items() if level_in(queue))
     return Counts(
         counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired,
-        paused=is_paused(instance_rows), suspects=suspects,
+        paused=is_paused(instance_rows), suspects=suspects, pause=instance_row(instance_rows).pause,
     )  # fmt: skip
 
 
@@ -262,4 +264,7 @@ async def pool(view: StoreView, name: str) -> Pool:
         if (lease := read(LeaseRow, key, value)) is not None and lease.pool == name
     ]
     known = bool(rows or lines or held)
-    return Pool(name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN], known=known)
+    at, by = pause_of(row.pause)
+    return Pool(
+        name, len(held), row.cap, queued, row.paused, held[:HOLDERS_SHOWN], known=known, paused_at=at, paused_by=by
+    )

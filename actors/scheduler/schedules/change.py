@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
 from tocsin.actors.scheduler.model.rows import DAY_MS, encode
 from tocsin.actors.scheduler.model.schedule_rows import (
     FORGET,
@@ -34,6 +35,7 @@ from tocsin.actors.scheduler.schedules.process_due import stop
 from tocsin.actors.scheduler.schedules.recompute import note_zones
 from tocsin.actors.scheduler.schedules.schedule import Schedule, Used, args_of, load, read, trim, used_slots
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import audit
 from tocsin.actors.scheduler.transitions.submit import over_quota
 from tocsin.errors import ConflictError, NotFoundError
 
@@ -210,13 +212,16 @@ async def _one(turn: Turn, name: str, revision: int | None) -> Schedule:
     return one
 
 
-async def set_paused(turn: Turn, name: str, paused: bool, revision: int | None) -> Schedule:
+async def set_paused(turn: Turn, name: str, paused: bool, revision: int | None, by: AskedBy | None = None) -> Schedule:
     """Slots that pass while it is paused are recorded as skipped once it is resumed. One that has stopped for an error
     is tried again."""
     one = await _one(turn, name, revision)
     if one.cursor.paused != paused or (not paused and one.cursor.error is not None):
         one.move(revision=one.cursor.revision + 1)
         _set_paused(turn, one, paused)
+        if paused:
+            one.move(pause=Pause(turn.now, by))
+        audit.note(turn, by, f"schedules.{'pause' if paused else 'resume'}", name)
         await _pass_held(turn, one)
         one.save(turn)
     return one
@@ -230,11 +235,11 @@ async def _pass_held(turn: Turn, one: Schedule) -> None:
 
 def _set_paused(turn: Turn, one: Schedule, paused: bool) -> None:
     if paused:
-        one.move(paused=True, rings_at=None)
+        one.move(paused=True, rings_at=None, pause=Pause(turn.now))
         return
     cursor = one.cursor
     if cursor.paused:
-        one.move(paused=False, fire_to=None, skip_to=turn.now if turn.now > cursor.last else None)
+        one.move(paused=False, pause=None, fire_to=None, skip_to=turn.now if turn.now > cursor.last else None)
     try:
         _aim(one)
         one.move(next_slot=series.next_of(one.definition)(max(turn.now, cursor.last)))

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, assert_never
 
 from tocsin.actors.runtime.events import Event, answer
+from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.schedule_rows import FORGET, RECHECK, TIMER
 from tocsin.actors.scheduler.schedules import change
 from tocsin.actors.scheduler.schedules.change import NewSchedule, Triggered
@@ -15,6 +16,7 @@ from tocsin.actors.scheduler.schedules.recompute import recompute
 from tocsin.actors.scheduler.schedules.register import leave, register
 from tocsin.actors.scheduler.schedules.schedule import Schedule
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import audit
 from tocsin.errors import RequestError
 
 
@@ -26,16 +28,19 @@ class SetSchedulePaused(Event[Schedule | RequestError], frozen=True):
     name: str
     paused: bool
     revision: int | None
+    by: AskedBy | None = None
 
 
 class DeleteSchedule(Event[Schedule | RequestError], frozen=True):
     name: str
     revision: int | None
+    by: AskedBy | None = None
 
 
 class TriggerSchedule(Event[Triggered | RequestError], frozen=True):
     name: str
     request: str
+    by: AskedBy | None = None
 
 
 class RegisterSchedules(Event[tuple[list[Schedule], str] | RequestError], frozen=True):
@@ -63,12 +68,16 @@ async def change_schedules(turn: Turn, event: ScheduleChange) -> object:
         match event:
             case PutSchedules(news):
                 return answer(event, await change.put(turn, news))
-            case SetSchedulePaused(name, paused, revision):
-                return answer(event, await change.set_paused(turn, name, paused, revision))
-            case DeleteSchedule(name, revision):
-                return answer(event, await change.delete(turn, name, revision))
-            case TriggerSchedule(name, request):
-                return answer(event, await change.trigger(turn, name, request))
+            case SetSchedulePaused(name, paused, revision, by):
+                return answer(event, await change.set_paused(turn, name, paused, revision, by))
+            case DeleteSchedule(name, revision, by):
+                gone = await change.delete(turn, name, revision)
+                audit.note(turn, by, "schedules.delete", name)
+                return answer(event, gone)
+            case TriggerSchedule(name, request, by):
+                run = await change.trigger(turn, name, request)
+                audit.note(turn, by, "schedules.trigger", name, {"id": run.job_id}, run.created)
+                return answer(event, run)
             case RegisterSchedules(owner, news):
                 return answer(event, await register(turn, owner, news))
             case LeaveSchedules(owner, names, token, prune, start):

@@ -122,7 +122,7 @@ class SchedulerState(Leases):
         """A row was unreadable: what is summarised must be rebuilt."""
         self.has_layout = False
         """True if the row of the layout is written."""
-        self._idem_day = self._history_day = -1
+        self.audit_day = self._idem_day = self._history_day = -1
         self.sealed_counters = encode(self.counters)
 
     # ---- Reading rows -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The events of a scheduler that concern jobs, pools and its instance.
 
 Objects that live in this host only, such as completions that wait, stay there: their events name them, or say that
-there are some.
+there are some. `by` says who asks for an action that the audit log notes; None: it is not noted.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.model.clock import ClockRow
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
-from tocsin.actors.scheduler.model.rows import RedriveRow
+from tocsin.actors.scheduler.model.rows import InstanceRow, RedriveRow
 from tocsin.actors.scheduler.transitions.kept_answers import Kept
 from tocsin.actors.scheduler.transitions.pools import Erased
 from tocsin.actors.scheduler.transitions.submit import Answer
@@ -36,12 +38,14 @@ class SubmitOnce(Event[Kept | TocsinError], frozen=True):
 
 class Cancel(Event[Cancelled], frozen=True):
     job_id: str
+    by: AskedBy | None = None
 
 
 class CancelMany(Event[tuple[int, int]], frozen=True):
     """Cancel jobs of these ids and incarnations. Answered with how many were cancelled, and how many are left."""
 
     jobs: Sequence[tuple[str, str]]
+    act: Act | None = None
 
 
 class Reschedule(Event[Rescheduled | int], frozen=True):
@@ -49,14 +53,17 @@ class Reschedule(Event[Rescheduled | int], frozen=True):
 
     job_id: str
     due: int
+    by: AskedBy | None = None
 
 
 class RetryDead(Event[DeadRetried], frozen=True):
     job_id: str
+    by: AskedBy | None = None
 
 
 class CancelDead(Event[bool], frozen=True):
     job_id: str
+    by: AskedBy | None = None
 
 
 class StartRedrive(Event[bool], frozen=True):
@@ -65,10 +72,12 @@ class StartRedrive(Event[bool], frozen=True):
     redrive_id: str
     row: RedriveRow
     known: Sequence[str]
+    by: AskedBy | None = None
 
 
 class StopRedrive(Event[bool], frozen=True):
     redrive_id: str
+    by: AskedBy | None = None
 
 
 class SetPool(Event[bool], frozen=True):
@@ -77,21 +86,25 @@ class SetPool(Event[bool], frozen=True):
     name: str
     cap: int | None
     paused: bool | None
+    by: AskedBy | None = None
 
 
 class DeletePool(Event[bool | ConflictError], frozen=True):
     name: str
+    by: AskedBy | None = None
 
 
-class SetInstance(Event[tuple[bool, int | None]], frozen=True):
+class SetInstance(Event[InstanceRow], frozen=True):
     paused: bool | None
     timeout_ms: int | None
+    by: AskedBy | None = None
 
 
 class SetClock(Event[ClockRow | ConflictError | InvalidInputError], frozen=True):
     """Give a new instance a test clock that stands at this instant."""
 
     at: int
+    by: AskedBy | None = None
 
 
 class AdvanceClock(Event[ClockRow | ConflictError | InvalidInputError], frozen=True):
@@ -99,10 +112,13 @@ class AdvanceClock(Event[ClockRow | ConflictError | InvalidInputError], frozen=T
 
     to: int | None
     by_ms: int
+    by: AskedBy | None = None
 
 
 class FreezeClock(Event[ClockRow | ConflictError | InvalidInputError], frozen=True):
     """End an advance where the clock stands."""
+
+    by: AskedBy | None = None
 
 
 class ErasePage(Event[Erased], frozen=True):

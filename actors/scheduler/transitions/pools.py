@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
+from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.model.records import Rescheduled
 from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, PoolRow
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import audit
 from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting
 from tocsin.actors.scheduler.transitions.submit import cancel
@@ -19,21 +23,33 @@ from tocsin.storage.api import after, row_pages
 PAGE = 500
 
 
-async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None) -> bool:
+async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None, by: AskedBy | None = None) -> bool:
     """Set the cap of a pool, or pause it; return whether there was no such pool. Jobs no longer set a cap that was set
     here. Those that hold slots beyond a lowered cap finish."""
     lines = turn.state.lines
     created = name not in lines.pools and not lines.queued(name) and not lines.holders[name]
     old = turn.state.lines.pools.get(name, PoolRow(1))
-    turn.state.put_pool(
-        name,
-        PoolRow(
-            cap=old.cap if cap is None else cap,
-            paused=old.paused if paused is None else paused,
-            set_by=old.set_by if cap is None else "put",
-        ),
+    row = PoolRow(
+        cap=old.cap if cap is None else cap,
+        paused=old.paused if paused is None else paused,
+        set_by=old.set_by if cap is None else "put",
+        pause=_pause(turn, old.paused, old.pause, paused, by),
     )
+    turn.state.put_pool(name, row)
+    said = {"maxConcurrency": cap, "paused": paused}
+    audit.note(turn, by, "set_pool", name, _given(said), changed=row != old or created)
     return created
+
+
+def _pause(turn: Turn, was_paused: bool, pause: Pause | None, paused: bool | None, by: AskedBy | None) -> Pause | None:
+    """Return who paused it and when, if it is paused from now on."""
+    if paused is None or paused == was_paused:
+        return pause
+    return Pause(turn.now, by) if paused else None
+
+
+def _given(said: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if value is not None}
 
 
 async def delete_pool(turn: Turn, name: str) -> bool:
@@ -72,17 +88,19 @@ async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled | int:
     return Rescheduled(True, scheduled_for=due)
 
 
-async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]]) -> tuple[int, int]:
+async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]], act: Act | None = None) -> tuple[int, int]:
     """Cancel jobs by id and incarnation, not others that took their ids meanwhile. Return how many were cancelled, and
     how many of `jobs` are left for another turn."""
     known = await turn.jobs([job_id for job_id, _ in jobs])
-    cancelled = 0
+    cancelled = left = 0
     for n, (job_id, incarnation) in enumerate(jobs):
         if turn.is_full:
-            return cancelled, len(jobs) - n
+            left = len(jobs) - n
+            break
         if job_id in known and known[job_id].job.incarnation == incarnation:
             cancelled += (await cancel(turn, job_id)).cancelled
-    return cancelled, 0
+    await audit.add(turn, act, len(jobs) - left, cancelled)
+    return cancelled, left
 
 
 # ---- The instance --------------------------------------------------------------------------------
@@ -97,15 +115,19 @@ class Erased:
     more: bool
 
 
-async def set_instance(turn: Turn, paused: bool | None, timeout_ms: int | None) -> InstanceRow:
+async def set_instance(
+    turn: Turn, paused: bool | None, timeout_ms: int | None, by: AskedBy | None = None
+) -> InstanceRow:
     """Pause the instance, or set its timeout; return its row. None: unchanged. A timeout of 0 is the host's again."""
     old = turn.state.instance
     row = msgspec.structs.replace(
         old,
         paused=old.paused if paused is None else paused,
         timeout_ms=old.timeout_ms if timeout_ms is None else timeout_ms or None,
+        pause=_pause(turn, old.paused, old.pause, paused, by),
     )
     turn.state.put_instance(row)
+    audit.note(turn, by, "pause", said=_given({"paused": paused, "timeoutMs": timeout_ms}), changed=row != old)
     return row
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.rows import (
     BadRow,
     ParkedRow,
@@ -22,6 +24,7 @@ from tocsin.actors.scheduler.model.rows import (
     split_line_tail,
 )
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import audit
 from tocsin.actors.scheduler.transitions.submit import retry_dead
 from tocsin.storage.api import StoreView, after, each_row
 
@@ -105,11 +108,18 @@ def waits_for(redrive_id: str, row: RedriveRow, others: Running) -> str | None:
 # ---- Turns ---------------------------------------------------------------------------------------
 
 
-async def start(turn: Turn, redrive_id: str, row: RedriveRow, known: Collection[str]) -> bool:
+async def start(
+    turn: Turn, redrive_id: str, row: RedriveRow, known: Collection[str], by: AskedBy | None = None
+) -> bool:
     """Begin a redrive; its first letters are retried at once, unless it has to wait. False, and nothing is done, if
     others have begun than those `known` when its letters were counted."""
     if (await _running(turn)).keys() - set(known):
         return False
+    if by is not None:
+        row = msgspec.structs.replace(row, noted_at=turn.now)
+        filters = {"pool": row.pool, "reason": row.reason, "functionPath": row.path, "since": row.since or None}
+        said = {name: value for name, value in filters.items() if value is not None}
+        audit.put(turn, redrive_id, AuditRow(turn.now, "dead_retry_all", by, "", said, row.matched, 0))
     await _tick(turn, redrive_id, row)
     return True
 
@@ -148,6 +158,7 @@ async def _tick(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
         if letter is not None and wanted(row, letter) and await retry_dead(turn, cursor[1]) is not None:
             taken += 1
     retried = row.retried + taken
+    await audit.count(turn, row.noted_at, redrive_id, retried)
     # This one may retry letters that it did not match itself, of another that was stopped before it came to them.
     row = msgspec.structs.replace(row, cursor=cursor, retried=retried, matched=max(row.matched, retried))
     if len(rows) == LOOKED_AT or (rows and cursor != split_line_tail(rows[-1][0])):
