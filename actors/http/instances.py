@@ -35,18 +35,20 @@ class Instances(Endpoint):
         limit = query.whole("limit")
 
         async def shown(name: str) -> bool:
-            return await self._may_see(caller, token, name)
+            return await may_see(self._gate, caller, token, name)
 
         page = await self._host.instances(
             cursor=query.text("cursor") or None, limit=DEFAULT_LIMIT if limit is None else limit, shown=shown
         )
         return answer(page)
 
-    async def _may_see(self, caller: Caller, token: Token | None, name: str) -> bool:
-        if token is not None and not token.reaches(name):
-            return False
-        try:
-            await self._gate.ask(caller, ACTION, name, None)
-        except ForbiddenError:
-            return False
-        return True
+
+async def may_see(gate: Gate, caller: Caller, token: Token | None, name: str) -> bool:
+    """Return whether a list of instances shows this one to the caller."""
+    if token is not None and not token.reaches(name):
+        return False
+    try:
+        await gate.ask(caller, ACTION, name, None)
+    except ForbiddenError:
+        return False
+    return True

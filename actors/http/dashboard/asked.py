@@ -13,7 +13,7 @@ from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.operations import OPERATIONS
 from tocsin.actors.http.query import Query
 from tocsin.actors.http.served import ServedHost
-from tocsin.actors.scheduler.client.port import SchedulerPort
+from tocsin.actors.scheduler.client.port import ChangesPort, SchedulerPort
 from tocsin.actors.scheduler.model.records import Status
 from tocsin.errors import ForbiddenError, InvalidInputError
 
@@ -44,6 +44,11 @@ class Asked:
     def port(self) -> SchedulerPort:
         """The scheduler that the page is about."""
         return self.host.ports(self.instance)
+
+    @property
+    def changes(self) -> ChangesPort:
+        """The same scheduler, for acts."""
+        return self.port.changes
 
     @property
     def now_ms(self) -> int:

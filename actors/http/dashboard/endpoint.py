@@ -14,7 +14,7 @@ from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.forms import mark_of, new_mark, read_form
 from tocsin.actors.http.dashboard.frame import Said, around, bare, say, unsay
 from tocsin.actors.http.dashboard.headers import html, seen_elsewhere
-from tocsin.actors.http.dashboard.page import Act, Page, Place, Question
+from tocsin.actors.http.dashboard.page import Act, Elsewhere, Page, Place, Question
 from tocsin.actors.http.dashboard.pages import PLACES
 from tocsin.actors.http.dashboard.rendering import render
 from tocsin.actors.http.endpoint import Endpoint
@@ -46,10 +46,6 @@ class Asking:
     wrong: str
     given: Mapping[str, str]
 
-    @property
-    def title(self) -> str:
-        return self.question.title
-
 
 class Dashboard(Endpoint):
     """Answers GET with pages, and POST with what a form asked for."""
@@ -77,27 +73,35 @@ class Dashboard(Endpoint):
         if visit.refusal is not None and request.method in READS:
             return self._login(asked)
         place, asked.names = _find(path)
-        await asked.admit(place.action, None if place.resource is None else asked.names[place.resource])
-        if isinstance(place, Act):
-            wrong = ""
-            if request.method == "POST":
-                try:
-                    return await self._done(asked, place)
-                except InvalidInputError as error:  # of a field: the form is shown again, with what was filled in
-                    wrong = error.message
-            return await self._page(asked, place.name, "act.html", Asking(await place.ask(asked), wrong, asked.form))
-        if request.method == "POST":
-            raise MethodNotAllowedError("this page has no form that is sent to it")
-        template = place.template or f"{place.name}.html"
-        return await self._page(asked, place.name, template, await place.show(asked), place)
+        if place.action or visit.refusal is not None:
+            await asked.admit(place.action, None if place.resource is None else asked.names[place.resource])
+        return await (self._act(asked, place) if isinstance(place, Act) else self._page(asked, place))
 
-    async def _page(self, asked: Asked, name: str, template: str, value: Any, page: Page | None = None) -> Reply:
-        mark = mark_of(asked.request)
-        headers = []
+    async def _page(self, asked: Asked, page: Page) -> Reply:
+        if asked.request.method == "POST":
+            raise MethodNotAllowedError("this page has no form that is sent to it")
+        value = await page.show(asked)
+        if isinstance(value, Elsewhere):
+            return seen_elsewhere(value.url)
+        title = getattr(value, "title", page.title)
+        return await self._framed(asked, page.name, page.template or f"{page.name}.html", title, value)
+
+    async def _act(self, asked: Asked, act: Act) -> Reply:
+        wrong = ""
+        if asked.request.method == "POST":
+            try:
+                return await self._done(asked, act)
+            except InvalidInputError as error:  # of a field: the form is shown again, with what was filled in
+                wrong = error.message
+        question = await act.ask(asked)
+        return await self._framed(asked, act.name, "act.html", question.title, Asking(question, wrong, asked.form))
+
+    async def _framed(self, asked: Asked, name: str, template: str, title: str, value: Any) -> Reply:
+        mark, headers = mark_of(asked.request), []
         if mark is None:
             mark = new_mark(self._host.runtime.random)
             headers.append(set_cookie(asked.request, FORM, mark))
-        frame = await around(asked, name, page.title if page is not None else value.title, mark, NAMES)
+        frame = await around(asked, name, title, mark, NAMES)
         if frame.said is not None:
             headers.append(unsay(asked.request))
         return html(render(template, asked, frame, value), 200, headers)

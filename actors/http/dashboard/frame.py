@@ -55,9 +55,9 @@ class Frame:
     mark: str = ""
     said: Said | None = None
 
-    @property
-    def health_words(self) -> str:
-        return HEALTH.get(self.health, "")
+    def words_of(self, health: str) -> str:
+        """Return how health is called."""
+        return HEALTH.get(health, health)
 
     def file(self, asked_root: str, name: str) -> str:
         """Return the address of a file of the dashboard."""

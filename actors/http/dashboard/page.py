@@ -15,7 +15,7 @@ _NAME: Final = re.compile(r"\{([a-z]+)\}")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """A path below `/ui`, whose parts in braces are names. `action` is what HTTP calls it: whoever may not do that
-    there, may not come here. `resource` is the name of the part that the action is about."""
+    there, may not come here ("": the page asks by itself). `resource` is the name of the part that it is about."""
 
     path: str
     action: str
@@ -31,9 +31,17 @@ class Place:
         return None if found is None else found.groupdict()
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Instead of a page, where to find it."""
+
+    url: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Place):
-    """A page. `name` is that of its template, and of the entry of the navigation that is marked on it."""
+    """A page. `name` is that of its template, and of the entry of the navigation that is marked on it. A value of
+    `show` that has a `title` is called that."""
 
     name: str
     title: str

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from tocsin.actors.http.dashboard import letters, overview, pools, queues, redrives, schedule, schedules, workers
+from tocsin.actors.http.dashboard import (
+    instances,
+    job,
+    job_acts,
+    jobs,
+    letters,
+    overview,
+    pools,
+    queues,
+    redrives,
+    schedule,
+    schedules,
+    workers,
+)
 from tocsin.actors.http.dashboard.page import Place
 
 PLACES: Final[tuple[Place, ...]] = (
     *overview.PLACES,
+    *jobs.PLACES,
+    *job.PLACES,
+    *job_acts.PLACES,
     *letters.PLACES,
     *redrives.PLACES,
     *schedules.PLACES,
@@ -16,4 +32,5 @@ PLACES: Final[tuple[Place, ...]] = (
     *queues.PLACES,
     *workers.PLACES,
     *pools.PLACES,
+    *instances.PLACES,
 )

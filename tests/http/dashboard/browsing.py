@@ -51,8 +51,8 @@ def hidden_fields(page: httpx.Response) -> dict[str, str]:
 
 
 def links_of(page: httpx.Response) -> set[str]:
-    """Return the addresses on a page."""
-    return {unescape(one) for one in re.findall(r'(?:href|src|action)="([^"#]+)', page.text)}
+    """Return the addresses that a page links to."""
+    return {unescape(one) for one in re.findall(r'(?:href|src)="([^"#]+)', page.text)}
 
 
 def said_on(page: httpx.Response) -> str:

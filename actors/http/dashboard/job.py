@@ -1,0 +1,131 @@
+"""One job: how it stands, why it does not run now, what became of its attempts, and what can be done about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.page import Page
+from tocsin.actors.http.dashboard.words import span
+from tocsin.actors.scheduler.model.records import Attempt, Following, Reason, Record
+from tocsin.actors.scheduler.model.retry_in_force import in_force
+from tocsin.errors import NotFoundError
+
+ARGS_MOST: Final = 64 * 1024
+"""Characters of args that a page shows."""
+HOLDERS_SHOWN: Final = 10
+ENDS: Final = {"DEAD": "given up", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends"}
+"""The words before the instant of a reason; `until` for others."""
+SPANS: Final = ("NOT_DUE", "RETRY_LATER")
+"""Reasons whose words say already how far off their end is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A job of a chain, and how far behind the one that starts it."""
+
+    job: Following
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The content of the page. `record` is None for a job that has ended; lists are None to whom HTTP would not tell
+    them. `args` is their text, if they were asked for."""
+
+    id: str
+    record: Record | None
+    reasons: Sequence[Reason] | None
+    attempts: Sequence[Attempt] | None
+    acts: frozenset[str]
+    args: str | None
+    cut: bool
+    spans: Sequence[str] = SPANS
+
+    @property
+    def title(self) -> str:
+        record = self.record
+        return self.id if record is None else record.function_path or record.workflow or self.id
+
+    @property
+    def chain(self) -> Sequence[Link]:
+        return [] if self.record is None else list(_chain(self.record.then, 0))
+
+    @property
+    def ladder(self) -> str:
+        """Say in words how it is retried."""
+        retry = None if self.record is None else self.record.retry
+        if retry is None:
+            return "5 retries, after 30s and then twice as long each time, at most 1h"
+        force = in_force(retry)
+        if not force.max_retries:
+            return "never"
+        grows = "twice as long each time" if force.backoff == "exponential" else "as much longer each time"
+        jitter = f", up to {force.jitter:.0%} more by chance" if force.jitter else ""
+        times = f"{force.max_retries} {'retry' if force.max_retries == 1 else 'retries'}"
+        return f"{times}, after {span(int(force.base_ms))} and then {grows}, at most {span(int(force.max_ms))}{jitter}"
+
+    def words(self, reason: Reason) -> str:
+        return reason.message[:1].upper() + reason.message[1:]
+
+    def ends(self, reason: Reason) -> str:
+        return ENDS.get(reason.code, "until")
+
+    def holders(self, reason: Reason) -> Sequence[str]:
+        return (reason.holders or ())[:HOLDERS_SHOWN]
+
+    def more_holders(self, reason: Reason) -> int:
+        return max(0, len(reason.holders or ()) - HOLDERS_SHOWN)
+
+    def data(self, value: Any) -> str:
+        """Return what an error or an answer said for programs, as text."""
+        return json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False)
+
+
+async def show(asked: Asked) -> Job:
+    id = asked.names["id"]
+    query = asked.query("args")
+    reads = asked.port.reads
+    record = await reads.get(id)
+    attempts = await reads.history(id) if await asked.may("history", id) else None
+    if record is None and not attempts:
+        raise NotFoundError(f"there is no job {id!r} in {asked.instance}, and none has ended within the last week")
+    told = record is not None and await asked.may("why", id)
+    text, cut = _args(record) if record is not None and query.text("args") else (None, False)
+    return Job(
+        id, record, await reads.why(id) if told else None, attempts, await _acts(asked, id, record), text, cut
+    )  # fmt: skip
+
+
+async def _acts(asked: Asked, id: str, record: Record | None) -> frozenset[str]:
+    """Return what can be done about the job as it stands, by this caller."""
+    if record is None:
+        return frozenset()
+    possible = {"dead": ("dead_retry", "dead_cancel"), "running": ("cancel",)}.get(
+        record.state, ("cancel", "reschedule")
+    )
+    return frozenset([action for action in possible if await asked.may(action, id)])
+
+
+def _args(record: Record) -> tuple[str, bool]:
+    """Return the args as text that people can read, and whether they were too long for a page."""
+    if isinstance(record.raw_args, msgspec.UnsetType):
+        return "damaged in the store", False
+    text = msgspec.json.format(bytes(record.raw_args), indent=2).decode()
+    return text[:ARGS_MOST], len(text) > ARGS_MOST
+
+
+def _chain(then: Sequence[Following], depth: int) -> Iterator[Link]:
+    for one in then:
+        yield Link(one, depth)
+        yield from _chain(one.then, depth + 1)
+
+
+PLACES: Final = (
+    Page(name="jobs", template="job.html", path="/jobs/{id}", title="Job", action="get", resource="id", show=show),
+)

@@ -1,0 +1,73 @@
+"""The list of live jobs: filtered, by due instant or id, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.page import Elsewhere, Page
+from tocsin.actors.http.dashboard.words import amount
+from tocsin.actors.scheduler.client.reads import STATES
+from tocsin.actors.scheduler.model.records import Page as JobPage
+from tocsin.actors.scheduler.model.records import Record
+from tocsin.errors import InvalidInputError, NotFoundError
+
+SHOWN: Final = 50
+FILTERS: Final = ("path", "pool", "queue", "label", "state")
+ORDERS: Final = (("due", "when due"), ("id", "id"))
+LIVE: Final = ("pending", "waiting", "running")
+assert set(LIVE) <= set(STATES)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The content of the page. `given` are the filters, as they were filled in; `wrong` says why they show nothing."""
+
+    given: dict[str, str]
+    order: str
+    records: Sequence[Record]
+    first: str
+    next: str
+    wrong: str = ""
+    orders: Sequence[tuple[str, str]] = ORDERS
+    states: Sequence[str] = LIVE
+
+    @property
+    def filtered(self) -> bool:
+        return any(self.given.values())
+
+    @property
+    def shown(self) -> str:
+        """Say how many there are on this page."""
+        return f"{amount(len(self.records), 'job')} on this page" + ("" if self.next else ", the last")
+
+
+async def show(asked: Asked) -> Jobs | Elsewhere:
+    query = asked.query(*FILTERS, "order", "cursor", "id")
+    given = {name: (query.text(name) or "").strip() for name in FILTERS}
+    order = query.text("order") or "due"
+    if id := (query.text("id") or "").strip():
+        return Elsewhere(await _found(asked, id))
+    cursor = query.text("cursor") or None
+    filters = {name: value or None for name, value in given.items()}
+    first = asked.url("/jobs", order=query.text("order"), **filters) if cursor else ""
+    try:
+        page: JobPage = await asked.port.reads.list(cursor=cursor, limit=SHOWN, order=order, **filters)
+    except InvalidInputError as error:
+        return Jobs(given, order, (), first, "", error.message)
+    following = asked.url("/jobs", order=query.text("order"), **filters, cursor=page.cursor) if page.truncated else ""
+    return Jobs(given, order, page.records, first, following)
+
+
+async def _found(asked: Asked, id: str) -> str:
+    """Return the address of a job that is asked for by its id. NotFoundError or InvalidInputError say why there is
+    none."""
+    await asked.admit("get", id)
+    if await asked.port.reads.get(id) is None and not await asked.port.reads.history(id):
+        raise NotFoundError(f"there is no job {id!r} in {asked.instance}, and none has ended within the last week")
+    return asked.url(f"/jobs/{id}")
+
+
+PLACES: Final = (Page(name="jobs", path="/jobs", title="Jobs", action="list", show=show),)
