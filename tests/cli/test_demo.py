@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
+from tocsin.cli.demo.dashboard import has_screen
 from tocsin.cli.demo.plan import PLAIN, POOL, POOLED, plan
 from tocsin.cli.demo.receiver import Delivery, Receiver
 from tocsin.cli.demo.report import Outcome, percentile
@@ -82,6 +86,44 @@ def test_a_terminated_demo_leaves_nothing_behind(tmp_path: Path) -> None:
         assert "nothing was kept" in process.stderr.read()
     assert process.returncode == 130
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_goes_on_for_its_dashboard_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "demo", "--ui", "--seconds", "0.5"],
+        env=environment(TMPDIR=str(tmp_path), DISPLAY="", WAYLAND_DISPLAY=""),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "dashboard" in line)
+        address = said.split("dashboard ")[1].strip()
+        with urllib.request.urlopen(address, timeout=10) as page:
+            assert b"<title>Overview" in page.read()
+        wait_until(lambda: _dead_of(address) >= 2)  # one each round: a round followed the first
+        process.send_signal(signal.SIGINT)
+        assert "nothing was kept" in process.stderr.read()
+    assert process.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def _dead_of(address: str) -> int:
+    with urllib.request.urlopen(address.removesuffix("/ui") + "/status", timeout=10) as answer:
+        return int(json.load(answer)["dead"])
+
+
+def test_a_browser_is_opened_only_where_it_has_a_window() -> None:
+    assert has_screen({}, "darwin")
+    assert has_screen({"DISPLAY": ":0"}, "linux")
+    assert not has_screen({"DISPLAY": ""}, "linux")
+
+
+def test_the_outcome_of_what_goes_on_cannot_be_asked_for(tmp_path: Path) -> None:
+    done = tocsin("demo", "--ui", "--json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "leave --json out" in done.stderr
 
 
 SLOTS = (1_000, 2_000, 3_000)

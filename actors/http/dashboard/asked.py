@@ -8,12 +8,13 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from tocsin.actors.http.access import Gate, Visit
+from tocsin.actors.http.asked_by import DASHBOARD, asked_by
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.operations import OPERATIONS
 from tocsin.actors.http.query import Query
 from tocsin.actors.http.served import ServedHost
-from tocsin.actors.scheduler.client.port import ChangesPort, SchedulerPort
+from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.model.records import Status
 from tocsin.errors import ForbiddenError, InvalidInputError
 
@@ -42,13 +43,10 @@ class Asked:
 
     @property
     def port(self) -> SchedulerPort:
-        """The scheduler that the page is about."""
-        return self.host.ports(self.instance)
-
-    @property
-    def changes(self) -> ChangesPort:
-        """The same scheduler, for acts."""
-        return self.port.changes
+        """The scheduler that the page is about. What is changed through it is noted as done by this caller here."""
+        port = self.host.ports(self.instance)
+        # Only an act asks an app's user for its text: that may be slow, or fail.
+        return port.asked_by(asked_by(self.visit, DASHBOARD)) if self.request.method == "POST" else port
 
     @property
     def now_ms(self) -> int:
@@ -85,6 +83,12 @@ class Asked:
         """The path that the app is mounted at."""
         root: str = self.request.scope.get("root_path", "")
         return root.rstrip("/")
+
+    @property
+    def feed(self) -> str:
+        """The address of what changes in this instance, as events."""
+        place = f"/i/{self.instance}" if "instance" in self.request.path_params else ""
+        return quote(f"{self.root}{place}/changes", safe="/:")
 
     def url(self, path: str = "", /, *, of: str | None = None, **query: object) -> str:
         """Return the address of a page of this instance, or `of` another one. Members that are None are left out."""

@@ -53,6 +53,7 @@ class Frame:
     who: str = ""
     may_leave: bool = False
     mark: str = ""
+    feed: str = ""
     said: Said | None = None
 
     def words_of(self, health: str) -> str:
@@ -82,6 +83,7 @@ async def around(asked: Asked, page: str, title: str, mark: str, names: Collecti
         who=asked.visit.caller.name or "",
         may_leave=asked.visit.session is not None,
         mark=mark,
+        feed=asked.feed if await asked.may("changes") else "",
         said=read_said(asked.request),
     )
 

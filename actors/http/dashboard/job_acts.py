@@ -47,7 +47,7 @@ async def ask_cancel(asked: Asked) -> Question:
 
 async def cancel(asked: Asked) -> Done:
     id = asked.names["id"]
-    answer = await asked.changes.cancel(id)
+    answer = await asked.port.changes.cancel(id)
     if not answer.cancelled:
         return Done(
             words=f"{id} was not there any more: nothing was cancelled.", back=asked.url("/jobs"), changed=False
@@ -64,7 +64,7 @@ async def ask_run(asked: Asked) -> Question:
 
 async def run(asked: Asked) -> Done:
     return _moved(
-        asked, await asked.changes.reschedule(asked.names["id"], asked.port.checks.now_ms()), "It is due now."
+        asked, await asked.port.changes.reschedule(asked.names["id"], asked.port.checks.now_ms()), "It is due now."
     )
 
 
@@ -86,7 +86,7 @@ async def ask_move(asked: Asked) -> Question:
 async def move(asked: Asked) -> Done:
     now = asked.port.checks.now_ms()
     due = _instant(asked.field("when"), now)
-    answer = await asked.changes.reschedule(asked.names["id"], due)
+    answer = await asked.port.changes.reschedule(asked.names["id"], due)
     return _moved(asked, answer, f"It is due {relative(due, now)}, at {exact(due)}.")
 
 
@@ -124,7 +124,7 @@ async def ask_retry(asked: Asked) -> Question:
 
 async def retry(asked: Asked) -> Done:
     id = asked.names["id"]
-    answer = await asked.changes.dead_retry(id)
+    answer = await asked.port.changes.dead_retry(id)
     if answer.retried:
         return Done(words=f"{id} is retried: it is due now.", back=_page_of(asked))
     return Done(words=f"{id} was not dead any more: nothing was retried.", back=asked.url("/jobs"), changed=False)
@@ -140,7 +140,7 @@ async def ask_cancel_dead(asked: Asked) -> Question:
 
 async def cancel_dead(asked: Asked) -> Done:
     id = asked.names["id"]
-    if await asked.changes.dead_cancel(id):
+    if await asked.port.changes.dead_cancel(id):
         return Done(words=f"Cancelled {id} for good.", back=asked.url("/jobs"))
     return Done(words=f"{id} was not dead any more: nothing was cancelled.", back=asked.url("/jobs"), changed=False)
 

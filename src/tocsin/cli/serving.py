@@ -149,5 +149,6 @@ async def _announce(server: Server, settings: Settings, listener: socket.socket)
         signed = "signed" if settings.secrets else "UNSIGNED"
         origin = f"{signed} callbacks to {settings.origin_url}{settings.callback_path}"
     file = f", settings of {settings.config.absolute()}" if settings.config is not None else ""
-    tell("READY=1", f"STATUS=serving {url_of(listener)}")
-    say(f"tocsin: serving {url_of(listener)}, store {settings.shown_store}{file}, {origin}")
+    url, store = url_of(listener), settings.shown_store
+    tell("READY=1", f"STATUS=serving {url}")
+    say(f"tocsin: serving {url}, store {store}{file}, {origin}, dashboard {url}/ui")

@@ -276,3 +276,16 @@ async def test_words_of_somebody_else_are_not_shown_as_said(browser: Browser) ->
     page = await browser.client.get("/ui/jobs", headers={"cookie": "tocsin-said=not-base64-at-all%%"})
     assert page.status_code == 200
     assert said_on(page) == ""
+
+
+async def test_what_is_done_here_is_noted_as_done_here_and_by_whom(host: ActorHost) -> None:
+    async with browsing(host.asgi(tokens=TOKENS)) as browser:
+        await host.scheduler().run_at(DUE, "p", id="j")
+        await browser.log_in(ADMIN)
+        await browser.send("/ui/jobs/j/move", when="2031-01-31T09:00Z")
+        await browser.send("/ui/jobs/j/cancel")
+    noted = (await host.scheduler().audit()).actions
+    assert [(one.action, one.about, one.by.via, one.by.token) for one in noted] == [
+        ("cancel", "j", "dashboard", "root"),
+        ("reschedule", "j", "dashboard", "root"),
+    ]

@@ -3,6 +3,8 @@
 (() => {
   "use strict";
   const POLL_MS = 5000;
+  const FEED_POLL_MS = 15000; // for what the feed does not tell: workers, schedules, what falls due
+  const LEAST_MS = 1000; // between two looks, however much changes
   const html = document.documentElement;
 
   // ---- Theme: before the first paint ----
@@ -94,6 +96,21 @@
     }
   };
 
+  // The feed says when to look. It is closed while nobody sees the page: a browser opens only six to one server.
+  let feed = null;
+  let looked = 0;
+  let soon = 0;
+  const look = () => { looked = Date.now(); soon = 0; return refresh(); };
+  const changed = () => { soon ||= setTimeout(look, Math.max(0, looked + LEAST_MS - Date.now())); };
+  const follow = () => {
+    const address = document.body.dataset.feed;
+    if (document.hidden || !address || !document.querySelector("[data-live]")) { feed?.close(); feed = null; return; }
+    if (feed && feed.readyState !== EventSource.CLOSED) return;
+    feed = new EventSource(address);
+    for (const kind of ["change", "resync"]) feed.addEventListener(kind, changed);
+  };
+  const isFollowed = () => feed !== null && feed.readyState === EventSource.OPEN;
+
   // ---- Questions as dialogs ----
   const open = (content) => {
     const dialog = document.createElement("dialog");
@@ -166,7 +183,7 @@
     else if (event.key === "j") row(1);
     else if (event.key === "k") row(-1);
     else if (event.key === "n") document.querySelector('.pager a[rel="next"]')?.click();
-    else if (event.key === "r") refresh();
+    else if (event.key === "r") look();
     else if (event.key === "?") help();
     else return;
     event.preventDefault();
@@ -202,8 +219,11 @@
       form.addEventListener("formdata", (event) => { for (const [name, value] of [...event.formData]) if (!value) event.formData.delete(name); });
       form.addEventListener("change", (event) => { if (event.target.matches("select")) form.requestSubmit(); });
     }
-    document.addEventListener("visibilitychange", refresh);
+    document.addEventListener("visibilitychange", () => { follow(); if (!document.hidden) look(); });
+    window.addEventListener("pagehide", () => feed?.close());
+    window.addEventListener("pageshow", (event) => { if (event.persisted) { follow(); look(); } });
+    follow();
     setInterval(() => tell(document), 1000);
-    setInterval(refresh, POLL_MS);
+    setInterval(() => { if (Date.now() - looked >= (isFollowed() ? FEED_POLL_MS : POLL_MS)) look(); follow(); }, POLL_MS);
   });
 })();

@@ -45,11 +45,11 @@ class Stage:
 
 async def perform(directory: Path, spread_ms: int, console: Console) -> Outcome:
     """Run the whole demo and return its outcome. CancelledError if a signal ended it, after cleaning up."""
-    _cancelled_by_signals()
+    cancelled_by_signals()
     async with AsyncExitStack() as stack:
-        stage = await _set_up(stack, directory)
+        stage = await set_up(stack, directory, new_secret())
         jobs = plan(now_ms(), spread_ms)
-        await _schedule(stage.client, jobs)
+        await schedule(stage.client, jobs)
         where = [
             f"server    {str(stage.client.base_url).rstrip('/')}",
             f"receiver  {stage.origin}{CALLBACK_PATH}, signed",
@@ -64,7 +64,7 @@ async def perform(directory: Path, spread_ms: int, console: Console) -> Outcome:
         return Outcome.of(jobs, stage.receiver, stage.pulled, picture, dead, slots, directory)
 
 
-def _cancelled_by_signals() -> None:
+def cancelled_by_signals() -> None:
     """Cancel the demo on other signals than SIGINT, which the runner handles; they would leave its files behind."""
     task = asyncio.current_task()
     assert task is not None
@@ -73,9 +73,10 @@ def _cancelled_by_signals() -> None:
             asyncio.get_running_loop().add_signal_handler(getattr(signal, name), task.cancel)
 
 
-async def _set_up(stack: AsyncExitStack, directory: Path) -> Stage:
-    """Start the receiver, then the host that calls it, then its HTTP API; stop them in the opposite order."""
-    secret, token = new_secret(), new_secret()
+async def set_up(stack: AsyncExitStack, directory: Path, token: str | None) -> Stage:
+    """Start the receiver, then the host that calls it, then its HTTP API; stop them in the opposite order. Without a
+    token the server answers everything on this machine."""
+    secret = new_secret()
     receiver = Receiver(Signer([secret]), CALLBACK_PATH)
     origin = await stack.enter_async_context(serving(receiver.app(), bind("127.0.0.1", 0)))
     host = await stack.enter_async_context(
@@ -83,17 +84,19 @@ async def _set_up(stack: AsyncExitStack, directory: Path) -> Stage:
             f"sqlite:///{directory / 'demo.db'}", origin=origin, callback_path=CALLBACK_PATH, secrets=[secret]
         )
     )
-    app = host.asgi(tokens=[f"demo:admin:{token}"])
+    app = host.asgi(insecure=True) if token is None else host.asgi(tokens=[f"demo:admin:{token}"])
     url = await stack.enter_async_context(serving(app, bind("127.0.0.1", 0)))
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
     client = await stack.enter_async_context(
-        httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=5.0, trust_env=False)
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=5.0, trust_env=False)
     )
     pulled = Pulled()
     await stack.enter_async_context(pulled.worker(url, token))
     return Stage(client, receiver, pulled, origin)
 
 
-async def _schedule(client: httpx.AsyncClient, jobs: Plan) -> None:
+async def schedule(client: httpx.AsyncClient, jobs: Plan) -> None:
+    """Schedule the jobs of a plan, and the schedule."""
     answer = _answer(await client.post("/schedule/batch", json={"jobs": list(jobs.jobs)}))
     refused = [result["error"] for result in answer["results"] if "error" in result]
     if refused:

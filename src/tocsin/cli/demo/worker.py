@@ -35,7 +35,7 @@ class Pulled:
         self.done.append(context.job.id)
         return result
 
-    def worker(self, url: str, token: str) -> Worker:
+    def worker(self, url: str, token: str | None) -> Worker:
         worker = Worker(Client(url, token=token).scheduler(), {}, queues=QUEUE, concurrency=4, name="demo")
         worker.handlers.register("demo", {CHAIN_BUILD: self.build, CHAIN_MAIL: self.mail}, wrapper=self.count)
         return worker
