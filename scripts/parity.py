@@ -41,6 +41,7 @@ ROWS: Final = (
     row("get", "get", "get"),
     row("list", "list", "ls"),
     row("list_all", "list", "ls"),
+    row("activity", "activity", "activity"),
     row("why", "why", "why"),
     row("history", "history", "history"),
     row("changes", "changes", "changes"),

@@ -10,6 +10,7 @@ from tocsin.actors.client import answers
 from tocsin.actors.client.queues import RESULT_WAIT_MS
 from tocsin.actors.client.server import ALWAYS, Server, is_absent, part
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.activity import Activity
 from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.validation import schedule_id
@@ -125,6 +126,10 @@ class ServerReads:
     ) -> AuditPage:
         """Return a page of what operators did, the newest first."""
         return await self._get("audit", AuditPage, cursor=cursor, limit=limit, action=action, who=who, since=since)
+
+    async def activity(self, minutes: int) -> Activity:
+        """Return what the scheduler did in the last minutes."""
+        return await self._get("activity", Activity, minutes=minutes)
 
     async def redrive(self, redrive_id: str) -> records.Redrive | None:
         """Return how far a bulk retry has come; None if there is none of that id."""

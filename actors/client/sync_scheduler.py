@@ -295,6 +295,10 @@ class SyncScheduler(SyncDeadLetters):
         """Count the jobs of this instance, exactly but for `due`; and tell its health."""
         return self._call(lambda it: it.status())
 
+    def activity(self, minutes: int = 60) -> records.Activity:
+        """Return what this scheduler did in each of the last minutes, up to 60, as far as its host remembers."""
+        return self._call(lambda it: it.activity(minutes))
+
     def why(self, id: str) -> Sequence[records.Reason]:
         """Return every reason the job is not running now; empty only if it may start at this instant."""
         return self._call(lambda it: it.why(id))

@@ -122,6 +122,11 @@ _JOBS: Final = (
         query=takes.CHANGES, answer=replies.ChangePage, also=(Change,), errors=("UNAVAILABLE",),
     ),
     Operation(
+        "GET", "/activity", "activity", READ, reading.activity,
+        name="activity", group="operating", said="What the instance did in each of the last minutes",
+        query=takes.RECENT, answer=records.Activity,
+    ),
+    Operation(
         "GET", "/why", "why", READ, reading.why,
         name="why", group="jobs", said="Every reason why a job is not running now",
         query=takes.ONE_JOB, answer=replies.Reasons, errors=_NO_ID,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.actors.http.job_records import JobPage, page_of, record_of
-from tocsin.actors.http.parameters import CHANGES, DEAD_LISTED, LISTED, ONE_JOB, names
+from tocsin.actors.http.parameters import CHANGES, DEAD_LISTED, LISTED, ONE_JOB, RECENT, names
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import CatalogEntry, CatalogListed, Found, History, Reasons
+from tocsin.actors.scheduler.model.activity import MOST_MINUTES, Activity
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.records import Status
 from tocsin.actors.scheduler.model.validation import CLAIM_WAIT_MS, integer
@@ -77,6 +78,12 @@ async def status(call: Call) -> Status:
     call.query()
     await call.admit(None)
     return await call.port.reads.status()
+
+
+async def activity(call: Call) -> Activity:
+    query = call.query(*names(RECENT))
+    await call.admit(None)
+    return await call.port.reads.activity(query.whole_or("minutes", MOST_MINUTES))
 
 
 async def catalog(call: Call) -> CatalogListed:

@@ -79,6 +79,7 @@ TIMEZONE: Final = Parameter(
 FROM: Final = Parameter("from", shapes.INSTANT, "Only later instants than this, epoch ms (default: now).", example=DST)
 COUNT: Final = Parameter("count", shapes.PREVIEW_COUNT, "How many.", example=3)
 
+MINUTES: Final = Parameter("minutes", shapes.MINUTES, "How many, up to the present one.", example=5)
 REASON: Final = Parameter("reason", shapes.NAME, "Only those given up for this reason.", example="refused")
 PREFIX: Final = Parameter("prefix", shapes.PREFIX, "Of function paths or workflows.", example="invoices:")
 RESULT_WAIT: Final = Parameter("waitMs", shapes.RESULT_WAIT, "How long to wait until it has ended, ms.")
@@ -107,6 +108,7 @@ WHO: Final = Parameter("who", shapes.TEXT, "Only by this token or user, or by th
 DONE_SINCE: Final = Parameter("since", shapes.INSTANT, "Only those of this instant (epoch ms) or later.")
 
 ONE_JOB: Final = (JOB,)
+RECENT: Final = (MINUTES,)
 ONE_POOL: Final = (POOL_NAME,)
 LISTED: Final = (CURSOR, LIMIT, ORDER, POOL, STATE, LABEL, QUEUE_FILTER, PATH)
 PREFIXED: Final = (PREFIX,)

@@ -13,6 +13,7 @@ from tocsin.actors.cron.preview import MAX_COUNT
 from tocsin.actors.scheduler.client.changes import ERROR_MAX
 from tocsin.actors.scheduler.client.schedules_port import PREVIEW, REQUEST_KEY_MAX
 from tocsin.actors.scheduler.model import validation as limits
+from tocsin.actors.scheduler.model.activity import MOST_MINUTES
 from tocsin.actors.scheduler.model.followers import MAX_FOLLOWERS
 from tocsin.actors.scheduler.model.rows import LARGEST_MS
 from tocsin.actors.scheduler.schedules import definition
@@ -126,6 +127,7 @@ CATCH_UP: Final = whole(definition.CATCH_UP, default=100)
 JITTER_MS: Final = whole(definition.JITTER_MS, default=0)
 REVISION: Final = whole(definition.REVISION)
 REQUEST_KEY: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": REQUEST_KEY_MAX}
+MINUTES: Final = whole((1, MOST_MINUTES), default=MOST_MINUTES)
 PREVIEW_COUNT: Final = whole((1, MAX_COUNT), default=PREVIEW)
 
 

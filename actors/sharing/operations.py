@@ -74,7 +74,7 @@ _AGAIN: Final[dict[Again, str]] = {
     Again.REPEATED: """
         jobs.submit_once jobs.first_answer changes.complete changes.extend
         reads.get reads.list reads.dead reads.status reads.why reads.history reads.pool reads.redrive reads.audit
-        reads.clock reads.changes
+        reads.clock reads.changes reads.activity
         queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
         schedules.get schedules.list schedules.occurrences schedules.preview
         host.instances host.accepted host.settle host.run_due

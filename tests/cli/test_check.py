@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from tocsin.actors.scheduler.integrity.findings import KINDS
+from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.rows import (
     DAY_MS,
     AtRow,
-    Counters,
     DeadRow,
     IdemRow,
     JobRow,

@@ -29,6 +29,7 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/dead/cancel": ("POST", {"id": "a"}, {"operate"}),
     "/status": ("GET", None, {"read"}),
     "/changes?waitMs=0": ("GET", None, {"read"}),
+    "/activity": ("GET", None, {"read"}),
     "/why?id=a": ("GET", None, {"read"}),
     "/history?id=a": ("GET", None, {"read"}),
     "/cancel-all": ("POST", {"all": True}, {"operate"}),

@@ -35,7 +35,7 @@ class EndOfTurn:
     def __init__(self, inflight: Inflight, full: Callable[[], bool], died: Callable[[Sequence[DeadJob]], None]) -> None:
         self._inflight = inflight
         self._lanes, self._claims = inflight.lanes, inflight.waiting_claims
-        self._waiters = inflight.result_waiters
+        self._waiters, self._activities = inflight.result_waiters, inflight.activities
         self._full, self._died = full, died
 
     async def run(self, turn: Turn) -> None:
@@ -65,6 +65,8 @@ class EndOfTurn:
         if seen.ended:  # jobs that had expired when they were to be claimed
             await apply_ends(turn)
         await state.close()
+        if (done := state.tally.take(state.counters, [dead.reason for _, dead in state.deaths])) is not None:
+            turn.ctx.after_commit(self._activities.turned, turn.ctx.id.name, done)
         if state.to_tell:
             ended, state.to_tell = state.to_tell, []
             turn.ctx.after_commit(self._waiters.tell, ended)

@@ -188,6 +188,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         turn = self._turn()
         erased = await erase_page(turn)
         self.ctx.after_commit(self._inflight.result_waiters.tell_all)
+        self.ctx.after_commit(self._inflight.activities.erased, self.ctx.id.name, erased.jobs)
         self.ctx.after_commit(self._inflight.note_clock, None)
         self._state = SchedulerState(self.ctx.storage, self._limits, self._failed_slots)
         if erased.more:

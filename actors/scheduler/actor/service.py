@@ -17,6 +17,7 @@ from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.actor import clock_names
 from tocsin.actors.scheduler.actor.clock_names import PREFIX, ClockNames
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerActor
+from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire, Guard
 from tocsin.actors.scheduler.inflight.callback_failures import CallbackFailures
 from tocsin.actors.scheduler.inflight.circuit import Circuit
@@ -81,6 +82,7 @@ class SchedulerService:
         """Of the actors that a host of schedulers has."""
         self.clock = clock
         self.clocks = InstanceClocks(clock.now_ms)
+        self.activities = Activities(clock.now_ms, clock.monotonic, self.clocks.has)
         monotonic, now_ms = clock.monotonic, clock.now_ms
         circuit = Circuit(monotonic, now_ms, lambda why, is_open: self.health.circuit_changed(why, is_open))
         failures = CallbackFailures(monotonic, now_ms)
@@ -120,6 +122,7 @@ class SchedulerService:
         self._stopping = self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
         self._dispatcher.open()
+        self.activities.begin()
         self._inflight.clear()  # what an earlier run left serves nobody
         self.feeds.forget()
         if self._ticks is not None:
@@ -178,7 +181,9 @@ class SchedulerService:
         """Return what this host has in memory of that scheduler."""
         found = self._inflight.get(name)
         if found is None:
-            found = Inflight(name, self.host, self.permits, self._lanes_limit, self._sender, self.clocks)
+            found = Inflight(
+                name, self.host, self.permits, self._lanes_limit, self._sender, self.clocks, self.activities
+            )
             if self._stopping:
                 found.lanes.stop_claiming()
             if self._nobody_waits:

@@ -15,6 +15,7 @@ import msgspec
 
 from tocsin.actors.scheduler.client.job_checks import JobChecks
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.activity import Activity
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
@@ -217,6 +218,10 @@ class ReadsPort(Protocol):
 
     async def pool(self, name: str) -> records.Pool:
         """Return a pool and its holders."""
+        ...
+
+    async def activity(self, minutes: int) -> Activity:
+        """Return what the scheduler did in the last minutes, up to 60."""
         ...
 
     async def redrive(self, redrive_id: str) -> records.Redrive | None:

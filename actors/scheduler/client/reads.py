@@ -10,6 +10,7 @@ from tocsin.actors.scheduler.client.feed import LocalFeed
 from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page_limit
 from tocsin.actors.scheduler.inflight.inflight import CLOCK_STOPS
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.activity import MOST_MINUTES, Activity
 from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.health import level
@@ -33,6 +34,7 @@ from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.queries import listing, why
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.queries.candidates import Filter
+from tocsin.actors.scheduler.queries.instances import instance as instance_counts
 from tocsin.actors.scheduler.transitions import redrive as redrives
 from tocsin.errors import InvalidInputError
 
@@ -179,6 +181,12 @@ class LocalReads:
             who=None if who is None else arguments.whole_text(who, "who"),
             since=0 if since is None else arguments.instant_ms(since, "since"),
         )  # fmt: skip
+
+    async def activity(self, minutes: int) -> Activity:
+        """Return what the scheduler did in the last minutes."""
+        here, wanted = self._instance, arguments.integer(minutes, "minutes", 1, MOST_MINUTES)
+        found = await instance_counts(here.host.provider, here.name)
+        return here.service.activities.of(here.name, wanted, 0 if found is None else found.backlog)
 
     async def redrive(self, redrive_id: str) -> Redrive | None:
         """Return how far a bulk retry has come; None if there is none of that id."""

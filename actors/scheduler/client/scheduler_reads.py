@@ -55,6 +55,10 @@ class SchedulerReads:
         """Count the jobs of this instance, exactly but for `due`; and tell its health."""
         return await self._port.reads.status()
 
+    async def activity(self, minutes: int = 60) -> records.Activity:
+        """Return what this scheduler did in each of the last minutes, up to 60, as far as its host remembers."""
+        return await self._port.reads.activity(minutes)
+
     async def why(self, id: str) -> Sequence[records.Reason]:
         """Return every reason the job is not running now; empty only if it may start at this instant."""
         return await self._port.reads.why(id)

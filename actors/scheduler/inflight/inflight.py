@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from tocsin.actors.runtime.events import Event
 from tocsin.actors.runtime.host import Host
+from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.completions import Answer, Completions
 from tocsin.actors.scheduler.inflight.feed import Feed
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
@@ -34,15 +35,22 @@ class Inflight:
     actor, an attempt or a place in a line needs one of them. Who waits for a result holds the object itself."""
 
     def __init__(
-        self, name: str, host: Host, permits: Permits, limit: int, sender: Sender, clocks: InstanceClocks
+        self,
+        name: str,
+        host: Host,
+        permits: Permits,
+        limit: int,
+        sender: Sender,
+        clocks: InstanceClocks,
+        activities: Activities,
     ) -> None:
-        self._clocks = clocks
+        self._clocks, self.activities = clocks, activities
         self._name, self._host, self._actor, self._sender = name, host, actor_of(name), sender
         self.complete: Callable[[Complete], Awaitable[Sequence[Answer]]] = partial(host.call, self._actor, create=False)
         self.post: Callable[[Event[None]], asyncio.Future[None]] = partial(host.post, self._actor)
-        self.lanes = Lanes(self, name, limit, permits, sender.send, host.start_soon, host.clock.monotonic)
+        self.lanes = Lanes(self, name, limit, permits, sender.send, host.start_soon, host.clock.monotonic, activities)
         check = self._may_be_given if sender.asks_first else None
-        self.waiting_claims = WaitingClaims(name, self._start_call, host.start_soon, check, host.clock)
+        self.waiting_claims = WaitingClaims(name, self._start_call, host.start_soon, check, host.clock, activities)
         self.completions = Completions(self, host.start_soon)
         self.result_waiters = ResultWaiters()
         self.feed: Feed | None = None

@@ -48,6 +48,10 @@ class InstanceClocks:
         clock = self._clocks.get(name)
         return None if clock is None else clock.at
 
+    def has(self, name: str) -> bool:
+        """Return whether the instance of this name has a test clock."""
+        return name in self._clocks
+
     def follow(self, reader: Reader) -> None:
         """Tell a reader when its instance gets a test clock, or loses it."""
         self._readers.add(reader)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.inflight.activity import CALLBACK, Activities
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.transitions.claim import Claim
@@ -31,6 +32,8 @@ WAKE_RETRY_S = 1.0
 LAUNCH_WITHIN_S = 10.0
 """A claim that is durable only later than this is not sent: its deadline could outlast its lease, which is 15 s longer.
 """
+UNSENT = frozenset({Verdict.BLOCKED, Verdict.UNREACHABLE, Verdict.STOPPED})
+"""Verdicts on attempts of which nobody knows how long they take."""
 NOT_SENT = AttemptOutcome(Verdict.UNREACHABLE, f"not sent: the claim was not durable within {LAUNCH_WITHIN_S:.0f} s")
 
 
@@ -78,6 +81,7 @@ class Lanes:
         send: Send,
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         monotonic: Callable[[], float],
+        activities: Activities,
     ) -> None:
         self.instance = instance
         self.limit = limit
@@ -89,6 +93,7 @@ class Lanes:
         self.live: set[str] = set()
         """Tokens of attempts that are on their way on this host, or whose settlement is not durable yet."""
         self._owner, self._permits, self._send, self._start_soon = owner, permits, send, start_soon
+        self._activities, self._took = activities, list[float]()
         self._running: dict[str, asyncio.Task[None]] = {}  # by token
         self._finished: list[AttemptResult] = []
         self._settling = False
@@ -160,6 +165,8 @@ class Lanes:
 
     def launch(self, claims: Sequence[Claim], claimed: float) -> None:
         """Send these claims, made at `claimed`, which are durable."""
+        if claims:
+            self._activities.started(self.instance, claims, claimed, CALLBACK)
         for claim in claims:
             task = self._start_soon(self._attempt(claim, claimed))
             if not task.done():  # where the app's event loop starts tasks eagerly, one may have ended
@@ -169,6 +176,9 @@ class Lanes:
         """Hand attempts that have ended to a turn: as many as one can settle."""
         taken = self._finished[:SETTLE_AT_ONCE]
         del self._finished[:SETTLE_AT_ONCE]
+        if self._took:
+            took, self._took = self._took, []
+            self._activities.took(self.instance, took, CALLBACK)
         return taken
 
     def not_settled(self, finished: Sequence[AttemptResult]) -> None:
@@ -194,7 +204,8 @@ class Lanes:
     # ---- The attempt -----------------------------------------------------------------------------
 
     async def _attempt(self, claim: Claim, claimed: float) -> None:
-        late = self.now() - claimed > LAUNCH_WITHIN_S  # the process may have stood still even since the launch
+        began = self.now()
+        late = began - claimed > LAUNCH_WITHIN_S  # the process may have stood still even since the launch
         try:
             outcome = NOT_SENT if late else await self._send(claim, self.instance)
         except asyncio.CancelledError:
@@ -203,6 +214,8 @@ class Lanes:
         except Exception as error:
             log.exception("an attempt of %s/%s failed inside tocsin", self.instance, claim.job.id)
             outcome = AttemptOutcome(Verdict.FAILED, f"internal error: {type(error).__name__}")
+        if outcome.verdict not in UNSENT:
+            self._took.append((self.now() - began) * 1000)
         self._running.pop(claim.token, None)
         self.in_flight -= 1
         self._finished.append(AttemptResult(claim.job, claim.token, outcome))

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.inflight.activity import WORKER, Activities
 from tocsin.actors.scheduler.model.suspects import ALONE, marked
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, GiveBack
@@ -80,6 +81,7 @@ class WaitingClaims:
         start_soon: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         check: Check | None,
         clock: Clock,
+        activities: Activities,
     ) -> None:
         self.instance = instance
         self.stopping = False
@@ -95,6 +97,7 @@ class WaitingClaims:
         self.alone_since: float | None = None
         """Since when a job has run alone on some worker."""
         self._call, self._start_soon, self._check, self._clock = call, start_soon, check, clock
+        self._activities = activities
         self._places = count(1)
         self._reserved: set[PullClaim] = set()
         self._undelivered: set[str] = set()  # leases of jobs that no worker has yet
@@ -260,6 +263,7 @@ class WaitingClaims:
             claim.leased = leased
             if not claim.answer.done():
                 claim.answer.set_result(allowed)
+                self._activities.started(self.instance, allowed, leased, WORKER)
         if unwanted:
             self.give_back([job.token for job in allowed])
 

@@ -16,7 +16,7 @@ from tocsin.actors.scheduler.integrity.invariants_of_labels import check_labels
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import TIMERS as RECURRING_TIMERS
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import check_schedules, damaged_args
 from tocsin.actors.scheduler.integrity.invariants_of_unknown import name_unknown
-from tocsin.actors.scheduler.model import rows
+from tocsin.actors.scheduler.model import counters, rows
 from tocsin.actors.scheduler.model.audit import AUDIT
 from tocsin.actors.scheduler.model.lost import lost_work
 from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
@@ -321,6 +321,9 @@ def _counts(look: Look, buckets: Buckets) -> None:
         if getattr(look.counters, name) != count:
             said = getattr(look.counters, name)
             look.found.add("COUNTER", name, f"the counter {name} says {said}, there are {count}")
+    for name, wrong in counters.faults(look.counters):
+        said = getattr(look.counters, name)
+        look.found.add("COUNTER", name, f"the counter {name} says {said}, the others add up to {said - wrong}")
 
 
 def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tocsin.actors.scheduler.integrity.findings import Findings, shown
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
+from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import json_fault
 from tocsin.actors.scheduler.model.followers import followers_of
 from tocsin.actors.scheduler.model.payload import parts_of
@@ -24,7 +25,6 @@ from tocsin.actors.scheduler.model.rows import (
     META_RECOUNT,
     AtRow,
     BadRow,
-    Counters,
     DeadRow,
     InstanceRow,
     JobRow,

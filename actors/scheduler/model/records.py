@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.model.activity import Activity as Activity
+from tocsin.actors.scheduler.model.activity import ActivityMinute as ActivityMinute
 from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
 from tocsin.actors.scheduler.model.outcomes import Attempt as Attempt
 from tocsin.actors.scheduler.model.outcomes import ErrorInfo as ErrorInfo

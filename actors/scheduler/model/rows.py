@@ -248,18 +248,6 @@ class ResultRow(Row, frozen=True, array_like=True, tag=1):
     no_result: str | None = None
 
 
-class Counters(msgspec.Struct, array_like=True, tag=1):
-    """`meta/counters`: changes in the same batch as what it counts. The only row that is changed in place."""
-
-    waiting: int = 0  # line rows
-    leased: int = 0  # lease rows whose job lives
-    orphaned: int = 0  # lease rows whose job was cancelled
-    dead: int = 0
-    done: int = 0
-    expired: int = 0
-    retired: int = 0  # dead letters dropped for their age
-
-
 LAYOUT: Final = 3
 """1: without `paths/`, counted when such a scheduler is opened. 2: without `label/`, filled in then."""
 META_LAYOUT: Final = b"meta/layout"

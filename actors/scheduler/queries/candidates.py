@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from dataclasses import dataclass
 from typing import Final
 
+from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.actors.scheduler.model.rows import (
     DUE_DIGITS,
     META_COUNTERS,
-    Counters,
     LeaseRow,
     LinesRow,
     ParkedRow,

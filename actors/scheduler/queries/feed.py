@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Final
 
+from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.feed_frames import Change, FeedCounts, Gone, job_of
 from tocsin.actors.scheduler.model.records import Status
-from tocsin.actors.scheduler.model.rows import META_COUNTERS, Counters
+from tocsin.actors.scheduler.model.rows import META_COUNTERS
 from tocsin.actors.scheduler.queries import candidates
 from tocsin.actors.scheduler.queries.candidates import Chunks, Filter
 from tocsin.actors.scheduler.queries.jobs import read

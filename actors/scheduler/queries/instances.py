@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import Instance, InstancePage, InstanceState, pause_of
-from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS, Counters, InstanceRow
+from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS, InstanceRow
 from tocsin.actors.scheduler.queries.jobs import instance_row, one, read
 from tocsin.storage.api import StoreProvider
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler.model.asked_by import Pause
+from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import args_fault
 from tocsin.actors.scheduler.model.job_record import Found
 from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record, pause_of
@@ -18,7 +19,6 @@ from tocsin.actors.scheduler.model.rows import (
     META_COUNTERS,
     AtRow,
     BadRow,
-    Counters,
     DeadRow,
     InstanceRow,
     JobRow,

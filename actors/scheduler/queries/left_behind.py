@@ -9,9 +9,10 @@ from typing import Final
 
 from tocsin.actors.scheduler.inflight.permits import NOT_DISPATCHING
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
+from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.due_run import FOR_WORKERS, JUST_DUE, TIME_OVER, LeftBehind
 from tocsin.actors.scheduler.model.names import actor_of
-from tocsin.actors.scheduler.model.rows import META_COUNTERS, Counters
+from tocsin.actors.scheduler.model.rows import META_COUNTERS
 from tocsin.actors.scheduler.model.suspects import level_in, plain
 from tocsin.actors.scheduler.queries import instances, why
 from tocsin.actors.scheduler.queries import jobs as query

@@ -8,7 +8,8 @@ from collections import Counter
 import msgspec
 
 from tocsin.actors.runtime.overlay import ActorStorage
-from tocsin.actors.scheduler.model.rows import PULLED, Counters, LeaseRow, encode, lease_key
+from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.rows import PULLED, LeaseRow, encode, lease_key
 from tocsin.actors.scheduler.model.suspects import ALONE, level_of, share_of_level
 from tocsin.actors.scheduler.state.held_jobs import HeldJobs
 from tocsin.actors.scheduler.state.job_queues import JobQueues
@@ -29,7 +30,7 @@ class Leases:
     def __init__(self, storage: ActorStorage) -> None:
         self.storage = storage
         self.lines = JobQueues()
-        self.counters = Counters()
+        self.counters = Counters(accepted=0)
         self.leases: dict[str, tuple[str, LeaseRow]] = {}
         self.by_id: dict[str, set[str]] = {}
         self.pulled_by: Counter[str] = Counter()

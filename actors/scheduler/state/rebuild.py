@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tocsin.actors.scheduler.model import counters as balance
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
+from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.lost import NO_JOB
 from tocsin.actors.scheduler.model.row_kinds import Shape, read_row
 from tocsin.actors.scheduler.model.rows import (
@@ -24,7 +26,6 @@ from tocsin.actors.scheduler.model.rows import (
     META_SLOT,
     AtRow,
     BadRow,
-    Counters,
     DeadRow,
     InstanceRow,
     JobRow,
@@ -66,6 +67,7 @@ async def load(state: SchedulerState) -> None:
     await _read_memory(state)
     if state.damaged and not state.instance.erasing:
         await rebuild(state)
+    state.tally.begin(state.counters)
 
 
 async def _read_memory(state: SchedulerState) -> None:
@@ -75,7 +77,9 @@ async def _read_memory(state: SchedulerState) -> None:
     layout = _check_layout(state, layout_of(meta))
     state.labels.load(layout, meta.get(META_LABELS))
     if META_COUNTERS in meta and (counters := state.read(Counters, META_COUNTERS, meta[META_COUNTERS])):
-        state.counters, state.sealed_counters = counters, encode(counters)
+        state.counters, state.tally.sealed = counters, encode(counters)
+        if not balance.is_counted(counters):
+            balance.settle(counters)
     state.occurrences.load(meta.get(META_SLOT))
     if INSTANCE in meta and (instance := state.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
         state.instance = instance
@@ -162,6 +166,7 @@ async def rebuild(state: SchedulerState) -> Rebuilt:
     for job_id, job in found.jobs.items():
         if job_id not in found.waiting and job_id not in moved and not _is_held(state, found, job_id):
             state.enter_line(job, at.get(job_id, AtRow(job.scheduled_for)))
+    balance.settle(state.counters)
     state.fronts = Fronts()  # these jobs were read without their args
     return found
 

@@ -60,6 +60,7 @@ from tocsin.actors.scheduler.state.labels import Labels
 from tocsin.actors.scheduler.state.leases import Leases
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS, FailedSlots, Occurrences
 from tocsin.actors.scheduler.state.path_counts import Paths
+from tocsin.actors.scheduler.state.tally import Tally
 from tocsin.storage.api import Row, after
 
 log = logging.getLogger("tocsin.scheduler")
@@ -122,8 +123,8 @@ class SchedulerState(Leases):
         """A row was unreadable: what is summarised must be rebuilt."""
         self.has_layout = False
         """True if the row of the layout is written."""
-        self.audit_day = self._idem_day = self._history_day = -1
-        self.sealed_counters = encode(self.counters)
+        self.days: dict[str, int] = {}  # for which day the timer was put last that drops rows of this kind
+        self.tally = Tally(self.counters)
 
     # ---- Reading rows -------------------------------------------------------------------------------
 
@@ -183,6 +184,7 @@ class SchedulerState(Leases):
     def add_job(self, job: JobRow, rest_of_args: Sequence[bytes], at: AtRow) -> None:
         """Write a new job and its place in line."""
         self._count_paths(job, 1)
+        self.counters.accepted += 1
         self.storage.put(job_key(job.id), encode(job))
         for n, part in enumerate(rest_of_args):
             self.storage.put(args_key(job.id, n), part)
@@ -206,6 +208,7 @@ class SchedulerState(Leases):
         self.storage.put_many(rows)
         self.paths.changes.update([job.function_path or job.target for job in jobs])
         self.counters.waiting += len(jobs)
+        self.counters.accepted += len(jobs)
         for bucket, (prefix, entering) in places.items():
             first_due = min([job.scheduled_for for job in entering])
             count = self.lines.add(*bucket, first_due, len(entering)).count
@@ -269,6 +272,7 @@ class SchedulerState(Leases):
         self.labels.park(job, dead)
         self._count_paths(job, -1)
         self.counters.dead += 1
+        self.counters.died += 1
         self.deaths.append((job, dead))
         self.note_end(job)
 
@@ -314,8 +318,8 @@ class SchedulerState(Leases):
         n = f"{row.attempt:06d}" + ("" if row.token else f"-{row.outcome}")
         self.storage.put(hist_key(row.ended, job.id, job.incarnation, n), encode(row))
         day = row.ended // DAY_MS
-        if day != self._history_day:
-            self._history_day = day
+        if day != self.days.get(HISTORY):
+            self.days[HISTORY] = day
             self.put_timer((day + 1) * DAY_MS + self.history_ms, HISTORY, str(day))
 
     def note_end(self, job: JobRow) -> None:
@@ -338,8 +342,8 @@ class SchedulerState(Leases):
         """Keep the answer to a request with an Idempotency-Key for 24 hours and the rest of that day."""
         day = row.at // DAY_MS
         self.storage.put(idem_key(day, digest), encode(row))
-        if day != self._idem_day:
-            self._idem_day = day
+        if day != self.days.get(IDEM):
+            self.days[IDEM] = day
             self.put_timer((day + 2) * DAY_MS, IDEM, str(day))
 
     def find_head(self, bucket: PriorityBucket) -> bool:
@@ -363,8 +367,8 @@ class SchedulerState(Leases):
             for name, row in lines.sealed():
                 summaries[lines_key(*name)] = None if row is None else encode(row)
         counters = encode(self.counters)
-        if counters != self.sealed_counters:
-            summaries[META_COUNTERS] = self.sealed_counters = counters
+        if counters != self.tally.sealed:
+            summaries[META_COUNTERS] = self.tally.sealed = counters
         for key, value in summaries.items():
             if value is None:
                 storage.delete(key)

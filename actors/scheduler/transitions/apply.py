@@ -7,6 +7,7 @@ it in the next one; `job` decides which. A test holds that nothing else calls th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,7 @@ from tocsin.actors.scheduler.model.damage import DAMAGED
 from tocsin.actors.scheduler.model.lost import NO_JOB
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import (
+    PULLED,
     AtRow,
     DeadRow,
     HistRow,
@@ -41,6 +43,9 @@ from tocsin.actors.scheduler.transitions.job import (
     Replace,
     Requeue,
 )
+
+SAID: Final = ("done", "failed", "returned")
+"""Outcomes of which the worker told itself."""
 
 
 def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
@@ -82,9 +87,16 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
     row = _history(decision, lease.at, lease.started, turn.now, lease.at.next_at, token)
     state.drop_lease(token)
     if job is None:
+        if not lease.orphan:  # its job could not be read
+            state.counters.set_aside += 1
         return
     if row is not None:
         state.note(job, row)
+        if (ended := state.tally.attempts) is None:
+            ended = state.tally.attempts = {}
+        ended[row.outcome] = ended.get(row.outcome, 0) + 1
+        if lease.kind == PULLED and row.outcome in SAID:
+            state.tally.worked(turn.now - lease.started)
     if decision.next is not None:
         _become(turn, job, decision.next)
         if isinstance(decision.next, Requeue) and job.expires_at is not None and decision.next.at.expires:
@@ -98,6 +110,9 @@ def apply_late(turn: Turn, job: JobRow, at: AtRow, token: str, started: int, due
     turn.state.leave_line(job, at)
     if row is not None:
         turn.state.note(job, row)
+        if (ended := turn.state.tally.attempts) is None:
+            ended = turn.state.tally.attempts = {}
+        ended[row.outcome] = ended.get(row.outcome, 0) + 1
     if end.next is not None:
         _become(turn, job, end.next)
 
@@ -113,6 +128,7 @@ def apply_to_letter(turn: Turn, job: JobRow, dead: DeadRow, after: Next) -> None
     turn.state.unpark(job, dead)
     if isinstance(after, Requeue):
         turn.state.occurrences.note(job, "retried")
+        turn.state.counters.retried += 1
     _become(turn, job, after)
 
 
@@ -123,6 +139,7 @@ def set_place_aside(turn: Turn, bucket: PriorityBucket, due: int, job_id: str) -
     storage.delete(at_key(job_id))
     storage.delete(job_key(job_id))
     turn.state.drop_line(line.pool, line.queue, bucket.priority, due, job_id)
+    turn.state.counters.set_aside += 1
 
 
 def _become(turn: Turn, job: JobRow, after: Next) -> None:
@@ -150,15 +167,19 @@ def _become(turn: Turn, job: JobRow, after: Next) -> None:
         case Cancel(at_or_none):
             state.keep_result(job, "cancelled", turn.now)
             state.erase_job(job, "cancelled")
+            state.counters.cancelled += 1
             if at_or_none is not None:
                 _note_unstarted(turn, job, at_or_none, "cancelled")
         case Replace():
             state.erase_job(job, "cancelled")
+            state.counters.replaced += 1
             state.note_end(job)  # a caller that waits for this id waits for another job now
         case Drop(aged):
             state.erase_job(job, None if aged else "dropped")
             if aged:
                 state.counters.retired += 1
+            else:
+                state.counters.discarded += 1
 
 
 def _history(end: End, at: AtRow, started: int, now: int, due: int, token: str) -> HistRow | None:

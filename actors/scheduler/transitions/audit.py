@@ -54,6 +54,6 @@ def put(turn: Turn, action_id: str, row: AuditRow) -> None:
     """Write a row of the log, and see to it that its day is dropped in time."""
     turn.state.storage.put(audit_key(row.at, action_id), encode(row))
     day = row.at // DAY_MS
-    if day != turn.state.audit_day:
-        turn.state.audit_day = day
+    if day != turn.state.days.get(AUDIT):
+        turn.state.days[AUDIT] = day
         turn.state.put_timer((day + 1) * DAY_MS + AUDIT_MS, AUDIT, str(day))

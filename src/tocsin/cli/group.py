@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tocsin.cli.activity import activity
 from tocsin.cli.audit import audit
 from tocsin.cli.backup import backup
 from tocsin.cli.catalog import catalog
@@ -111,7 +112,7 @@ COMMANDS = (
     *(schedule, submit, ls, get, result, pending, why, history, changes),
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
-    *(status, health, queues, pools, workers, instances, clock, catalog, audit),
+    *(status, activity, health, queues, pools, workers, instances, clock, catalog, audit),
     *(check, backup),
     *(keys, config, completion),
 )

@@ -193,6 +193,11 @@ def relative(instant: int, now: int) -> str:
     return f"{span(now - instant)} ago"
 
 
+def clock_time(ms: int) -> str:
+    """Format hours and minutes of an instant, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M")
+
+
 def instant(ms: int) -> str:
     """Format an instant as ISO 8601 in UTC, to the millisecond; as a plain number beyond the calendar."""
     try:

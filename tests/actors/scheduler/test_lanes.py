@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tocsin.actors.runtime.events import Event
+from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.circuit import Circuit
 from tocsin.actors.scheduler.inflight.lanes import Lanes
 from tocsin.actors.scheduler.inflight.permits import Permits
@@ -36,6 +37,9 @@ def start_eagerly(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return ended  # type: ignore[return-value]
 
 
+IDLE = Activities(lambda: 0, lambda: 0.0, lambda _: False)
+
+
 class Home:
     """Takes the events of lanes."""
 
@@ -50,7 +54,7 @@ def test_an_attempt_that_ends_at_once_leaves_its_lane_and_its_permit_free(start:
 
     async def run() -> None:
         permits = Permits(4, Circuit(lambda: 0.0, lambda: 0), lambda: 0.0)
-        lanes = Lanes(Home(), "t", 2, permits, send, start, lambda: 0.0)
+        lanes = Lanes(Home(), "t", 2, permits, send, start, lambda: 0.0, IDLE)
         with lanes.take(8) as permitted:
             assert permitted.unused == 2 and permits.free == 2
             permitted.use([CLAIM])
@@ -73,7 +77,7 @@ def test_a_block_that_fails_gives_back_the_permits_it_has_not_used() -> None:
 
     async def run() -> None:
         permits = Permits(4, Circuit(lambda: 0.0, lambda: 0), lambda: 0.0)
-        lanes = Lanes(Home(), "t", 4, permits, send, start_soon, lambda: 0.0)
+        lanes = Lanes(Home(), "t", 4, permits, send, start_soon, lambda: 0.0, IDLE)
         with pytest.raises(RuntimeError), lanes.take(4) as permitted:
             permitted.use([CLAIM])
             raise RuntimeError("the turn fails")

@@ -15,6 +15,7 @@ import pytest
 from tests.actors.scheduler.turn_runner import TurnRunner
 from tocsin.actors.scheduler.actor.expiry import end_leases, run_timers
 from tocsin.actors.scheduler.actor.pull import Given, give_back, pull
+from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.inflight.waiting_claims import PullClaim, WaitingClaims
 from tocsin.actors.scheduler.model.followers import Follower
 from tocsin.actors.scheduler.model.rows import JobRow, PoolRow, decode, job_key
@@ -87,7 +88,8 @@ class Model:
     look_again_s: float = 60.0
 
     def __post_init__(self) -> None:
-        self.pulls = WaitingClaims("runner", self._post, asyncio.ensure_future, None, self)
+        activities = Activities(self.now_ms, self.monotonic, lambda _: False)
+        self.pulls = WaitingClaims("runner", self._post, asyncio.ensure_future, None, self, activities)
 
     def _post(self, event: object) -> asyncio.Future[Any]:
         raise AssertionError(f"nobody goes away here: {event}")
