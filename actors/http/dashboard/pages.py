@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.actors.http.dashboard import (
+    audit,
     instances,
     job,
     job_acts,
@@ -32,5 +33,6 @@ PLACES: Final[tuple[Place, ...]] = (
     *queues.PLACES,
     *workers.PLACES,
     *pools.PLACES,
+    *audit.PLACES,
     *instances.PLACES,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.audit import paused_words
 from tocsin.actors.http.dashboard.overview import share
 from tocsin.actors.http.dashboard.page import Act, Done, Field, Page, Question
 from tocsin.actors.http.dashboard.words import amount
@@ -73,7 +74,8 @@ async def show_one(asked: Asked) -> OnePool:
     name = asked.names["name"]
     pool = await _known(asked)
     may_forget = not pool.queued and not pool.in_flight and await asked.may("delete_pool", name)
-    return OnePool(pool, await asked.may("set_pool", name), may_forget)
+    paused = paused_words(pool.paused_at, pool.paused_by, asked.now_ms) if pool.paused else ""
+    return OnePool(pool, await asked.may("set_pool", name), may_forget, paused)
 
 
 async def _known(asked: Asked) -> records.Pool:

@@ -10,6 +10,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.audit import paused_words
 from tocsin.actors.http.dashboard.marks import Mark, legend, marks_of
 from tocsin.actors.http.dashboard.page import Act, Done, Field, Page, Question
 from tocsin.actors.http.dashboard.schedules import rule_of
@@ -47,6 +48,8 @@ class OneSchedule:
     """The cursor of the marks before these."""
     later: bool
     """True where there are marks after these."""
+    paused: str
+    """By whom it was paused, and when."""
     args: str | None
     """As JSON, where they were asked for."""
     may: frozenset[str]
@@ -68,6 +71,7 @@ async def show(asked: Asked) -> OneSchedule:
         occurrences=page.occurrences,
         older=page.cursor,
         later=query.text("cursor") is not None,
+        paused=paused_words(one.paused_at, one.paused_by, asked.now_ms) if one.paused else "",
         args=_args(one) if query.text("args") else None,
         may=frozenset([act.path.rpartition("/")[2] for act in ACTS if await asked.may(act.action, one.name)]),
     )

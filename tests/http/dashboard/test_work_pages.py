@@ -58,7 +58,7 @@ async def site() -> AsyncIterator[Site]:
             yield Site(host, admin, reader)
 
 
-PAGES = ("/dead", "/dead/letters", "/schedules", "/queues", "/workers", "/pools")
+PAGES = ("/dead", "/dead/letters", "/schedules", "/queues", "/workers", "/pools", "/audit")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -339,3 +339,53 @@ async def test_a_reader_is_neither_asked_nor_heard_and_nor_is_another_site(site:
 
     after = await site.ask("GET", "/status"), await site.ask("GET", "/schedules/s"), await site.ask("GET", "/dead")
     assert after == before
+
+
+# ---- The audit log -------------------------------------------------------------------------------
+
+
+async def test_the_log_says_who_did_what_and_leads_there(site: Site) -> None:
+    await site.die("a")
+    await site.ask("PUT", "/pool", name="smtp", maxConcurrency=3)
+    await site.ask("PUT", "/schedules/s", everyMs=HOUR_MS, functionPath="p")
+    await site.ask("POST", "/schedules/s/pause")
+    await site.admin.send("/ui/pools/smtp/pause")
+    retry = await site.admin.visit("/ui/dead/retry-all")
+    await site.admin.send("/ui/dead/retry-all", retry, rate="5")
+
+    page = await site.reader.visit("/ui/audit")
+
+    text = re.sub(r"<[^>]+>|\s+", " ", unescape(page.text))
+    for words in (
+        "root paused a pool",
+        "root set a pool",
+        "root paused a schedule",
+        "root retried dead letters in bulk",
+    ):
+        assert words in re.sub(r" +", " ", text)
+    assert {"/ui/pools/smtp", "/ui/schedules/s"} <= links_of(page)
+    assert any(one.startswith("/ui/dead/redrives/") for one in links_of(page))
+    assert ADMIN not in page.text
+    assert "No action fits." in (await site.reader.visit("/ui/audit?who=nobody")).text
+    assert "paused a pool" in (await site.reader.visit("/ui/audit?who=dashboard")).text
+
+
+async def test_a_paused_pool_and_schedule_say_by_whom(site: Site) -> None:
+    await site.ask("PUT", "/pool", name="smtp", paused=True)
+    await site.ask("PUT", "/schedules/s", everyMs=HOUR_MS, functionPath="p")
+    await site.ask("POST", "/schedules/s/pause")
+
+    for path in ("/ui/pools/smtp", "/ui/schedules/s"):
+        assert "Paused by root" in (await site.reader.visit(path)).text
+
+
+async def test_a_long_log_has_pages(site: Site) -> None:
+    for n in range(60):
+        await site.ask("PUT", "/pool", name=f"p{n}", maxConcurrency=3)
+
+    first = await site.reader.visit("/ui/audit?action=set_pool")
+    second = await site.reader.visit(next(one for one in links_of(first) if "cursor=" in one))
+
+    pools = [set(re.findall(r"/ui/pools/(p\d+)", page.text)) for page in (first, second)]
+    assert [len(one) for one in pools] == [50, 10]
+    assert len(pools[0] | pools[1]) == 60

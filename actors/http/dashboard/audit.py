@@ -1,0 +1,151 @@
+"""The audit log: who did what, when, and how much it changed; and the way back where there still is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tocsin.actors.http.dashboard.asked import Asked
+from tocsin.actors.http.dashboard.page import Page
+from tocsin.actors.http.dashboard.words import count, exact, relative
+from tocsin.actors.scheduler.model.audit_records import AuditEntry
+from tocsin.actors.scheduler.model.records import By
+
+SHOWN: Final = 50
+DID: Final[Mapping[str, str]] = {
+    "cancel": "cancelled a job",
+    "cancel_all": "cancelled jobs in bulk",
+    "reschedule": "moved a job",
+    "dead_retry": "retried a dead letter",
+    "dead_retry_all": "retried dead letters in bulk",
+    "redrive_stop": "stopped a bulk retry",
+    "dead_cancel": "cancelled a dead letter",
+    "dead_cancel_all": "cancelled dead letters in bulk",
+    "undo": "undid an action",
+    "set_pool": "set a pool",
+    "delete_pool": "forgot a pool",
+    "pause": "set the instance",
+    "clock.create": "made a test clock",
+    "clock.advance": "advanced the test clock",
+    "clock.freeze": "froze the test clock",
+    "schedules.pause": "paused a schedule",
+    "schedules.resume": "resumed a schedule",
+    "schedules.delete": "deleted a schedule",
+    "schedules.trigger": "triggered a schedule",
+}
+"""Actions in words, as they stand behind who did it."""
+_PLACES: Final[Mapping[str, str]] = {
+    "cancel": "/jobs/",
+    "reschedule": "/jobs/",
+    "dead_retry": "/jobs/",
+    "dead_cancel": "/jobs/",
+    "redrive_stop": "/dead/redrives/",
+    "set_pool": "/pools/",
+    "delete_pool": "/pools/",
+    "schedules.pause": "/schedules/",
+    "schedules.resume": "/schedules/",
+    "schedules.trigger": "/schedules/",
+    "schedules.delete": "/schedules/",
+}
+"""The pages of what actions are about."""
+GIVEN: Final[Mapping[str, str]] = {"maxConcurrency": "cap", "functionPath": "path", "timeoutMs": "deadline in ms"}
+"""Members of the API in words."""
+_WAYS: Final[Mapping[str, str]] = {"python": "in Python", "http": "over HTTP", "dashboard": "here"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An action: its words, what it was about and that thing's page, and what was given for it."""
+
+    entry: AuditEntry
+    who: str
+    way: str
+    did: str
+    about: str
+    url: str
+    given: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """A page of the log. `filters` are those in force, by name."""
+
+    lines: Sequence[Line]
+    filters: Mapping[str, str]
+    next: str | None
+    later: bool
+
+    @property
+    def actions(self) -> Mapping[str, str]:
+        """The actions that can be filtered by."""
+        return DID
+
+
+async def show(asked: Asked) -> Audit:
+    query = asked.query("cursor", "action", "who")
+    filters = {name: value for name in ("action", "who") if (value := query.text(name))}
+    page = await asked.port.reads.audit(
+        cursor=query.text("cursor") or None, limit=SHOWN, action=filters.get("action"), who=filters.get("who"),
+        since=None,
+    )  # fmt: skip
+    lines = [line_of(asked, one) for one in page.actions]
+    return Audit(lines, filters, page.cursor, query.text("cursor") is not None)
+
+
+def line_of(asked: Asked, one: AuditEntry) -> Line:
+    """Return an action as pages show it."""
+    return Line(
+        entry=one,
+        who=who_of(one.by),
+        way=_WAYS.get(one.by.via, one.by.via),
+        did=_did(one),
+        about=one.about or "",
+        url=_url(asked, one),
+        given=given_of(one.given),
+    )
+
+
+def who_of(by: By | None) -> str:
+    """Return who did something: the user, the token, or the way that it came."""
+    if by is None:
+        return "somebody"
+    return by.user or by.token or {"python": "the app", "dashboard": "somebody"}.get(by.via, "somebody")
+
+
+def paused_words(at: int | None, by: By | None, now: int) -> str:
+    """Return who paused something, and when; nothing if that was before it was noted."""
+    return "" if at is None else f"Paused by {who_of(by)}, {relative(at, now)} ({exact(at)})."
+
+
+def _did(one: AuditEntry) -> str:
+    paused = one.given.get("paused")
+    if one.action in ("set_pool", "pause") and isinstance(paused, bool):
+        return ("paused" if paused else "resumed") + (" a pool" if one.action == "set_pool" else " the instance")
+    return DID.get(one.action, one.action)
+
+
+def _url(asked: Asked, one: AuditEntry) -> str:
+    if one.action == "dead_retry_all":
+        return asked.url(f"/dead/redrives/{one.id}")
+    place = _PLACES.get(one.action)
+    return asked.url(place + one.about) if place and one.about else ""
+
+
+def given_of(given: Mapping[str, Any]) -> str:
+    """Return filters, or what was set, in one line."""
+    said = [
+        f"{GIVEN.get(name, name)} {_value(value)}"
+        for name, value in given.items()
+        if value is not None and name != "paused"
+    ]
+    return ", ".join(said)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return count(value) if isinstance(value, int) else str(value)
+
+
+PLACES: Final = (Page(path="/audit", action="audit", name="audit", title="Audit log", show=show),)
