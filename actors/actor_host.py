@@ -35,6 +35,7 @@ from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.inflight.authorize import AuthorizeFire
 from tocsin.actors.scheduler.inflight.deaths import OnDead
+from tocsin.actors.scheduler.inflight.passes import Passes
 from tocsin.actors.scheduler.inflight.ticking import OnTick
 from tocsin.actors.scheduler.model.asked_by import in_python
 from tocsin.actors.scheduler.model.catalog_check import CatalogGiven
@@ -123,11 +124,11 @@ class ActorHost:
         self._sharing = sharing and sharing(ThisHost(self.runtime, self._service, self._start_here, self._due_runs.run))
         # By name, each scheduler as HTTP reaches it; users have `scheduler`.
         self.ports = lru_cache(PORTS_KEPT)(self._port)
+        self.passes: Passes = self._service.passes if self._sharing is None else self._sharing.passes
         self._heartbeat: Heartbeat | None = None
         if heartbeat_url is not None:
-            if heartbeat_transport is not None:
-                check_transport("heartbeat_transport", heartbeat_transport)
             transport = heartbeat_transport or default_transport()
+            check_transport("heartbeat_transport", transport)
             self._heartbeat = Heartbeat(heartbeat_url, transport, self.runtime.clock, self._trouble, self._write)
         self._drain_s = drain_s
         self._stopped: asyncio.Task[None] | None = None

@@ -44,7 +44,7 @@ ROWS: Final = (
     row("activity", "activity", "activity"),
     row("why", "why", "why"),
     row("history", "history", "history"),
-    row("changes", "changes", "changes"),
+    row("changes", "changes ws_token", "changes"),
     row("result", "result", "result"),
     row("cancel", "cancel", "cancel"),
     row("cancel_all", "cancel_all", "cancel-all"),
@@ -95,6 +95,7 @@ ROWS: Final = (
 ROUTES: Final = {one.name: f"{one.method} {one.path or '/i/{instance}'}" for one in OPERATIONS} | {
     "instances": "GET /instances",
     "ready": "GET /readyz",
+    "ws_token": "POST /ws-token",
     "health": "GET /healthz",
 }
 """As they are shown, by name."""

@@ -17,6 +17,8 @@ from tocsin.actors.http.dashboard.endpoint import Dashboard
 from tocsin.actors.http.endpoint import Endpoint, OperationEndpoint
 from tocsin.actors.http.errors import refuse_unrouted
 from tocsin.actors.http.feed.fanout import Fanouts
+from tocsin.actors.http.feed.passes import PassDesk, WsTokenEndpoint
+from tocsin.actors.http.feed.socket import NoSocket, SocketEndpoint
 from tocsin.actors.http.feed.stream import ChangesEndpoint
 from tocsin.actors.http.instances import Instances
 from tocsin.actors.http.openapi import PLACES, OpenApi
@@ -28,6 +30,7 @@ from tocsin.actors.http.tokens import SHAPE, Tokens, parse_tokens
 from tocsin.dispatch.current import Current
 from tocsin.errors import SettingsError
 
+SOCKET: Final = "/ws"
 UNDER: Final = "/i/"
 """Before the name of an instance."""
 
@@ -36,7 +39,8 @@ class FixedPaths(BaseRoute):
     """Finds a path at the root and under `/i/{instance}` by one look, or two where its second part is a name, as in
     `/queues/{queue}/claim`; patterns would be tried one after another."""
 
-    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+    def __init__(self, endpoints: Mapping[str, Endpoint], socket: SocketEndpoint) -> None:
+        self._socket = socket
         self._endpoints = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
         self._named: dict[tuple[str, str], tuple[str, Endpoint]] = {}
         for path in endpoints.keys() - self._endpoints.keys():
@@ -46,7 +50,7 @@ class FixedPaths(BaseRoute):
         self.paths = [place + path for place in PLACES for path in endpoints if place + path]
 
     def matches(self, scope: Scope) -> tuple[Match, dict[str, Any]]:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return Match.NONE, {}
         path, root = scope["path"], scope.get("root_path", "")
         if root and (path == root or path.startswith(root + "/")):
@@ -59,6 +63,8 @@ class FixedPaths(BaseRoute):
                 return Match.NONE, {}
         elif not path:
             return Match.NONE, {}
+        if scope["type"] == "websocket":
+            return (Match.FULL if path == SOCKET else Match.NONE), {"endpoint": self._socket, "path_params": parameters}
         endpoint = self._endpoints.get(path)
         if endpoint is None:
             before, name, after = _around_name(path)
@@ -135,10 +141,14 @@ def build_app(
         by_path.setdefault(one.path, []).append(one)
     endpoints += [(path, OperationEndpoint(ones, gate, host.ports, crowd)) for path, ones in by_path.items()]
     dashboard = Dashboard(gate, host, crowd)
-    fanouts = Fanouts(host.ports)
+    fanouts, desk = Fanouts(host.ports), PassDesk(lambda: host.passes, host.runtime.random)
+    endpoints += [("/ws-token", WsTokenEndpoint(gate, host.ports, desk)), ("/ws", NoSocket(gate))]
     endpoints.append(("/changes", ChangesEndpoint(by_path["/changes"], gate, host.ports, crowd, fanouts)))
     app = App(
-        FixedPaths({path: endpoint for path, endpoint in endpoints if not _is_deep(path)}),
+        FixedPaths(
+            {path: endpoint for path, endpoint in endpoints if not _is_deep(path)},
+            SocketEndpoint(gate, host.ports, desk, fanouts),
+        ),
         [
             Route("/instances", Instances(gate, host), methods=None),
             Route("/openapi.json", OpenApi(gate, tokens=bool(known())), methods=None),

@@ -17,9 +17,9 @@ from tocsin.actors.http.error_catalog import CODES
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.openapi_schemas import REF, components, envelope_of
-from tocsin.actors.http.operations import ADMIN, OPERATIONS, About
+from tocsin.actors.http.operations import ADMIN, OPERATIONS, READ, About
 from tocsin.actors.http.parameters import BY_PATH, INSTANCE, KEY, PAGED, Parameter
-from tocsin.actors.http.response_models import Alive, Ready
+from tocsin.actors.http.response_models import Alive, Ready, WsToken
 from tocsin.actors.http.responses import Reply, answer
 from tocsin.actors.http.shapes import Schema
 from tocsin.actors.scheduler.model.records import InstancePage
@@ -34,6 +34,9 @@ INSTANCES: Final = About(
     name="instances", group="operating", said="The instances that the caller may see, by name", query=PAGED,
     answer=InstancePage,
 )  # fmt: skip
+WS_TOKEN: Final = About(
+    name="ws_token", group="operating", said="A token that opens one WebSocket, for browsers", answer=WsToken
+)
 HEALTH: Final = About(name="health", group=PROBES, said="Whether the process answers", answer=Alive)
 READY: Final = About(
     name="ready", group=PROBES, said="Whether the host is open and its store answers", answer=Ready,
@@ -110,6 +113,7 @@ def _routes() -> Iterator[tuple[str, str, str, frozenset[str], About]]:
         for one in OPERATIONS:
             if place + one.path:
                 yield place, one.path, one.method, one.scopes, one
+        yield place, "/ws-token", "POST", READ, WS_TOKEN
         yield place, "/healthz", "GET", frozenset(), HEALTH
         yield place, "/readyz", "GET", frozenset(), READY
     yield ROOT, "/instances", "GET", ADMIN, INSTANCES

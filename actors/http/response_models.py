@@ -55,6 +55,13 @@ class ChangePage(_Reply, frozen=True):
     ended: bool = False
 
 
+class WsToken(_Reply, frozen=True):
+    """A token for `GET /ws?token=`: of this instance only, once, and for `lifeMs`."""
+
+    token: str
+    life_ms: int
+
+
 class Found(_Reply, frozen=True):
     """The job, dead ones included; without a member if there is none of that id."""
 

@@ -56,6 +56,14 @@ class HostPort(Protocol):
         """Tell of each job, by id and incarnation, whether it was ever accepted, whatever became of it since."""
         ...
 
+    async def keep_pass(self, digest: str, holder: str) -> None:
+        """Keep a pass that opens one WebSocket, in whichever process."""
+        ...
+
+    async def take_pass(self, digest: str) -> str | None:
+        """Return for whom a pass is, and forget it."""
+        ...
+
     async def settle(self, instance: str, ends: Sequence[AttemptResult]) -> None:
         """Settle attempts that ended in a process that has handed over the store while they ran."""
         ...
@@ -77,13 +85,14 @@ _AGAIN: Final[dict[Again, str]] = {
         reads.clock reads.changes reads.activity
         queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
         schedules.get schedules.list schedules.occurrences schedules.preview
-        host.instances host.accepted host.settle host.run_due
+        host.instances host.accepted host.settle host.run_due host.keep_pass
     """,
     Again.LOOKED_UP: "jobs.submit jobs.submit_many",
     Again.MAY_BE: """
         changes.cancel changes.cancel_all changes.reschedule changes.dead_cancel changes.redrive_stop changes.set_pool
         changes.delete_pool changes.set_instance changes.remove changes.set_clock changes.freeze_clock
         schedules.put schedules.register schedules.pause schedules.resume schedules.delete
+        host.take_pass
     """,
     Again.MAY_NOT_BE: "changes.dead_retry changes.dead_retry_all schedules.trigger host.call changes.advance_clock",
 }

@@ -74,6 +74,20 @@ class Joined:
         self.link.abort()
 
 
+class SharedPasses:
+    """Passes where the store is."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+
+    async def keep(self, digest: str, holder: str) -> None:
+        await self._follower.ask("host.keep_pass", "", [digest, holder])
+
+    async def take(self, digest: str) -> str | None:
+        known: str | None = await self._follower.ask("host.take_pass", "", [digest])
+        return known
+
+
 class Sharing:
     """The part that one process has in a store that several share."""
 
@@ -90,6 +104,7 @@ class Sharing:
         self._home, self._door, self._clock, self._random = home, door, clock, random
         self._settings, self._pid = settings, pid
         self.follower = Follower(home, clock, random, self._start_soon)
+        self.passes = SharedPasses(self.follower)
         self.holder: Holder | None = None
         """The other ends of followers' links, while this process holds the store."""
         self._ports: WeakSet[SharedPort] = WeakSet()

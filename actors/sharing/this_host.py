@@ -94,6 +94,12 @@ class LocalHost:
         view = self._runtime.provider.view(str(actor_of(instance_name(instance))))
         return await accepted.accepted(view, jobs, self._runtime.clock.now_ms())
 
+    async def keep_pass(self, digest: str, holder: str) -> None:
+        await self._service.passes.keep(digest, holder)
+
+    async def take_pass(self, digest: str) -> str | None:
+        return await self._service.passes.take(digest)
+
     async def settle(self, instance: str, ends: Sequence[AttemptResult]) -> None:
         lanes = self._service.inflight(instance_name(instance)).lanes
         for end in ends:

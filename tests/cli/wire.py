@@ -37,6 +37,9 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._closing
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.upgraded_to = protocol
+
     def get_write_buffer_size(self) -> int:
         return 0
 

@@ -63,7 +63,8 @@ async def test_every_route_of_the_app_is_described_and_no_other() -> None:
     async with open_host() as (host, _):
         app = build_app(host, insecure=True)
     pages = {path for path in paths_of(app) if "/ui" in path}
-    assert paths_of(app) - pages - {"/openapi.json"} == set(DOCUMENT["paths"])
+    sockets = {"/ws", "/i/{instance}/ws"}
+    assert paths_of(app) - pages - sockets - {"/openapi.json"} == set(DOCUMENT["paths"])
     for place in ("", "/i/{instance}"):
         described = {(method, path) for method, path, _ in operations(DOCUMENT)}
         assert {(one.method, place + one.path) for one in OPERATIONS if place + one.path} <= described
@@ -73,7 +74,7 @@ def test_operations_are_named_once_and_after_the_methods_of_python() -> None:
     names = [one["operationId"] for *_, one in operations(DOCUMENT)]
     assert len(names) == len(set(names))
     methods = {name.removesuffix("_in_instance") for name in names}
-    methods -= {"instances", "health", "ready", "schedule", "catalog"}
+    methods -= {"instances", "health", "ready", "schedule", "catalog", "ws_token"}
     methods -= {"clock", "set_clock", "advance_clock", "freeze_clock"}  # of `Scheduler.clock`
     recurring = {name for name in methods if name.startswith("schedules_")}
     assert not [name for name in methods - recurring if not callable(getattr(Scheduler, name, None))]

@@ -51,7 +51,7 @@ def places(operation: Operation) -> Iterator[str]:
 
 
 async def test_every_route_is_an_operation_or_named_here(host: ActorHost) -> None:
-    paths = [*(one.path for one in OPERATIONS), "/healthz", "/readyz", "/ui", "/ui/{rest:path}"]
+    paths = [*(one.path for one in OPERATIONS), "/healthz", "/readyz", "/ui", "/ui/{rest:path}", "/ws", "/ws-token"]
     known = {place + path for place in PLACES for path in paths if place + path} | {"/instances", "/openapi.json"}
     assert paths_of(host.asgi(tokens=SINGLE)) == known
     assert {(one.method, one.path) for one in OPERATIONS if not one.scopes} == BY_LEASE
@@ -142,7 +142,9 @@ def test_the_page_about_access_lists_every_route_with_its_scopes() -> None:
         for one in OPERATIONS
     }
     wanted |= {("GET", path): "none" for path in ("/healthz", "/readyz", "/openapi.json")} | {
-        ("GET", "/instances"): "`admin`"
+        ("GET", "/instances"): "`admin`",
+        ("GET", "/ws"): "`read`",
+        ("POST", "/ws-token"): "`read`",
     }
     assert listed == wanted
 

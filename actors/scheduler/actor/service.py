@@ -25,6 +25,7 @@ from tocsin.actors.scheduler.inflight.deaths import Deaths, OnDead
 from tocsin.actors.scheduler.inflight.feed import Feeds
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.instance_clocks import InstanceClocks
+from tocsin.actors.scheduler.inflight.passes import LocalPasses
 from tocsin.actors.scheduler.inflight.permits import Permits
 from tocsin.actors.scheduler.inflight.renderers import Renderers
 from tocsin.actors.scheduler.inflight.sending import Sender
@@ -99,7 +100,7 @@ class SchedulerService:
         self._inflight: WeakValueDictionary[str, Inflight] = WeakValueDictionary()
         self.renderers = Renderers()
         self.workers = WorkerRegistry(clock)
-        self.feeds = Feeds(monotonic, lambda: self.random)
+        self.feeds, self.passes = Feeds(monotonic, lambda: self.random), LocalPasses(monotonic)
         self.host: Host
         self.random: Random
         self.health = HostHealth(

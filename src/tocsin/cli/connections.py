@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
-from h11 import IDLE
+from h11 import IDLE, Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tocsin.actors.http.crowd import Crowd
 from tocsin.cli.plain_requests import Head, PlainCycle, head_of
+from tocsin.cli.sockets import Socket
 
 OTHERS: Final = 64
 """Descriptors reserved for the store, the loop, the log and what handlers open."""
@@ -131,7 +133,11 @@ class Connection(H11Protocol):
     def __init__(self, among: Connections, **what: Any) -> None:
         super().__init__(**what)
         self._among = among
-        self._refused = False
+        # Reports of an upgraded connection go on under this one, which no transport calls any more.
+        self.ws_protocol_class = partial(  # type: ignore[assignment]  # it is called as a class is
+            Socket, partial(among.dawdles, self, Dawdles.READING), partial(among.busy, self), partial(among.leave, self)
+        )
+        self._refused = self._upgraded = False
         self._dawdles: Dawdles | None = None
         self._head: Head | None = None
         """The last head that was read at once."""
@@ -202,7 +208,13 @@ class Connection(H11Protocol):
 
     def handle_events(self) -> None:
         super().handle_events()
-        self._look()
+        if not self._upgraded:
+            self._look()
+
+    def handle_websocket_upgrade(self, event: Request) -> None:
+        self._upgraded = True
+        self._among.busy(self)
+        super().handle_websocket_upgrade(event)
 
     def on_response_complete(self) -> None:
         self._look()

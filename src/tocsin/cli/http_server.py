@@ -19,6 +19,8 @@ from tocsin.cli.failure import Unbound
 
 BACKLOG: Final = 2048
 MOST_CONNECTIONS: Final = 512
+MOST_HEARD: Final = 4 * 1024
+"""Bytes of a message on a WebSocket: nothing long is said there."""
 SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Why a connection cannot be taken up now, and may be later."""
 AGAIN_S: Final = 0.2
@@ -75,7 +77,9 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http="h11",
-                ws="none",
+                ws="websockets-sansio",
+                ws_max_size=MOST_HEARD,
+                ws_per_message_deflate=False,  # a frame is made once for all, and compressed for each
                 lifespan="off",
                 log_config=None,
                 access_log=access_log,

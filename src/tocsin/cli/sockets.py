@@ -1,0 +1,48 @@
+"""WebSockets of a server: connections that were upgraded count among the others, until they are closed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+GOING_AWAY: Final = 1001
+_LOG: Final = logging.getLogger("tocsin.http.sockets")
+"""uvicorn writes the URLs of sockets to its log, and with them what stands in a query."""
+_LOG.setLevel(logging.WARNING)
+
+
+class Socket(WebSocketsSansIOProtocol):
+    """A WebSocket that reports whether it is read, and when it is closed."""
+
+    def __init__(
+        self, waits: Callable[[], None], goes_on: Callable[[], None], closed: Callable[[], None], **what: Any
+    ) -> None:
+        super().__init__(**what)
+        self.logger = _LOG
+        self._waits, self._goes_on, self._closed = waits, goes_on, closed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._waits()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._goes_on()
+
+    def shutdown(self) -> None:
+        """Close the socket as the server stops."""
+        if self.close_sent or not self.handshake_complete:
+            return super().shutdown()
+        self.stop_keepalive()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": GOING_AWAY})
+        self.conn.send_close(GOING_AWAY)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.transport.close()
+        return None
