@@ -51,6 +51,7 @@ from tocsin.actors.sharing.sharing import Sharing
 from tocsin.actors.sharing.this_host import ThisHost, sharing_through
 from tocsin.actors.sharing.unix_door import door_of
 from tocsin.actors.standby import when_free
+from tocsin.actors.transferring import Transferring
 from tocsin.dispatch.catalog.catalog import Catalog
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.current import Current
@@ -71,7 +72,7 @@ LEAST_DRAIN_S = 1.0
 PORTS_KEPT = 1024  # of the names that requests give, which may be any number
 
 
-class ActorHost:
+class ActorHost(Transferring):
     """Owns a store, runs schedulers and your own actors on it. `async with ActorHost.open(...) as host`."""
 
     def __init__(

@@ -7,7 +7,7 @@ what is made of it is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote
 
@@ -118,6 +118,32 @@ class ServerClient:
         answer = await self._request(
             method, instance, route, params=query, timeout=timeout_s or self._timeout_s,
             content=None if said is None else _written(said),
+        )  # fmt: skip
+        return self._read(answer, kind)
+
+    async def _pieces(self, instance: str, route: str, timeout_s: float) -> AsyncIterator[bytes]:
+        """Yield an answer as it comes. Each piece may take `timeout_s`."""
+        try:
+            async with (self._http or self._client()).stream(
+                "GET", self._url(instance, route), timeout=httpx.Timeout(self._timeout_s, read=timeout_s)
+            ) as found:
+                if not found.is_success:
+                    self._read(Answer(found.status_code, dict(found.headers), await found.aread()), dict)
+                async for piece in found.aiter_raw():
+                    yield piece
+        except (httpx.RequestError, OSError) as error:
+            raise _unreachable(
+                f"{self._base} did not answer to the end: {in_words(error, self._base)}", sent=True
+            ) from None
+
+    async def _send_pieces(
+        self, instance: str, route: str, pieces: AsyncIterable[bytes], kind: type[T], media: str, timeout_s: float,
+        query: Mapping[str, Any],
+    ) -> T:  # fmt: skip
+        """Post a body as it comes, once. The answer may take `timeout_s`."""
+        answer = await self._request(
+            "POST", instance, route, params=query, headers={"content-type": media}, content=pieces,
+            timeout=httpx.Timeout(self._timeout_s, read=timeout_s, write=timeout_s),
         )  # fmt: skip
         return self._read(answer, kind)
 

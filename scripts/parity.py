@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin import Client, Scheduler, Schedules
+from tocsin.actors.http.openapi import TRANSFERS
 from tocsin.actors.http.operations import OPERATIONS
 from tocsin.actors.scheduler.client.clock import Clock
 
@@ -89,11 +90,17 @@ ROWS: Final = (
     row("clock.wait", "clock", "clock advance"),
     row("clock.freeze", "freeze_clock", "clock freeze"),
     row("client.instances", "instances", "instances ls"),
+    row("client.export_instance", "export", "export"),
+    row("client.import_instance", "import", "import instance"),
+    row("client.transfer_state", "transfer_state", "move"),
+    row("client.seal", "seal", "move"),
+    row("client.unseal", "unseal", "move"),
     row("client.health", "ready health", "health"),
     row("client.catalog", "catalog", "catalog"),
 )
 ROUTES: Final = {one.name: f"{one.method} {one.path or '/i/{instance}'}" for one in OPERATIONS} | {
     "instances": "GET /instances",
+    **{about.name: f"{method} {path}" for method, path, about in TRANSFERS},
     "ready": "GET /readyz",
     "ws_token": "POST /ws-token",
     "health": "GET /healthz",

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import BinaryIO
 
 from tocsin.errors import StoreClosed, StoreError, StoreFull
 from tocsin.storage import api
@@ -23,6 +26,12 @@ class SortedMap:
     def __init__(self) -> None:
         self._keys: list[bytes] = []
         self._values: dict[bytes, bytes] = {}
+
+    def copy(self) -> SortedMap:
+        """Return a map that later changes do not reach."""
+        copied = SortedMap()
+        copied._keys, copied._values = self._keys.copy(), self._values.copy()
+        return copied
 
     def get(self, key: bytes) -> bytes | None:
         return self._values.get(key)
@@ -106,6 +115,43 @@ class MemoryView(api.StoreView):
         return self._provider.disk.scan_many(self.name, ranges, max_bytes, reverse)
 
 
+class MemorySnapshot:
+    """A `StoreSnapshot` of a disk."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+
+    def names(self, start: str, limit: int) -> list[str]:
+        return sorted(name for name in self._disk.maps if name > start)[:limit]
+
+    def wake_at(self, name: str) -> int | None:
+        return self._disk.wakes.get(name)
+
+    def lineage(self) -> str:
+        return ""
+
+    def view(self, name: str) -> api.StoreView:
+        return CopiedView(self._disk, name)
+
+
+class CopiedView(api.StoreView):
+    """The state of one actor when this was made."""
+
+    def __init__(self, disk: MemoryDisk, name: str) -> None:
+        self._disk, self._name = MemoryDisk(), name
+        if name in disk.maps:
+            self._disk.maps[name] = disk.maps[name].copy()
+
+    async def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        rows = self._disk.maps.get(self._name)
+        return {} if rows is None else {key: value for key in keys if (value := rows.get(key)) is not None}
+
+    async def scan_many(
+        self, ranges: Sequence[api.Range], *, max_bytes: int = api.MAX_SCAN_BYTES, reverse: bool = False
+    ) -> list[list[api.Row]]:
+        return self._disk.scan_many(self._name, ranges, max_bytes, reverse)
+
+
 class MemoryStore(MemoryView, Committing):
     """The writing handle of one actor."""
 
@@ -179,6 +225,16 @@ class MemoryProvider:
     async def names(self, start: str, limit: int) -> list[str]:
         await self.hop()
         return sorted(name for name in self.disk.maps if name > start)[:limit]
+
+    @contextmanager
+    def live(self) -> Iterator[MemorySnapshot]:
+        """Hold one snapshot: a copy of what there is."""
+        if self._stopped is None or self._stopped.is_set():
+            raise StoreClosed("the store is not open")
+        yield MemorySnapshot(self.disk)
+
+    def scratch(self) -> BinaryIO:
+        return BytesIO()
 
     def stats(self) -> api.StoreStats:
         return self.combiner.stats()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from tocsin.storage.api import StoreView
 
@@ -18,8 +18,26 @@ class StoreSnapshot(Protocol):
 
     def wake_at(self, name: str) -> int | None: ...
 
+    def lineage(self) -> str:
+        """Return which history of the store this is; "" for engines that keep none."""
+        ...
+
     def view(self, name: str) -> StoreView:
         """Return the rows of one actor. They are read on the caller's thread: for tools, not for a serving loop."""
+        ...
+
+
+@runtime_checkable
+class LiveStore(Protocol):
+    """A provider that can be read as of one instant while it is in use."""
+
+    def live(self) -> AbstractContextManager[StoreSnapshot]:
+        """Hold one snapshot as long as the block lasts, also in a process that shares the store with the one that has
+        it open. To be used on one thread, which may be any; StoreError if it cannot be read."""
+        ...
+
+    def scratch(self) -> BinaryIO:
+        """Open a file without a name that may become as large as the store, and ends with its handle."""
         ...
 
 

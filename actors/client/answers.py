@@ -102,6 +102,10 @@ class Stopped(Answer, frozen=True):
     stopped: bool
 
 
+class Stays(Answer, frozen=True):
+    stays: bool
+
+
 class Nothing(Answer, frozen=True):
     """Nothing but that it was done."""
 

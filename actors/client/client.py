@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache, partial
 from random import Random
 from typing import Any, Final, Self, TypeVar
 
-from tocsin.actors.client import port
+from tocsin.actors.client import answers, port
 from tocsin.actors.client.answers import CatalogListed, Health
 from tocsin.actors.client.server import ALWAYS, UNSENT, Server
 from tocsin.actors.scheduler.client.scheduler import Scheduler
+from tocsin.actors.scheduler.model.moving import Exported, Imported, TransferState
 from tocsin.actors.scheduler.model.records import InstancePage
 from tocsin.actors.scheduler.model.validation import instance_name
+from tocsin.actors.scheduler.transfer.files import AnyFile, read_file, write_file
+from tocsin.actors.scheduler.transfer.manifest import MEDIA
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.clock import DispatchClock, SystemDispatchClock
 from tocsin.dispatch.receiver.lease_client import PATIENCE_S, TIMEOUT_S
@@ -23,6 +26,8 @@ from tocsin.errors import ActorError, InvalidInputError, SettingsError, StoreErr
 T = TypeVar("T")
 
 PORTS_KEPT: Final = 1_000
+LONG_S: Final = 900.0
+"""An export begins, and an import ends, with a look at all rows of an instance."""
 
 
 class Client:
@@ -102,6 +107,58 @@ class Client:
     async def openapi(self) -> dict[str, Any]:
         """Return the server's own description of its routes."""
         return await self._get("openapi.json", dict[str, Any])
+
+    # ---- Whole instances -------------------------------------------------------------------------
+
+    async def export_instance(self, name: str, file: AnyFile) -> Exported:
+        """Write everything of an instance to a file, as of one instant, while it goes on; docs/export.md.
+
+        `file` is a path, which must be new, or a binary file. NotFoundError if there is no such instance.
+        """
+        return await write_file(self._pieces_of(name), file)
+
+    def _pieces_of(self, name: str) -> AsyncIterator[bytes]:
+        """Return the pieces of an export, as they come."""
+        return self._server.pieces(instance_name(name), "export", LONG_S)
+
+    async def import_instance(
+        self, name: str, file: AnyFile, *, same_jobs: bool | None = None, paused: bool | None = None
+    ) -> Imported:
+        """Make an instance of a file; nothing of it runs before all of it was read and found sound.
+
+        `same_jobs=True` if the instance that was exported will never run again: its jobs keep their `webhook-id`. Those
+        of a copy get new ones. None: a copy, unless `tocsin move` wrote the file. `paused`: whether it is to be; None:
+        as it was. ConflictError if the instance exists, InvalidInputError for a file that is not whole or not sound.
+        It is sent once.
+        """
+        return await self._load(name, read_file(file), same_jobs=same_jobs, paused=paused)
+
+    async def _load(
+        self, name: str, pieces: AsyncIterator[bytes], *, same_jobs: bool | None = None, paused: bool | None = None
+    ) -> Imported:
+        """Make an instance of the pieces of a file; see `import_instance`."""
+        said = {"sameJobs": same_jobs, "paused": paused}
+        query = {name: {True: "true", False: "false"}[value] for name, value in said.items() if value is not None}
+        return await self._server.send_pieces(instance_name(name), "import", pieces, Imported, MEDIA, LONG_S, query)
+
+    async def transfer_state(self, name: str) -> TransferState:
+        """Return the part that an instance has in an import or a move."""
+        return await self._server.ask("GET", instance_name(name), "import", TransferState, again=ALWAYS)
+
+    async def seal(self, name: str, *, move: str, to: str, closed: bool = False) -> TransferState:
+        """Have an instance take no new work and start nothing, because it moves to another place (`to`, for people).
+
+        `closed`: nothing of it changes any more; what its attempts come to is told to the other place. `move` names
+        the move; the same again changes nothing. `tocsin move` does all of it.
+        """
+        said = {"move": move, "to": to, "closed": closed}
+        return await self._server.ask("PUT", instance_name(name), "seal", TransferState, said, again=ALWAYS)
+
+    async def unseal(self, name: str, *, move: str) -> bool:
+        """Let an instance go on that was to move. False if it was not, or by another move."""
+        query = {"move": move}
+        found = await self._server.ask("DELETE", instance_name(name), "seal", answers.Stays, query=query, again=ALWAYS)
+        return found.stays
 
     async def _get(self, route: str, kind: type[T], query: Mapping[str, Any] | None = None) -> T:
         return await self._server.ask("GET", None, route, kind, query=query, again=ALWAYS)

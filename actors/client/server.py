@@ -54,6 +54,9 @@ class Server(ServerClient):
         """Return a key under which a request has its effect once, however often it is sent."""
         return f"{self.random.getrandbits(128):032x}"
 
+    pieces = ServerClient._pieces
+    send_pieces = ServerClient._send_pieces
+
     post = ServerClient._call_directly
     """Asks once, over the transport of callbacks; what becomes of a failure is for its `rescue`."""
 

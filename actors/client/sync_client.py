@@ -9,8 +9,10 @@ from tocsin.actors.client.answers import CatalogListed, Health
 from tocsin.actors.client.blocking import Blocking
 from tocsin.actors.client.client import Client
 from tocsin.actors.client.sync_scheduler import SyncScheduler
+from tocsin.actors.scheduler.model.moving import Exported, Imported, TransferState
 from tocsin.actors.scheduler.model.records import InstancePage
 from tocsin.actors.scheduler.model.validation import instance_name
+from tocsin.actors.scheduler.transfer.files import AnyFile
 from tocsin.dispatch.certificates import CaFile
 from tocsin.dispatch.receiver.lease_client import PATIENCE_S, TIMEOUT_S
 from tocsin.dispatch.server_client import DEFAULT_URL, HttpxTransport
@@ -76,6 +78,32 @@ class SyncClient:
     def catalog(self) -> CatalogListed:
         """List the paths there are, and what args each takes."""
         return self._blocking.call(lambda client: client.catalog())
+
+    # ---- Whole instances -------------------------------------------------------------------------
+
+    def export_instance(self, name: str, file: AnyFile) -> Exported:
+        """Write everything of an instance to a file, as of one instant, while it goes on; see `Client`."""
+        return self._blocking.call(lambda client: client.export_instance(name, file))
+
+    def import_instance(
+        self, name: str, file: AnyFile, *, same_jobs: bool | None = None, paused: bool | None = None
+    ) -> Imported:
+        """Make an instance of a file; nothing of it runs before all of it was read and found sound; see `Client`."""
+        return self._blocking.call(
+            lambda client: client.import_instance(name, file, same_jobs=same_jobs, paused=paused)
+        )
+
+    def transfer_state(self, name: str) -> TransferState:
+        """Return the part that an instance has in an import or a move."""
+        return self._blocking.call(lambda client: client.transfer_state(name))
+
+    def seal(self, name: str, *, move: str, to: str, closed: bool = False) -> TransferState:
+        """Have an instance take no new work and start nothing, because it moves to another place; see `Client`."""
+        return self._blocking.call(lambda client: client.seal(name, move=move, to=to, closed=closed))
+
+    def unseal(self, name: str, *, move: str) -> bool:
+        """Let an instance go on that was to move. False if it was not, or by another move."""
+        return self._blocking.call(lambda client: client.unseal(name, move=move))
 
     def openapi(self) -> dict[str, Any]:
         """Return the server's own description of its routes."""

@@ -27,6 +27,7 @@ from tocsin.actors.http.probes import Health, Readiness
 from tocsin.actors.http.served import ServedHost
 from tocsin.actors.http.sessions import Sessions
 from tocsin.actors.http.tokens import SHAPE, Tokens, parse_tokens
+from tocsin.actors.http.transfers import Export, Import, Seal
 from tocsin.dispatch.current import Current
 from tocsin.errors import SettingsError
 
@@ -136,6 +137,7 @@ def build_app(
     gate = Gate(known if known.may_change else known(), authorize, sessions)
     crowd = Crowd(lambda: host.runtime.clock.monotonic())
     endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host, crowd))]
+    endpoints += [("/export", Export(gate, host)), ("/import", Import(gate, host)), ("/seal", Seal(gate, host))]
     by_path: dict[str, list[Operation]] = {}
     for one in OPERATIONS:
         by_path.setdefault(one.path, []).append(one)

@@ -18,11 +18,14 @@ from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.openapi_schemas import REF, components, envelope_of
 from tocsin.actors.http.operations import ADMIN, OPERATIONS, READ, About
-from tocsin.actors.http.parameters import BY_PATH, INSTANCE, KEY, PAGED, Parameter
-from tocsin.actors.http.response_models import Alive, Ready, WsToken
+from tocsin.actors.http.parameters import BY_PATH, IMPORTED, INSTANCE, KEY, PAGED, UNSEALED, Parameter
+from tocsin.actors.http.response_models import Alive, Ready, Stays, WsToken
 from tocsin.actors.http.responses import Reply, answer
 from tocsin.actors.http.shapes import Schema
+from tocsin.actors.http.wire import SealRequest
+from tocsin.actors.scheduler.model.moving import Exported, Imported, TransferState
 from tocsin.actors.scheduler.model.records import InstancePage
+from tocsin.actors.scheduler.transfer.manifest import MEDIA
 
 ROOT: Final = ""
 BY_NAME: Final = "/i/{instance}"
@@ -42,6 +45,32 @@ READY: Final = About(
     name="ready", group=PROBES, said="Whether the host is open and its store answers", answer=Ready,
     errors=("UNAVAILABLE", "STORE_UNAVAILABLE"),
 )  # fmt: skip
+
+TRANSFERS: Final = (
+    ("GET", "/export", About(
+        name="export", group="operating", said="Everything of the instance, as of one instant, as lines of JSON",
+        answer=Exported, streams="answer", errors=("NOT_FOUND", "CONFLICT"),
+    )),
+    ("GET", "/import", About(
+        name="transfer_state", group="operating", said="How the instance stands in an import or a move",
+        answer=TransferState,
+    )),
+    ("POST", "/import", About(
+        name="import", group="operating",
+        said="Make the instance, which must be new, of an export; nothing of it runs before all was found sound",
+        query=IMPORTED, answer=Imported, streams="request",
+        errors=("CONFLICT", "UNSUPPORTED_MEDIA_TYPE", "REQUEST_TIMEOUT"),
+    )),
+    ("PUT", "/seal", About(
+        name="seal", group="operating", said="Take no new work and start nothing: the instance moves",
+        request=SealRequest, answer=TransferState, errors=("CONFLICT",),
+    )),
+    ("DELETE", "/seal", About(
+        name="unseal", group="operating", said="Let an instance go on that was to move",
+        query=UNSEALED, answer=Stays,
+    )),
+)  # fmt: skip
+"""Routes by which whole instances come and go, for admins."""
 
 _ABOUT: Final = """\
 Jobs are called back with signed HTTP requests when they are due. The scheduler `default` is at the root; every
@@ -81,7 +110,7 @@ def document(*, tokens: bool) -> dict[str, Any]:
     answers: dict[str, Schema] = {}
     paths: dict[str, dict[str, Any]] = {}
     for place, path, method, scopes, about in _routes():
-        for kind in (about.request, about.answer, *about.also):
+        for kind in (about.request, None if about.streams == "answer" else about.answer, *about.also):
             if kind is not None:
                 kinds[kind.__name__] = kind
         one = _operation(place, path, method, scopes if tokens else frozenset(), about, answers)
@@ -114,6 +143,8 @@ def _routes() -> Iterator[tuple[str, str, str, frozenset[str], About]]:
             if place + one.path:
                 yield place, one.path, one.method, one.scopes, one
         yield place, "/ws-token", "POST", READ, WS_TOKEN
+        for method, path, about in TRANSFERS:
+            yield place, path, method, ADMIN, about
         yield place, "/healthz", "GET", frozenset(), HEALTH
         yield place, "/readyz", "GET", frozenset(), READY
     yield ROOT, "/instances", "GET", ADMIN, INSTANCES
@@ -145,11 +176,17 @@ def _operation(
     if about.request is not None:
         media = {"schema": _ref(about.request), "examples": {about.name: {"value": example.request}}}
         one["requestBody"] = {"required": not about.body_optional, "content": {"application/json": media}}
+    if about.streams == "request":
+        one["requestBody"] = {"required": True, "content": _LINES}
     good = {"schema": _ref(about.answer), "examples": {about.name: {"value": example.answer}}}
     said = "What there is." if method == "GET" else "Done, and on disk."
     refusals = errors_of(method, scopes, about, by_path=any(parameter.place == "path" for parameter in parameters))
-    one["responses"] = {"200": {"description": said, "content": _json(good)}, **_refusals(refusals, answers)}
+    content = _LINES if about.streams == "answer" else _json(good)
+    one["responses"] = {"200": {"description": said, "content": content}, **_refusals(refusals, answers)}
     return one
+
+
+_LINES: Final[Schema] = {MEDIA: {"schema": {"type": "string", "description": "A manifest, the rows, a checksum."}}}
 
 
 def errors_of(method: str, scopes: frozenset[str], about: About, *, by_path: bool) -> list[str]:

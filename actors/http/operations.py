@@ -50,6 +50,8 @@ class About:
     keyed: bool = False
     """True if it takes an Idempotency-Key."""
     body_optional: bool = False
+    streams: str = ""
+    """Which of the two is lines of JSON, as an export writes them: `request` or `answer`."""
     also: tuple[type[msgspec.Struct], ...] = ()
     """Structs that the others hold as text, to be parsed one by one."""
 

@@ -120,6 +120,17 @@ DEAD_LISTED: Final = (CURSOR, LIMIT, POOL, LABEL, REASON, SINCE, PATH)
 AUDITED: Final = (CURSOR, LIMIT, ACTION, WHO, DONE_SINCE)
 PAGED: Final = (CURSOR, LIMIT)
 CONFIRMED: Final = (CONFIRM,)
+IMPORTED: Final = (
+    Parameter(
+        "sameJobs",
+        shapes.one_of(("true", "false")),
+        "true: what was exported never runs again, so jobs keep their `webhook-id`. Left out: as the file says.",
+    ),
+    Parameter("paused", shapes.one_of(("true", "false")), "Whether the instance is to be paused; left out: as it was."),
+)
+UNSEALED: Final = (
+    Parameter("move", shapes.NAME, "The move that is given up.", needed=True, example="5b1e09c4d27fa836"),
+)
 DELETED: Final = (REVISION, CANCEL_PENDING)
 PREVIEWED: Final = (EXPR, TIMEZONE, FROM, COUNT)
 BY_PATH: Final = {f"{{{one.name}}}": one for one in (REDRIVE, SCHEDULE, QUEUE, OWNER)}

@@ -137,6 +137,12 @@ class SetRegistered(_Reply, frozen=True):
     removed: Sequence[str]
 
 
+class Stays(_Reply, frozen=True):
+    """The answer: whether the instance was about to leave by this move, and stays."""
+
+    stays: bool
+
+
 class PoolDeleted(_Reply, frozen=True):
     """The answer: whether there was a pool to delete."""
 

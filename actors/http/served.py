@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.inflight.passes import Passes
+from tocsin.actors.scheduler.model.moving import Imported, TransferState
 from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
 from tocsin.actors.scheduler.queries.instances import Shown
+from tocsin.actors.scheduler.transfer.manifest import Manifest
 from tocsin.errors import TocsinError
 
 
@@ -27,4 +29,11 @@ class ServedHost(Protocol):
     @property
     def passes(self) -> Passes: ...
     def health(self) -> Sequence[HealthReason]: ...
+    async def exported(self, name: str) -> tuple[Manifest, AsyncIterator[bytes]]: ...
+    async def load(
+        self, name: str, pieces: AsyncIterator[bytes], *, same_jobs: bool | None, paused: bool | None
+    ) -> Imported: ...
+    async def transfer_state(self, name: str) -> TransferState: ...
+    async def seal(self, name: str, *, move: str, to: str, closed: bool) -> TransferState: ...
+    async def unseal(self, name: str, *, move: str) -> bool: ...
     async def instances(self, *, cursor: str | None, limit: int, shown: Shown | None) -> InstancePage: ...

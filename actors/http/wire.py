@@ -57,6 +57,14 @@ class IdRequest(Request, frozen=True, kw_only=True):
         return self.id  # type: ignore[return-value]
 
 
+class SealRequest(Request, frozen=True, kw_only=True):
+    """Seals an instance that moves."""
+
+    move: Annotated[str, shape(shapes.NAME, "The name of the move; the same again changes nothing.", needed=True)]
+    to: Annotated[str, shape(shapes.TEXT, "Where to, for people.", needed=True)]
+    closed: Annotated[bool, shape({"type": "boolean"}, "True: nothing of the instance changes any more.")] = False
+
+
 class RescheduleRequest(IdRequest, frozen=True, kw_only=True):
     """Which job, and when it is due instead."""
 

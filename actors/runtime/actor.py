@@ -130,6 +130,11 @@ class ActorContext:
         self._seq += 1
         return self._seq
 
+    def rise_above(self, epoch: int) -> None:
+        """Go on in a later epoch than this one, which another store has given. Durable with the rest of the turn."""
+        self.storage.rise_above(epoch)
+        self.epoch = self.storage.epoch
+
     def get_alarm(self) -> int | None:
         """Return when the alarm will ring, epoch ms; None if it is not set, or rings just now."""
         wake_at = self.storage.layer.wake_at

@@ -75,6 +75,7 @@ PARTS: Final[dict[str, type]] = {
     "reads": port.ReadsPort,
     "queues": port.QueuesPort,
     "schedules": port.SchedulesPort,
+    "transfer": port.TransferPort,
     "host": HostPort,
 }
 
@@ -85,6 +86,8 @@ _AGAIN: Final[dict[Again, str]] = {
         reads.clock reads.changes reads.activity
         queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
         schedules.get schedules.list schedules.occurrences schedules.preview
+        transfer.begin_import transfer.import_rows transfer.end_import transfer.abandon_import
+        transfer.state transfer.seal transfer.unseal
         host.instances host.accepted host.settle host.run_due host.keep_pass
     """,
     Again.LOOKED_UP: "jobs.submit jobs.submit_many",

@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
 from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.actors.scheduler.queries import accepted, instances
+from tocsin.actors.scheduler.transfer.local import LocalTransfer
 from tocsin.actors.scheduler.transitions.settle import AttemptResult
 from tocsin.actors.sharing import plain
 from tocsin.actors.sharing.door import Door
@@ -35,15 +36,15 @@ RunDue = Callable[[int, float | None], Awaitable[DueRun]]
 class Ports:
     """The parts of one scheduler's port, and those of its host."""
 
-    def __init__(self, port: SchedulerPort | None, host: LocalHost) -> None:
-        self.host, self._port = host, port
+    def __init__(self, port: SchedulerPort | None, host: LocalHost, transfer: LocalTransfer | None) -> None:
+        self.host, self.transfer, self._port = host, transfer, port
         if port is not None:
             self.jobs, self.changes, self.reads = port.jobs, port.changes, port.reads
             self.queues, self.schedules = port.queues, port.schedules
 
     def asked_by(self, who: AskedBy) -> Ports:
         """Return the same, whose audit log names `who` for what is changed through it."""
-        return Ports(None if self._port is None else self._port.asked_by(who), self.host)
+        return Ports(None if self._port is None else self._port.asked_by(who), self.host, self.transfer)
 
 
 class ThisHost:
@@ -61,7 +62,9 @@ class ThisHost:
         return self._start
 
     def _port(self, instance: str) -> Ports:
-        return Ports(local.port(self._service, instance) if instance else None, self._host)
+        if not instance:
+            return Ports(None, self._host, None)
+        return Ports(local.port(self._service, instance), self._host, LocalTransfer(self._service, instance))
 
     def health(self) -> Sequence[HealthReason]:
         return self._service.health.of_host()

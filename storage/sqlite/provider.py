@@ -11,11 +11,12 @@ import logging
 import os
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from tempfile import TemporaryFile
+from typing import BinaryIO, Generic, TypeVar, cast
 from weakref import WeakSet
 
 from tocsin.errors import StoreClosed, StoreError, StoreFull, StoreUnavailable
@@ -28,9 +29,10 @@ from tocsin.storage.sqlite.identity import Identity
 from tocsin.storage.sqlite.lock import LockFile
 from tocsin.storage.sqlite.reader import Reader, Reading, SQLiteView
 from tocsin.storage.sqlite.reserve import Reserve, why_unwritable
+from tocsin.storage.sqlite.snapshot import SQLiteSnapshot
 from tocsin.storage.sqlite.thread import Thread, whole
 from tocsin.storage.sqlite.upkeep import Upkeep
-from tocsin.storage.sqlite.writer import Writer
+from tocsin.storage.sqlite.writer import Writer, connect
 
 log = logging.getLogger("tocsin.storage")
 
@@ -206,6 +208,24 @@ class SQLiteProvider:
 
     async def names(self, start: str, limit: int) -> list[str]:
         return await self._views.run(self._views.reader.names, start, limit)
+
+    @contextmanager
+    def live(self) -> Iterator[SQLiteSnapshot]:
+        """Hold one snapshot on a connection of its own. The files are opened by SQLite alone: a process that opens and
+        closes one of them beside it gives up all locks that SQLite has."""
+        try:
+            with closing(connect(self.path, mode="ro", readonly=True)) as db:
+                db.execute("BEGIN")
+                yield SQLiteSnapshot(db)
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+
+    def scratch(self) -> BinaryIO:
+        try:
+            return cast(BinaryIO, TemporaryFile(dir=self.path.parent))  # where there is room for a store
+        except OSError as error:
+            beside = f"no file can be made beside {self.path}"
+            raise by_errno(error, beside) or StoreUnavailable(f"{beside}: {error.strerror}") from error
 
     def stats(self) -> StoreStats:
         return replace(self.combiner.stats(), wal_bytes=self._upkeep.wal_bytes)

@@ -114,6 +114,10 @@ class SQLiteSnapshot:
         rows = self._run("SELECT wake_at FROM actor WHERE name = ?", (name,))
         return rows[0][0] if rows else None
 
+    def lineage(self) -> str:
+        rows = self._run("SELECT v FROM meta WHERE k = ?", ("lineage",))
+        return f"{rows[0][0]:x}" if rows else ""
+
     def view(self, name: str) -> SQLiteSnapshotView:
         rows = self._run("SELECT id FROM actor WHERE name = ?", (name,))
         return SQLiteSnapshotView(self._db, rows[0][0] if rows else None)

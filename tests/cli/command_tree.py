@@ -24,6 +24,7 @@ LOCAL = {
     "backup",
     "completion",
     "next",
+    "move",
 }
 """Those that talk to no server, or wait for one."""
 

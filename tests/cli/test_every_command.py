@@ -26,6 +26,8 @@ OPTIONS = [
     if isinstance(option, click.Option) and name != "serve"
 ]
 JUST = {"url", "token", "instance", "json", "store", "config"}
+OF_SERVERS = {"export", "import instance"}
+"""Commands that ask a server, also where a store is set for those that open one."""
 """Options whose variable has no name of a command in it."""
 
 
@@ -36,7 +38,7 @@ def flag_of(option: click.Option) -> str:
 def variable_of(name: str, option: click.Option) -> str:
     """The name that help and docs promise."""
     word = flag_of(option).removeprefix("--").replace("-", "_").upper()
-    if flag_of(option).removeprefix("--") in JUST:
+    if flag_of(option).removeprefix("--") in JUST and (flag_of(option) != "--store" or name not in OF_SERVERS):
         return f"TOCSIN_{word}"
     return f"TOCSIN_{name.replace(' ', '_').replace('-', '_').upper()}_{word}"
 

@@ -21,6 +21,7 @@ from tocsin.actors.scheduler.client.changes import LocalChanges
 from tocsin.actors.scheduler.client.jobs import LocalJobs
 from tocsin.actors.scheduler.client.schedules_port import LocalSchedules
 from tocsin.actors.scheduler.model.schedule_rows import request_hash, triggered_id
+from tocsin.actors.scheduler.transfer.manifest import MEDIA
 from tocsin.dispatch.asgi_transport import AsgiTransport
 from tocsin.errors import ActorBrokenError, ConflictError, HostClosedError, OverloadedError, StoreFull, StoreUnavailable
 
@@ -58,7 +59,7 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
             url = (place + path).format(instance=instance, redriveId=redrive, name=name, queue=queue, owner=owner)
             answer = await client.request(method, url, json=json, headers=headers, **more)
             held.hold(method, place + path, answer)
-            value = answer.json()
+            value = answer.content if answer.headers["content-type"] == MEDIA else answer.json()
         return value
 
     return ask
@@ -84,6 +85,23 @@ async def clock_tour(ask: Ask) -> None:
     await ask("POST", "/clock/advance", {"byMs": 1_000})
     await ask("POST", "/clock/freeze", {})
     await ask("PUT", "/clock", {"at": 10**12})
+
+
+async def transfer_tour(ask: Ask) -> None:
+    """Out, away and in again, for each of two instances; then they are gone."""
+    lines = {"content-type": MEDIA}
+    for place, name in (("", "default"), ("/i/{instance}", "tenant-a")):
+        await ask("POST", "/schedule", WHOLE, places=[place])
+        text = await ask("GET", "/export", places=[place])
+        await ask("GET", "/import", places=[place])
+        for move in ("m", "another"):
+            await ask("PUT", "/seal", {"move": move, "to": "there"}, places=[place])
+        await ask("DELETE", "/seal", params={"move": "m"}, places=[place])
+        for _ in range(2):
+            await ask("POST", "/import", content=text, headers=lines, places=[place])
+            await ask("DELETE", "", instance=name, params={"confirm": name})
+            await ask("POST", "/import", content=text, headers=lines, places=[place])
+        await ask("DELETE", "", instance=name, params={"confirm": name})
 
 
 async def good_tour(ask: Ask) -> None:
@@ -226,8 +244,9 @@ async def bad_tour(ask: Ask) -> None:
             for body in (b"", b"{", b'{"colour": 1}'):
                 await ask(method, route, content=body, headers=json, places=[place])
             example = EXAMPLES[one["operationId"].removesuffix("_in_instance")].request
-            changed = {name: value for name, value in (("id", "a b"), ("waitMs", 0)) if name in example}
-            await ask(method, route, {**example, **changed}, places=[place])
+            if example is not None and route != "/seal":  # that would end the tour
+                changed = {name: value for name, value in (("id", "a b"), ("waitMs", 0)) if name in example}
+                await ask(method, route, {**example, **changed}, places=[place])
             await ask(method, route, content=b"{}", headers={"content-type": "text/plain"}, places=[place])
             await ask(method, route, content=b" " * (9 * 1024 * 1024), headers=json, places=[place])
 
@@ -243,7 +262,8 @@ async def slow_tour(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     for method, path, one in operations(DOCUMENT):
         if "requestBody" in one:
             place, route = split(path)
-            await ask(method, route, content=endless(), headers={"content-type": "application/json"}, places=[place])
+            kind = MEDIA if route == "/import" else "application/json"
+            await ask(method, route, content=endless(), headers={"content-type": kind}, places=[place])
     monkeypatch.undo()
 
 
@@ -253,6 +273,7 @@ async def test_every_answer_is_one_that_the_document_has(
     held = Documented(DOCUMENT)
     async with open_http_client() as http_client, client_of(http_client.host.asgi(tokens=TOKENS)) as client:
         ask = asker(held, client)
+        await transfer_tour(ask)
         await clock_tour(ask)
         await good_tour(ask)
         await dead_tour(ask, http_client)
@@ -290,6 +311,7 @@ async def test_every_answer_is_one_that_the_document_has(
         if "$ref" in answer
         for code in answer["$ref"].rpartition("/")[2].split("-")[1:]
     } - met
+    unseen -= {("GET", place + "/export", "CONFLICT") for place in PLACES}  # while it is imported: test_transfer.py
     unmet = [one for one in unseen if one[2] not in {"NOT_FOUND", "FORBIDDEN", "INTERNAL", *BROKEN}]
     assert not unmet, "\n".join(map(str, sorted(unmet)))
 

@@ -42,7 +42,8 @@ class EndOfTurn:
         """Start what may start, write what changed and set the alarm."""
         state, seen = turn.state, turn.state.occurrences
         if state.instance.erasing:
-            turn.ctx.set_alarm(turn.wall)
+            if not state.instance.importing:
+                turn.ctx.set_alarm(turn.wall)
             return
         if seen.latest_slot > turn.now or seen.lost_jobs:
             check_clock(turn)

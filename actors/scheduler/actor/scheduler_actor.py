@@ -6,11 +6,12 @@ The work of an event is in the module named after it. Memory is read from rows a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, get_args
+from typing import Any
 
 from tocsin.actors.runtime.actor import ActorContext, EventActor
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Event, answer
+from tocsin.actors.scheduler.actor.away import check, is_sealed
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
 from tocsin.actors.scheduler.actor.operators import operate, operate_clock
@@ -32,7 +33,7 @@ from tocsin.actors.scheduler.state.occurrences import FailedSlots, Tick
 from tocsin.actors.scheduler.state.rebuild import load
 from tocsin.actors.scheduler.state.scheduler_state import Limits, SchedulerState
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import events
+from tocsin.actors.scheduler.transitions import arrival, events
 from tocsin.actors.scheduler.transitions.complete import complete, extend
 from tocsin.actors.scheduler.transitions.idempotency import Once, submit_once
 from tocsin.actors.scheduler.transitions.pools import (
@@ -41,7 +42,7 @@ from tocsin.actors.scheduler.transitions.pools import (
 )
 from tocsin.actors.scheduler.transitions.settle import settle
 from tocsin.actors.scheduler.transitions.submit import submit, submit_together
-from tocsin.errors import ConflictError, StaleLeaseError, TurnError
+from tocsin.errors import StaleLeaseError, TurnError
 
 ERASE_ALONE_MS = 5_000
 """A removal goes on by itself if its caller has not asked for the next page for this long."""
@@ -51,9 +52,7 @@ Ticked = Callable[[int, int], None]
 latest decision was, in ms."""
 
 
-REFUSED_WHILE_REMOVED: Final = (events.Submit, events.SubmitOnce, *get_args(ScheduleChange))
-"""Events that are refused while the instance is being removed."""
-SchedulerEvent = events.ErasePage | events.CountPaths | events.OrdinaryEvent | ScheduleChange
+SchedulerEvent = events.ErasePage | events.CountPaths | events.OrdinaryEvent | events.Moving | ScheduleChange
 
 
 class SchedulerActor(EventActor[SchedulerEvent]):
@@ -90,7 +89,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
     async def on_start(self) -> None:
         await load(self._state)
         turn = self._turn()
-        if not self._state.instance.erasing:
+        if not (self._state.instance.erasing or is_sealed(self._state.instance)):
             await return_unsent(turn, self._inflight.lanes.is_live)
             await check_zones(turn)
             await self._end.run_first(turn)
@@ -109,8 +108,11 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         """Carry out one event, then what follows every turn."""
         if isinstance(event, events.ErasePage):
             return answer(event, await self._erase_page())
-        if self._state.instance.erasing and isinstance(event, REFUSED_WHILE_REMOVED):
-            raise ConflictError(f"instance {self.ctx.id.name!r} is being removed: try again when that is done")
+        instance = self._state.instance
+        if instance.erasing or instance.moving is not None:
+            check(instance, event, self.ctx.id.name)
+            if is_sealed(instance) or instance.importing:
+                return answer(event, await self._come_or_go(event))
         turn = self._turn()
         if isinstance(event, READ_IN_STEPS):
             await read_ahead(turn, (event,), self._inflight.completions.begin)
@@ -120,7 +122,7 @@ class SchedulerActor(EventActor[SchedulerEvent]):
 
     def may_share(self, event: Event[Any]) -> bool:
         """Return whether this event may share one turn with others that wait next to it."""
-        return may_share(event) and not self._state.instance.erasing
+        return may_share(event) and not self._state.instance.erasing and self._state.instance.moving is None
 
     async def handle_many(self, sharing: Sequence[SchedulerEvent]) -> Sequence[object]:
         """Carry out several events, then what follows every turn. The rows they read are fetched together."""
@@ -159,6 +161,14 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 answered = await operate_clock(turn, event)
                 if not isinstance(event, events.AdvanceClock):
                     self._note_clock()
+            case events.BeginImport(token):
+                answered = answer(event, await arrival.begin(turn, token))
+            case events.Seal(move, to, closed):
+                answered = answer(event, arrival.seal(turn, move, to, closed=closed))
+            case events.Unseal(move):
+                answered = answer(event, arrival.unseal(turn, move))
+            case events.ImportRows() | events.EndImport():
+                answered = arrival.refused(turn, "")
             case events.ErasePage():
                 raise TurnError("a page of a removal has a turn of its own")
             case (
@@ -177,6 +187,36 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             case _:
                 answered = await change_schedules(turn, event)
         return answered
+
+    async def _come_or_go(self, event: SchedulerEvent) -> Any:
+        """Carry out an event of an instance that is being imported, or has left: nothing else follows."""
+        turn = self._turn()
+        match event:
+            case events.BeginImport(token):
+                return await arrival.begin(turn, token)
+            case events.ImportRows(token, rows):
+                return arrival.take(turn, token, rows)
+            case events.EndImport(token, instance, origin, epoch):
+                if (refusal := arrival.end(turn, token, instance, origin)) is None:
+                    self.ctx.rise_above(epoch)
+                    await self._begin_anew()
+                return refusal
+            case events.Seal(move, to, closed):
+                return arrival.seal(turn, move, to, closed=closed)
+            case events.Unseal(move):
+                if stays := arrival.unseal(turn, move):
+                    await self._begin_anew()
+                return stays
+            case events.SettleFinished():  # their leases have left with their jobs
+                self.ctx.after_commit(self._inflight.lanes.settled, self._inflight.lanes.take_finished())
+            case events.GiveBack():
+                return ()
+        return None
+
+    async def _begin_anew(self) -> None:
+        """Read everything from rows, as at an activation."""
+        self._state = SchedulerState(self.ctx.storage, self._limits, self._failed_slots)
+        await self.on_start()
 
     def _note_clock(self) -> None:
         """Let the host know where the test clock stands, once that is durable."""
@@ -215,6 +255,8 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         if self._state.instance.erasing:
             if (await self._erase_page()).more:
                 self.ctx.set_alarm(self.ctx.now_ms())
+            return
+        if is_sealed(self._state.instance):
             return
         state = self._state
         turn = self._turn() if state.clock is None else self._end.clock().go_on(self._turn())

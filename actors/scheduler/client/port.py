@@ -19,7 +19,9 @@ from tocsin.actors.scheduler.model.activity import Activity
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit_records import AuditPage
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
+from tocsin.actors.scheduler.model.moving import ImportRow, TransferState
 from tocsin.actors.scheduler.model.new_job import NewJob
+from tocsin.actors.scheduler.model.rows import InstanceRow
 from tocsin.actors.scheduler.model.schedule_records import (
     CronPreview,
     OccurrencePage,
@@ -325,6 +327,38 @@ class SchedulesPort(Protocol):
 
     async def preview(self, cron: str, *, timezone: str, start: int | None, count: int) -> CronPreview:
         """Return what an expression comes to after `start` (None: now)."""
+        ...
+
+
+class TransferPort(Protocol):
+    """One scheduler comes out of a file, or leaves for another place."""
+
+    async def begin_import(self, token: str) -> None:
+        """Make the instance, which must be new; nothing of it runs. ConflictError if it exists."""
+        ...
+
+    async def import_rows(self, token: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Store rows. ConflictError if the import of this token has ended."""
+        ...
+
+    async def end_import(self, token: str, instance: InstanceRow, origin: ImportRow, epoch: int) -> None:
+        """Check the rows, and let the instance run. InvalidInputError if they are not sound."""
+        ...
+
+    async def abandon_import(self, token: str) -> None:
+        """Remove what has come."""
+        ...
+
+    async def state(self) -> TransferState:
+        """Return the part that the instance has in an import or a move."""
+        ...
+
+    async def seal(self, move: str, to: str, closed: bool) -> TransferState:
+        """Take no new work and start nothing; `closed`: change nothing any more."""
+        ...
+
+    async def unseal(self, move: str) -> bool:
+        """Go on as before. False if the instance was not about to leave by this move."""
         ...
 
 

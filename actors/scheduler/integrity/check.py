@@ -5,9 +5,10 @@ Nothing holds between two schedulers, so no snapshot is held longer than one of 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tocsin.actors.scheduler.integrity.findings import Findings
 from tocsin.actors.scheduler.integrity.invariants import examine
@@ -16,8 +17,9 @@ from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.row_kinds import BAD
 from tocsin.errors import StoreUnavailable
 from tocsin.storage.api import Batch, StoreProvider, after
-from tocsin.storage.snapshot import Changed, StoreLook
+from tocsin.storage.snapshot import Changed, StoreLook, StoreSnapshot
 
+T = TypeVar("T")
 TRIES = 5
 NAMES_AT_ONCE = 1_000
 PREFIX = str(actor_of(""))
@@ -56,6 +58,14 @@ async def check_one(look: StoreLook, name: str) -> Checked | None:
             there = bool(await view.scan(b"\x01", b"\xff", limit=1))
             wake_at = snapshot.wake_at(actor)
             return Checked(name, await examine(view, wake_at)) if there or wake_at is not None else None
+
+
+async def held(look: StoreLook, read: Callable[[StoreSnapshot], Awaitable[T]]) -> T:
+    """Return what is read from a snapshot that nobody changed. StoreError if it cannot be read."""
+    tries = _tries(look)
+    while True:
+        with next(tries), look.snapshot() as snapshot:
+            return await read(snapshot)
 
 
 def names(look: StoreLook) -> Iterator[str]:

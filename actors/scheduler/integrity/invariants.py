@@ -328,6 +328,8 @@ def _counts(look: Look, buckets: Buckets) -> None:
 
 def _wakes(look: Look, buckets: Buckets, first_timer: int | None) -> None:
     """Check that `wake_at` is no later than any head that may start, timer or lease end."""
+    if look.sealed:
+        return  # nothing of it happens any more
     held = Counter(lease.pool for _, _, lease in look.held)
     timers = [] if first_timer is None else [first_timer]
     heads: list[int] = []

@@ -64,6 +64,8 @@ class Look:
     has_labels: bool = True
     """Set if the rows of labels are complete."""
     paused: bool = False
+    sealed: bool = False
+    """True once it has left for another place."""
     clock: ClockRow | None = None
     """The test clock, if it has one."""
     pools: dict[str, PoolRow] = field(default_factory=dict)
@@ -147,7 +149,9 @@ class Look:
             if shape is not None and isinstance(shape.row, Counters):
                 self.counters = shape.row
             if shape is not None and isinstance(shape.row, InstanceRow):
-                self.paused, self.found.removing = shape.row.paused, shape.row.erasing
+                self.found.removing, moving = shape.row.erasing, shape.row.moving
+                self.paused = shape.row.paused or moving is not None
+                self.sealed = moving is not None and moving[2]
             if shape is not None and isinstance(shape.row, ClockRow):
                 self.clock = shape.row
         if self.found.removing:

@@ -10,6 +10,7 @@ from tocsin.actors.scheduler.model import rows
 from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.moving import META_IMPORT, ImportRow
 from tocsin.actors.scheduler.model.schedule_rows import CursorRow, DefinitionRow, SlotRow, TriggerRow
 
 NAME: Final = r"([!-.0-~]+)"
@@ -47,7 +48,12 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"trigger": (NAME + "/" + NAME, TriggerRow),
 }
 """The parts of the key behind the family, and the kind of the value (None: bytes of their own, or none)."""
-SINGLE: Final[dict[bytes, Any]] = {b"instance": rows.InstanceRow, rows.META_COUNTERS: Counters, CLOCK: ClockRow}
+SINGLE: Final[dict[bytes, Any]] = {
+    b"instance": rows.InstanceRow,
+    rows.META_COUNTERS: Counters,
+    CLOCK: ClockRow,
+    META_IMPORT: ImportRow,
+}
 _READERS: Final = {family: (re.compile(pattern).fullmatch, kind) for family, (pattern, kind) in FAMILIES.items()}
 
 

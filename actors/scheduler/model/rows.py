@@ -155,13 +155,14 @@ class LinesRow(Row, frozen=True, array_like=True, tag=1):
 
 
 class InstanceRow(Row, frozen=True, array_like=True, tag=1):
-    """`instance`: whether all firing is stopped, whether everything of it is being removed, and the deadline of
-    callbacks whose jobs have none of their own (None: the host's)."""
+    """`instance`: whether firing is stopped, all is being removed, and the deadline of callbacks (None: the host's)."""
 
     paused: bool = False
     erasing: bool = False
     timeout_ms: int | None = None
     pause: Pause | None = None
+    importing: str = ""  # the import that writes these rows; `erasing` as well: who does not end it removes them
+    moving: tuple[str, str, bool] | None = None  # the move it is part of, where to, and whether nothing changes more
 
 
 class PoolRow(Row, frozen=True, array_like=True, tag=1):

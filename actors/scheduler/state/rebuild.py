@@ -83,7 +83,7 @@ async def _read_memory(state: SchedulerState) -> None:
     state.occurrences.load(meta.get(META_SLOT))
     if INSTANCE in meta and (instance := state.read(InstanceRow, INSTANCE, meta[INSTANCE])) is not None:
         state.instance = instance
-        state.lines.paused = instance.paused
+        state.lines.paused = instance.paused or instance.moving is not None
         if instance.erasing:
             return  # the instance is being removed: only some of the rows are left
     if CLOCK in meta:

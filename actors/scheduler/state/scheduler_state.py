@@ -308,8 +308,8 @@ class SchedulerState(Leases):
     def put_instance(self, row: InstanceRow) -> None:
         self.storage.put(INSTANCE, encode(row))
         self.instance = row
-        if row.paused != self.lines.paused:
-            self.lines.pause(row.paused)
+        if (stopped := row.paused or row.moving is not None) != self.lines.paused:
+            self.lines.pause(stopped)
 
     # ---- Counting and closing --------------------------------------------------------------------
 

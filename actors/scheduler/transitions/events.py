@@ -12,6 +12,7 @@ from tocsin.actors.runtime.events import Event
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.model.clock import ClockRow
+from tocsin.actors.scheduler.model.moving import ImportRow
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.records import Cancelled, DeadRetried, Rescheduled
 from tocsin.actors.scheduler.model.rows import InstanceRow, RedriveRow
@@ -125,6 +126,42 @@ class ErasePage(Event[Erased], frozen=True):
     """Remove part of everything: begin, or go on with what a crash interrupted."""
 
 
+class BeginImport(Event[ConflictError | None], frozen=True):
+    """Let rows of a file come into this instance, which must be new."""
+
+    token: str
+
+
+class ImportRows(Event[ConflictError | None], frozen=True):
+    """Store some rows of the import of this token."""
+
+    token: str
+    rows: Sequence[tuple[bytes, bytes]]
+
+
+class EndImport(Event[ConflictError | None], frozen=True):
+    """Let the instance run: all of its rows are here, and sound. `epoch`: of the instance that was exported."""
+
+    token: str
+    instance: InstanceRow
+    origin: ImportRow
+    epoch: int
+
+
+class Seal(Event[ConflictError | None], frozen=True):
+    """Begin to leave for another place: take no new work and start nothing. `closed`: nothing changes any more."""
+
+    move: str
+    to: str
+    closed: bool
+
+
+class Unseal(Event[bool], frozen=True):
+    """Stay after all. Answered with whether the instance was about to leave by this move."""
+
+    move: str
+
+
 class Complete(Event[Sequence[Settlement | StaleLeaseError]], frozen=True):
     """Settle the attempts of which this batch of completions tells. Refusals are answered, not raised: a raised one
     ends the activation, and anybody may send a wrong lease."""
@@ -179,3 +216,5 @@ OrdinaryEvent = (
     | FreezeClock
 )
 """Events whose turns end alike."""
+Moving = BeginImport | ImportRows | EndImport | Seal | Unseal
+"""Events by which an instance comes or goes."""

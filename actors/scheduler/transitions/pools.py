@@ -136,7 +136,7 @@ async def erase_page(turn: Turn) -> Erased:
 
     The runtime's own rows stay, so that no lease is ever given twice.
     """
-    if not turn.state.instance.erasing:
+    if not turn.state.instance.erasing or turn.state.instance.importing:
         turn.state.put_instance(InstanceRow(paused=True, erasing=True))
     rows = await turn.state.storage.scan(b"\x01", b"\xff", limit=PAGE + 2)
     others = [key for key, _ in rows if key != INSTANCE]

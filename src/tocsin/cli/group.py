@@ -24,6 +24,7 @@ from tocsin.cli.importing import importing
 from tocsin.cli.instances import instances
 from tocsin.cli.jobs import cancel, get, ls, schedule
 from tocsin.cli.keys import keys
+from tocsin.cli.move import move
 from tocsin.cli.pools import pools
 from tocsin.cli.queues import claim, pending, queues, result
 from tocsin.cli.run import run
@@ -32,6 +33,7 @@ from tocsin.cli.serve import serve
 from tocsin.cli.several import submit
 from tocsin.cli.status import health, status
 from tocsin.cli.streams import prepare, writing
+from tocsin.cli.transfer import export
 from tocsin.cli.upcoming import upcoming
 from tocsin.cli.why import history, why
 from tocsin.cli.worker import worker
@@ -113,7 +115,7 @@ COMMANDS = (
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
     *(status, activity, health, queues, pools, workers, instances, clock, catalog, audit),
-    *(check, backup),
+    *(check, backup, export, move),
     *(keys, config, completion),
 )
 """The commands, in the order in which they are shown."""

@@ -1,4 +1,4 @@
-"""`tocsin import crontab`: the lines of a crontab as schedules of an owner, put as a set."""
+"""`tocsin import`: an instance of an export; the lines of a crontab as schedules of an owner, put as a set."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from tocsin.cli.client import Connection, client_command
 from tocsin.cli.failure import No
 from tocsin.cli.output import Column, emit, print_rows
+from tocsin.cli.transfer import import_instance
 from tocsin.cli.words import printable, say
 
 if TYPE_CHECKING:
@@ -17,9 +18,21 @@ if TYPE_CHECKING:
 COLUMNS: Final = (Column("NAME", 30), Column("CRON", 18), Column("PATH", whole=True))
 
 
-@click.group("import")
+class ImportGroup(click.Group):
+    """A group whose default command is `instance`: `tocsin import FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and args and args[0] not in (*self.commands, "-h", "--help"):
+            args = ["instance", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("import", cls=ImportGroup)
 def importing() -> None:
-    """Take over what another system runs."""
+    """Import an export, or what another system runs."""
+
+
+importing.add_command(import_instance)
 
 
 @importing.command("crontab")

@@ -1,0 +1,39 @@
+"""Events that an instance refuses which is being removed, comes out of a file, or leaves for another place."""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from tocsin.actors.scheduler.model.rows import InstanceRow
+from tocsin.actors.scheduler.schedules.events import ScheduleChange
+from tocsin.actors.scheduler.transitions import events
+from tocsin.errors import ConflictError
+
+NEW_WORK: Final = (events.Submit, events.SubmitOnce, events.BeginImport, *get_args(ScheduleChange))
+"""Events that are refused while the instance is being removed or about to leave."""
+OF_THE_HOST: Final = (events.ClaimMore, events.SettleFinished, events.CountPaths, events.GiveBack)
+"""Events that nobody outside asks for, and nobody can be refused."""
+
+
+def is_sealed(row: InstanceRow) -> bool:
+    """Return whether the instance has left: nothing of it changes any more."""
+    return row.moving is not None and row.moving[2]
+
+
+def check(row: InstanceRow, event: object, name: str) -> None:
+    """Raise ConflictError for an event that is refused."""
+    if isinstance(event, OF_THE_HOST):
+        return
+    if row.importing:
+        if not isinstance(event, get_args(events.Moving)):
+            raise ConflictError(f"instance {name!r} is being imported, and runs when that is done: try again then")
+        if isinstance(event, events.Seal | events.Unseal):
+            raise ConflictError(f"instance {name!r} is being imported: it can leave when that is done")
+    elif row.erasing and isinstance(event, (*NEW_WORK, events.Seal)):
+        raise ConflictError(f"instance {name!r} is being removed: try again when that is done")
+    elif row.moving is not None and not isinstance(event, events.Seal | events.Unseal):
+        _, to, sealed = row.moving
+        if sealed:
+            raise ConflictError(f"instance {name!r} has moved to {to}: use it there", movedTo=to)
+        if isinstance(event, NEW_WORK):
+            raise ConflictError(f"instance {name!r} is moving to {to}: use it there in a moment", movedTo=to)
