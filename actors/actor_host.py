@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -12,17 +12,15 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tocsin.actors.due_runs import DueRuns
-from tocsin.actors.heartbeat import Beat, Heartbeat, Pulse
+from tocsin.actors.heartbeat import Beat, Pulse, heartbeat_to
 from tocsin.actors.host_options import (
     Secrets,
     check_names,
     check_options,
     check_target,
-    check_transport,
     has_origin,
     signer_of,
     transport_of,
-    within,
 )
 from tocsin.actors.own_actors import Stub, kinds_of
 from tocsin.actors.runtime.actor import Actor
@@ -41,8 +39,9 @@ from tocsin.actors.scheduler.model.asked_by import in_python
 from tocsin.actors.scheduler.model.catalog_check import CatalogGiven
 from tocsin.actors.scheduler.model.due_run import DueRun
 from tocsin.actors.scheduler.model.health import RED, level
+from tocsin.actors.scheduler.model.health_limits import health_limits as limits_of
 from tocsin.actors.scheduler.model.records import HealthReason, InstancePage
-from tocsin.actors.scheduler.model.validation import TIMEOUT_MS, instance_name, integer
+from tocsin.actors.scheduler.model.validation import instance_name, integer
 from tocsin.actors.scheduler.queries import instances
 from tocsin.actors.scheduler.state.occurrences import KEPT_SLOTS
 from tocsin.actors.scheduler.state.scheduler_state import TIMEOUT_MS as DEFAULT_TIMEOUT_MS
@@ -59,8 +58,7 @@ from tocsin.dispatch.dispatcher import DEFAULT_PATH, Dispatcher
 from tocsin.dispatch.target import callback_url, origin_of
 from tocsin.dispatch.tracing import Tracers
 from tocsin.dispatch.transport import Transport
-from tocsin.dispatch.transports import default_transport
-from tocsin.errors import SettingsError, TocsinError
+from tocsin.errors import TocsinError
 from tocsin.storage.api import StoreProvider
 from tocsin.storage.urls import open_provider
 
@@ -96,6 +94,7 @@ class ActorHost(Transferring):
         on_tick: OnTick | None = None,
         on_dead: OnDead | None = None,
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
+        health_limits: Mapping[str, int] | None = None,
         heartbeat_url: str | None = None,
         heartbeat_transport: Transport | None = None,
         drain_s: float = 10.0,
@@ -103,17 +102,16 @@ class ActorHost(Transferring):
         sharing: Callable[[ThisHost], Sharing] | None = None,
         tracing: bool | Tracers = True,
     ) -> None:
-        if authorize_fire is not None and not callable(authorize_fire):
-            raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
-        within("occurrences_kept", occurrences_kept, 10, 1_000_000, whole=True)
-        within("timeout_ms", timeout_ms, *TIMEOUT_MS, whole=True)
-        check_options(lanes, max_in_flight, mailbox_limit, idle_after_s, dead_retention_s, max_jobs, drain_s)
+        check_options(
+            authorize_fire, occurrences_kept, timeout_ms, lanes, max_in_flight, mailbox_limit, idle_after_s,
+            dead_retention_s, max_jobs, drain_s,
+        )  # fmt: skip
         clock = clock or SystemClock()
         self._service = SchedulerService(
             dispatcher, clock, has_origin=has_origin, lanes=lanes, max_in_flight=max_in_flight,
             dead_retention_s=dead_retention_s, max_jobs=max_jobs, authorize_fire=authorize_fire,
             occurrences_kept=occurrences_kept, timeout_ms=timeout_ms, on_tick=on_tick, on_dead=on_dead,
-            catalog=catalog, tracing=tracing,
+            catalog=catalog, tracing=tracing, health_limits=limits_of(health_limits),
         )  # fmt: skip
         kinds = kinds_of({**self._service.kinds, Pulse.kind: Kind(Pulse)}, actors)
         self.runtime = Host(
@@ -126,11 +124,7 @@ class ActorHost(Transferring):
         # By name, each scheduler as HTTP reaches it; users have `scheduler`.
         self.ports = lru_cache(PORTS_KEPT)(self._port)
         self.passes: Passes = self._service.passes if self._sharing is None else self._sharing.passes
-        self._heartbeat: Heartbeat | None = None
-        if heartbeat_url is not None:
-            transport = heartbeat_transport or default_transport()
-            check_transport("heartbeat_transport", transport)
-            self._heartbeat = Heartbeat(heartbeat_url, transport, self.runtime.clock, self._trouble, self._write)
+        self._heartbeat = heartbeat_to(heartbeat_url, heartbeat_transport, clock, self._trouble, self._write)
         self._drain_s = drain_s
         self._stopped: asyncio.Task[None] | None = None
 
@@ -167,13 +161,13 @@ class ActorHost(Transferring):
         (`blocked`) if it no longer fits before an attempt.
         `heartbeat_url` gets a POST once a minute while all is well. `ca_file` names a PEM file of authorities to trust
         beside the system's; it is read here. `clock` and `random` are for simulations: whoever can predict `random` can
-        guess leases. More `options`: `actors`, `lanes`, `max_in_flight`, `mailbox_limit`, `idle_after_s`,
-        `dead_retention_s`, `max_jobs`, `occurrences_kept`, `drain_s`, and `timeout_ms`, the deadline of callbacks where
-        neither the job nor its instance has one (60,000). With `dispatch=False` the host starts nothing by itself, but
-        only in `run_due`. Several processes `share` a SQLite store that a URL names: one holds it and serves the others
-        (docs/sharing.md), but not with `share=False` or `dispatch=False`. `tracing=False` makes no spans of
-        OpenTelemetry (docs/tracing.md); a TracerProvider is used in place of the process's own. SettingsError for a
-        value that does not fit.
+        guess leases. More `options` (docs/operating.md): `actors`, `lanes`, `max_in_flight`, `mailbox_limit`,
+        `idle_after_s`, `dead_retention_s`, `max_jobs`, `occurrences_kept`, `health_limits`, `drain_s`, and
+        `timeout_ms`, the deadline of callbacks where neither the job nor its instance has one (60,000). With
+        `dispatch=False` the host starts nothing by itself, but only in `run_due`. Several processes `share` a SQLite
+        store that a URL names, unless `share` or `dispatch` is False. `tracing=False` makes no spans of OpenTelemetry
+        (docs/tracing.md); a TracerProvider is used in place of the process's own. SettingsError for a value that does
+        not fit.
         """
         check_names(options, cls.open, ActorHost.__init__)
         clock = clock or SystemClock()
@@ -285,6 +279,7 @@ class ActorHost(Transferring):
         return reasons[0].message if level(reasons) == RED else None
 
     async def _write(self) -> None:
+        await self.look()
         await self.runtime.call(ActorId(Pulse.kind, "host"), Beat())
 
     @asynccontextmanager
@@ -370,6 +365,11 @@ class ActorHost(Transferring):
         if self._sharing is not None and self._sharing.follows:
             return self._sharing.health()
         return self._service.health.of_host()
+
+    async def look(self) -> None:
+        """Look at the schedulers in memory, so that `health` also tells of late jobs; not more often than every 5 s."""
+        if self._sharing is None or not self._sharing.follows:
+            await self._service.health.look()
 
     @property
     def catalog(self) -> Catalog | None:

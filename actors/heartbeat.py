@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
+from tocsin.actors.host_options import check_transport
 from tocsin.actors.runtime.actor import EventActor
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Event
 from tocsin.dispatch.target import check_url
 from tocsin.dispatch.transport import Transport, TransportError, reopen
+from tocsin.dispatch.transports import default_transport
 from tocsin.errors import TocsinError
 
 log = logging.getLogger("tocsin.actors")
@@ -111,6 +113,21 @@ class Heartbeat:
             return
         if not 200 <= answer.status < 300:
             log.warning("a heartbeat was answered with %d by %s", answer.status, to)
+
+
+def heartbeat_to(
+    url: str | None,
+    transport: Transport | None,
+    clock: Clock,
+    trouble: Callable[[], str | None],
+    write: Callable[[], Awaitable[object]],
+) -> Heartbeat | None:
+    """Return the heartbeat of a host; None without a URL. SettingsError for what cannot send it."""
+    if url is None:
+        return None
+    if transport is not None:
+        check_transport("heartbeat_transport", transport)
+    return Heartbeat(url, transport or default_transport(), clock, trouble, write)
 
 
 def check_heartbeat(value: object, name: str = "heartbeat_url") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from typing import Any, Final
 
+from tocsin.actors.scheduler.model.validation import TIMEOUT_MS
 from tocsin.dispatch.certificates import CaFile, trusting
 from tocsin.dispatch.signing import Signer
 from tocsin.dispatch.target import is_loopback, origin_of
@@ -81,6 +82,9 @@ def check_target(url: str, *, signed: bool, insecure: bool) -> None:
 
 
 def check_options(
+    authorize_fire: object,
+    occurrences_kept: object,
+    timeout_ms: object,
     lanes: object,
     max_in_flight: object,
     mailbox_limit: object,
@@ -90,6 +94,10 @@ def check_options(
     drain_s: object,
 ) -> None:
     """Refuse values that could never work, naming the option, the value and the limit."""
+    if authorize_fire is not None and not callable(authorize_fire):
+        raise SettingsError(f"authorize_fire must be a function, not {type(authorize_fire).__name__}")
+    within("occurrences_kept", occurrences_kept, 10, 1_000_000, whole=True)
+    within("timeout_ms", timeout_ms, *TIMEOUT_MS, whole=True)
     within("lanes", lanes, 1, 1_000, whole=True)
     within("max_in_flight", max_in_flight, 1, 10_000, whole=True)
     within("mailbox_limit", mailbox_limit, 1, 1_000_000, whole=True)

@@ -135,7 +135,8 @@ def build_app(
         )
     sessions = Sessions(lambda: host.runtime.clock.now_ms(), host.runtime.random)
     gate = Gate(known if known.may_change else known(), authorize, sessions)
-    crowd = Crowd(lambda: host.runtime.clock.monotonic())
+    clock = host.runtime.clock
+    crowd = Crowd(clock.monotonic, now_ms=clock.now_ms)
     endpoints: list[tuple[str, Endpoint]] = [("/healthz", Health(gate)), ("/readyz", Readiness(gate, host, crowd))]
     endpoints += [("/export", Export(gate, host)), ("/import", Import(gate, host)), ("/seal", Seal(gate, host))]
     by_path: dict[str, list[Operation]] = {}

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from tocsin.actors.http.errors import BodyCutOffError, BodyTooSlowError
+from tocsin.actors.scheduler.model.records import HealthReason
 
 log = logging.getLogger("tocsin.http")
 
@@ -48,13 +49,16 @@ class Unfinished:
 class Crowd:
     """The resources that unauthenticated callers of one app hold, and the limits reached."""
 
-    def __init__(self, monotonic: Callable[[], float], most_bytes: int = MOST_BYTES) -> None:
-        self._monotonic, self._most = monotonic, most_bytes
+    def __init__(
+        self, monotonic: Callable[[], float], most_bytes: int = MOST_BYTES, now_ms: Callable[[], int] = lambda: 0
+    ) -> None:
+        self._monotonic, self._most, self._now_ms = monotonic, most_bytes, now_ms
         self._unfinished: dict[Unfinished, None] = {}  # in the order in which they began
         self.held = 0
         self._last: dict[str, float] = {}
         self._said: dict[str, float] = {}
         self._times: dict[str, int] = {}
+        self._words: dict[str, tuple[str, int]] = {}
 
     # ---- Bodies ----------------------------------------------------------------------------------
 
@@ -100,6 +104,8 @@ class Crowd:
     def note(self, code: str, words: str) -> None:
         """Note a limit that was reached: `/readyz` shows the code for a while, the log the words once a minute."""
         now = self._monotonic()
+        if code not in self.reasons():
+            self._words[code] = words, self._now_ms()
         self._last[code] = now
         self._times[code] = self._times.get(code, 0) + 1
         if code not in self._said or now - self._said[code] >= SAID_EVERY_S:
@@ -110,6 +116,10 @@ class Crowd:
         """Return the codes of the limits that were reached just now."""
         now = self._monotonic()
         return tuple(code for code, last in self._last.items() if now - last < LASTS_S)
+
+    def health(self) -> list[HealthReason]:
+        """Say the same in words, with since when, for the `health` of a status."""
+        return [HealthReason(code, *self._words[code]) for code in self.reasons()]
 
 
 def too_slow() -> BodyTooSlowError:

@@ -35,8 +35,9 @@ class Health(Endpoint):
 class Readiness(Endpoint):
     """200 while the host is open and its store answers; else 503 with the reason.
 
-    Callbacks that do not get through leave it ready: work is still accepted, and an orchestrator that took this host
-    out of service would keep its own app's jobs away. What is wrong then is named by its code.
+    Callbacks that do not get through, and jobs that are late or die, leave it ready: work is still accepted, and an
+    orchestrator that took this host out of service would keep its own app's jobs away. What is wrong then is named by
+    its code.
     """
 
     def __init__(self, gate: Gate, host: ServedHost, crowd: Crowd) -> None:
@@ -52,6 +53,7 @@ class Readiness(Endpoint):
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._host.ports(DEFAULT_INSTANCE).reads.get(PROBED_ID)
+                await self._host.look()
         except TimeoutError:
             raise StoreUnavailable(f"the store did not answer within {PATIENCE_S:g} s") from None
         return answer(Ready(True, (*(one.code for one in self._host.health()), *self._crowd.reasons())))

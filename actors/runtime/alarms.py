@@ -16,6 +16,7 @@ from random import Random
 
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.runtime.loop_lag import LoopLag
 from tocsin.errors import TocsinError
 
 log = logging.getLogger("tocsin.actors")
@@ -60,6 +61,8 @@ class AlarmHeap:
         self._look_again_ms = int(clock.look_again_s * 1000)
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
+        self._rings_at = 0.0  # monotonic
+        self.lag = LoopLag(clock.monotonic)
         self._running = False
         self._stepped_back = stepped_back
         self._seen = (0, 0.0)  # wall and monotonic time at the last look
@@ -129,7 +132,12 @@ class AlarmHeap:
         if self._timer is not None:
             self._timer.cancel()
         self._armed_ms = now + wait_ms
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._tick)
+        self._rings_at = self._clock.monotonic() + wait_ms / 1000
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._timed)
+
+    def _timed(self) -> None:
+        self.lag.note(self._clock.monotonic() - self._rings_at)
+        self._tick()
 
     def _tick(self) -> None:
         now, monotonic = self._clock.now_ms(), self._clock.monotonic()

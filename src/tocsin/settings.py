@@ -43,6 +43,7 @@ class Settings:
     max_in_flight: int = 256
     timeout_ms: int = 60_000
     insecure: bool = False
+    health_limits: Mapping[str, int] = field(default_factory=dict)
     heartbeat_url: str | None = None
     ca_file: str | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -302,6 +303,27 @@ def _heartbeat(value: object, label: str) -> str:
     return check_heartbeat(value.strip() if isinstance(value, str) else value, label)
 
 
+def _health_limits(value: object, label: str) -> Mapping[str, int]:
+    from tocsin.actors.scheduler.model.health_limits import health_limits
+
+    limits: dict[str, Any] = {}
+    if isinstance(value, str):
+        for part in value.split(","):
+            name, equals, number = (text.strip() for text in part.partition("="))
+            if not equals or not (number.isascii() and number.isdecimal()) or name in limits:
+                raise SettingsError(f"{label} must be limits like late_s=600,deaths=500, each once, not {value!r}")
+            limits[name] = int(number[:20])
+    elif isinstance(value, Mapping):
+        limits.update(value)
+    else:
+        raise SettingsError(f"{label} must be a table like {{ late_s = 600 }}, not {value!r}")
+    try:
+        health_limits(limits)
+    except SettingsError as error:
+        raise SettingsError(f"{label}: {error.message.removeprefix('health_limits: ')}") from None
+    return limits
+
+
 def _ca_file(value: object, label: str) -> str:
     from tocsin.dispatch.certificates import check_ca_file
 
@@ -362,6 +384,7 @@ _PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "max_in_flight": _whole(1, 1_000_000, 256),
     "timeout_ms": _whole(1_000, 3_600_000, 60_000),
     "insecure": _flag,
+    "health_limits": _health_limits,
     "heartbeat_url": _heartbeat,
     "ca_file": _ca_file,
 }

@@ -155,6 +155,21 @@ def test_other_machines_are_not_served_without_tokens(host: str) -> None:
     check_server(Settings(host=host, tokens=("ops:admin:secret",)))
 
 
+def test_limits_of_health_come_from_a_variable_or_a_table(tmp_path: Path) -> None:
+    def limits(text: str) -> object:
+        return load({}, {"TOCSIN_HEALTH_LIMITS": text}, directory=tmp_path).health_limits
+
+    assert limits(" late_s = 600, deaths=500 ") == {"late_s": 600, "deaths": 500}
+    for wrong in ("late_s", "late_s=", "late_s=-5", "late_s=1,late_s=2", "late_s=1.5", "late=5", "late_s=0"):
+        with pytest.raises(SettingsError, match=r"^TOCSIN_HEALTH_LIMITS"):
+            limits(wrong)
+    (tmp_path / "tocsin.toml").write_text("health_limits = { late_s = 600 }\n")
+    assert load({}, {}, directory=tmp_path).health_limits == {"late_s": 600}
+    (tmp_path / "tocsin.toml").write_text("health_limits = 600\n")
+    with pytest.raises(SettingsError, match=r"health_limits in .* must be a table"):
+        load({}, {}, directory=tmp_path)
+
+
 def test_a_heartbeat_url_is_shown_without_its_path(tmp_path: Path) -> None:
     url = "https://hc.example:8443/5f3c-private?token=hidden"
     settings = load({}, {"TOCSIN_HEARTBEAT_URL": url}, directory=tmp_path)

@@ -7,6 +7,7 @@ from tests.mutants.benchmarks import BENCHMARKS
 from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.clients import CLIENTS
 from tests.mutants.clocks import CLOCKS
+from tests.mutants.health import HEALTH
 from tests.mutants.jobs import JOBS
 from tests.mutants.labs import LABS
 from tests.mutants.lists import LISTS
@@ -38,4 +39,5 @@ MUTANTS = (
     *BENCHMARKS,
     *PAGES,
     *OPERATING,
+    *HEALTH,
 )

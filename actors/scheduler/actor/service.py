@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -32,6 +32,8 @@ from tocsin.actors.scheduler.inflight.sending import Sender
 from tocsin.actors.scheduler.inflight.ticking import OnTick, Ticks
 from tocsin.actors.scheduler.inflight.worker_registry import WorkerRegistry
 from tocsin.actors.scheduler.model.catalog_check import CatalogCheck, CatalogGiven
+from tocsin.actors.scheduler.model.health import Cause
+from tocsin.actors.scheduler.model.health_limits import HealthLimits
 from tocsin.actors.scheduler.model.names import KIND, actor_of
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.model.suspects import LEVELS
@@ -74,6 +76,7 @@ class SchedulerService:
         on_dead: OnDead | None = None,
         catalog: CatalogGiven | Callable[[], CatalogGiven | None] | None = None,
         tracing: bool | Tracers = True,
+        health_limits: HealthLimits | None = None,
     ) -> None:
         self.tracing = dispatcher.tracing = Tracing(tracing)
         self.has_origin = has_origin
@@ -109,7 +112,11 @@ class SchedulerService:
             guard,
             lambda: dispatcher.last_origin,
             lambda: [actor_of(name) for name, one in self._inflight.items() if one.lanes.busy],
-            lambda: [each for each in (failures.broken, self.deaths.broken) if each is not None],
+            lambda: self._found(failures.broken),
+            lambda: self._inflight,
+            lambda name, kept, limit: self.deaths.growing(name, kept, limit),
+            has_origin,
+            health_limits or HealthLimits(),
             self._start_soon,
         )
         self.deaths = Deaths(on_dead, clock, self._start_soon)
@@ -121,6 +128,7 @@ class SchedulerService:
 
     def start(self) -> None:
         self._stopping = self._nobody_waits = False
+        self.health.begin()
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)  # another loop may run by now
         self._dispatcher.open()
         self.activities.begin()
@@ -177,6 +185,11 @@ class SchedulerService:
         rows = await self.host.provider.view(str(actor)).get([META_SLOT, META_ZONES])
         if META_SLOT in rows and in_doubt(self.clock.now_ms(), rows[META_SLOT], rows.get(META_ZONES)):
             await self.host.post(actor, ClaimMore())  # its start looks at zones, and every turn at the clock
+
+    def _found(self, failing: Cause | None) -> Sequence[Cause]:
+        """Return what is wrong with the whole host, as its attempts and its hook tell."""
+        found = (failing, self.deaths.dying(failing), self.deaths.broken)
+        return [each for each in found if each is not None]
 
     def inflight(self, name: str) -> Inflight:
         """Return what this host has in memory of that scheduler."""

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.actors.scheduler.model.health import CALLBACKS_FAILING, Cause
+from tocsin.actors.scheduler.model.recent import Recent
 from tocsin.dispatch.callback import AttemptOutcome, Verdict
 
 log = logging.getLogger("tocsin.callbacks")
 
 ALL_OF: Final = 20
-"""Health is amber once this many callbacks in a row failed."""
+"""Health is amber once this many callbacks in a row failed, or of the last minute's with next to no success."""
+NEARLY: Final = 9
+"""Next to none have succeeded if so many times as many failed."""
 WINDOW_S: Final = 60.0
 LINES: Final = 10
 """In one window this many paths are logged, each once; the others are counted."""
@@ -27,6 +30,8 @@ PATHS: Final = 1_000
 SUCCEEDED: Final = frozenset({Verdict.DONE, Verdict.ACCEPTED})
 FAILED: Final = frozenset({Verdict.FAILED, Verdict.UNKNOWN, Verdict.DEAD})
 """Other verdicts say nothing of the receiver's health: it was not called, or it asked to be called later."""
+
+FAULT: Final = "failed or had no answer in time"
 
 
 @dataclass(slots=True)
@@ -44,25 +49,40 @@ class CallbackFailures:
         self._paths: OrderedDict[str, _Path] = OrderedDict()
         self._window_began, self._lines, self._unlogged = 0.0, 0, 0
         self.in_a_row = 0
-        """How many callbacks failed since one succeeded. While there are none, a success changes nothing here."""
+        """How many callbacks failed since one succeeded."""
+        self.watching = False
+        """True if one failed of late. While none has, a success changes nothing here."""
+        self._failed_lately, self._succeeded_lately = Recent(monotonic, WINDOW_S), Recent(monotonic, WINDOW_S)
         self._since, self._last = 0, ""
 
     @property
     def broken(self) -> Cause | None:
-        """The cause of amber health, once the last `ALL_OF` callbacks failed, until one succeeds."""
-        if self.in_a_row < ALL_OF:
+        """The cause of amber health, once the last `ALL_OF` callbacks failed, or nearly all of the last minute's."""
+        if self.in_a_row >= ALL_OF:
+            which = f"the last {self.in_a_row:,} callbacks"
+            return Cause(CALLBACKS_FAILING, f"{which} {FAULT}; the last one: {self._last}", self._since)
+        failed, succeeded = self._failed_lately.total, self._succeeded_lately.total
+        if failed < ALL_OF or failed < NEARLY * succeeded:
             return None
-        message = f"the last {self.in_a_row:,} callbacks failed or had no answer in time; the last one: {self._last}"
-        return Cause(CALLBACKS_FAILING, message, self._since)
+        which = f"{failed:,} of the {failed + succeeded:,} callbacks of the last minute"
+        return Cause(CALLBACKS_FAILING, f"{which} {FAULT}; the last one: {self._last}", None)
 
     def note(self, job: str, path: str, outcome: AttemptOutcome) -> None:
         """Note how an attempt of `job` (instance/id) ended."""
         if outcome.verdict in SUCCEEDED:
+            if self.in_a_row >= ALL_OF:
+                self._failed_lately.clear()  # it was named, and is over
             self.in_a_row = 0
+            self._succeeded_lately.note()
+            if not self._failed_lately.total:
+                self.watching = False
+                self._succeeded_lately.clear()
         elif outcome.verdict in FAILED:
             self._last = f"{path}: {outcome.message or outcome.verdict.value}"
             self._since = self._since if self.in_a_row else self._now_ms()
             self.in_a_row += 1
+            self.watching = True
+            self._failed_lately.note()
             if outcome.verdict is not Verdict.DEAD:  # the log has a line for each death
                 self._failed(job, path)
 

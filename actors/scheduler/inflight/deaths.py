@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from tocsin.actors.runtime.clock import Clock
-from tocsin.actors.scheduler.model.health import HOOK_FAILING, Cause
+from tocsin.actors.scheduler.model.health import DEAD_GROWING, HOOK_FAILING, JOBS_DYING, Cause
+from tocsin.actors.scheduler.model.recent import Recent
 from tocsin.actors.scheduler.model.rows import DeadRow, JobRow
 from tocsin.errors import SettingsError
 
@@ -56,6 +57,10 @@ PATIENCE_S: Final = 30.0
 LOGGED: Final = 10
 WINDOW_S: Final = 10.0
 """How many deaths of one instance are logged singly in one window; the others are counted."""
+LATELY_S: Final = 600.0
+"""For how long a death counts in health."""
+DYING: Final = 10
+"""Health is red if this many jobs died lately by callbacks, while nearly all of these fail."""
 
 
 class Deaths:
@@ -82,16 +87,49 @@ class Deaths:
         """How many calls of the hook have failed in this process."""
         self.broken: Cause | None = None
         """Set while the last call of the hook failed."""
+        self._by_callbacks = Recent(clock.monotonic, LATELY_S)
+        self._lately: dict[str, Recent] = {}
+        self._last: dict[str, DeadJob] = {}
 
     def note(self, dead: Sequence[DeadJob]) -> None:
         """Log these deaths, which are on disk, and let the hook be told. Returns at once."""
         self.noted += len(dead)
         for one in dead:
             self._log(one)
+            self._count(one)
         if self._hook is not None:
             self._waiting.extend(dead)
             if self._task is None or self._task.done():
                 self._task = self._start_soon(self._call_hook(self._hook))
+
+    # ---- Health ----------------------------------------------------------------------------------
+
+    def _count(self, one: DeadJob) -> None:
+        if one.instance not in self._lately:
+            for name in [name for name, deaths in self._lately.items() if not deaths.total]:
+                del self._lately[name], self._last[name]
+            self._lately[one.instance] = Recent(self._clock.monotonic, LATELY_S)
+        self._lately[one.instance].note()
+        self._last[one.instance] = one
+        if one.queue is None and one.reason in ("exhausted", "refused"):
+            self._by_callbacks.note()
+
+    def dying(self, failing: Cause | None) -> Cause | None:
+        """Say that jobs die while callbacks fail, which `failing` says."""
+        if failing is None or (count := self._by_callbacks.total) < DYING:
+            return None
+        said = f"{count:,} jobs died of failing callbacks within 10 minutes: repair the receiver, then retry them"
+        return Cause(JOBS_DYING, said)
+
+    def growing(self, instance: str, kept: int, limit: int) -> Cause | None:
+        """Say that many jobs of this instance died lately and are still kept: `kept` is how many dead ones it has."""
+        count = 0 if (deaths := self._lately.get(instance)) is None else deaths.total
+        if min(count, kept) < limit:
+            return None
+        last = self._last[instance]
+        error = "" if last.error is None else f": {last.error}"
+        said = f"{count:,} jobs died within 10 minutes, the last one {last.id} ({last.target}, {last.reason}{error})"
+        return Cause(DEAD_GROWING, f"{said}; see `tocsin dead ls`, and retry them when the cause is gone")
 
     async def drain(self, seconds: float) -> None:
         """Wait until the hook was told of all, for at most so long; log how many are left."""

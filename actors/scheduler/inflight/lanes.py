@@ -89,6 +89,8 @@ class Lanes:
         self.places = 0
         """In how many lines for permits this scheduler stands; kept by `Permits`."""
         self.stopping = False
+        self.launched = float("-inf")
+        """When an attempt was last started, monotonic seconds."""
         self.now = monotonic
         self.live: set[str] = set()
         """Tokens of attempts that are on their way on this host, or whose settlement is not durable yet."""
@@ -167,6 +169,7 @@ class Lanes:
         """Send these claims, made at `claimed`, which are durable."""
         if claims:
             self._activities.started(self.instance, claims, claimed, CALLBACK)
+            self.launched = claimed
         for claim in claims:
             task = self._start_soon(self._attempt(claim, claimed))
             if not task.done():  # where the app's event loop starts tasks eagerly, one may have ended

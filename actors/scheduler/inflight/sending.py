@@ -51,7 +51,7 @@ class Sender:
                 return answer
             callback = msgspec.structs.replace(callback, timeout_ms=callback.timeout_ms - answer)
         outcome = await self._dispatcher.attempt(callback, now_ms=self._now_ms())
-        if self._failures.in_a_row or outcome.verdict is not Verdict.DONE:
+        if self._failures.watching or outcome.verdict is not Verdict.DONE:
             job = claim.job
             self._failures.note(f"{instance}/{job.id}", job.function_path or job.workflow or "", outcome)
         return outcome

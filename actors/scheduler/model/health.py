@@ -24,6 +24,16 @@ DEAD_LETTERS: Final = "DEAD_LETTERS"
 SUSPECTS_WAITING: Final = "SUSPECTS_WAITING"
 DAMAGED_ROWS: Final = "DAMAGED_ROWS"
 HOLDER_ABSENT: Final = "HOLDER_ABSENT"
+JOBS_STUCK: Final = "JOBS_STUCK"
+JOBS_LATE: Final = "JOBS_LATE"
+QUEUE_LATE: Final = "QUEUE_LATE"
+LEASES_OVER: Final = "LEASES_OVER"
+JOBS_DYING: Final = "JOBS_DYING"
+DEAD_GROWING: Final = "DEAD_GROWING"
+LOOP_LAGS: Final = "LOOP_LAGS"
+WAL_LONG: Final = "WAL_LONG"
+CONNECTIONS_FULL: Final = "CONNECTIONS_FULL"
+BODIES_FULL: Final = "BODIES_FULL"
 
 LEVELS: Final[Mapping[str, str]] = {
     HOLDER_ABSENT: RED,
@@ -36,11 +46,21 @@ LEVELS: Final[Mapping[str, str]] = {
     "STORE_CORRUPT": RED,
     ALARM_FAILING: RED,
     HOST_STOPPING: RED,
+    JOBS_STUCK: RED,
+    LEASES_OVER: RED,
+    JOBS_DYING: RED,
     CALLBACKS_FAILING: AMBER,
     HOOK_FAILING: AMBER,
     DEAD_LETTERS: AMBER,
     SUSPECTS_WAITING: AMBER,
     DAMAGED_ROWS: AMBER,
+    JOBS_LATE: AMBER,
+    QUEUE_LATE: AMBER,
+    DEAD_GROWING: AMBER,
+    LOOP_LAGS: AMBER,
+    WAL_LONG: AMBER,
+    CONNECTIONS_FULL: AMBER,
+    BODIES_FULL: AMBER,
 }
 """Every code, and the level of health while its cause stands. `docs/operating.md` explains them."""
 
@@ -69,7 +89,12 @@ class Health:
         if known:
             self._since[scope] = known
         found = [HealthReason(one.code, one.message, known[one.code]) for one in causes]
-        return tuple(sorted(found, key=lambda one: (_level(one.code) != RED, one.since, one.code)))
+        return in_order(found)
+
+
+def in_order(reasons: Iterable[HealthReason]) -> Sequence[HealthReason]:
+    """Return them with the worst first."""
+    return tuple(sorted(reasons, key=lambda one: (_level(one.code) != RED, one.since, one.code)))
 
 
 def level(reasons: Iterable[HealthReason]) -> str:

@@ -4,30 +4,57 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tocsin.actors.runtime.host import Host
 from tocsin.actors.runtime.ids import ActorId
 from tocsin.actors.scheduler.inflight.authorize import Guard
 from tocsin.actors.scheduler.inflight.circuit import PROBE_EVERY_S, Broken, Circuit
+from tocsin.actors.scheduler.inflight.lanes import LANES_FULL, Lanes
+from tocsin.actors.scheduler.inflight.permits import HOST_FULL
+from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model import health
+from tocsin.actors.scheduler.model.health_limits import HealthLimits
 from tocsin.actors.scheduler.model.lost import Lost
+from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import HealthReason
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.transitions.job import UNREACHABLE_MS
+from tocsin.dispatch.durations import span
 from tocsin.errors import StoreError
 
 log = logging.getLogger("tocsin.scheduler")
 
-AMBER_DEAD: Final = 100_000
+STUCK_MS: Final = 60_000
+"""Nothing was started for so long, although something could be."""
+LATE_TIMERS: Final = 3
+"""So many timers within a minute must have been late: a single pause is nothing to act upon."""
+LOOKED_AT: Final = 100
+"""At so many schedulers a look at the whole host looks, and ..."""
+LOOK_AGAIN_S: Final = 5.0
+"""... not more often than this, whoever asks."""
+LASTS_S: Final = 90.0
+"""For how long what a look has found is told of: the heartbeat looks once a minute."""
 COUNTED: Final = 100
 """Of how many schedulers the waiting callbacks are counted for the log."""
 SOON_MS: Final = 2 * UNREACHABLE_MS
 """Jobs due within this time are counted, too: the attempts that opened the circuit are due again by then."""
 HOST: Final = ""
 """The scope of what is wrong with a whole host; no instance has this name."""
+
+
+MIB: Final = 1024 * 1024
+BUSY: Final = {LANES_FULL, HOST_FULL}
+"""Hindrances of callbacks on a host that is at work."""
+
+
+class Here(Protocol):
+    """The parts of one scheduler that this host has in memory."""
+
+    lanes: Lanes
+    waiting_claims: WaitingClaims
 
 
 class HostHealth:
@@ -42,26 +69,54 @@ class HostHealth:
         last_origin: Callable[[], str | None],
         busy: Callable[[], Iterable[ActorId]],
         found: Callable[[], Iterable[health.Cause]],
+        here: Callable[[], Mapping[str, Here]],
+        growing: Callable[[str, int, int], health.Cause | None],
+        has_origin: Callable[[], bool] | None,
+        limits: HealthLimits,
         start_soon: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._host, self._circuit, self._guard = host, circuit, guard
         self._last_origin, self._busy = last_origin, busy
         self._found, self._start_soon = found, start_soon
+        self._here, self._growing, self._has_origin, self.limits = here, growing, has_origin, limits
+        self._looked_at = self._began = float("-inf")
+        self._seen: Sequence[health.Cause] = ()
         self._health = health.Health(lambda: self._host().clock.now_ms())
+
+    def begin(self) -> None:
+        """Note that the host starts: what was due before could not be sent."""
+        self._began, self._looked_at, self._seen = self._host().clock.monotonic(), float("-inf"), ()
 
     # ---- What is wrong ---------------------------------------------------------------------------
 
     def of_host(self) -> Sequence[HealthReason]:
         """Return what is wrong with the whole host, failing alarms of any actor included."""
+        seen = self._seen if self._host().clock.monotonic() - self._looked_at < LASTS_S else ()
         causes = [*self._of_all(), *self._of_alarms()]
-        return self._health.reasons(HOST, causes)
+        known = {one.code for one in causes}
+        return self._health.reasons(HOST, [*causes, *(one for one in seen if one.code not in known)])
+
+    async def look(self) -> None:
+        """Look at the schedulers in memory, up to a bound, so that `of_host` tells of them, too."""
+        now = self._host().clock.monotonic()
+        if now - self._looked_at < LOOK_AGAIN_S:
+            return
+        self._looked_at = now
+        worst: dict[str, health.Cause] = {}
+        for name in list(islice(self._here(), LOOKED_AT)):
+            for one in self._of_standing(name, await query.summary(self._host().provider.view(str(actor_of(name))))):
+                worst.setdefault(one.code, health.Cause(one.code, f"scheduler {name}: {one.message}"))
+        self._seen = tuple(worst.values())
 
     def of_instance(
-        self, actor: ActorId, *, dead: int = 0, suspects: int = 0, lost: Lost | None = None
+        self, actor: ActorId, summary: query.Summary, *, lost: Lost | None = None
     ) -> Sequence[HealthReason]:
-        """Return what is wrong as one scheduler sees it, the whole host included. `suspects`: how many jobs wait that
-        must be kept apart; `lost`: how many cannot be read any more."""
+        """Return what is wrong as one scheduler sees it, the whole host included. `lost`: how many of its jobs and
+        schedules cannot be read any more."""
         causes = list(self._of_all())
+        known = {one.code for one in causes}
+        causes += [one for one in self._of_standing(actor.name, summary) if one.code not in known]
+        dead, suspects = summary.counters.dead, summary.suspects
         if (failed := self._host().alarms.failing.get(actor)) is not None:
             times = "once" if failed.count == 1 else f"{failed.count} times in a row"
             causes.append(
@@ -69,7 +124,7 @@ class HostHealth:
                     health.ALARM_FAILING, f"the scheduler's alarm failed {times}: {failed.error}", failed.since
                 )
             )
-        if dead >= AMBER_DEAD:
+        if dead >= self.limits.dead_letters:
             said = f"{dead:,} dead letters are kept: retry or cancel them, or let them go by age (dead_retention_s)"
             causes.append(health.Cause(health.DEAD_LETTERS, said))
         if suspects:
@@ -80,6 +135,34 @@ class HostHealth:
             said = f"{lost} that had been accepted cannot be read any more: `tocsin check` names them"
             causes.append(health.Cause(health.DAMAGED_ROWS, said))
         return self._health.reasons(str(actor), causes)
+
+    def _of_standing(self, name: str, summary: query.Summary) -> Iterator[health.Cause]:
+        """Say what waits that should not, in one scheduler, and whether it gets more dead jobs than it should."""
+        host, limits = self._host(), self.limits
+        standing, here = summary.standing(host.clock.now_ms(), host.clock.now_ms()), self._here().get(name)
+        lanes = None if here is None else here.lanes
+        hindrances = () if lanes is None else lanes.hindrances(0)
+        if not host.ready or host.provider.trouble is not None:
+            return
+        if standing.callbacks_due and self._has_origin is not None and not self._has_origin():
+            said = "callbacks are due, and there is no origin to send them to: set TOCSIN_ORIGIN_URL (origin=...)"
+            yield health.Cause(health.ORIGIN_NOT_CONFIGURED, said)
+        elif not set(hindrances) - BUSY and not host.alarms.failures(actor_of(name)):
+            launched = self._began if lanes is None else max(lanes.launched, self._began)
+            idle_ms = int((host.clock.monotonic() - launched) * 1000)
+            late_ms = min(standing.late_ms, int((host.clock.monotonic() - self._began) * 1000))
+            if late_ms and (late := _late(late_ms, idle_ms, bool(hindrances), limits.late_s)) is not None:
+                yield late
+        if standing.queue_late_ms >= limits.queue_late_s * 1000:
+            claims = 0 if here is None else here.waiting_claims.waiting_for(standing.queue)
+            whom = f"{claims} claims wait for it" if claims else "no worker waits for it"
+            said = f"a job of queue {standing.queue} is due for {span(standing.queue_late_ms)}, and {whom}"
+            yield health.Cause(health.QUEUE_LATE, f"{said}: start more workers, or look at those there are")
+        if standing.leases_over:
+            said = f"{standing.leases_over:,} leases ended over a minute ago and their jobs were not taken up again"
+            yield health.Cause(health.LEASES_OVER, f"{said}: see the log, and restart this host if nothing moves")
+        if (growing := self._growing(name, summary.counters.dead, limits.deaths)) is not None:
+            yield growing
 
     def store_trouble(self) -> StoreError | None:
         """Return what is wrong with the store. Every turn asks, so it is known since when there is trouble."""
@@ -112,6 +195,14 @@ class HostHealth:
         rule = None if self._guard is None else self._guard.broken
         if rule is not None and (broken is None or broken.code != health.AUTHORIZE_FIRE_FAILING):
             yield health.Cause(health.AUTHORIZE_FIRE_FAILING, f"{rule.message}; jobs wait until it answers", rule.since)
+        wal = host.provider.stats().wal_bytes
+        if wal >= self.limits.wal_mib * MIB:
+            said = f"the write-ahead log of the store is {wal // MIB:,} MiB long"
+            yield health.Cause(health.WAL_LONG, f"{said}: a reader of another program stays in one transaction; end it")
+        late = host.alarms.lag.over(self.limits.loop_lag_ms)
+        if len(late) >= LATE_TIMERS:
+            said = f"the event loop stood still {len(late)} times within a minute, for up to {span(max(late))}"
+            yield health.Cause(health.LOOP_LAGS, f"{said}: code of this process blocks it, or it has too little CPU")
         yield from self._found()
 
     def _of_alarms(self) -> Iterator[health.Cause]:
@@ -159,3 +250,16 @@ class HostHealth:
         for actor in list(islice(self._busy(), COUNTED)):
             due += await query.due_callbacks(provider.view(str(actor)), now + SOON_MS)
         return due
+
+
+def _late(late_ms: int, idle_ms: int, is_busy: bool, limit_s: int) -> health.Cause | None:
+    """Say that callbacks are late which could start. `idle_ms`: for how long none has been started; `is_busy`: all
+    lanes or permits are in use."""
+    stuck_ms = min(late_ms, idle_ms)
+    if not is_busy and stuck_ms >= STUCK_MS:
+        said = f"callbacks are due for {span(late_ms)} and could start, and none has been started for {span(stuck_ms)}"
+        return health.Cause(health.JOBS_STUCK, f"{said}: see `tocsin why` for the first of `tocsin ls`, and the log")
+    if late_ms < limit_s * 1000:
+        return None
+    said = f"the callback that waits longest is due for {span(late_ms)}: more become due than are sent"
+    return health.Cause(health.JOBS_LATE, f"{said}; a faster receiver, or more lanes, would help")

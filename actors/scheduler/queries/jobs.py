@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tocsin.actors.scheduler.model.asked_by import Pause
+from tocsin.actors.scheduler.model.clock import CLOCK
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import args_fault
 from tocsin.actors.scheduler.model.job_record import Found
@@ -37,6 +38,7 @@ from tocsin.actors.scheduler.model.rows import (
     split_lines_key,
 )
 from tocsin.actors.scheduler.model.suspects import level_in, plain
+from tocsin.actors.scheduler.queries.standing import Buckets, Standing, standing
 from tocsin.storage.api import Range, Row, StoreView, after
 
 POOLS_SHOWN = 1_000
@@ -115,33 +117,65 @@ class Counts:
     more_pools: bool
     retired: int
     paused: bool
-    suspects: int
-    """How many jobs wait that are kept apart from others."""
-    pause: Pause | None = None
+    pause: Pause | None
+    summary: Summary
 
 
-Buckets = Mapping[tuple[str, str, int], tuple[int, int]]
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The summaries of one scheduler. No job is read for them."""
+
+    counters: Counters
+    instance: InstanceRow
+    buckets: Buckets
+    pools: Mapping[str, PoolRow]
+    leases: Sequence[LeaseRow]
+    has_test_clock: bool
+
+    @property
+    def suspects(self) -> int:
+        """Count the jobs that wait and are kept apart from others."""
+        return sum(waiting for (_, line, _), (waiting, _) in self.buckets.items() if level_in(line))
+
+    def standing(self, now: int, wall: int) -> Standing:
+        """Say what waits that should not. `now` is the instance's time: a test clock's stands apart from `wall`."""
+        return standing(
+            self.buckets, self.pools, self.leases, now, wall, paused=self.instance.paused or self.instance.erasing,
+            is_test_clock=self.has_test_clock,
+        )  # fmt: skip
+
+
+async def summary(view: StoreView) -> Summary:
+    """Read the counters, lines, pools and leases of a scheduler."""
+    summaries = [
+        one(META_COUNTERS),
+        one(INSTANCE),
+        one(CLOCK),
+        *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/")),
+    ]
+    counter_rows, instance_rows, clock_rows, lines, pools, leases = await view.scan_many(summaries)
+    lines += await _rest(view, b"lines/", lines)
+    pools += await _rest(view, b"pool/", pools)
+    leases += await _rest(view, b"lease/", leases)
+    return Summary(
+        read(Counters, META_COUNTERS, counter_rows[0][1] if counter_rows else None) or Counters(),
+        instance_row(instance_rows),
+        _buckets(lines),
+        {key[5:].decode(): pool for key, value in pools if (pool := read(PoolRow, key, value)) is not None},
+        [lease for key, value in leases if (lease := read(LeaseRow, key, value)) is not None],
+        bool(clock_rows),
+    )
 
 
 async def counts(view: StoreView, now: int) -> Counts:
     """Count from counters and line summaries. No job is read; of due jobs up to 10,000 keys are."""
-    summaries = [
-        one(META_COUNTERS),
-        one(INSTANCE),
-        *((prefix, after(prefix), PAGE) for prefix in (b"lines/", b"pool/", b"lease/")),
-    ]
-    counter_rows, instance_rows, lines, pools, leases = await view.scan_many(summaries)
-    counters = read(Counters, META_COUNTERS, counter_rows[0][1] if counter_rows else None) or Counters()
-    lines += await _rest(view, b"lines/", lines)
-    pools += await _rest(view, b"pool/", pools)
-    leases += await _rest(view, b"lease/", leases)
-    buckets = _buckets(lines)
-    due, oldest = await _due(view, buckets, now)
-    shown, more = _pools(buckets, pools, leases)
-    suspects = sum(waiting for (_, queue, _), (waiting, _) in buckets.items() if level_in(queue))
+    found = await summary(view)
+    due, oldest = await _due(view, found.buckets, now)
+    shown, more = _pools(found)
+    counters = found.counters
     return Counts(
         counters.waiting, counters.leased, counters.dead, due, oldest, shown, more, counters.retired,
-        paused=is_paused(instance_rows), suspects=suspects, pause=instance_row(instance_rows).pause,
+        paused=found.instance.paused, pause=found.instance.pause, summary=found,
     )  # fmt: skip
 
 
@@ -172,11 +206,6 @@ async def due_by_line(view: StoreView, lines: Sequence[Row], now: int) -> Counte
         if bucket[0] and bucket[1] <= now:
             found[name[0], name[1]] += (await _due(view, {name: bucket}, now))[0]
     return found
-
-
-def is_paused(rows: Sequence[Row]) -> bool:
-    """Return whether the instance's own row says that all firing is stopped."""
-    return instance_row(rows).paused
 
 
 def instance_row(rows: Sequence[Row]) -> InstanceRow:
@@ -219,16 +248,13 @@ async def _due(view: StoreView, buckets: Buckets, now: int) -> tuple[int, int | 
     return due, oldest
 
 
-def _pools(buckets: Buckets, pools: Sequence[Row], leases: Sequence[Row]) -> tuple[list[PoolStatus], bool]:
+def _pools(found: Summary) -> tuple[list[PoolStatus], bool]:
     """Return the pools with the longest lines, and whether there are more than are shown."""
     queued: Counter[str] = Counter()
-    for (pool, _, _), (waiting, _) in buckets.items():
+    for (pool, _, _), (waiting, _) in found.buckets.items():
         queued[pool] += waiting
-    held: Counter[str] = Counter()
-    for key, value in leases:
-        if (lease := read(LeaseRow, key, value)) is not None:
-            held[lease.pool] += 1
-    known = {key[5:].decode(): row for key, value in pools if (row := read(PoolRow, key, value)) is not None}
+    held = Counter(lease.pool for lease in found.leases)
+    known = found.pools
     names = {name for name in (*queued, *held, *known) if name}
     longest = sorted(names, key=lambda name: (-queued[name], name))
     shown = [

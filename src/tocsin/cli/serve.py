@@ -43,6 +43,7 @@ def setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
 @setting("--max-in-flight", "Callbacks in flight in all (default: 256).", metavar="N")
 @setting("--timeout-ms", "How long a callback may take where nothing else is said (default: 60000).", metavar="MS")
 @setting("--insecure", "Send unsigned callbacks; for a loopback origin only.", is_flag=True, flag_value=True)
+@setting("--health-limits", "When health names what is late, like late_s=600.", metavar="NAME=N,...")
 @setting("--heartbeat-url", "Gets a POST once a minute while all is well (a dead man's switch).", metavar="URL")
 @setting("--ca-file", "PEM file of authorities to trust beside the system's.", metavar="FILE")
 @setting("--config", "TOML file (default: tocsin.toml, if there is one).", metavar="FILE")

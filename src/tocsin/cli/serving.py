@@ -105,6 +105,7 @@ def _open_host(settings: Settings, reload: Reload) -> ActorHost:
         lanes=settings.lanes,
         max_in_flight=settings.max_in_flight,
         timeout_ms=settings.timeout_ms,
+        health_limits=settings.health_limits,
         heartbeat_url=settings.heartbeat_url,
         ca_file=settings.ca_file,
     )

@@ -1,0 +1,66 @@
+"""Find what waits and should not: late jobs, and leases that are over, from summaries of lines and the leases.
+
+A paused instance or pool and a full pool are meant to hold jobs, suspects wait for their share, and a test clock is
+never late: none of these counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tocsin.actors.scheduler.model.rows import LeaseRow, PoolRow
+from tocsin.actors.scheduler.model.suspects import level_in
+from tocsin.actors.scheduler.state.job_queues import slots_left
+
+Buckets = Mapping[tuple[str, str, int], tuple[int, int]]
+"""How many wait and when the first is due, by pool, line of a queue, and priority."""
+OVER_FOR_MS: Final = 60_000
+"""A lease that ended this long ago should have been handled."""
+AGAIN_MS: Final = 60_000
+"""A job that could not be sent is due again sooner than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How long jobs of one scheduler are overdue that could start, ms, and how many leases are over."""
+
+    late_ms: int = 0
+    """Of callbacks."""
+    queue: str = ""
+    """The queue whose first job waits longest, and for how long that is due."""
+    queue_late_ms: int = 0
+    callbacks_due: bool = False
+    """True if any callback is due, whatever holds it, or is about to be tried again."""
+    leases_over: int = 0
+    """How many ended over a minute ago, by the wall clock, and are still there."""
+
+
+def standing(
+    buckets: Buckets,
+    pools: Mapping[str, PoolRow],
+    leases: Sequence[LeaseRow],
+    now: int,
+    wall: int,
+    *,
+    paused: bool,
+    is_test_clock: bool,
+) -> Standing:
+    """Work it out from rows of one snapshot."""
+    held = Counter(lease.pool for lease in leases)
+    late: dict[str, int] = {}
+    due = False
+    for (pool, line, _), (waiting, first) in buckets.items():
+        due = due or (not line and waiting > 0 and first <= now + AGAIN_MS)
+        if not waiting or first > now:
+            continue
+        if not level_in(line) and (not pool or slots_left(pools.get(pool), held[pool])):
+            late[line] = max(late.get(line, 0), now - first)
+    if paused or is_test_clock:
+        late = {}
+    callbacks = late.pop("", 0)
+    queue = max(late, key=lambda name: (late[name], name), default="")
+    over = sum(lease.until + OVER_FOR_MS <= wall for lease in leases)
+    return Standing(callbacks, queue, late.get(queue, 0), due and not paused and not is_test_clock, over)

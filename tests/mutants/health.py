@@ -1,0 +1,96 @@
+"""Breakages of health: what is told too early, too late, for ever or not at all."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+F = "tests/actors/scheduler/test_health_facts.py::"
+HOST = "actors/scheduler/queries/host_health.py"
+STANDING = "actors/scheduler/queries/standing.py"
+
+HEALTH = (
+    Mutant(
+        "health: jobs of a full or paused pool are late",
+        STANDING,
+        "and (not pool or slots_left(pools.get(pool), held[pool])):",
+        ":",
+        tests=(F + "test_what_is_held_on_purpose_is_not_late",),
+    ),
+    Mutant(
+        "health: jobs of a paused instance are late",
+        STANDING,
+        "    if paused or is_test_clock:\n",
+        "    if is_test_clock:\n",
+        tests=(F + "test_what_is_held_on_purpose_is_not_late",),
+    ),
+    Mutant(
+        "health: a test clock is late",
+        STANDING,
+        "    if paused or is_test_clock:\n",
+        "    if paused:\n",
+        tests=(F + "test_what_is_held_on_purpose_is_not_late",),
+    ),
+    Mutant(
+        "health: what was due before the host started is late at once",
+        HOST,
+        "min(standing.late_ms, int((host.clock.monotonic() - self._began) * 1000))",
+        "standing.late_ms",
+        tests=(F + "test_a_burst_and_an_outage_of_the_host_are_not_sick",),
+    ),
+    Mutant(
+        "health: a scheduler that starts nothing is green",
+        HOST,
+        "    if not is_busy and stuck_ms >= STUCK_MS:\n",
+        "    if False:\n",
+        tests=(F + "test_a_scheduler_that_starts_nothing_although_it_could_is_red_until_it_does",),
+    ),
+    Mutant(
+        "health: leases that are over are nobody's business",
+        STANDING,
+        "sum(lease.until + OVER_FOR_MS <= wall for lease in leases)",
+        "0",
+        tests=(F + "test_leases_that_are_over_and_left_are_red_until_they_are_handled",),
+    ),
+    Mutant(
+        "health: letters that were retried are still counted",
+        "actors/scheduler/inflight/deaths.py",
+        "        if min(count, kept) < limit:\n",
+        "        if count < limit:\n",
+        tests=(F + "test_a_broken_receiver_is_red_while_jobs_die_and_green_again_once_they_are_delivered",),
+    ),
+    Mutant(
+        "health: jobs that die are red although callbacks succeed again",
+        "actors/scheduler/inflight/deaths.py",
+        "if failing is None or (count :=",
+        "if (count :=",
+        tests=(F + "test_a_broken_receiver_is_red_while_jobs_die_and_green_again_once_they_are_delivered",),
+    ),
+    Mutant(
+        "health: one success in fifteen is well",
+        "actors/scheduler/inflight/callback_failures.py",
+        "        if failed < ALL_OF or failed < NEARLY * succeeded:\n",
+        "        if True:\n",
+        tests=(F + "test_a_receiver_that_fails_nearly_always_is_amber_and_one_that_fails_often_is_not",),
+    ),
+    Mutant(
+        "health: one failure in three is a broken receiver",
+        "actors/scheduler/inflight/callback_failures.py",
+        "failed < NEARLY * succeeded",
+        "False",
+        tests=(F + "test_a_receiver_that_fails_nearly_always_is_amber_and_one_that_fails_often_is_not",),
+    ),
+    Mutant(
+        "health: a loop that stood still once is told for ever",
+        "actors/runtime/loop_lag.py",
+        "if at > since and late > limit_ms",
+        "if late > limit_ms",
+        tests=(F + "test_a_loop_that_stands_still_is_amber_for_a_minute",),
+    ),
+    Mutant(
+        "health: the probe does not look at schedulers",
+        "actors/http/probes.py",
+        "                await self._host.look()\n",
+        "",
+        tests=(F + "test_the_probe_looks_at_the_schedulers_in_memory",),
+    ),
+)
