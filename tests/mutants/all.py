@@ -19,6 +19,7 @@ from tests.mutants.receiver import RECEIVER
 from tests.mutants.sharing import SHARING
 from tests.mutants.stores import STORES
 from tests.mutants.turns import TURNS
+from tests.mutants.work_pages import WORK_PAGES
 from tests.mutants.workers import WORKERS
 
 MUTANTS = (
@@ -38,6 +39,7 @@ MUTANTS = (
     *CLOCKS,
     *BENCHMARKS,
     *PAGES,
+    *WORK_PAGES,
     *OPERATING,
     *HEALTH,
 )

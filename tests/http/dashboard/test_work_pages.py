@@ -139,6 +139,25 @@ async def test_marked_letters_are_cancelled(site: Site) -> None:
     assert (await site.ask("GET", "/list"))["records"] == []
 
 
+@pytest.mark.parametrize("verb", ["retry", "cancel"])
+async def test_an_apps_rule_is_asked_about_each_letter_that_is_marked(site: Site, verb: str) -> None:
+    await site.die("a", "b")
+    asked: list[tuple[str, str | None]] = []
+
+    def rule(caller: Any, action: str, instance: str, resource: str | None) -> bool:
+        asked.append((action, resource))
+        return resource != "b"
+
+    async with browsing(site.host.asgi(tokens=TOKENS, authorize=rule)) as browser:
+        await browser.log_in(ADMIN)
+        question = await browser.visit(f"/ui/dead/{verb}?id=a&id=b")
+        answer = await browser.send(f"/ui/dead/{verb}", question)
+
+    assert answer.status_code == 403
+    assert (f"dead_{verb}", "a") in asked
+    assert (await site.ask("GET", "/status"))["dead"] == 2, "all of them or none"
+
+
 async def test_nothing_marked_is_said_and_does_nothing(site: Site) -> None:
     await site.die("a")
     for verb in ("retry", "cancel"):
@@ -153,7 +172,7 @@ async def test_a_bulk_retry_says_how_many_first_and_then_how_far_it_has_come(sit
 
     question = await site.admin.visit("/ui/dead/retry-all?path=answer:500")
     assert "A dry run matches 2 dead letters." in question.text
-    assert (await site.ask("GET", "/status"))["dead"] == 3, "a question does nothing"
+    assert (await site.ask("GET", "/audit"))["actions"] == [], "a question does nothing"
     done = await site.admin.send("/ui/dead/retry-all", question, rate="7")
 
     page = await site.reader.visit(done.headers["location"])

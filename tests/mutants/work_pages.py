@@ -1,0 +1,67 @@
+"""Breakages of the pages of the dashboard that people work with, and of the watch over pages in a browser."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+D = "actors/http/dashboard/"
+T = "tests/http/dashboard/test_work_pages.py::"
+
+WORK_PAGES = (
+    Mutant(
+        "dashboard: a question about dead letters retries them",
+        D + "redrives.py",
+        "(await _redrive(asked, filters, RATE, dry_run=True))",
+        "(await _redrive(asked, filters, RATE, dry_run=False))",
+        tests=(T + "test_a_bulk_retry_says_how_many_first_and_then_how_far_it_has_come",),
+    ),
+    Mutant(
+        "dashboard: a bulk retry forgets the filters that it was asked about",
+        D + "redrives.py",
+        "        kept=filters,\n",
+        "",
+        tests=(T + "test_a_bulk_retry_says_how_many_first_and_then_how_far_it_has_come",),
+    ),
+    Mutant(
+        "dashboard: a form that is sent twice runs a schedule twice",
+        D + "schedule.py",
+        """trigger(asked.names["name"], asked.field("key"))""",
+        """trigger(asked.names["name"], None)""",
+        tests=(T + "test_a_form_that_is_sent_twice_runs_a_schedule_once",),
+    ),
+    Mutant(
+        "dashboard: an app's rule is not asked about each letter that is marked",
+        D + "letters.py",
+        """        await asked.admit("dead_cancel", id)\n""",
+        "        pass\n",
+        tests=(T + "test_an_apps_rule_is_asked_about_each_letter_that_is_marked",),
+    ),
+    Mutant(
+        "dashboard: next instants are those of UTC",
+        D + "schedule.py",
+        "datetime.fromtimestamp(at / 1000, ZoneInfo(zone))",
+        'datetime.fromtimestamp(at / 1000, ZoneInfo("UTC"))',
+        tests=(T + "test_a_schedule_is_shown_with_its_next_instants_where_it_lives",),
+    ),
+    Mutant(
+        "dashboard: the log does not lead to what an action was about",
+        D + "audit.py",
+        "asked.url(place + one.about) if place and one.about",
+        "asked.url(place) if place and one.about",
+        tests=(T + "test_the_log_says_who_did_what_and_leads_there",),
+    ),
+    Mutant(
+        "browser: what a page asks of another host is not seen",
+        "tests/browser/watched.py",
+        "and parts.netloc != self._host",
+        "and not parts.netloc",
+        tests=("tests/browser/test_watched.py::test_a_fault_of_a_page_fails_its_test",),
+    ),
+    Mutant(
+        "browser: errors on the console are not seen",
+        "tests/browser/watched.py",
+        'if message.type in ("error", "warning")',
+        'if message.type in ("fatal",)',
+        tests=("tests/browser/test_watched.py::test_a_fault_of_a_page_fails_its_test",),
+    ),
+)
