@@ -7,6 +7,7 @@ from tests.mutants.benchmarks import BENCHMARKS
 from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.clients import CLIENTS
 from tests.mutants.clocks import CLOCKS
+from tests.mutants.dashboard import DASHBOARD
 from tests.mutants.health import HEALTH
 from tests.mutants.jobs import JOBS
 from tests.mutants.labs import LABS
@@ -40,6 +41,7 @@ MUTANTS = (
     *BENCHMARKS,
     *PAGES,
     *WORK_PAGES,
+    *DASHBOARD,
     *OPERATING,
     *HEALTH,
 )
