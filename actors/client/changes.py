@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from tocsin.actors.client import answers
 from tocsin.actors.client.checks import Delayed
 from tocsin.actors.client.server import ALWAYS, UNSENT, Server, part
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.audit_records import Undone
 from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.dispatch.failure import Failure
 from tocsin.dispatch.pulled import Settlement
@@ -94,16 +95,39 @@ class ServerChanges:
         reason: str | None,
         path: str | None,
         since: int | None,
+        ids: Sequence[str] | None,
         all: bool,
         rate_per_second: int,
         dry_run: bool,
     ) -> records.Redrive:
         """Retry the dead letters parked before this call that fit all filters."""
         said = {
-            "pool": pool, "reason": reason, "functionPath": path, "since": since, "all": all,
+            "pool": pool, "reason": reason, "functionPath": path, "since": since, "ids": ids, "all": all,
             "ratePerSecond": rate_per_second, "dryRun": dry_run,
         }  # fmt: skip
         return await self._server.ask("POST", self._name, "dead/retry-all", records.Redrive, said, again=dry_run)
+
+    async def dead_cancel_all(
+        self,
+        *,
+        pool: str | None,
+        reason: str | None,
+        path: str | None,
+        since: int | None,
+        ids: Sequence[str] | None,
+        all: bool,
+        dry_run: bool,
+    ) -> records.Matched:
+        """Cancel the dead letters parked before this call that fit all filters."""
+        said = {
+            "pool": pool, "reason": reason, "functionPath": path, "since": since, "ids": ids, "all": all,
+            "dryRun": dry_run,
+        }  # fmt: skip
+        return await self._server.ask("POST", self._name, "dead/cancel-all", records.Matched, said, again=dry_run)
+
+    async def undo(self, action_id: str) -> Undone:
+        """Undo a bulk action of the last ten minutes."""
+        return await self._server.ask("POST", self._name, "undo", Undone, {"actionId": action_id}, again=UNSENT)
 
     async def redrive_stop(self, redrive_id: str) -> bool:
         """Stop a bulk retry; what it has retried stays retried."""

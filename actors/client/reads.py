@@ -11,7 +11,7 @@ from tocsin.actors.client.queues import RESULT_WAIT_MS
 from tocsin.actors.client.server import ALWAYS, Server, is_absent, part
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.activity import Activity
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.validation import schedule_id
 from tocsin.errors import NotFoundError
@@ -114,6 +114,10 @@ class ServerReads:
     async def pool(self, name: str) -> records.Pool:
         """Return a pool and its holders."""
         return await self._get("pool", records.Pool, name=name)
+
+    async def dead_groups(self) -> DeadGroups:
+        """Return the dead letters by reason and path."""
+        return await self._get("dead/groups", DeadGroups)
 
     async def audit(
         self,

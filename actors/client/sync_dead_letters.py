@@ -4,13 +4,14 @@ Written by scripts/sync_client.py of `DeadLetters`: change that, and run the scr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from tocsin.actors.client.blocking import Blocking
 from tocsin.actors.scheduler.client.scheduler import Scheduler
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.audit_records import DeadGroups
 
 T = TypeVar("T")
 
@@ -57,11 +58,13 @@ class SyncDeadLetters:
         reason: str | None = None,
         path: str | None = None,
         since: datetime | int | None = None,
+        ids: Sequence[str] | None = None,
         all: bool = False,
         rate_per_second: int = 10,
         dry_run: bool = False,
     ) -> records.Redrive:
         """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
+        `ids` names up to 1,000 of them. `undo` with its `redrive_id` makes those dead again that have not started.
 
         Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
         them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
@@ -72,6 +75,7 @@ class SyncDeadLetters:
                 reason=reason,
                 path=path,
                 since=since,
+                ids=ids,
                 all=all,
                 rate_per_second=rate_per_second,
                 dry_run=dry_run,
@@ -85,3 +89,27 @@ class SyncDeadLetters:
     def redrive_stop(self, redrive_id: str) -> bool:
         """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
         return self._call(lambda it: it.redrive_stop(redrive_id))
+
+    def dead_cancel_all(
+        self,
+        *,
+        pool: str | None = None,
+        reason: str | None = None,
+        path: str | None = None,
+        since: datetime | int | None = None,
+        ids: Sequence[str] | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> records.Matched:
+        """Remove the dead letters parked before this call that fit all filters, a page at a time. `ids` names up to
+        1,000 of them. `undo` with the `action_id` of the answer puts them back, for ten minutes."""
+        return self._call(
+            lambda it: it.dead_cancel_all(
+                pool=pool, reason=reason, path=path, since=since, ids=ids, all=all, dry_run=dry_run
+            )
+        )
+
+    def dead_groups(self) -> DeadGroups:
+        """Return the dead jobs by reason and path, the largest group first: how many, since when, and how the latest
+        ended."""
+        return self._call(lambda it: it.dead_groups())

@@ -18,7 +18,7 @@ from tocsin.actors.scheduler.client.pools import PoolHandle
 from tocsin.actors.scheduler.client.queues import CLAIM_LEASE_MS, CLAIM_WAIT_S
 from tocsin.actors.scheduler.client.tasks import TaskMaker
 from tocsin.actors.scheduler.model import records
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.audit_records import AuditPage, Undone
 from tocsin.actors.scheduler.model.feed_frames import Change, FeedPage, read_frame
 from tocsin.dispatch.pulled import EVERY_QUEUE, Claimed, Settlement, WorkerInfo, WorkerSnapshot
 from tocsin.dispatch.receiver.outcomes import HandlerError
@@ -229,6 +229,13 @@ class SyncScheduler(SyncDeadLetters):
     def workers(self, *, cursor: str | None = None, limit: int = 100) -> records.WorkerPage:
         """Return a page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
         return self._call(lambda it: it.workers(cursor=cursor, limit=limit))
+
+    def undo(self, action_id: str) -> Undone:
+        """Undo a bulk action (`cancel_all`, `dead_cancel_all`, `dead_retry_all`, `set_pool`) within ten minutes.
+
+        What it did is put back as far as it can be: `skipped` counts the rest. The undo can be undone in its turn.
+        NotFoundError if there is no such action, ConflictError if it cannot be undone, or not any more."""
+        return self._call(lambda it: it.undo(action_id))
 
     def pool(self, name: str) -> records.Pool:
         """Return a pool of this scheduler and its holders. One that nobody has set or used has the default cap, 1."""

@@ -23,7 +23,7 @@ from tocsin.actors.http import response_models as replies
 from tocsin.actors.http.request import Call
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import schedule_records as recurring_records
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups, Undone
 from tocsin.actors.scheduler.model.feed_frames import Change
 from tocsin.dispatch.pulled import Settlement
 
@@ -154,6 +154,16 @@ _JOBS: Final = (
         request=wire.RetryAllRequest, answer=records.Redrive, errors=("CONFLICT",),
     ),
     Operation(
+        "GET", "/dead/groups", "dead_groups", READ, audits.dead_groups,
+        name="dead_groups", group="dead jobs", said="Dead jobs by reason and path, the largest group first",
+        answer=DeadGroups,
+    ),
+    Operation(
+        "POST", "/dead/cancel-all", "dead_cancel_all", OPERATE, changing.dead_cancel_all,
+        name="dead_cancel_all", group="dead jobs", said="Remove the dead jobs that fit; to be undone for ten minutes",
+        request=wire.DeadCancelAllRequest, answer=records.Matched,
+    ),
+    Operation(
         "GET", "/dead/redrives/{redriveId}", "redrive", READ, changing.get_redrive,
         name="redrive", group="dead jobs", said="How far a bulk retry has come",
         answer=records.Redrive, errors=(*_NO_ID, "NOT_FOUND"),
@@ -258,6 +268,11 @@ _OTHERS: Final = (
         "GET", "/audit", "audit", READ, audits.audit,
         name="audit", group="operating", said="What operators did, the newest first",
         query=takes.AUDITED, answer=AuditPage,
+    ),
+    Operation(
+        "POST", "/undo", "undo", OPERATE, changing.undo,
+        name="undo", group="operating", said="Undo a bulk action of the last ten minutes",
+        request=wire.UndoRequest, answer=Undone, errors=(*_NO_ID, "CONFLICT", "NOT_FOUND"),
     ),
     Operation(
         "GET", "/catalog", "catalog", READ, reading.catalog,

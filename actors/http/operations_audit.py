@@ -5,7 +5,13 @@ from __future__ import annotations
 from tocsin.actors.http.operations_reading import DEFAULT_LIMIT
 from tocsin.actors.http.parameters import AUDITED, names
 from tocsin.actors.http.request import Call
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups
+
+
+async def dead_groups(call: Call) -> DeadGroups:
+    call.query()
+    await call.admit(None)
+    return await call.port.reads.dead_groups()
 
 
 async def audit(call: Call) -> AuditPage:

@@ -7,6 +7,7 @@ from tocsin.actors.http.body import SCHEDULE_BODY, SMALL_BODY
 from tocsin.actors.http.request import Call
 from tocsin.actors.http.response_models import DeadCancelled, Extended, RedriveStopped
 from tocsin.actors.scheduler.model import records
+from tocsin.actors.scheduler.model.audit_records import Undone
 from tocsin.dispatch.pulled import Settlement, check_end
 from tocsin.errors import NotFoundError
 
@@ -51,17 +52,39 @@ async def reschedule(call: Call) -> records.Rescheduled:
 
 
 async def dead_retry_all(call: Call) -> records.Redrive:
-    request = await call.body(wire.RetryAllRequest, SMALL_BODY)
+    request = await call.body(wire.RetryAllRequest, SCHEDULE_BODY)
     await call.admit(None)
     return await call.port.changes.dead_retry_all(
         pool=request.pool,
         reason=request.reason,
         path=request.function_path,
         since=wire.whole(request.since),  # type: ignore[arg-type]  # the port checks every value
+        ids=request.ids,
         all=bool(request.all),
         rate_per_second=10 if request.rate_per_second is None else wire.whole(request.rate_per_second),  # type: ignore[arg-type]
         dry_run=bool(request.dry_run),
     )
+
+
+async def dead_cancel_all(call: Call) -> records.Matched:
+    request = await call.body(wire.DeadCancelAllRequest, SCHEDULE_BODY)
+    await call.admit(None)
+    return await call.port.changes.dead_cancel_all(
+        pool=request.pool,
+        reason=request.reason,
+        path=request.function_path,
+        since=wire.whole(request.since),  # type: ignore[arg-type]  # the port checks every value
+        ids=request.ids,
+        all=bool(request.all),
+        dry_run=bool(request.dry_run),
+    )
+
+
+async def undo(call: Call) -> Undone:
+    request = await call.body(wire.UndoRequest, SMALL_BODY)
+    action_id = request.required_action()
+    await call.admit(action_id)
+    return await call.port.changes.undo(action_id)
 
 
 async def get_redrive(call: Call) -> records.Redrive:

@@ -69,6 +69,7 @@ FAILURE: Final[Schema] = {
 DELAY: Final = whole(limits.DELAY_MS)
 JOB_ID: Final[Schema] = {"type": "string", "maxLength": 64, "pattern": f"^(?!__){limits.ID.pattern}$"}
 REDRIVE_ID: Final = JOB_ID
+JOB_IDS: Final[Schema] = {"type": "array", "items": JOB_ID, "minItems": 1, "maxItems": 1_000}
 OWNED_NAME: Final[Schema] = {"type": "string", "maxLength": 126, "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,125}$"}
 """With the owner's name and a colon before it, it is a schedule's name."""
 INSTANCE_NAME: Final[Schema] = {"type": "string", "maxLength": 128, "pattern": f"^{limits.INSTANCE.pattern}$"}

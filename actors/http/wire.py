@@ -86,20 +86,42 @@ class CancelAllRequest(Request, frozen=True, kw_only=True):
     dry_run: Annotated[bool | None, shape(shapes.FLAG, "Only count them.")] = None
 
 
-class RetryAllRequest(Request, frozen=True, kw_only=True):
+class LettersRequest(Request, frozen=True, kw_only=True):
     """Which dead letters: those that fit all filters, or `all: true` and no filter."""
 
     rules: ClassVar[tuple[Schema, ...]] = (
-        shapes.filters_or_all(pool="string", reason="string", functionPath="string", since="integer"),
+        shapes.filters_or_all(pool="string", reason="string", functionPath="string", since="integer", ids="array"),
     )
 
     pool: Annotated[str | None, shape(shapes.NAME, "Of this pool.")] = None
     reason: Annotated[str | None, shape(shapes.one_of(DEAD_REASONS), "Dead for this reason.")] = None
     function_path: Annotated[str | None, shape(shapes.TEXT, "With this function path, or workflow.")] = None
     since: Annotated[Scalar, shape(shapes.INSTANT, "Parked at this instant or later, epoch ms.")] = None
+    ids: Annotated[list[str] | None, shape(shapes.JOB_IDS, "Only these.")] = None
     all: Annotated[bool | None, shape(shapes.FLAG, "Every dead letter.")] = None
-    rate_per_second: Annotated[Scalar, shape(shapes.RATE, "How many a second.")] = None
     dry_run: Annotated[bool | None, shape(shapes.FLAG, "Only count them.")] = None
+
+
+class RetryAllRequest(LettersRequest, frozen=True, kw_only=True):
+    """Which dead letters are retried, and how fast."""
+
+    rate_per_second: Annotated[Scalar, shape(shapes.RATE, "How many a second.")] = None
+
+
+class DeadCancelAllRequest(LettersRequest, frozen=True, kw_only=True):
+    """Which dead letters are removed."""
+
+
+class UndoRequest(Request, frozen=True, kw_only=True):
+    """Names one action."""
+
+    action_id: Annotated[Scalar, shape(shapes.JOB_ID, "The action, as the audit log names it.", needed=True)] = None
+
+    def required_action(self) -> str:
+        """Return the id as given; the port checks its shape."""
+        if self.action_id is None or self.action_id == "":
+            raise InvalidInputError("actionId is missing")
+        return self.action_id  # type: ignore[return-value]
 
 
 class LeaseRequest(IdRequest, frozen=True, kw_only=True):

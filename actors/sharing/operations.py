@@ -83,7 +83,7 @@ _AGAIN: Final[dict[Again, str]] = {
     Again.REPEATED: """
         jobs.submit_once jobs.first_answer changes.complete changes.extend
         reads.get reads.list reads.dead reads.status reads.why reads.history reads.pool reads.redrive reads.audit
-        reads.clock reads.changes reads.activity
+        reads.clock reads.dead_groups reads.changes reads.activity
         queues.claim queues.give_back queues.queues queues.pending queues.outcome queues.announce queues.workers
         schedules.get schedules.list schedules.occurrences schedules.preview
         transfer.begin_import transfer.import_rows transfer.end_import transfer.abandon_import
@@ -93,6 +93,7 @@ _AGAIN: Final[dict[Again, str]] = {
     Again.LOOKED_UP: "jobs.submit jobs.submit_many",
     Again.MAY_BE: """
         changes.cancel changes.cancel_all changes.reschedule changes.dead_cancel changes.redrive_stop changes.set_pool
+        changes.dead_cancel_all changes.undo
         changes.delete_pool changes.set_instance changes.remove changes.set_clock changes.freeze_clock
         schedules.put schedules.register schedules.pause schedules.resume schedules.delete
         host.take_pass

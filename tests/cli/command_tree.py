@@ -62,6 +62,7 @@ def needed(name: str) -> list[str]:
         "cancel-all": ["--all", "--yes"],
         "dead retry-all": ["--all", "--yes"],
         "changes": ["--frames", "1"],
+        "dead cancel-all": ["--all", "--yes"],
         "pools set": ["--pause"],
         "reschedule": ["--in", "5m"],
         "schedules put": ["--every", "5m"],

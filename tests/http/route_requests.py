@@ -53,6 +53,9 @@ REQUESTS: dict[str, tuple[str, Any, set[str]]] = {
     "/queues": ("GET", None, {"read"}),
     "/pending?prefix=p": ("GET", None, {"read"}),
     "/result?id=a": ("GET", None, {"read"}),
+    "/dead/groups": ("GET", None, {"read"}),
+    "/dead/cancel-all": ("POST", {"all": True}, {"operate"}),
+    "/undo": ("POST", {"actionId": "none"}, {"operate"}),
     "/audit": ("GET", None, {"read"}),
     "/catalog": ("GET", None, {"read"}),
     "/pool?name=p": ("GET", None, {"read"}),
@@ -67,7 +70,7 @@ ABSENT = {path for path, (method, *_) in REQUESTS.items() if path.startswith("/s
 """Asked for alone, there is no such schedule."""
 FROZEN = {"/clock/advance", "/clock/freeze"}
 """Asked for alone, there is no such clock."""
-ANSWERED = {"/dead/redrives/x": 404, "/result?id=a": 404}
+ANSWERED = {"/undo": 404, "/dead/redrives/x": 404, "/result?id=a": 404}
 """What is answered, if not 200."""
 
 

@@ -153,6 +153,14 @@ async def dead_tour(ask: Ask, http_client: HttpClient) -> None:
         await ask("POST", "/dead/retry-all", {"all": True}, places=[place])  # goes on already
         await ask("GET", "/dead/redrives/{redriveId}", redrive=started["redriveId"], places=[place])
         await ask("DELETE", "/dead/redrives/{redriveId}", redrive=started["redriveId"], places=[place])
+    await ask("GET", "/dead/groups")
+    for place in PLACES:
+        await ask("POST", "/dead/cancel-all", {"ids": ["nobody"], "dryRun": True}, places=[place])
+        gone = await ask("POST", "/dead/cancel-all", {"all": True}, places=[place])
+        for _ in range(2):
+            await ask("POST", "/undo", {"actionId": gone["actionId"]}, places=[place])
+    for action in ("nobody", "no/id"):
+        await ask("POST", "/undo", {"actionId": action})
     for route in ("/dead/retry", "/dead/cancel"):
         for id in ("dead-0", "dead-1", "nobody"):
             await ask("POST", route, {"id": id})

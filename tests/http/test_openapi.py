@@ -177,6 +177,8 @@ async def test_every_example_works(name: str) -> None:
         body = EXAMPLES[name].request
         if body is not None and body.get("lease") == LEASE:
             body = {**body, "lease": given["lease"]}
+        if name == "undo":
+            body = {"actionId": given["actionId"]}
         names = {"instance": "tenant-a", "name": "daily-report", "queue": "mail", "owner": "app"}
         url = path.format(redriveId=given.get("redriveId", ""), **names)
         answer = await http_client.client.request(method, url, params=query, json=body)
@@ -218,6 +220,10 @@ async def stand(http_client: HttpClient, app: AcceptingReceiver, name: str) -> d
         await http_client.schedule(id="invoice-42", delayMs=0, queue="mail", keepResultMs=3_600_000)
         [claimed] = (await http_client.post("/queues/mail/claim")).json()["jobs"]
         await http_client.post("/complete", {"id": "invoice-42", "lease": claimed["lease"], "result": {"sent": True}})
+    elif name == "undo":
+        await http_client.schedule(**job)
+        gone = (await http_client.post("/cancel-all", {"all": True})).json()
+        return {"actionId": gone["actionId"]}
     elif name in ("delete_pool", "audit"):
         await http_client.client.put("/pool", json={"name": "stripe", "maxConcurrency": 2})
     elif name == "schedules_register":

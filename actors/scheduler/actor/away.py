@@ -9,8 +9,17 @@ from tocsin.actors.scheduler.schedules.events import ScheduleChange
 from tocsin.actors.scheduler.transitions import events
 from tocsin.errors import ConflictError
 
-NEW_WORK: Final = (events.Submit, events.SubmitOnce, events.BeginImport, *get_args(ScheduleChange))
+NEW_WORK: Final = (
+    events.Submit,
+    events.SubmitOnce,
+    events.BeginImport,
+    events.StartUndo,
+    events.UndoPage,
+    *get_args(ScheduleChange),
+)
 """Events that are refused while the instance is being removed or about to leave."""
+KEPT: Final = (events.CancelMany, events.DiscardMany)
+"""Events that keep what they remove: not of an instance that is being removed."""
 OF_THE_HOST: Final = (events.ClaimMore, events.SettleFinished, events.CountPaths, events.GiveBack)
 """Events that nobody outside asks for, and nobody can be refused."""
 
@@ -29,7 +38,7 @@ def check(row: InstanceRow, event: object, name: str) -> None:
             raise ConflictError(f"instance {name!r} is being imported, and runs when that is done: try again then")
         if isinstance(event, events.Seal | events.Unseal):
             raise ConflictError(f"instance {name!r} is being imported: it can leave when that is done")
-    elif row.erasing and isinstance(event, (*NEW_WORK, events.Seal)):
+    elif row.erasing and isinstance(event, (*NEW_WORK, *KEPT, events.Seal)):
         raise ConflictError(f"instance {name!r} is being removed: try again when that is done")
     elif row.moving is not None and not isinstance(event, events.Seal | events.Unseal):
         _, to, sealed = row.moving

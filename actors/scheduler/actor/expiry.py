@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from tocsin.actors.scheduler.model.acts import UNDO
 from tocsin.actors.scheduler.model.audit import AUDIT, audit_day
 from tocsin.actors.scheduler.model.instants_of_job import backoff_ms
 from tocsin.actors.scheduler.model.rows import (
@@ -23,6 +24,7 @@ from tocsin.actors.scheduler.transitions import job as decide
 from tocsin.actors.scheduler.transitions.apply import apply, apply_to_letter, apply_to_waiting
 from tocsin.actors.scheduler.transitions.job import Drop, Expire
 from tocsin.actors.scheduler.transitions.redrive import REDRIVE, drive
+from tocsin.actors.scheduler.transitions.undo import go_on
 from tocsin.storage.api import Row, after
 
 TIMERS_PER_TURN = 500
@@ -221,5 +223,6 @@ TIMERS: dict[str, Callable[[Turn, Due], Awaitable[None]]] = {
     IDEM: _forget_answers,
     RESULT: _forget_results,
     RETIRE: _retire,
+    UNDO: go_on,
     REDRIVE: drive,
 }

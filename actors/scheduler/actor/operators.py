@@ -6,13 +6,17 @@ from __future__ import annotations
 from tocsin.actors.runtime.events import answer
 from tocsin.actors.scheduler.model.records import DeadRetried
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import audit, clock, events, pools, redrive
+from tocsin.actors.scheduler.transitions import audit, clock, events, pools, redrive, undo
+from tocsin.actors.scheduler.transitions.discard import discard_many
 from tocsin.actors.scheduler.transitions.submit import cancel, cancel_dead, retry_dead
 from tocsin.errors import ConflictError, TocsinError
 
 Operated = (
     events.Cancel
     | events.CancelMany
+    | events.DiscardMany
+    | events.StartUndo
+    | events.UndoPage
     | events.Reschedule
     | events.RetryDead
     | events.CancelDead
@@ -34,6 +38,12 @@ async def operate(turn: Turn, event: Operated) -> object:
             return answer(event, cancelled)
         case events.CancelMany(page, act):
             return answer(event, await pools.cancel_many(turn, page, act))
+        case events.DiscardMany(letters, act):
+            return answer(event, await discard_many(turn, letters, act))
+        case events.StartUndo(undo_id, action_id, by):
+            return answer(event, await undo.start(turn, undo_id, action_id, by))
+        case events.UndoPage(undo_id):
+            return answer(event, await undo.page(turn, undo_id))
         case events.Reschedule(job_id, due, by):
             moved = await pools.reschedule(turn, job_id, due)
             if not isinstance(moved, int):

@@ -174,6 +174,9 @@ class SchedulerActor(EventActor[SchedulerEvent]):
             case (
                 events.Cancel()
                 | events.CancelMany()
+                | events.DiscardMany()
+                | events.StartUndo()
+                | events.UndoPage()
                 | events.Reschedule()
                 | events.RetryDead()
                 | events.CancelDead()

@@ -8,23 +8,19 @@ import msgspec
 
 from tocsin.actors.scheduler.actor.clock_names import ID as CLOCK_NAMES
 from tocsin.actors.scheduler.actor.clock_names import NoteName
-from tocsin.actors.scheduler.client.instance import Instance, name_or_none, path_or_none
+from tocsin.actors.scheduler.client.bulk import LocalBulk
+from tocsin.actors.scheduler.client.instance import Instance
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy
 from tocsin.actors.scheduler.model.clock import ClockRow, state_of
-from tocsin.actors.scheduler.model.reasons import DEAD_REASONS
-from tocsin.actors.scheduler.model.rows import RedriveRow
-from tocsin.actors.scheduler.queries import instances, listing
+from tocsin.actors.scheduler.queries import instances
 from tocsin.actors.scheduler.queries import jobs as query
-from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.transitions import events
-from tocsin.actors.scheduler.transitions import redrive as redrives
 from tocsin.actors.scheduler.transitions.job import Completion
 from tocsin.actors.scheduler.transitions.pools import Erased
 from tocsin.dispatch.blanking import without_secrets
 from tocsin.dispatch.failure import Failure, checked
-from tocsin.dispatch.instants import show
 from tocsin.dispatch.pulled import MAX_RESULT, Settlement
 from tocsin.dispatch.words import word
 from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
@@ -32,14 +28,13 @@ from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, Stale
 log = logging.getLogger("tocsin.scheduler")
 
 ERROR_MAX = 2_000
-CANCEL_PAGE = 500
 
 
-class LocalChanges:
+class LocalChanges(LocalBulk):
     """Changes what one scheduler holds."""
 
     def __init__(self, instance: Instance, who: AskedBy = PYTHON) -> None:
-        self._instance, self._who = instance, who
+        super().__init__(instance, who)
         self._person = who if who.person else None
 
     # ---- Jobs ------------------------------------------------------------------------------------
@@ -49,28 +44,6 @@ class LocalChanges:
         return await self._instance.change(
             events.Cancel(arguments.schedule_id(id), self._person), records.Cancelled(False, False)
         )
-
-    async def cancel_all(
-        self, *, pool: str | None, label: str | None, path: str | None, all: bool, dry_run: bool
-    ) -> records.Matched:
-        """Cancel every job there is now that fits all filters, a page at a time."""
-        if all == any(one is not None for one in (pool, label, path)):
-            raise InvalidInputError(f"give pool, label or {word('function_path')}, or {word('all')} and none of them")
-        here = self._instance
-        wanted = Filter(name_or_none(pool, "pool"), None, name_or_none(label, "label"), path_or_none(path))
-        await here.fill_labels(wanted)
-        until, cursor, matched, cancelled = here.now_ms(), None, 0, 0
-        act = here.act("cancel_all", self._who, said={"pool": pool, "label": label, "functionPath": path})
-        while True:
-            async with here.service.paging:
-                page = await listing.list_live(here.view(), here.name, until, CANCEL_PAGE, cursor, wanted)
-            found = [(one.id, one.incarnation) for one in page.records if one.enqueued_at <= until]
-            matched += len(found)
-            if not dry_run:
-                cancelled += await here.cancel_many(found, act)
-            if not page.truncated:
-                return records.Matched(matched, cancelled)
-            cursor = page.cursor
 
     async def reschedule(self, id: str, due: int) -> records.Rescheduled:
         """Move a pending or waiting job to an instant. InvalidInputError if the job expires before that."""
@@ -137,48 +110,6 @@ class LocalChanges:
     async def dead_cancel(self, id: str) -> bool:
         """Remove a dead job for good."""
         return await self._instance.change(events.CancelDead(arguments.schedule_id(id), self._who), False)
-
-    async def dead_retry_all(
-        self,
-        *,
-        pool: str | None,
-        reason: str | None,
-        path: str | None,
-        since: int | None,
-        all: bool,
-        rate_per_second: int,
-        dry_run: bool,
-    ) -> records.Redrive:
-        """Retry the dead letters parked before this call that fit all filters; `since` is epoch ms."""
-        if all == any(one is not None for one in (pool, reason, path, since)):
-            raise InvalidInputError(
-                f"give pool, reason, {word('function_path')} or since, or {word('all')} and none of them"
-            )
-        if reason is not None and reason not in DEAD_REASONS:
-            raise InvalidInputError(f"reason must be one of {', '.join(DEAD_REASONS)}, not {show(reason)}")
-        here = self._instance
-        rate = arguments.integer(rate_per_second, word("rate_per_second"), *arguments.RATE_PER_SECOND)
-        parked_since = 0 if since is None else arguments.instant_ms(since, "since")
-        redrive_id = arguments.mint_id(here.now_ms(), here.host.random.getrandbits(80))
-        # A clock that stands parks letters at this very instant, before this call.
-        before = here.now_ms() + (here.service.clocks.at(here.name) is not None)
-        row = RedriveRow(
-            before, rate, 0, name_or_none(pool, "pool"), reason, path_or_none(path), parked_since
-        )  # fmt: skip
-        while True:
-            others = await redrives.running(here.view())
-            counted = await redrives.count(here.view(), row, others)
-            if counted.under_way and not counted.matched:
-                raise ConflictError(
-                    f"bulk retry {counted.by!r} goes on, and has every dead job that matches: look how far it is, or "
-                    "stop it before you start another",
-                    redriveId=counted.by,
-                )
-            row = msgspec.structs.replace(row, matched=counted.matched, turn=redrives.next_turn(others))
-            begins = bool(counted.matched) and not dry_run
-            if not begins or await here.call(events.StartRedrive(redrive_id, row, tuple(others), self._who)):
-                waits_for = redrives.waits_for(redrive_id, row, others) if begins else None
-                return records.Redrive(redrive_id, counted.matched, 0, begins, waits_for=waits_for)
 
     async def redrive_stop(self, redrive_id: str) -> bool:
         """Stop a bulk retry; what it has retried stays retried."""

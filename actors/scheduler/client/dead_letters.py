@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from tocsin.actors.scheduler.client.port import SchedulerPort
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.audit_records import DeadGroups
 
 
 class DeadLetters:
@@ -46,19 +48,21 @@ class DeadLetters:
         reason: str | None = None,
         path: str | None = None,
         since: datetime | int | None = None,
+        ids: Sequence[str] | None = None,
         all: bool = False,
         rate_per_second: int = 10,
         dry_run: bool = False,
     ) -> records.Redrive:
         """Retry the dead letters parked before this call that fit all filters, so many a second, as a durable job.
+        `ids` names up to 1,000 of them. `undo` with its `redrive_id` makes those dead again that have not started.
 
         Letters that another such job has already are not matched: ConflictError with its `redriveId` if it has all of
         them. While another one retries jobs of the same pool, this one waits for its end (`waits_for`).
         """
         parked_since = None if since is None else arguments.instant_ms(since, "since")
         return await self._port.changes.dead_retry_all(
-            pool=pool, reason=reason, path=path, since=parked_since, all=all, rate_per_second=rate_per_second,
-            dry_run=dry_run,
+            pool=pool, reason=reason, path=path, since=parked_since, ids=ids, all=all,
+            rate_per_second=rate_per_second, dry_run=dry_run,
         )  # fmt: skip
 
     async def redrive(self, redrive_id: str) -> records.Redrive | None:
@@ -68,3 +72,26 @@ class DeadLetters:
     async def redrive_stop(self, redrive_id: str) -> bool:
         """Stop it; what it has retried stays retried. False if there is none, or it has ended."""
         return await self._port.changes.redrive_stop(redrive_id)
+
+    async def dead_cancel_all(
+        self,
+        *,
+        pool: str | None = None,
+        reason: str | None = None,
+        path: str | None = None,
+        since: datetime | int | None = None,
+        ids: Sequence[str] | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+    ) -> records.Matched:
+        """Remove the dead letters parked before this call that fit all filters, a page at a time. `ids` names up to
+        1,000 of them. `undo` with the `action_id` of the answer puts them back, for ten minutes."""
+        parked_since = None if since is None else arguments.instant_ms(since, "since")
+        return await self._port.changes.dead_cancel_all(
+            pool=pool, reason=reason, path=path, since=parked_since, ids=ids, all=all, dry_run=dry_run
+        )
+
+    async def dead_groups(self) -> DeadGroups:
+        """Return the dead jobs by reason and path, the largest group first: how many, since when, and how the latest
+        ended."""
+        return await self._port.reads.dead_groups()

@@ -14,24 +14,15 @@ from typing import Protocol
 import msgspec
 
 from tocsin.actors.scheduler.client.job_checks import JobChecks
+from tocsin.actors.scheduler.client.port_of_schedules import SchedulesPort as SchedulesPort
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model.activity import Activity
 from tocsin.actors.scheduler.model.asked_by import AskedBy
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups, Undone
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.moving import ImportRow, TransferState
 from tocsin.actors.scheduler.model.new_job import NewJob
 from tocsin.actors.scheduler.model.rows import InstanceRow
-from tocsin.actors.scheduler.model.schedule_records import (
-    CronPreview,
-    OccurrencePage,
-    Registration,
-    SchedulePage,
-    SchedulePut,
-    ScheduleRecord,
-    TriggeredRun,
-)
-from tocsin.actors.scheduler.schedules.change import NewSchedule
 from tocsin.actors.scheduler.transitions.kept_answers import Kept, KeptForm
 from tocsin.dispatch.failure import Failure
 from tocsin.dispatch.pulled import Claimed, Settlement, WorkerInfo, WorkerSnapshot
@@ -117,11 +108,30 @@ class ChangesPort(Protocol):
         reason: str | None,
         path: str | None,
         since: int | None,
+        ids: Sequence[str] | None,
         all: bool,
         rate_per_second: int,
         dry_run: bool,
     ) -> records.Redrive:
         """Retry the dead letters parked before this call that fit all filters."""
+        ...
+
+    async def dead_cancel_all(
+        self,
+        *,
+        pool: str | None,
+        reason: str | None,
+        path: str | None,
+        since: int | None,
+        ids: Sequence[str] | None,
+        all: bool,
+        dry_run: bool,
+    ) -> records.Matched:
+        """Cancel the dead letters parked before this call that fit all filters."""
+        ...
+
+    async def undo(self, action_id: str) -> Undone:
+        """Undo a bulk action of the last ten minutes. ConflictError if it cannot be undone (any more)."""
         ...
 
     async def redrive_stop(self, redrive_id: str) -> bool:
@@ -230,6 +240,10 @@ class ReadsPort(Protocol):
         """Return how far a bulk retry has come; None if there is none of that id."""
         ...
 
+    async def dead_groups(self) -> DeadGroups:
+        """Return the dead letters by reason and path."""
+        ...
+
     async def audit(
         self,
         *,
@@ -283,50 +297,6 @@ class QueuesPort(Protocol):
 
     async def workers(self, *, cursor: str | None, limit: int) -> records.WorkerPage:
         """Return a page of the workers that were heard of within five minutes, by id."""
-        ...
-
-
-class SchedulesPort(Protocol):
-    """Defines and runs the schedules of one scheduler."""
-
-    async def put(self, new: NewSchedule) -> SchedulePut:
-        """Define a schedule, or define it anew."""
-        ...
-
-    async def register(self, owner: str, news: Sequence[NewSchedule], *, prune: bool) -> Registration:
-        """Define an owner's whole set in one commit; what it leaves out is reported, or removed with `prune`."""
-        ...
-
-    async def get(self, name: str) -> ScheduleRecord | None:
-        """Return the schedule of that name, or None."""
-        ...
-
-    async def list(self, *, cursor: str | None, limit: int) -> SchedulePage:
-        """Return a page by name."""
-        ...
-
-    async def occurrences(self, name: str, *, cursor: str | None, limit: int) -> OccurrencePage:
-        """Return what became of its slots, the newest first; empty for a name that never was one."""
-        ...
-
-    async def pause(self, name: str, *, revision: int | None) -> ScheduleRecord:
-        """Let its slots pass as skipped. NotFoundError, or ConflictError for a stale revision."""
-        ...
-
-    async def resume(self, name: str, *, revision: int | None) -> ScheduleRecord:
-        """Let it fire again, from the next slot on."""
-        ...
-
-    async def delete(self, name: str, *, revision: int | None, cancel_pending: bool) -> bool:
-        """Remove it, and cancel its occurrences with `cancel_pending`. False if there was none."""
-        ...
-
-    async def trigger(self, name: str, request_key: str | None) -> TriggeredRun:
-        """Start one occurrence now, also when paused; the same key gives the same occurrence."""
-        ...
-
-    async def preview(self, cron: str, *, timezone: str, start: int | None, count: int) -> CronPreview:
-        """Return what an expression comes to after `start` (None: now)."""
         ...
 
 

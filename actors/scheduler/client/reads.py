@@ -11,7 +11,7 @@ from tocsin.actors.scheduler.client.instance import Instance, name_or_none, page
 from tocsin.actors.scheduler.inflight.inflight import CLOCK_STOPS
 from tocsin.actors.scheduler.model import validation as arguments
 from tocsin.actors.scheduler.model.activity import MOST_MINUTES, Activity
-from tocsin.actors.scheduler.model.audit_records import AuditPage
+from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.health import level
 from tocsin.actors.scheduler.model.lost import lost
@@ -30,8 +30,8 @@ from tocsin.actors.scheduler.model.records import (
 from tocsin.actors.scheduler.model.rows import RedriveRow, redrive_key
 from tocsin.actors.scheduler.queries import audit as audits
 from tocsin.actors.scheduler.queries import clocks as clock_reads
+from tocsin.actors.scheduler.queries import dead_groups, listing, why
 from tocsin.actors.scheduler.queries import jobs as query
-from tocsin.actors.scheduler.queries import listing, why
 from tocsin.actors.scheduler.queries import results as outcomes
 from tocsin.actors.scheduler.queries.candidates import Filter
 from tocsin.actors.scheduler.queries.instances import instance as instance_counts
@@ -163,6 +163,11 @@ class LocalReads:
     async def pool(self, name: str) -> Pool:
         """Return a pool and its holders."""
         return await query.pool(self._instance.view(), arguments.plain_name(name, "name"))
+
+    async def dead_groups(self) -> DeadGroups:
+        """Return the dead letters by reason and path."""
+        async with self._instance.service.paging:
+            return await dead_groups.groups(self._instance.view())
 
     async def audit(
         self,

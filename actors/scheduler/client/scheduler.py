@@ -19,6 +19,7 @@ from tocsin.actors.scheduler.client.submitting import submit_checked
 from tocsin.actors.scheduler.client.tasks import Awaited, TaskMaker
 from tocsin.actors.scheduler.model import records
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.audit_records import Undone
 from tocsin.dispatch.failure import job_failed
 from tocsin.dispatch.pulled import EVERY_QUEUE, MAX_RESULT, Claimed, Settlement, WorkerInfo, WorkerSnapshot, check_end
 from tocsin.dispatch.receiver.outcomes import HandlerError, failure_of
@@ -254,6 +255,13 @@ class Scheduler(DeadLetters, SchedulerReads):
     async def workers(self, *, cursor: str | None = None, limit: int = 100) -> records.WorkerPage:
         """Return a page of the workers that this host has heard of within five minutes, by id; `limit` 1 to 1000."""
         return await self._port.queues.workers(cursor=cursor, limit=limit)
+
+    async def undo(self, action_id: str) -> Undone:
+        """Undo a bulk action (`cancel_all`, `dead_cancel_all`, `dead_retry_all`, `set_pool`) within ten minutes.
+
+        What it did is put back as far as it can be: `skipped` counts the rest. The undo can be undone in its turn.
+        NotFoundError if there is no such action, ConflictError if it cannot be undone, or not any more."""
+        return await self._port.changes.undo(action_id)
 
     # ---- Operating -------------------------------------------------------------------------------
 

@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tocsin.actors.scheduler.integrity.findings import Findings, shown
+from tocsin.actors.scheduler.integrity.invariants_of_acts import check_acts
 from tocsin.actors.scheduler.integrity.invariants_of_jobs import Look, place_of
 from tocsin.actors.scheduler.integrity.invariants_of_labels import check_labels
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import TIMERS as RECURRING_TIMERS
 from tocsin.actors.scheduler.integrity.invariants_of_schedules import check_schedules, damaged_args
 from tocsin.actors.scheduler.integrity.invariants_of_unknown import name_unknown
 from tocsin.actors.scheduler.model import counters, rows
+from tocsin.actors.scheduler.model.acts import UNDO
 from tocsin.actors.scheduler.model.audit import AUDIT
 from tocsin.actors.scheduler.model.lost import lost_work
 from tocsin.actors.scheduler.model.row_kinds import BAD, Shape, day_of, read_row
@@ -29,7 +31,7 @@ from tocsin.storage.api import StoreView, after
 
 SOME = 200
 """Number of jobs looked up at once when stray rows are named; their args are read too."""
-KNOWN_TIMERS = (AUDIT, EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
+KNOWN_TIMERS = (AUDIT, UNDO, EXPIRE, RETIRE, REDRIVE, HISTORY, IDEM, RESULT, RECHECK, *RECURRING_TIMERS)
 Buckets = dict[tuple[str, str], dict[int, tuple[int, int]]]
 
 
@@ -59,6 +61,7 @@ async def examine(view: StoreView, wake_at: int | None) -> Findings:
     await _paths(look)
     await check_labels(look)
     first_timer = await _timers(look)
+    await check_acts(look)
     await _schedules(look)
     await name_unknown(look)
     _counts(look, buckets)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from tocsin.actors.runtime.overlay import ActorStorage, Layer
 from tocsin.actors.scheduler.integrity.repair_schedules import repair_schedules
 from tocsin.actors.scheduler.model import rows
+from tocsin.actors.scheduler.model.acts import UNDO, act_key
 from tocsin.actors.scheduler.model.audit import AUDIT, AUDIT_MS
 from tocsin.actors.scheduler.model.row_kinds import BAD, FAMILIES, SINGLE, Shape, day_of, read_row
 from tocsin.actors.scheduler.state.rebuild import Rebuilt, load, rebuild
@@ -25,6 +28,8 @@ NOW = 0
 KEYS_AT_ONCE = 5_000
 BYTES_AT_ONCE = 4 * 1024 * 1024
 PAGE = 1_000
+SOON_MS = rows.SOON
+"""The instant of a timer that rings at once."""
 SERVED = (EXPIRE, RETIRE, REDRIVE)
 """Kinds of timers that serve one row; the others serve all rows of a day."""
 
@@ -43,6 +48,7 @@ async def repair_rows(store: OrderedStore) -> None:
         found = await rebuild(state)
         await _repair_args(state, found)
         await _repair_letters(state, found)
+        await _repair_acts(state)
         await repair_schedules(storage, found.jobs, found.dead)
         await _repair_timers(state, found, await _repair_days(state))
         await state.close()
@@ -132,6 +138,20 @@ async def _repair_args(state: SchedulerState, found: Rebuilt) -> None:
             _aside(state.storage, key, value)
 
 
+async def _repair_acts(state: SchedulerState) -> None:
+    """Set aside what is kept of actions that are not there; let an action that nobody undoes be forgotten."""
+    known = {shape.names[0]: shape.row async for _, _, shape in _shapes(state, b"act")}
+    for family in (b"trash", b"trashargs"):
+        async for key, value, shape in _shapes(state, family):
+            if shape.names[0] not in known:
+                _aside(state.storage, key, value)
+    being_undone = {row.undoes for row in known.values() if row.undoes}
+    for name, row in known.items():
+        if not row.rings_at and name not in being_undone:
+            row = msgspec.structs.replace(row, rings_at=SOON_MS)
+            state.storage.put(act_key(name), rows.encode(row))
+
+
 async def _repair_letters(state: SchedulerState, found: Rebuilt) -> None:
     """Write `parked/` anew from the dead jobs."""
     right: dict[bytes, bytes] = {}
@@ -175,6 +195,9 @@ async def _repair_timers(state: SchedulerState, found: Rebuilt, days: set[bytes]
     async for _, _, shape in _shapes(state, b"redrive"):
         if shape.row.next_at:
             needed.add(rows.timer_key(shape.row.next_at, REDRIVE, shape.names[0]))
+    async for _, _, shape in _shapes(state, b"act"):
+        if shape.row.rings_at:
+            needed.add(rows.timer_key(shape.row.rings_at, UNDO, shape.names[0]))
     async for _, _, shape in _shapes(state, b"result"):
         needed.add(rows.timer_key(shape.row.until, RESULT, shape.names[0]))
     useful |= needed

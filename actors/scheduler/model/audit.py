@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.crockford import ms_of
 from tocsin.actors.scheduler.model.rows import DAY_MS, Row
 
 AUDIT: Final = "audit"
@@ -25,7 +25,7 @@ class AuditRow(Row, frozen=True, array_like=True, tag=1):
     by: AskedBy
     about: str = ""
     """The job, pool, schedule or bulk retry."""
-    said: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    said: dict[str, str | int | bool] = msgspec.field(default_factory=dict)
     """The filters of a bulk action; what was set."""
     matched: int | None = None
     changed: int = 1
@@ -42,8 +42,9 @@ class Act(msgspec.Struct, frozen=True, array_like=True):
     row: AuditRow
 
 
-def audit_key(at: int, action_id: str) -> bytes:
-    return b"audit/%06d/%b" % (at // DAY_MS, action_id.encode())
+def audit_key(action_id: str) -> bytes:
+    """Return the key of a row; its day is that in which the id was minted."""
+    return b"audit/%06d/%b" % (ms_of(action_id) // DAY_MS, action_id.encode())
 
 
 def audit_day(day: int) -> bytes:

@@ -38,3 +38,40 @@ class AuditPage(Value, frozen=True, rename="camel", omit_defaults=True):
     actions: Sequence[AuditEntry]
     truncated: bool
     cursor: str | None = None
+
+
+class Undone(Value, frozen=True, rename="camel", omit_defaults=True):
+    """The outcome of an undo: how many things the action had done, how many were put back, and why others were not.
+
+    `skipped` counts by reason: `running` (when it was cancelled), `id_taken` by another job, `started` since, `gone`,
+    or `changed` since. An undo is an action itself: `action_id` undoes it, until `undo_until`.
+    """
+
+    action_id: str
+    undoes: str
+    matched: int
+    restored: int
+    skipped: Mapping[str, int] = msgspec.field(default_factory=dict)
+    undo_until: int | None = None
+
+
+class DeadGroup(Value, frozen=True, rename="camel", omit_defaults=True):
+    """Dead letters of one reason and one path: how many, when the first and the last of them were parked (epoch ms),
+    and of the last its id and how its last attempt ended."""
+
+    reason: str
+    path: str
+    count: int
+    oldest: int
+    newest: int
+    sample: str
+    last_error: str | None = None
+    last_status: int | None = None
+
+
+class DeadGroups(Value, frozen=True, rename="camel", omit_defaults=True):
+    """Dead letters by reason and path, the largest group first. `truncated`: there are more than were looked at, the
+    newest ones, or more groups."""
+
+    groups: Sequence[DeadGroup]
+    truncated: bool

@@ -5,6 +5,7 @@
     died     = retried + discarded + retired + dead
 
 Both are of durable counters (`meta/counters`), which change in the batch of what they count, so they hold over crashes.
+A job that an undo puts back counts as accepted anew, and a dead letter as died anew: these counters only grow.
 Whoever adds a way for a job to come or to go adds its counter here: `tocsin check` and the simulation hold them.
 """
 

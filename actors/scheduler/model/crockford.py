@@ -52,3 +52,13 @@ class Minting:
 def mint_id(now: int, bits: int) -> str:
     """Make an id of 48 bits of milliseconds, then 80 of `bits`, so that jobs made together lie together."""
     return crockford((now << 80) | bits, 128)
+
+
+def ms_of(minted: str) -> int:
+    """Return the milliseconds in an id that was minted here; 0 of any other text."""
+    if len(minted) != 26 or not set(minted) <= set(_DIGITS):
+        return 0
+    number = 0
+    for digit in minted[:10]:
+        number = number << 5 | _DIGITS.index(digit)
+    return number  # 26 digits are 130 bits: the first ten hold two zeros and the 48 bits

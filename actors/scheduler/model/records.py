@@ -272,11 +272,14 @@ class Rescheduled(Value, frozen=True, rename="camel", omit_defaults=True):
     was_running: bool | None = None
 
 
-class Matched(Value, frozen=True, rename="camel"):
-    """How many jobs a filter matched, and how many of them were cancelled."""
+class Matched(Value, frozen=True, rename="camel", omit_defaults=True):
+    """How many jobs a filter matched, and how many of them were cancelled. `action_id` undoes that, until `undo_until`
+    (epoch ms; left out if it cannot be undone)."""
 
     matched: int
     cancelled: int
+    action_id: str | None = None
+    undo_until: int | None = None
 
 
 class Removed(Value, frozen=True, rename="camel"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tocsin.actors.scheduler.model import rows
+from tocsin.actors.scheduler.model.acts import ActRow, TrashRow
 from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.counters import Counters
@@ -23,6 +24,7 @@ MOST_PIECES: Final = 99
 """Of args: far more than the limit of args asks for, and what their keys can count."""
 
 FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
+    b"act": (NAME, ActRow),
     b"args": (NAME + r"/([0-9]{2,})", None),
     b"at": (NAME, rows.AtRow),
     b"audit": (DAY + "/" + NAME, AuditRow),
@@ -45,6 +47,8 @@ FAMILIES: Final[dict[bytes, tuple[str, Any]]] = {
     b"cronargs": (NAME + r"/([0-9]{2,})", None),
     b"cronat": (NAME, CursorRow),
     b"slot": (NAME + "/" + MS + r"((?:\+[0-9a-z]+)?)", SlotRow),
+    b"trash": (NAME + "/" + NAME, TrashRow),
+    b"trashargs": (NAME + "/" + NAME + r"/([0-9]{2,})", None),
     b"trigger": (NAME + "/" + NAME, TriggerRow),
 }
 """The parts of the key behind the family, and the kind of the value (None: bytes of their own, or none)."""

@@ -207,9 +207,9 @@ class RedriveRow(Row, frozen=True, array_like=True, tag=1):
     retried: int = 0
     next_at: int = 0  # its timer; 0 once it has ended
     stopped: bool = False
-    turn: int = 0
-    """Of several that retry jobs of one pool, the one with the lowest goes first."""
+    turn: int = 0  # of several that retry jobs of one pool, the one with the lowest goes first
     noted_at: int = 0  # the instant of its row in the audit log; 0: it has none
+    ids: tuple[str, ...] | None = None  # only these; the cursor counts them
 
 
 class IdemRow(Row, frozen=True, array_like=True, tag=1):

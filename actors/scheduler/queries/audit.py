@@ -9,6 +9,7 @@ from tocsin.actors.scheduler.model.audit_records import AuditEntry, AuditPage
 from tocsin.actors.scheduler.model.records import by_of
 from tocsin.actors.scheduler.model.rows import DAY_MS, BadRow, decode
 from tocsin.actors.scheduler.queries.listing import decode_cursor, encode_cursor
+from tocsin.errors import NotFoundError
 from tocsin.storage.api import StoreView, after
 
 LOOKED_AT: Final = 5_000
@@ -21,7 +22,7 @@ async def page(
     """Return a page of actions. `who` is the name of a token or a user, or the way that an action came."""
     scope = f"audit/{instance}/{action}/{who}/{since}"
     place = decode_cursor(scope, cursor)
-    end = after(b"audit/") if place is None else audit_key(*place)
+    end = after(b"audit/") if place is None else audit_key(place[1])
     rows = await view.scan(audit_day(since // DAY_MS), end, limit=LOOKED_AT, reverse=True)
     found: list[AuditEntry] = []
     for key, value in rows:
@@ -55,3 +56,17 @@ def _entry(action_id: str, row: AuditRow) -> AuditEntry:
         action_id, row.at, row.action, by, row.changed, row.about or None, row.said, row.matched, row.undoes or None,
         row.undone_by or None, row.undo_until or None,
     )  # fmt: skip
+
+
+async def undo_until(view: StoreView, action_id: str) -> int | None:
+    """Return until when an action can be undone; None if it cannot."""
+    key = audit_key(action_id)
+    value = (await view.get([key])).get(key)
+    try:
+        return None if value is None else decode(AuditRow, key, value).undo_until or None
+    except BadRow:
+        return None
+
+
+def no_action(action_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no action {action_id!r} in the audit log of this instance")

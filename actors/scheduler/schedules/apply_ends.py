@@ -12,10 +12,14 @@ from tocsin.actors.scheduler.schedules.fire import record_pieces
 from tocsin.actors.scheduler.schedules.schedule import Schedule, load, read_slot
 from tocsin.actors.scheduler.state.turn import Turn
 
-LIVE_BY: dict[str, int] = {"done": -1, "expired": -1, "cancelled": -1, "dead": -1, "retried": 1, "dropped": 0}
-"""How many more of its occurrences live after such an end. `dropped`: a dead one was cancelled."""
+LIVE_BY: dict[str, int] = {
+    "done": -1, "expired": -1, "cancelled": -1, "dead": -1, "retried": 1, "dropped": 0, "restored": 0,
+}  # fmt: skip
+"""How many more of its occurrences live after such an end. `dropped`: a dead one was cancelled. `restored`: that was
+undone."""
 STATES: dict[str, str] = {
     "expired": "expired", "cancelled": "cancelled", "dead": "dead", "retried": "fired", "dropped": "cancelled",
+    "restored": "dead",
 }  # fmt: skip
 
 

@@ -81,14 +81,10 @@ HISTORY_MS = 7 * DAY_MS
 class Limits:
     """Limits that the settings of a host set for each of its schedulers."""
 
-    dead_ms: int | None = 30 * DAY_MS
-    """How long dead letters are kept; None: they are kept forever."""
-    quota: int | None = None
-    """How many jobs an instance may hold."""
-    kept_slots: int = KEPT_SLOTS
-    """How many occurrences are kept per schedule."""
-    timeout_ms: int = TIMEOUT_MS
-    """The deadline of callbacks whose jobs and instances have none of their own."""
+    dead_ms: int | None = 30 * DAY_MS  # how long dead letters are kept; None: they are kept forever
+    quota: int | None = None  # how many jobs an instance may hold
+    kept_slots: int = KEPT_SLOTS  # how many occurrences are kept per schedule
+    timeout_ms: int = TIMEOUT_MS  # the deadline of callbacks whose jobs and instances have none of their own
 
 
 DEFAULTS: Final = Limits()
@@ -119,10 +115,8 @@ class SchedulerState(Leases):
         self.redrives: dict[str, RedriveRow] | None = None
         """Bulk retries that have not ended; None until they are first asked for (`redrive`)."""
         self.occurrences = Occurrences(failed_slots)
-        self.damaged = False
-        """A row was unreadable: what is summarised must be rebuilt."""
-        self.has_layout = False
-        """True if the row of the layout is written."""
+        self.damaged = False  # a row was unreadable: what is summarised must be rebuilt
+        self.has_layout = False  # whether the row of the layout is written
         self.days: dict[str, int] = {}  # for which day the timer was put last that drops rows of this kind
         self.tally = Tally(self.counters)
 
@@ -185,12 +179,16 @@ class SchedulerState(Leases):
         """Write a new job and its place in line."""
         self._count_paths(job, 1)
         self.counters.accepted += 1
+        self.put_job(job, rest_of_args)
+        self.enter_line(job, at)
+
+    def put_job(self, job: JobRow, rest_of_args: Sequence[bytes]) -> None:
+        """Write the rows of a job that say what it is, and nothing of where it stands."""
         self.storage.put(job_key(job.id), encode(job))
         for n, part in enumerate(rest_of_args):
             self.storage.put(args_key(job.id, n), part)
         if job.expires_at is not None:
             self.put_timer(job.expires_at, EXPIRE, job.id)
-        self.enter_line(job, at)
 
     def add_plain_jobs(self, jobs: Sequence[JobRow]) -> None:
         """Write new jobs that each have a row, a place in line at their own instant, and nothing else."""
@@ -261,8 +259,16 @@ class SchedulerState(Leases):
 
     # ---- Dead letters, timers, pools -------------------------------------------------------------
 
-    def park(self, job: JobRow, dead: DeadRow) -> None:
-        """Write the job's dead letter, its index rows and the timer of its age."""
+    def park(self, job: JobRow, dead: DeadRow, *, again: bool = False) -> None:
+        """Write the job's dead letter; tell of its death, unless it was dead before."""
+        dead = self.put_letter(job, dead)
+        self._count_paths(job, -1)
+        if not again:
+            self.deaths.append((job, dead))
+        self.note_end(job)
+
+    def put_letter(self, job: JobRow, dead: DeadRow) -> DeadRow:
+        """Write the job's dead letter, its index rows and the timer of its age; return it with its age."""
         if self.dead_ms is not None:
             dead = msgspec.structs.replace(dead, retire_at=dead.parked_at + self.dead_ms)
             self.put_timer(dead.parked_at + self.dead_ms, RETIRE, job.id)
@@ -270,11 +276,9 @@ class SchedulerState(Leases):
         row = ParkedRow(dead.reason, job.pool, job.target)
         self.storage.put(parked_key(dead.parked_at, job.id), encode(row))
         self.labels.park(job, dead)
-        self._count_paths(job, -1)
         self.counters.dead += 1
         self.counters.died += 1
-        self.deaths.append((job, dead))
-        self.note_end(job)
+        return dead
 
     def unpark(self, job: JobRow, dead: DeadRow) -> None:
         """Delete the job's dead letter and what belongs to it."""

@@ -22,10 +22,12 @@ from tocsin.actors.scheduler.model.rows import (
     JobRow,
     LeaseRow,
     PoolRow,
+    ResultRow,
     at_key,
     bad_key,
     job_key,
     line_key,
+    result_key,
 )
 from tocsin.actors.scheduler.state.job_queues import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE
@@ -53,11 +55,16 @@ def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
     state = turn.state
     job = msgspec.structs.replace(new.job, incarnation=new.job.incarnation or turn.incarnation())
     state.add_job(job, new.rest_of_args, AtRow(start_at))
-    if job.pool and job.max_concurrency is not None:
-        pool = state.lines.pools.get(job.pool)
-        if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
-            state.put_pool(job.pool, PoolRow(job.max_concurrency, pool.paused if pool else False))
+    _set_cap(turn, job)
     return job
+
+
+def _set_cap(turn: Turn, job: JobRow) -> None:
+    if job.pool and job.max_concurrency is not None:
+        pool = turn.state.lines.pools.get(job.pool)
+        if pool is None or (pool.set_by == "job" and pool.cap != job.max_concurrency):
+            paused, pause = (pool.paused, pool.pause) if pool else (False, None)
+            turn.state.put_pool(job.pool, PoolRow(job.max_concurrency, paused, pause=pause))
 
 
 def accept_plain(turn: Turn, jobs: Sequence[NewJob]) -> None:
@@ -130,6 +137,38 @@ def apply_to_letter(turn: Turn, job: JobRow, dead: DeadRow, after: Next) -> None
         turn.state.occurrences.note(job, "retried")
         turn.state.counters.retried += 1
     _become(turn, job, after)
+
+
+# ---- Undone --------------------------------------------------------------------------------------
+
+
+async def restore(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], at: AtRow) -> None:
+    """Put a job back that was cancelled, where it stood, with the incarnation that it had. Its id must be free."""
+    state = turn.state
+    state.add_job(job, rest_of_args, at)
+    _set_cap(turn, job)
+    state.occurrences.note(job, "retried")
+    key = result_key(job.id)
+    if job.keep_result_ms is not None and (value := await state.storage.get(key)) is not None:
+        row = state.read(ResultRow, key, value)
+        if row is not None and row.incarnation == job.incarnation:
+            state.storage.delete(key)  # it has not ended, after all
+    _note_unstarted(turn, job, at, "restored")
+
+
+def restore_letter(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], dead: DeadRow) -> None:
+    """Put a dead letter back that was cancelled. Its id must be free."""
+    turn.state.put_job(job, rest_of_args)
+    turn.state.counters.accepted += 1  # anew: it is counted as discarded already
+    turn.state.put_letter(job, dead)
+    turn.state.occurrences.note(job, "restored")
+
+
+def park_again(turn: Turn, job: JobRow, at: AtRow, dead: DeadRow) -> None:
+    """Make a letter dead again that waits to be retried. Its death was told when it came."""
+    turn.state.leave_line(job, at)
+    turn.state.park(job, dead, again=True)
+    turn.state.occurrences.note(job, "dead")
 
 
 def set_place_aside(turn: Turn, bucket: PriorityBucket, due: int, job_id: str) -> None:

@@ -19,8 +19,9 @@ from tocsin.actors.scheduler.model.rows import InstanceRow, RedriveRow
 from tocsin.actors.scheduler.transitions.kept_answers import Kept
 from tocsin.actors.scheduler.transitions.pools import Erased
 from tocsin.actors.scheduler.transitions.submit import Answer
+from tocsin.actors.scheduler.transitions.undo import Undoing
 from tocsin.dispatch.pulled import Settlement
-from tocsin.errors import ConflictError, InvalidInputError, StaleLeaseError, TocsinError
+from tocsin.errors import ConflictError, InvalidInputError, NotFoundError, StaleLeaseError, TocsinError
 
 
 class Submit(Event[list[Answer]], frozen=True):
@@ -47,6 +48,26 @@ class CancelMany(Event[tuple[int, int]], frozen=True):
 
     jobs: Sequence[tuple[str, str]]
     act: Act | None = None
+
+
+class DiscardMany(Event[tuple[int, int]], frozen=True):
+    """Cancel dead letters of these ids, parked at these instants. Answered with how many were cancelled, and how many
+    are left."""
+
+    letters: Sequence[tuple[str, int]]
+    act: Act | None = None
+
+
+class StartUndo(Event[Undoing | ConflictError | NotFoundError], frozen=True):
+    undo_id: str
+    action_id: str
+    by: AskedBy
+
+
+class UndoPage(Event[Undoing | None], frozen=True):
+    """Go on with an undo. Answered with None if there is none of that id."""
+
+    undo_id: str
 
 
 class Reschedule(Event[Rescheduled | int], frozen=True):
@@ -203,6 +224,9 @@ OrdinaryEvent = (
     | GiveBack
     | Cancel
     | CancelMany
+    | DiscardMany
+    | StartUndo
+    | UndoPage
     | Reschedule
     | RetryDead
     | CancelDead

@@ -8,13 +8,16 @@ from typing import Any
 
 import msgspec
 
+from tocsin.actors.scheduler.model.acts import TrashRow
 from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
 from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.model.records import Rescheduled
 from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, PoolRow
+from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import audit
+from tocsin.actors.scheduler.transitions import acts, audit
 from tocsin.actors.scheduler.transitions import job as decide
+from tocsin.actors.scheduler.transitions.acts import Acting
 from tocsin.actors.scheduler.transitions.apply import apply_to_waiting
 from tocsin.actors.scheduler.transitions.submit import cancel
 from tocsin.errors import ConflictError
@@ -35,9 +38,12 @@ async def set_pool(turn: Turn, name: str, cap: int | None, paused: bool | None, 
         set_by=old.set_by if cap is None else "put",
         pause=_pause(turn, old.paused, old.pause, paused, by),
     )
+    there = turn.state.lines.pools.get(name)
     turn.state.put_pool(name, row)
-    said = {"maxConcurrency": cap, "paused": paused}
-    audit.note(turn, by, "set_pool", name, _given(said), changed=row != old or created)
+    if by is not None and row != there:
+        acting = acts.begin_at_once(turn, by, "set_pool", name, _given({"maxConcurrency": cap, "paused": paused}))
+        acting.keep(name, TrashRow("pool", pool=(there, row)))
+        acting.end(None, 1)
     return created
 
 
@@ -91,6 +97,9 @@ async def reschedule(turn: Turn, job_id: str, due: int) -> Rescheduled | int:
 async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]], act: Act | None = None) -> tuple[int, int]:
     """Cancel jobs by id and incarnation, not others that took their ids meanwhile. Return how many were cancelled, and
     how many of `jobs` are left for another turn."""
+    acting = await acts.begin(turn, act)
+    if acting is not None and acting.is_undone:
+        return 0, 0
     known = await turn.jobs([job_id for job_id, _ in jobs])
     cancelled = left = 0
     for n, (job_id, incarnation) in enumerate(jobs):
@@ -98,9 +107,23 @@ async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]], act: Act | No
             left = len(jobs) - n
             break
         if job_id in known and known[job_id].job.incarnation == incarnation:
-            cancelled += (await cancel(turn, job_id)).cancelled
-    await audit.add(turn, act, len(jobs) - left, cancelled)
+            cancelled += await _cancel_kept(turn, known[job_id], acting)
+    if acting is not None:
+        acting.end(len(jobs) - left, cancelled)
     return cancelled, left
+
+
+async def _cancel_kept(turn: Turn, known: Known, acting: Acting | None) -> bool:
+    """Cancel a job, and keep it for as long as that can be undone. One that runs never comes back."""
+    if acting is None:
+        return (await cancel(turn, known.job.id)).cancelled
+    pieces = await acts.pieces_of(turn, known.job)
+    done = await cancel(turn, known.job.id)
+    if done.was_running:
+        acting.keep_not("running")
+    elif done.cancelled:
+        acting.keep(known.job.id, TrashRow("cancelled", job=known.job, at=known.at), pieces)
+    return done.cancelled
 
 
 # ---- The instance --------------------------------------------------------------------------------
@@ -127,7 +150,8 @@ async def set_instance(
         pause=_pause(turn, old.paused, old.pause, paused, by),
     )
     turn.state.put_instance(row)
-    audit.note(turn, by, "pause", said=_given({"paused": paused, "timeoutMs": timeout_ms}), changed=row != old)
+    if by is not None and row != old:
+        audit.note(turn, by, "pause", said=_given({"paused": paused, "timeoutMs": timeout_ms}))
     return row
 
 

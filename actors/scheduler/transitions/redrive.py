@@ -6,25 +6,33 @@ earlier one has ended. So the same call made twice starts nothing twice, and no 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
+from tocsin.actors.scheduler.model.acts import TrashRow
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit import AuditRow
+from tocsin.actors.scheduler.model.crockford import ms_of
 from tocsin.actors.scheduler.model.rows import (
     BadRow,
+    DeadRow,
+    JobRow,
     ParkedRow,
     RedriveRow,
+    dead_key,
     decode,
     encode,
+    job_key,
     parked_key,
     redrive_key,
     split_line_tail,
 )
 from tocsin.actors.scheduler.state.turn import Turn
-from tocsin.actors.scheduler.transitions import audit
+from tocsin.actors.scheduler.transitions import acts, audit
+from tocsin.actors.scheduler.transitions.acts import Acting
 from tocsin.actors.scheduler.transitions.submit import retry_dead
 from tocsin.storage.api import StoreView, after, each_row
 
@@ -67,14 +75,9 @@ async def running(view: StoreView) -> dict[str, RedriveRow]:
 
 async def count(view: StoreView, row: RedriveRow, others: Running) -> Counted:
     counted = Counted()
-    async for key, value in each_row(view, b"parked/%015d/" % row.since, b"parked/%015d/" % row.before, PAGE):
-        try:
-            letter = decode(ParkedRow, key, value)
-        except BadRow:
-            continue
+    async for place, letter in letters(view, row.since, row.before, row.ids):
         if not wanted(row, letter):
             continue
-        place = split_line_tail(key)
         by = next((name for name, other in others.items() if _is_ahead(other, place) and wanted(other, letter)), None)
         if by is None:
             counted.matched += 1
@@ -84,8 +87,35 @@ async def count(view: StoreView, row: RedriveRow, others: Running) -> Counted:
     return counted
 
 
+async def letters(
+    view: StoreView, since: int, before: int, ids: Sequence[str] | None = None
+) -> AsyncIterator[tuple[tuple[int, str], ParkedRow]]:
+    """Yield the dead letters parked from `since` on and before `before`, or those of them that have these ids; each
+    with its place among all."""
+    if ids is None:
+        async for key, value in each_row(view, b"parked/%015d/" % since, b"parked/%015d/" % before, PAGE):
+            with suppress(BadRow):
+                yield split_line_tail(key), decode(ParkedRow, key, value)
+        return
+    keys = [key for job_id in ids for key in (job_key(job_id), dead_key(job_id))]
+    rows = await view.get(keys)
+    for job_id, key, of_dead in zip(ids, keys[::2], keys[1::2], strict=True):
+        with suppress(BadRow):
+            if of_dead in rows and key in rows:
+                dead = decode(DeadRow, of_dead, rows[of_dead])
+                if since <= dead.parked_at < before:
+                    yield (dead.parked_at, job_id), as_parked(decode(JobRow, key, rows[key]), dead)
+
+
+def as_parked(job: JobRow, dead: DeadRow) -> ParkedRow:
+    """Return what a dead letter is filtered by."""
+    return ParkedRow(dead.reason, job.pool, job.target)
+
+
 def _is_ahead(row: RedriveRow, place: tuple[int, str]) -> bool:
     """Tell whether the redrive has still to come to a letter at this place."""
+    if row.ids is not None:
+        return row.since <= place[0] < row.before and place[1] in row.ids[row.cursor[0] :]
     return row.since <= place[0] < row.before and place > row.cursor
 
 
@@ -116,10 +146,11 @@ async def start(
     if (await _running(turn)).keys() - set(known):
         return False
     if by is not None:
-        row = msgspec.structs.replace(row, noted_at=turn.now)
+        row = msgspec.structs.replace(row, noted_at=ms_of(redrive_id))
+        ids = len(row.ids) if row.ids is not None else None
         filters = {"pool": row.pool, "reason": row.reason, "functionPath": row.path, "since": row.since or None}
-        said = {name: value for name, value in filters.items() if value is not None}
-        audit.put(turn, redrive_id, AuditRow(turn.now, "dead_retry_all", by, "", said, row.matched, 0))
+        said = {name: value for name, value in {**filters, "ids": ids}.items() if value is not None}
+        audit.put(turn, redrive_id, AuditRow(row.noted_at, "dead_retry_all", by, "", said, row.matched, 0))
     await _tick(turn, redrive_id, row)
     return True
 
@@ -147,6 +178,23 @@ async def _tick(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
     if waits_for(redrive_id, row, await _running(turn)) is not None:
         await _go_on(turn, redrive_id, row)
         return
+    acting = await acts.begin_noted(turn, redrive_id) if row.noted_at else None
+    taken, cursor, more = await _retry_some(turn, row, acting)
+    retried = row.retried + taken
+    if acting is not None:
+        acting.end(None, taken)
+    # This one may retry letters that it did not match itself, of another that was stopped before it came to them.
+    row = msgspec.structs.replace(row, cursor=cursor, retried=retried, matched=max(row.matched, retried))
+    if more:
+        await _go_on(turn, redrive_id, row)
+    else:
+        await _write(turn, redrive_id, msgspec.structs.replace(row, next_at=0))
+
+
+async def _retry_some(turn: Turn, row: RedriveRow, acting: Acting | None) -> tuple[int, tuple[int, str], bool]:
+    """Retry letters from the cursor on. Return how many, the cursor behind them, and whether there may be more."""
+    if row.ids is not None:
+        return await _retry_named(turn, row, row.ids, acting)
     start = parked_key(*row.cursor) + b"\x00" if row.cursor[1] else b"parked/%015d/" % row.since
     rows = await turn.state.storage.scan(start, b"parked/%015d/" % row.before, limit=LOOKED_AT)
     taken, cursor = 0, row.cursor
@@ -155,16 +203,36 @@ async def _tick(turn: Turn, redrive_id: str, row: RedriveRow) -> None:
             break
         cursor = split_line_tail(key)
         letter = turn.state.read(ParkedRow, key, value)
-        if letter is not None and wanted(row, letter) and await retry_dead(turn, cursor[1]) is not None:
-            taken += 1
-    retried = row.retried + taken
-    await audit.count(turn, row.noted_at, redrive_id, retried)
-    # This one may retry letters that it did not match itself, of another that was stopped before it came to them.
-    row = msgspec.structs.replace(row, cursor=cursor, retried=retried, matched=max(row.matched, retried))
-    if len(rows) == LOOKED_AT or (rows and cursor != split_line_tail(rows[-1][0])):
-        await _go_on(turn, redrive_id, row)
-    else:
-        await _write(turn, redrive_id, msgspec.structs.replace(row, next_at=0))
+        if letter is not None and wanted(row, letter):
+            taken += await _retry(turn, cursor[1], row.before, acting)
+    return taken, cursor, len(rows) == LOOKED_AT or bool(rows and cursor != split_line_tail(rows[-1][0]))
+
+
+async def _retry_named(
+    turn: Turn, row: RedriveRow, ids: Sequence[str], acting: Acting | None
+) -> tuple[int, tuple[int, str], bool]:
+    """Retry letters of these ids; the cursor counts them."""
+    taken = looked = 0
+    for job_id in ids[row.cursor[0] :]:
+        if taken == row.rate or turn.is_full:
+            break
+        looked += 1
+        found = (await turn.letters([job_id])).get(job_id)
+        if found is not None and row.since <= found[1].parked_at and wanted(row, as_parked(*found)):
+            taken += await _retry(turn, job_id, row.before, acting)
+    done = row.cursor[0] + looked
+    return taken, (done, ""), done < len(ids)
+
+
+async def _retry(turn: Turn, job_id: str, before: int, acting: Acting | None) -> int:
+    """Retry one letter, if it was parked before the request, and keep how to make it dead again."""
+    letter = (await turn.letters([job_id])).get(job_id)
+    if letter is None or letter[1].parked_at >= before:
+        return 0
+    await retry_dead(turn, job_id)
+    if acting is not None:
+        acting.keep(job_id, TrashRow("retried", letter[0].incarnation, dead=letter[1]))
+    return 1
 
 
 async def _go_on(turn: Turn, redrive_id: str, row: RedriveRow) -> None:

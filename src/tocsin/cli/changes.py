@@ -12,6 +12,7 @@ from tocsin.cli.failure import Refused
 from tocsin.cli.job_options import json_of
 from tocsin.cli.output import emit, instant, now_ms, plural, relative, when
 from tocsin.cli.times import due, duration, optional_duration
+from tocsin.cli.undoing import say_undo
 from tocsin.cli.words import printable, say
 
 
@@ -77,6 +78,8 @@ def _cancelled(connection: Connection, answer: Any, *, dry_run: bool) -> None:
     matched = plural(answer["matched"], "job")
     words = f"would cancel {matched}" if dry_run else f"cancelled {answer['cancelled']:,} of {matched}"
     connection.tell(answer, answer["matched"], f"no live job of {connection.instance} matches", words)
+    if not connection.as_json:
+        say_undo(answer, answer.get("actionId"))
 
 
 @click.command()

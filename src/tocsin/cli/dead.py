@@ -11,7 +11,7 @@ from tocsin.cli.failure import Refused
 from tocsin.cli.jobs import PAGE, pages, record_of
 from tocsin.cli.listing import ListingGroup
 from tocsin.cli.records import print_dead, print_record
-from tocsin.cli.redrives import dead_redrive, dead_retry_all
+from tocsin.cli.redrives import dead_cancel_all, dead_groups, dead_redrive, dead_retry_all
 from tocsin.cli.times import instant_of
 
 
@@ -26,7 +26,7 @@ def dead() -> None:
 @click.option("--pool", help="Only this pool's.")
 @click.option("--label", help="Only those with this label.")
 @click.option("--reason", help="Only those given up for this reason.")
-@click.option("--path", "functionPath", help="Only those that call this path.")
+@click.option("--path", "functionPath", envvar="TOCSIN_DEAD_LS_PATH", help="Only those that call this path.")
 @click.option("--since", metavar="INSTANT", help="Only those parked since.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
@@ -71,3 +71,5 @@ def _no_dead_job(connection: Connection, id: str) -> str:
 
 dead.add_command(dead_retry_all)
 dead.add_command(dead_redrive)
+dead.add_command(dead_cancel_all)
+dead.add_command(dead_groups)

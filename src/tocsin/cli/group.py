@@ -34,6 +34,7 @@ from tocsin.cli.several import submit
 from tocsin.cli.status import health, status
 from tocsin.cli.streams import prepare, writing
 from tocsin.cli.transfer import export
+from tocsin.cli.undoing import undo
 from tocsin.cli.upcoming import upcoming
 from tocsin.cli.why import history, why
 from tocsin.cli.worker import worker
@@ -114,7 +115,7 @@ COMMANDS = (
     *(schedule, submit, ls, get, result, pending, why, history, changes),
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
-    *(status, activity, health, queues, pools, workers, instances, clock, catalog, audit),
+    *(status, activity, health, queues, pools, workers, instances, clock, catalog, audit, undo),
     *(check, backup, export, move),
     *(keys, config, completion),
 )

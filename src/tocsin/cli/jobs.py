@@ -81,7 +81,7 @@ def _request(path: str, options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--pool", help="Only this pool's.")
 @click.option("--label", help="Only those with this label.")
 @click.option("--queue", help="Only those of this queue.")
-@click.option("--path", "functionPath", help="Only those that call this path.")
+@click.option("--path", "functionPath", envvar="TOCSIN_LS_PATH", help="Only those that call this path.")
 @click.option("--cursor", help="Go on where an earlier page ended.")
 @client_command
 def ls(connection: Connection, /, **query: Any) -> None:

@@ -68,6 +68,7 @@ async def story(sim: SimulatedHost) -> None:
     for name in ("a-held", "behind"):
         await jobs.run_after(0, "work", id=name, queue="q", pool="s")
     await jobs.run_after(0, "kept", id="kept", queue="k", keep_result="1h")
+    await jobs.run_after("1h", "pay:gone", {"long": "é" * 70_000}, id="gone")
     await jobs.set_pool("s", max_concurrency=1)
     await jobs.set_instance(timeout_ms=30_000)
     await jobs.schedules.put("often", cron="*/5 * * * *", path="tick", queue="ticks", args={"long": "x" * 70_000})
@@ -78,6 +79,7 @@ async def story(sim: SimulatedHost) -> None:
     [held] = await jobs.claim("q", lease_ms=600_000)
     sim.claimed_lease = held.lease
     await sim.port.jobs.submit_once([], key=b"k" * 16, body=b"b" * 16, form=BatchAnswers())
+    await jobs.cancel_all(path="pay:gone")
     await jobs.dead_retry_all(all=True, rate_per_second=1)
 
 
