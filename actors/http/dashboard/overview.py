@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tocsin.actors.http.dashboard import charts
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.page import Page
 from tocsin.actors.scheduler.model.records import PoolStatus, Record, Status
@@ -16,13 +17,14 @@ SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The content of the page. Lists are None to whom HTTP would not list jobs."""
+    """The content of the page. Lists are None to whom HTTP would not list jobs, charts to whom it would not tell."""
 
     status: Status
     pools: Sequence[PoolStatus]
     more_pools: int
     due: Sequence[Record] | None
     next: Sequence[Record] | None
+    charts: charts.Charts | None
 
     @property
     def lanes_share(self) -> float:
@@ -48,6 +50,7 @@ async def show(asked: Asked) -> Overview:
         max(0, len(pools) - SHOWN),
         await _first(asked, "waiting") if listing and status.due else [] if listing else None,
         await _first(asked, "pending") if listing else None,
+        charts.of(await asked.port.reads.activity(charts.MINUTES)) if await asked.may("activity") else None,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from tests.http.http_client import client_of
+from tocsin.actors.runtime.clock import SystemClock
 
 SAME = {"sec-fetch-site": "same-origin"}
 
@@ -36,6 +37,15 @@ class Browser:
 
     async def log_in(self, secret: str, path: str = "/ui/login") -> httpx.Response:
         return await self.send(path, token=secret)
+
+
+class LaterClock(SystemClock):
+    """The real one, some time later."""
+
+    later_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.later_ms
 
 
 @asynccontextmanager

@@ -7,26 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.http.dashboard.browsing import SAME, Browser, browsing, hidden_fields
+from tests.http.dashboard.browsing import SAME, Browser, LaterClock, browsing, hidden_fields
 from tests.http.http_client import open_host, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http.dashboard.headers import POLICY
 from tocsin.actors.http.sessions import LIFE_MS
-from tocsin.actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.anyio
 
 ADMIN, READER, LIMITED = "secret-of-admin", "secret-of-reader", "secret-of-limited"
 TOKENS = [f"root:admin:{ADMIN}", f"looker:read:{READER}", f"eu:read@eu-*:{LIMITED}"]
-
-
-class LaterClock(SystemClock):
-    """The real one, some time later."""
-
-    later_ms = 0
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self.later_ms
 
 
 @pytest.fixture
