@@ -71,7 +71,7 @@ def words_of(filters: Mapping[str, str]) -> str:
 
 def arguments_of(filters: Mapping[str, str]) -> dict[str, Any]:
     """Return the filters as the port takes them; without any, all are meant, and that is said."""
-    return {**{name: filters.get(name) for name in FILTERS}, "since": None, "all": not filters}
+    return {**{name: filters.get(name) for name in FILTERS}, "since": None, "ids": None, "all": not filters}
 
 
 async def ask_all(asked: Asked) -> Question:
