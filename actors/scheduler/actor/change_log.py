@@ -18,7 +18,7 @@ from tocsin.actors.scheduler.schedules.events import (
     RegisterSchedules,
     SetSchedulePaused,
 )
-from tocsin.actors.scheduler.state.turn import ACCEPTED, Change
+from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Change
 from tocsin.actors.scheduler.transitions import events
 from tocsin.actors.scheduler.transitions.job import Cancel, Done, Drop, Expire, Park, Replace, Requeue
 
@@ -100,6 +100,8 @@ def _said(job: JobRow, what: object, ended: bool) -> Said | None:
         case _ if what is ACCEPTED:
             due = {"change": "accepted", "due": job.scheduled_for}
             return f"accepted, due at {_instant(job.scheduled_for)}", due
+        case _ if what is RESTORED:
+            return "put back by an undo", {"change": "restored"}
         case _:
             return None
 

@@ -31,7 +31,7 @@ from tocsin.actors.scheduler.model.rows import (
 )
 from tocsin.actors.scheduler.state.job_queues import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE
-from tocsin.actors.scheduler.state.turn import ACCEPTED, Turn
+from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn
 from tocsin.actors.scheduler.transitions.job import (
     Cancel,
     Decision,
@@ -161,6 +161,8 @@ async def restore(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], at: At
         if row is not None and row.incarnation == job.incarnation:
             state.storage.delete(key)  # it has not ended, after all
     _note_unstarted(turn, job, at, "restored")
+    if turn.changes is not None:
+        turn.changes.append((job, RESTORED, 0))
 
 
 def restore_letter(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], dead: DeadRow) -> None:
@@ -169,6 +171,8 @@ def restore_letter(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], dead:
     turn.state.counters.accepted += 1  # anew: it is counted as discarded already
     turn.state.put_letter(job, dead)
     turn.state.occurrences.note(job, "restored")
+    if turn.changes is not None:
+        turn.changes.append((job, RESTORED, 0))
 
 
 def park_again(turn: Turn, job: JobRow, at: AtRow, dead: DeadRow) -> None:
@@ -176,6 +180,8 @@ def park_again(turn: Turn, job: JobRow, at: AtRow, dead: DeadRow) -> None:
     turn.state.leave_line(job, at)
     turn.state.park(job, dead, again=True)
     turn.state.occurrences.note(job, "dead")
+    if turn.changes is not None:
+        turn.changes.append((job, RESTORED, 0))
 
 
 def set_place_aside(turn: Turn, bucket: PriorityBucket, due: int, job_id: str) -> None:

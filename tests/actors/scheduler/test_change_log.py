@@ -145,6 +145,16 @@ def test_other_ends_and_operators_are_told_of() -> None:
     ]  # fmt: skip
 
 
+def test_what_an_undo_puts_back_is_told() -> None:
+    async def story(world: World, jobs: Scheduler) -> None:
+        await jobs.run_after("1h", "b", id="a")
+        cancelled = await jobs.cancel_all(all=True)
+        assert cancelled.action_id is not None
+        await jobs.undo(cancelled.action_id)
+
+    assert briefly(told(story).of("a")) == ["accepted", "cancelled", "put back by an undo"]
+
+
 def test_a_lease_that_is_held_on_is_no_start() -> None:
     async def story(world: World, jobs: Scheduler) -> None:
         await jobs.run_after(0, "work", id="a", queue="q")
