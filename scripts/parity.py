@@ -68,7 +68,7 @@ ROWS: Final = (
     row("pending", "pending", "pending"),
     row("undo", "undo", "undo"),
     row("audit", "audit", "audit"),
-    row("status", "status", "status"),
+    row("status", "status", "status, top"),
     row("pools", "pool set_pool delete_pool", "pools ls"),
     row("pool", "pool", "pools show"),
     row("set_pool", "set_pool", "pools set"),

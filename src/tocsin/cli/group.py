@@ -33,6 +33,7 @@ from tocsin.cli.serve import serve
 from tocsin.cli.several import submit
 from tocsin.cli.status import health, status
 from tocsin.cli.streams import prepare, writing
+from tocsin.cli.top import top
 from tocsin.cli.transfer import export
 from tocsin.cli.undoing import undo
 from tocsin.cli.upcoming import upcoming
@@ -115,7 +116,7 @@ COMMANDS = (
     *(schedule, submit, ls, get, result, pending, why, history, changes),
     *(cancel, reschedule, cancel_all, claim, complete, extend, dead),
     *(schedules, upcoming, importing),
-    *(status, activity, health, queues, pools, workers, instances, clock, catalog, audit, undo),
+    *(top, status, activity, health, queues, pools, workers, instances, clock, catalog, audit, undo),
     *(check, backup, export, move),
     *(keys, config, completion),
 )

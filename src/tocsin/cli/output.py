@@ -193,9 +193,9 @@ def relative(instant: int, now: int) -> str:
     return f"{span(now - instant)} ago"
 
 
-def clock_time(ms: int) -> str:
-    """Format hours and minutes of an instant, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M")
+def clock_time(ms: int, *, seconds: bool = False) -> str:
+    """Format hours and minutes of an instant, and seconds if they are wanted, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%H:%M:%S" if seconds else "%H:%M")
 
 
 def instant(ms: int) -> str:
