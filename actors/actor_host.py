@@ -27,6 +27,7 @@ from tocsin.actors.runtime.actor import Actor
 from tocsin.actors.runtime.clock import Clock, SystemClock
 from tocsin.actors.runtime.host import Host, Kind
 from tocsin.actors.runtime.ids import ActorId
+from tocsin.actors.scheduler.actor.measures import Measures, measures_of
 from tocsin.actors.scheduler.actor.service import SchedulerService
 from tocsin.actors.scheduler.client import local
 from tocsin.actors.scheduler.client.port import SchedulerPort
@@ -370,6 +371,10 @@ class ActorHost(Transferring):
         """Look at the schedulers in memory, so that `health` also tells of late jobs; not more often than every 5 s."""
         if self._sharing is None or not self._sharing.follows:
             await self._service.health.look()
+
+    async def measures(self) -> Measures:
+        """Return what `/metrics` tells of this process."""
+        return await measures_of(self._service, self.health, self._sharing is not None and self._sharing.follows)
 
     @property
     def catalog(self) -> Catalog | None:

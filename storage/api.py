@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, Protocol, runtime_checkable
 
 from tocsin.errors import StoreError
+from tocsin.storage.histogram import Histogram
 
 Row = tuple[bytes, bytes]
 Range = tuple[bytes, bytes, int]
@@ -85,6 +86,10 @@ class StoreStats:
     failed: int
     wal_bytes: int = 0
     """The length of the log in front of the file, for engines that have one."""
+    commit_s: Histogram | None = None
+    """How long transactions took, for reading."""
+    batches_each: Histogram | None = None
+    """How many batches each of them held, for reading."""
 
 
 @dataclass(frozen=True, slots=True)

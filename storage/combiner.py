@@ -16,8 +16,11 @@ from weakref import WeakValueDictionary
 
 from tocsin.errors import Fenced, RolledBack, StoreClosed, StoreError, StoreTooLarge, StoreUnavailable
 from tocsin.storage.api import UNSET, Batch, Capabilities, StoreStats, Unset, check_batch
+from tocsin.storage.histogram import Histogram
 from tocsin.storage.tasks import task_maker
 
+COMMIT_EDGES_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BATCH_EDGES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 STORE_WIDE = (StoreUnavailable, StoreClosed, RolledBack, Fenced)
 """Errors that are the fault of the store, not of one batch."""
 
@@ -138,10 +141,15 @@ class Combiner:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begin: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+        self._now: Callable[[], float]  # the loop's own time, which is what a simulation says it is
         self._commits = self._batches = self._puts = self._deletes = self._failed = 0
+        self._commit_s, self._batches_each = Histogram(COMMIT_EDGES_S), Histogram(BATCH_EDGES)
 
     def stats(self) -> StoreStats:
-        return StoreStats(self._commits, self._batches, self._puts, self._deletes, self._failed)
+        return StoreStats(
+            self._commits, self._batches, self._puts, self._deletes, self._failed,
+            commit_s=self._commit_s, batches_each=self._batches_each,
+        )  # fmt: skip
 
     def submit(self, handle: Handle, batch: Batch) -> asyncio.Future[None]:
         """Enqueue a batch; the answer is done when it is durable. Call order is commit order."""
@@ -155,7 +163,7 @@ class Combiner:
         self._waiting.append(entry)
         if self._task is None:
             if loop is not self._loop:
-                self._loop, self._begin = loop, task_maker(loop)
+                self._loop, self._begin, self._now = loop, task_maker(loop), loop.time
             self._task = self._begin(self._run())
         return entry.done
 
@@ -248,6 +256,7 @@ class Combiner:
             if writes is None:
                 writes = merged[entry.handle] = ActorWrites(entry.handle.name)
             writes.add(entry.batch)
+        began = self._now()
         try:
             await self._write(list(merged.values()))
         except StoreError as error:
@@ -257,6 +266,7 @@ class Combiner:
             wrapped = StoreError(f"the store failed: {error!r}")
             wrapped.__cause__ = error
             return wrapped
+        self._commit_s.observe(self._now() - began)
         self._count(merged.values(), len(group))
         for entry in group:
             entry.answer(None)
@@ -271,6 +281,7 @@ class Combiner:
     def _count(self, writes: Iterable[ActorWrites], batches: int) -> None:
         self._commits += 1
         self._batches += batches
+        self._batches_each.observe(batches)
         for one in writes:
             deleted = list(one.rows.values()).count(None)
             self._deletes += deleted

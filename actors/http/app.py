@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import HTTPExceptionHandler, Receive, Scope, Send
 
@@ -21,9 +22,12 @@ from tocsin.actors.http.feed.passes import PassDesk, WsTokenEndpoint
 from tocsin.actors.http.feed.socket import NoSocket, SocketEndpoint
 from tocsin.actors.http.feed.stream import ChangesEndpoint
 from tocsin.actors.http.instances import Instances
+from tocsin.actors.http.metrics.endpoint import MetricsEndpoint
+from tocsin.actors.http.metrics.traffic import Traffic
 from tocsin.actors.http.openapi import PLACES, OpenApi
 from tocsin.actors.http.operations import OPERATIONS, Operation
 from tocsin.actors.http.probes import Health, Readiness
+from tocsin.actors.http.responses import Reply
 from tocsin.actors.http.served import ServedHost
 from tocsin.actors.http.sessions import Sessions
 from tocsin.actors.http.tokens import SHAPE, Tokens, parse_tokens
@@ -94,9 +98,15 @@ def _around_name(path: str) -> tuple[str, str, str]:
 class App(Starlette):
     """The type that `build_app` returns; rooms that know no HTTP framework name it by this."""
 
-    def __init__(self, fixed: FixedPaths, others: Sequence[BaseRoute]) -> None:
+    def __init__(self, fixed: FixedPaths, others: Sequence[BaseRoute], unrouted: dict[tuple[str, int], int]) -> None:
         # A `Reply` is the ASGI app that Starlette wants of a handler, and nothing else of a `Response`.
-        refuse = cast(HTTPExceptionHandler, refuse_unrouted)
+        async def refuse_counted(request: Request, error: Exception) -> Reply:
+            reply = await refuse_unrouted(request, error)
+            ended = request.method, reply.status
+            unrouted[ended] = unrouted.get(ended, 0) + 1
+            return reply
+
+        refuse = cast(HTTPExceptionHandler, refuse_counted)
         super().__init__(routes=[fixed, *others], exception_handlers={HTTPException: refuse, Exception: refuse})
         self._fixed = fixed
         self.router.redirect_slashes = False
@@ -147,17 +157,23 @@ def build_app(
     fanouts, desk = Fanouts(host.ports), PassDesk(lambda: host.passes, host.runtime.random)
     endpoints += [("/ws-token", WsTokenEndpoint(gate, host.ports, desk)), ("/ws", NoSocket(gate))]
     endpoints.append(("/changes", ChangesEndpoint(by_path["/changes"], gate, host.ports, crowd, fanouts)))
+    instances, openapi = Instances(gate, host), OpenApi(gate, tokens=bool(known()))
+    traffic = Traffic()
+    metrics = MetricsEndpoint(gate, host, traffic)
+    once: list[tuple[str, Endpoint]] = [("/instances", instances), ("/openapi.json", openapi), ("/metrics", metrics)]
+    for path, endpoint in (*endpoints, *once, ("/ui", dashboard)):
+        traffic.follow(path, endpoint.answered)
     app = App(
         FixedPaths(
             {path: endpoint for path, endpoint in endpoints if not _is_deep(path)},
             SocketEndpoint(gate, host.ports, desk, fanouts),
         ),
         [
-            Route("/instances", Instances(gate, host), methods=None),
-            Route("/openapi.json", OpenApi(gate, tokens=bool(known())), methods=None),
+            *(Route(path, one, methods=None) for path, one in once),
             *(Route(place + path, dashboard, methods=None) for place in PLACES for path in ("/ui", "/ui/{rest:path}")),
             *(Route(place + path, one, methods=None) for place in PLACES for path, one in endpoints if _is_deep(path)),
         ],
+        traffic.unrouted,
     )
-    app.state.crowd = crowd  # for the server, which counts connections
+    app.state.crowd, app.state.traffic = crowd, traffic  # for the server, which counts connections
     return app

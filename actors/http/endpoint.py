@@ -36,6 +36,8 @@ class Endpoint(ABC):
         self._gate = gate
         allowed = [name for method in methods for name in (("GET", "HEAD") if method == "GET" else (method,))]
         self._allow = ", ".join([*allowed, "OPTIONS"])
+        self.answered: dict[tuple[str, int], int] = {}
+        """How many requests were answered, by method and status."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Incoming(scope, receive)
@@ -49,6 +51,8 @@ class Endpoint(ABC):
             response = unheard()  # nothing was done
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
             response = await self.refuse(error, request)
+        ended = request.method, response.status
+        self.answered[ended] = self.answered.get(ended, 0) + 1
         # The headers of an answer to HEAD still tell the length that GET would have.
         body = b"" if request.method == "HEAD" else response.body
         try:

@@ -6,9 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from tocsin.storage.histogram import Histogram
+
 WINDOW_S: Final = 60.0
 KEPT: Final = 64
 """How many late timers are remembered: more of one minute would say nothing more."""
+EDGES_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 WORTH_MS: Final = 50
 """Timers that ring this late are noted; less is a busy loop's every day."""
 
@@ -21,9 +24,12 @@ class LoopLag:
         self._late: deque[tuple[float, int]] = deque(maxlen=KEPT)
         self.last_ms = 0
         """How late the last timer rang."""
+        self.seen = Histogram(EDGES_S)
+        """How late all of them rang since the host was made."""
 
     def note(self, late_s: float) -> None:
         """Note how late a timer rang, in seconds."""
+        self.seen.observe(late_s)
         self.last_ms = max(int(late_s * 1000), 0)
         if self.last_ms >= WORTH_MS:
             self._late.append((self._monotonic(), self.last_ms))

@@ -78,7 +78,7 @@ def named_variables(text: str) -> Iterator[str]:
     yield from re.findall(r"\bTOCSIN_[A-Z_]+", text)
 
 
-@pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: str(path.name))
+@pytest.mark.parametrize("path", sorted(filter(Path.is_file, DEPLOY.iterdir())), ids=lambda path: str(path.name))
 def test_every_variable_is_a_setting(path: Path) -> None:
     client = {"TOCSIN_URL", "TOCSIN_TOKEN"}
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.page import Act, Done, Page, Question
-from tocsin.actors.http.dashboard.undo import Undoable, undo_path, undoable
 from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.errors import InvalidInputError
@@ -40,7 +39,6 @@ class Letters:
     later: bool
     may_retry: bool
     may_cancel: bool
-    undoable: Sequence[Undoable] = ()
 
     @property
     def bulk(self) -> Mapping[str, str] | None:
@@ -80,7 +78,6 @@ async def show(asked: Asked) -> Letters:
         query.text("cursor") is not None,
         await asked.may("dead_retry"),
         await asked.may("dead_cancel"),
-        await undoable(asked),
     )
 
 
@@ -126,22 +123,19 @@ async def ask_retry(asked: Asked) -> Question:
 
 
 async def retry(asked: Asked) -> Done:
-    """Retry one at once, and several as one action: the log has one line for what one person did once."""
-    ids, changes = _marked(asked), asked.port.changes
+    ids, retried = _marked(asked), 0
     for id in ids:
         await asked.admit("dead_retry", id)
-    if len(ids) == 1:
-        retried = int((await changes.dead_retry(ids[0])).retried)
-    else:
-        retried = (await changes.dead_retry_all(**_these(ids), rate_per_second=MARKED_MOST)).matched
-    return Done(words=_said(retried, len(ids), "retried"), back=_back(asked), changed=retried > 0)
+    for id in ids:
+        retried += (await asked.port.changes.dead_retry(id)).retried
+    return Done(words=_said(retried, len(ids), "retried: due now"), back=_back(asked), changed=retried > 0)
 
 
 async def ask_cancel(asked: Asked) -> Question:
     ids = _marked(asked)
     return Question(
         title=f"Cancel {amount(len(ids), 'dead letter')}?",
-        words=(f"{_named(ids)}.", "They are removed, and cannot be retried; for ten minutes this can be undone."),
+        words=(f"{_named(ids)}.", "They are removed for good: nothing of them can be retried."),
         button=f"Cancel {amount(len(ids), 'job')}",
         back=_back(asked),
         grave=True,
@@ -150,21 +144,12 @@ async def ask_cancel(asked: Asked) -> Question:
 
 
 async def cancel(asked: Asked) -> Done:
-    ids = _marked(asked)
+    ids, cancelled = _marked(asked), 0
     for id in ids:
         await asked.admit("dead_cancel", id)
-    found = await asked.port.changes.dead_cancel_all(**_these(ids))
-    return Done(
-        words=_said(found.cancelled, len(ids), "cancelled"),
-        back=_back(asked),
-        undo=undo_path(found.action_id, found.undo_until),
-        changed=found.cancelled > 0,
-    )
-
-
-def _these(ids: Sequence[str]) -> dict[str, Any]:
-    """Return the ids as the filters of a bulk action."""
-    return {**dict.fromkeys(("pool", "reason", "path", "since")), "ids": ids, "all": False, "dry_run": False}
+    for id in ids:
+        cancelled += await asked.port.changes.dead_cancel(id)
+    return Done(words=_said(cancelled, len(ids), "cancelled"), back=_back(asked), changed=cancelled > 0)
 
 
 def _said(changed: int, asked_for: int, what: str) -> str:
@@ -173,6 +158,7 @@ def _said(changed: int, asked_for: int, what: str) -> str:
 
 
 PLACES: Final = (
+    Page(path="/dead", action="dead", name="dead", title="Dead letters", show=show, template="letters.html"),
     Page(path="/dead/letters", action="dead", name="dead", title="Dead letters", show=show, template="letters.html"),
     Act(path="/dead/retry", action="dead_retry", name="dead", ask=ask_retry, do=retry),
     Act(path="/dead/cancel", action="dead_cancel", name="dead", ask=ask_cancel, do=cancel),

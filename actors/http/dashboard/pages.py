@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.actors.http.dashboard import (
-    dead,
+    audit,
     instances,
     job,
     job_acts,
@@ -17,7 +17,6 @@ from tocsin.actors.http.dashboard import (
     redrives,
     schedule,
     schedules,
-    undo,
     workers,
 )
 from tocsin.actors.http.dashboard.page import Place
@@ -27,7 +26,6 @@ PLACES: Final[tuple[Place, ...]] = (
     *jobs.PLACES,
     *job.PLACES,
     *job_acts.PLACES,
-    *dead.PLACES,
     *letters.PLACES,
     *redrives.PLACES,
     *schedules.PLACES,
@@ -35,6 +33,6 @@ PLACES: Final[tuple[Place, ...]] = (
     *queues.PLACES,
     *workers.PLACES,
     *pools.PLACES,
-    *undo.PLACES,
+    *audit.PLACES,
     *instances.PLACES,
 )

@@ -69,6 +69,7 @@ class ChangesEndpoint(OperationEndpoint):
                 since = again[-1].strip() or since
             async with self._fanouts.watching(instance) as fanout:
                 first, seq = await fanout.ask(since)
+                self.answered["GET", 200] = self.answered.get(("GET", 200), 0) + 1
                 await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
                 await _until_left(request, _send_all(watch(fanout, first, seq, rights.check), send))
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there

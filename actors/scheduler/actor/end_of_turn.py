@@ -68,6 +68,8 @@ class EndOfTurn:
         await state.close()
         if (done := state.tally.take(state.counters, [dead.reason for _, dead in state.deaths])) is not None:
             turn.ctx.after_commit(self._activities.turned, turn.ctx.id.name, done)
+        if (touched := self._activities.touched) is not None:
+            turn.ctx.after_commit(touched.add, turn.ctx.id.name)
         if state.to_tell:
             ended, state.to_tell = state.to_tell, []
             turn.ctx.after_commit(self._waiters.tell, ended)

@@ -38,6 +38,7 @@ from tocsin.actors.scheduler.model.names import KIND, actor_of
 from tocsin.actors.scheduler.model.rows import META_SLOT, META_ZONES
 from tocsin.actors.scheduler.model.suspects import LEVELS
 from tocsin.actors.scheduler.queries import clocks
+from tocsin.actors.scheduler.queries.host_counts import Counting
 from tocsin.actors.scheduler.queries.host_health import HostHealth
 from tocsin.actors.scheduler.queries.why import Facts
 from tocsin.actors.scheduler.schedules.recompute import in_doubt
@@ -87,6 +88,7 @@ class SchedulerService:
         self.clock = clock
         self.clocks = InstanceClocks(clock.now_ms)
         self.activities = Activities(clock.now_ms, clock.monotonic, self.clocks.has)
+        self.counting = Counting(self.activities, lambda: self.host.provider, clock.now_ms)
         monotonic, now_ms = clock.monotonic, clock.now_ms
         circuit = Circuit(monotonic, now_ms, lambda why, is_open: self.health.circuit_changed(why, is_open))
         failures = CallbackFailures(monotonic, now_ms)
@@ -95,7 +97,7 @@ class SchedulerService:
         guard = None if authorize_fire is None else Guard(authorize_fire, monotonic, now_ms)
         self.catalog_check = CatalogCheck(catalog, monotonic)
         self._sender = Sender(dispatcher, self.catalog_check, guard, failures, now_ms)
-        self._lanes_limit = lanes
+        self.lanes_limit = lanes
         dead_ms = None if dead_retention_s is None else int(dead_retention_s * 1000)
         self._limits = Limits(dead_ms, max_jobs, occurrences_kept, timeout_ms)
         self._ticks = None if on_tick is None else Ticks(on_tick, clock.sleep, self._start_soon)
@@ -125,6 +127,10 @@ class SchedulerService:
         self._nobody_waits = False
         self.paging = asyncio.Semaphore(PAGES_AT_ONCE)
         """Bounds how many pages of lists are made at once: each takes the loop for some ms, and more are no faster."""
+
+    def all_inflight(self) -> list[Inflight]:
+        """Return what this host has in memory of each scheduler that is needed."""
+        return list(self._inflight.values())
 
     def start(self) -> None:
         self._stopping = self._nobody_waits = False
@@ -196,7 +202,7 @@ class SchedulerService:
         found = self._inflight.get(name)
         if found is None:
             found = Inflight(
-                name, self.host, self.permits, self._lanes_limit, self._sender, self.clocks, self.activities
+                name, self.host, self.permits, self.lanes_limit, self._sender, self.clocks, self.activities
             )
             if self._stopping:
                 found.lanes.stop_claiming()
@@ -208,7 +214,7 @@ class SchedulerService:
     def lanes_in_use(self, name: str) -> tuple[int, int]:
         """Return how many lanes of that scheduler are in use, and the limit."""
         found = self._inflight.get(name)
-        return (found.lanes.in_flight if found else 0), self._lanes_limit
+        return (found.lanes.in_flight if found else 0), self.lanes_limit
 
     def facts(self, name: str) -> Facts:
         """Return what only this host knows of why a job waits."""
@@ -220,9 +226,6 @@ class SchedulerService:
             max_suspects=self.permits.suspects,
             hindrances=lanes.hindrances,
             circuit=self.health.circuit_in_words(),
-            circuit_since=None if (broken := self.permits.circuit.broken) is None else broken.since,
-            wall=self.clock.now_ms(),
-            in_flight=lanes.in_flight,
             store_trouble=self.health.store_trouble(),
             stopping=not self.host.ready or lanes.stopping,
             alarm_failures=self.host.alarms.failures(actor_of(name)),

@@ -27,6 +27,7 @@ EDGES_MS: Final = tuple(
 FAILED: Final = frozenset({"failed", "dead", "blocked", "unknown", "lost", "lapsed"})
 """Outcomes of attempts that the job does not get back for nothing."""
 RETURNED: Final = frozenset({"declined", "busy", "unreachable", "returned", "unsent"})
+OUTCOMES: Final = (*sorted(FAILED | RETURNED), "done", "cancelled")
 CALLBACK: Final = "callback"
 WORKER: Final = "worker"
 KINDS: Final = (CALLBACK, WORKER)
@@ -106,6 +107,8 @@ class Activities:
         self, now_ms: Callable[[], int], monotonic: Callable[[], float], has_test_clock: Callable[[str], bool]
     ) -> None:
         self._now_ms, self._monotonic, self._has_test_clock = now_ms, monotonic, has_test_clock
+        self.touched: set[str] | None = None
+        """Names of schedulers whose rows have changed since somebody looked; None until somebody wants to know."""
         self.begin()
 
     def begin(self) -> None:
@@ -115,6 +118,7 @@ class Activities:
         self._forgot_any = False
         self._number, self._ends = self.since // MINUTE_MS, 0.0
         self.totals = Totals()
+        self.touched = None
 
     # ---- For those who do it ---------------------------------------------------------------------
 
@@ -163,6 +167,8 @@ class Activities:
     def erased(self, name: str, jobs: int) -> None:
         """Forget a scheduler that is removed, so many of whose jobs are gone now."""
         self._followed.pop(name, None)
+        if self.touched is not None:
+            self.touched.add(name)
         if not self._has_test_clock(name):
             self.totals.removed += jobs
 

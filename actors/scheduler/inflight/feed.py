@@ -55,6 +55,11 @@ class Feed:
 
     # ---- Being told of changes -------------------------------------------------------------------
 
+    @property
+    def watchers(self) -> int:
+        """Count those who watch this one."""
+        return self._watchers
+
     def changed(self, touched: Touched) -> None:
         """Note what a turn changed, which is durable."""
         untold = self._untold
@@ -187,6 +192,11 @@ class Feeds:
         for name in [name for name, at in self._ends.items() if now - at >= KEPT_S]:
             del self._ends[name]
         return seq.rpartition("-")[0] in self._ends
+
+    @property
+    def watchers(self) -> int:
+        """Count those who watch."""
+        return sum(one.feed.watchers for one in self._watched.values() if one.feed is not None)
 
     def forget(self) -> None:
         """Forget all of them: another run begins."""

@@ -48,6 +48,11 @@ class InstanceClocks:
         clock = self._clocks.get(name)
         return None if clock is None else clock.at
 
+    @property
+    def count(self) -> int:
+        """Return how many instances have a test clock."""
+        return len(self._clocks)
+
     def has(self, name: str) -> bool:
         """Return whether the instance of this name has a test clock."""
         return name in self._clocks

@@ -152,6 +152,12 @@ class WaitingClaims:
         """Return whether this scheduler is needed for a claim."""
         return self.waiting or bool(self._reserved)
 
+    @property
+    def count(self) -> int:
+        """Count the claims that stand in line."""
+        lines = [*self.of_queue.values(), *self.of_all.values()]
+        return len({claim for line in lines for claim in line})
+
     def waiting_for(self, queue: str) -> int:
         """Count the claims that wait for jobs of this queue."""
         return sum(len(line) for line in self._lines_for(queue))

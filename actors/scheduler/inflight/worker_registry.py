@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,6 +23,7 @@ MAX_JOBS: Final = 100
 """Shown of one worker."""
 MAX_TEXT: Final = 256
 MAX_INSTANT: Final = 10**15 - 1
+LOST: Final = "lost"
 STATUSES: Final = ("idle", "busy", "stopping", "stopped")
 
 
@@ -53,6 +54,15 @@ class WorkerRegistry:
         workers = [_record(*self._seen[instance, id], now) for id in found[:limit]]
         more = len(found) > limit
         return WorkerPage(workers=workers, truncated=more, cursor=workers[-1].id if more else None)
+
+    def statuses(self) -> Counter[str]:
+        """Count the workers by status; those that were silent for too long are `lost`."""
+        now = self._clock.monotonic()
+        self._forget(now)
+        return Counter(
+            LOST if now - heard_at > LOST_S and one.status != "stopped" else one.status
+            for heard_at, one in self._seen.values()
+        )
 
     def _forget(self, now: float) -> None:
         while self._seen:

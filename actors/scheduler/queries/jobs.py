@@ -160,7 +160,7 @@ async def summary(view: StoreView) -> Summary:
     return Summary(
         read(Counters, META_COUNTERS, counter_rows[0][1] if counter_rows else None) or Counters(),
         instance_row(instance_rows),
-        _buckets(lines),
+        buckets_of(lines),
         {key[5:].decode(): pool for key, value in pools if (pool := read(PoolRow, key, value)) is not None},
         [lease for key, value in leases if (lease := read(LeaseRow, key, value)) is not None],
         bool(clock_rows),
@@ -170,7 +170,7 @@ async def summary(view: StoreView) -> Summary:
 async def counts(view: StoreView, now: int) -> Counts:
     """Count from counters and line summaries. No job is read; of due jobs up to 10,000 keys are."""
     found = await summary(view)
-    due, oldest = await _due(view, found.buckets, now)
+    due, oldest = await due_in(view, found.buckets, now)
     shown, more = _pools(found)
     counters = found.counters
     return Counts(
@@ -179,7 +179,7 @@ async def counts(view: StoreView, now: int) -> Counts:
     )  # fmt: skip
 
 
-def _buckets(lines: Sequence[Row]) -> Buckets:
+def buckets_of(lines: Sequence[Row]) -> Buckets:
     """Return for each pool, queue and priority how many wait, and the first due instant."""
     return {
         (*split_lines_key(key), priority): bucket
@@ -193,18 +193,18 @@ async def due_callbacks(view: StoreView, until: int) -> int:
     """Count the callbacks that are due by then or on their way, up to a bound."""
     families = (b"lines/", b"lease/")
     lines, leases = await view.scan_many([(prefix, after(prefix), PAGE) for prefix in families])
-    waiting = {name: bucket for name, bucket in _buckets(lines).items() if not plain(name[1])}
+    waiting = {name: bucket for name, bucket in buckets_of(lines).items() if not plain(name[1])}
     rows = (read(LeaseRow, key, value) for key, value in leases)
     sent = sum(row is not None and row.kind == "fired" for row in rows)
-    return min((await _due(view, waiting, until))[0] + sent, DUE_COUNTED)
+    return min((await due_in(view, waiting, until))[0] + sent, DUE_COUNTED)
 
 
 async def due_by_line(view: StoreView, lines: Sequence[Row], now: int) -> Counter[tuple[str, str]]:
     """Count the due jobs of each pool and queue that has any, each up to a bound."""
     found: Counter[tuple[str, str]] = Counter()
-    for name, bucket in _buckets(lines).items():
+    for name, bucket in buckets_of(lines).items():
         if bucket[0] and bucket[1] <= now:
-            found[name[0], name[1]] += (await _due(view, {name: bucket}, now))[0]
+            found[name[0], name[1]] += (await due_in(view, {name: bucket}, now))[0]
     return found
 
 
@@ -229,7 +229,7 @@ async def _rest(view: StoreView, prefix: bytes, first: Sequence[Row]) -> list[Ro
     return more
 
 
-async def _due(view: StoreView, buckets: Buckets, now: int) -> tuple[int, int | None]:
+async def due_in(view: StoreView, buckets: Buckets, now: int) -> tuple[int, int | None]:
     """Count the jobs that are due, up to a bound, and say for how long the first of them has been."""
     ripe = [(name, bucket) for name, bucket in buckets.items() if bucket[1] <= now and bucket[0]]
     if not ripe:

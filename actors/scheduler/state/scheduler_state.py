@@ -7,7 +7,7 @@ turn fails, the runtime drops the actor, and memory is read again (`rebuild.load
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,6 +71,7 @@ HISTORY = "history"
 RETIRE = "retire"
 IDEM = "idem"
 RESULT = "result"
+NO_DAYS: Final[Mapping[str, int]] = {}
 TIMEOUT_MS = 60_000
 """The deadline of a callback, if neither its job, the instance nor the host sets another."""
 HISTORY_MS = 7 * DAY_MS
@@ -117,7 +118,7 @@ class SchedulerState(Leases):
         self.occurrences = Occurrences(failed_slots)
         self.damaged = False  # a row was unreadable: what is summarised must be rebuilt
         self.has_layout = False  # whether the row of the layout is written
-        self.days: dict[str, int] = {}  # for which day the timer was put last that drops rows of this kind
+        self.days = NO_DAYS  # for which day the timer was put last that drops rows of this kind
         self.tally = Tally(self.counters)
 
     # ---- Reading rows -------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ class SchedulerState(Leases):
         self.storage.put(hist_key(row.ended, job.id, job.incarnation, n), encode(row))
         day = row.ended // DAY_MS
         if day != self.days.get(HISTORY):
-            self.days[HISTORY] = day
+            self.days = {**self.days, HISTORY: day}
             self.put_timer((day + 1) * DAY_MS + self.history_ms, HISTORY, str(day))
 
     def note_end(self, job: JobRow) -> None:
@@ -347,7 +348,7 @@ class SchedulerState(Leases):
         day = row.at // DAY_MS
         self.storage.put(idem_key(day, digest), encode(row))
         if day != self.days.get(IDEM):
-            self.days[IDEM] = day
+            self.days = {**self.days, IDEM: day}
             self.put_timer((day + 2) * DAY_MS, IDEM, str(day))
 
     def find_head(self, bucket: PriorityBucket) -> bool:

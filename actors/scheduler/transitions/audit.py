@@ -31,5 +31,5 @@ def put(turn: Turn, action_id: str, row: AuditRow) -> None:
     turn.state.storage.put(audit_key(action_id), encode(row))
     day = row.at // DAY_MS
     if day != turn.state.days.get(AUDIT):
-        turn.state.days[AUDIT] = day
+        turn.state.days = {**turn.state.days, AUDIT: day}
         turn.state.put_timer((day + 1) * DAY_MS + AUDIT_MS, AUDIT, str(day))

@@ -69,6 +69,10 @@ class Connections:
         """Connections that the server waits for and since when, the longest first."""
         self._sweeping: asyncio.TimerHandle | None = None
 
+    def count(self) -> int:
+        """Count the open connections."""
+        return len(self._open)
+
     def admit(self, one: Connection) -> bool:
         """Make room for a new connection; False if there is none."""
         if len(self._open) >= self._most and not self._make_room():

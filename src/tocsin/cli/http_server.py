@@ -72,6 +72,8 @@ class Server(uvicorn.Server):
     def __init__(self, app: Any, *, access_log: bool = False, most: int = MOST_CONNECTIONS) -> None:
         self._crowd: Crowd = getattr(app.state, "crowd", None) or Crowd(asyncio.get_running_loop().time)
         self._connections = Connections(most, self._crowd)
+        if (traffic := getattr(app.state, "traffic", None)) is not None:
+            traffic.connections = self._connections.count
         self._accepting: list[asyncio.Task[None]] = []
         super().__init__(
             uvicorn.Config(

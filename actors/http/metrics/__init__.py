@@ -1,0 +1,1 @@
+"""`GET /metrics`: what a process did and how it stands, for Prometheus."""
