@@ -162,6 +162,8 @@ class Attempt:
     async def _ended(self, handling: Handling) -> Report:
         times = [ms for ms in (handling.timeout_ms, self.job.timeout_ms) if ms is not None]
         self.timeout_s = min(times) / 1000 if times else None
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("job %s: attempt %d begins", self.job.id, self.job.attempt, extra=endings.fields_of(self.job))
         self._work = work = asyncio.create_task(self._handled(handling))
         if not await self._first_of({work, self._interrupted}, self.timeout_s):
             log.warning("timed_out: job %s: %s is not done after %g s", self.job.id, self._target, self.timeout_s)
@@ -188,7 +190,13 @@ class Attempt:
                 ending.error,
             )
         else:
-            log.warning("job %s: the handler of %s failed", self.job.id, self._target, exc_info=error)
+            log.warning(
+                "job %s: the handler of %s failed",
+                self.job.id,
+                self._target,
+                exc_info=error,
+                extra=endings.fields_of(self.job),
+            )
         return ending
 
     async def _handled(self, handling: Handling) -> tuple[Any, BaseException | None]:
@@ -259,6 +267,9 @@ class Attempt:
         except asyncio.CancelledError:  # the event loop ends: the host is told nothing, and the lease runs out
             self.interrupt(Why.SHUTDOWN)
             return Report(ending, lost=True)
+        if log.isEnabledFor(logging.DEBUG):
+            state, fields = settlement and settlement.state, endings.fields_of(self.job)
+            log.debug("job %s: attempt %d is settled: %s", self.job.id, self.job.attempt, state, extra=fields)
         return Report(ending, settlement, lost=settlement is None)
 
     async def _accepted(self, how: Accepted) -> Report:

@@ -89,3 +89,12 @@ def described(error: BaseException) -> str:
 def written(text: str) -> str:
     """Cut a text, and replace its unpaired surrogates, which cannot be sent."""
     return text[:MAX_ERROR].encode("utf-8", "replace").decode()
+
+
+def fields_of(job: Claimed) -> dict[str, object]:
+    """Return what names an attempt to programs that read the log."""
+    trace = {} if job.traceparent is None else {"trace_id": job.traceparent[3:35]}
+    path = (job.function_path or job.workflow or "")[:200]
+    return {
+        "instance": job.instance_name, "id": job.id, "path": path, "attempt": job.attempt, "queue": job.queue, **trace
+    }  # fmt: skip

@@ -19,6 +19,7 @@ CONFIG_FILE: Final = "tocsin.toml"
 PREFIX: Final = "TOCSIN_"
 HIDDEN: Final = ("secrets", "tokens")
 """Settings whose values are never shown; they may also be given as files."""
+LOG_FORMATS: Final = ("text", "json")
 PATHS: Final = ("ca_file",)
 """Settings that name a file; one in a settings file is relative to that file."""
 SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://\S+", re.IGNORECASE)
@@ -46,6 +47,7 @@ class Settings:
     health_limits: Mapping[str, int] = field(default_factory=dict)
     heartbeat_url: str | None = None
     ca_file: str | None = None
+    log_format: str = "text"
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
     files: Mapping[Path, Stamp] = field(default_factory=dict, compare=False)
     config: Path | None = field(default=None, compare=False)
@@ -332,6 +334,13 @@ def _ca_file(value: object, label: str) -> str:
     return path
 
 
+def _log_format(value: object, label: str) -> str:
+    text = value.strip().lower() if isinstance(value, str) else value
+    if text not in LOG_FORMATS:
+        raise SettingsError(f"{label} must be text or json, not {value!r}")
+    return str(text)
+
+
 def _path(value: object, label: str) -> str:
     from tocsin.dispatch.target import check_path
 
@@ -387,4 +396,5 @@ _PARSERS: Final[Mapping[str, Callable[[object, str], Any]]] = {
     "health_limits": _health_limits,
     "heartbeat_url": _heartbeat,
     "ca_file": _ca_file,
+    "log_format": _log_format,
 }

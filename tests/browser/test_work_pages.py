@@ -27,15 +27,14 @@ def test_dead_letters_are_retried_by_clicks_at_a_rate_after_a_dry_run(browser: B
     server.answers()
     with visiting(browser, server, instance="clicks") as (page, _):
         go(page, "Dead letters")
-        page.get_by_label("Function path").fill("pay:card")
-        page.get_by_role("button", name="Filter").click()
+        page.get_by_role("link", name="pay:card").click()
         expect(page.locator("tbody tr")).to_have_count(12)
         page.get_by_role("link", name="Retry all of these").click()
         expect(page.get_by_role("dialog")).to_contain_text("A dry run matches 12 dead letters.")
 
         words = answer(page, "Retry 12 jobs", Jobs_a_second="100")
 
-        assert words == "12 dead letters of pay:card will be retried, 100 a second."
+        assert words == "12 dead letters of pay:card with the reason exhausted will be retried, 100 a second."
         expect(page.locator("#progress")).to_contain_text("12 of 12 retried")
         wait_until(lambda: server.ask("/status", instance="clicks")["backlog"] == 0)
         assert server.ask("/status", instance="clicks")["dead"] == 0
@@ -46,6 +45,7 @@ def test_marked_letters_are_cancelled_without_a_script(browser: Browser, server:
     kill_jobs(server, "plain", "pay:plain", 3)
     with visiting(browser, server, instance="plain", java_script_enabled=False) as (page, _):
         go(page, "Dead letters")
+        page.get_by_role("link", name="One by one").click()
         for box in page.get_by_role("checkbox").all()[:2]:
             box.check()
         page.get_by_role("button", name="Cancel the marked").click()
@@ -99,7 +99,14 @@ def test_no_page_is_wider_than_a_phone_or_has_a_fault(browser: Browser, server: 
     server.ask(f"/schedules/{'s' * 100}", schedule, "PUT", instance=instance)
     server.ask(f"/schedules/{'s' * 100}/trigger", {}, instance=instance)
     pool = "a-pool.of-which.the:name-is-longer-than-a-phone-is-wide"
-    paths = ["/dead", f"/dead/letters?path={LONG}", "/dead/retry-all", "/schedules", f"/schedules/{'s' * 100}?args=1"]
+    paths = [
+        "/dead",
+        f"/dead/letters?path={LONG}",
+        "/dead/retry-all",
+        "/audit",
+        "/schedules",
+        f"/schedules/{'s' * 100}?args=1",
+    ]
     paths += [f"/schedules/{'s' * 100}/delete", "/queues", "/workers", "/pools", f"/pools/{pool}", "/pools/none"]
     options = {"viewport": PHONE, "color_scheme": "dark"}
     with visiting(browser, server, instance=instance, token=READER, **options) as (page, faults):

@@ -58,5 +58,5 @@ def answer(page: Page, button: str, **fields: str) -> str:
 
 def said(page: Page) -> str:
     """Return what the page says was done just now."""
-    banner: Locator = page.locator("main .said p")
+    banner: Locator = page.locator("main > .said p")
     return banner.inner_text()

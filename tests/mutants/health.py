@@ -8,7 +8,30 @@ F = "tests/actors/scheduler/test_health_facts.py::"
 HOST = "actors/scheduler/queries/host_health.py"
 STANDING = "actors/scheduler/queries/standing.py"
 
+W = "tests/actors/scheduler/test_why_in_words.py::"
+
 HEALTH = (
+    Mutant(
+        "why: jobs of another priority are counted as if they had the same",
+        "actors/scheduler/queries/in_front.py",
+        "due + (priority - job.priority) * PRIORITY_MS",
+        "due",
+        tests=(W + "test_a_full_pool_says_whose_lease_ends_first_and_how_many_go_before",),
+    ),
+    Mutant(
+        "why: jobs that are not due yet go before",
+        "actors/scheduler/queries/in_front.py",
+        'end = min(prefix + b"%015d/%b" % (same_turn, job.id.encode()), prefix + b"%015d/" % (now + 1))',
+        'end = prefix + b"%015d/%b" % (same_turn, job.id.encode())',
+        tests=(W + "test_a_full_pool_says_whose_lease_ends_first_and_how_many_go_before",),
+    ),
+    Mutant(
+        "why: a bulk retry comes to what died after it was asked for",
+        "actors/scheduler/queries/why.py",
+        "            row.since <= parked < row.before\n",
+        "            row.since <= parked\n",
+        tests=(W + "test_a_dead_job_that_a_bulk_retry_has_passed_is_not_promised_another",),
+    ),
     Mutant(
         "health: jobs of a full or paused pool are late",
         STANDING,

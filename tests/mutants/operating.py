@@ -7,6 +7,8 @@ from tests.mutants.breaking import Mutant
 T = "tests/test_tracing.py::"
 R = "tests/dispatch/receiver/test_tracing.py::"
 W = "tests/dispatch/test_trace_context.py::"
+L = "tests/actors/scheduler/test_change_log.py::"
+J = "tests/cli/test_log_lines.py::"
 
 OPERATING = (
     Mutant(
@@ -95,5 +97,55 @@ OPERATING = (
         "    if job.trace is not None:\n",
         "    if False:\n",
         tests=(T + "test_a_client_s_span_is_the_one_that_a_job_comes_from",),
+    ),
+    Mutant(
+        "logs: changes are noted where nobody reads them",
+        "actors/scheduler/actor/scheduler_actor.py",
+        "        if change_log.log.isEnabledFor(DEBUG):",
+        "        if True:",
+        tests=(L + "test_nothing_is_noted_where_nobody_reads_it",),
+    ),
+    Mutant(
+        "logs: a line is written before the commit",
+        "actors/scheduler/actor/scheduler_actor.py",
+        "            turn.changes.append((None, event, answered))\n",
+        "            turn.changes.append((None, event, answered))\n"
+        "            change_log.write(self.ctx.id.name, turn.changes)\n",
+        tests=(L + "test_what_did_not_reach_the_disk_is_not_told",),
+    ),
+    Mutant(
+        "logs: a lease that is held on is a start",
+        "actors/scheduler/transitions/apply.py",
+        "turn.changes is not None and decision.lease.kind != state.leases[token][1].kind",
+        "turn.changes is not None",
+        tests=(L + "test_a_lease_that_is_held_on_is_no_start",),
+    ),
+    Mutant(
+        "logs: a refused change of an operator is told as done",
+        "actors/scheduler/actor/change_log.py",
+        " and not isinstance(attempt, Exception):",
+        ":",
+        tests=(L + "test_other_ends_and_operators_are_told_of",),
+    ),
+    Mutant(
+        "logs: a field that is no text ends the log",
+        "src/tocsin/cli/log_lines.py",
+        "except (TypeError, ValueError, OverflowError, RecursionError):",
+        "except TypeError:",
+        tests=(J + "test_whatever_a_field_holds_the_line_is_written",),
+    ),
+    Mutant(
+        "logs: a message for people may be two lines",
+        "src/tocsin/cli/log_lines.py",
+        "record.message = printable(record.message)",
+        "record.message = record.message",
+        tests=(J + "test_a_line_for_people_is_one_line_whatever_it_quotes",),
+    ),
+    Mutant(
+        "logs: what a command says is no JSON",
+        "src/tocsin/cli/log_lines.py",
+        '    if form == "json":\n        say_as',
+        '    if form == "xml":\n        say_as',
+        tests=(J + "test_a_server_logs_objects_only_and_no_secret",),
     ),
 )

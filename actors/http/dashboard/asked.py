@@ -50,7 +50,8 @@ class Asked:
 
     @property
     def now_ms(self) -> int:
-        return self.host.runtime.clock.now_ms()
+        """The time of the instance, which may have a test clock."""
+        return self.port.checks.now_ms()
 
     async def status(self) -> Status | None:
         """Return the counts and the health of the instance, read once; None to whom HTTP would not tell them."""

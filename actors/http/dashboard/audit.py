@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tocsin.actors.http.dashboard.asked import Asked
-from tocsin.actors.http.dashboard.page import Page
 from tocsin.actors.http.dashboard.words import count, exact, relative
 from tocsin.actors.scheduler.model.audit_records import AuditEntry
 from tocsin.actors.scheduler.model.records import By
@@ -65,6 +64,10 @@ class Line:
     about: str
     url: str
     given: str
+    undo: str
+    """The address that takes it back, as long as that is possible."""
+    fate: str
+    """Its end, if it was undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +85,19 @@ class Audit:
         return DID
 
 
-async def show(asked: Asked) -> Audit:
+async def read_log(asked: Asked, ways: Mapping[str, str]) -> Audit:
+    """Read a page of the log; `ways` are the addresses that undo what still can be undone, by the ids of actions."""
     query = asked.query("cursor", "action", "who")
     filters = {name: value for name in ("action", "who") if (value := query.text(name))}
     page = await asked.port.reads.audit(
         cursor=query.text("cursor") or None, limit=SHOWN, action=filters.get("action"), who=filters.get("who"),
         since=None,
     )  # fmt: skip
-    lines = [line_of(asked, one) for one in page.actions]
+    lines = [line_of(asked, one, ways.get(one.id, "")) for one in page.actions]
     return Audit(lines, filters, page.cursor, query.text("cursor") is not None)
 
 
-def line_of(asked: Asked, one: AuditEntry) -> Line:
+def line_of(asked: Asked, one: AuditEntry, undo: str = "") -> Line:
     """Return an action as pages show it."""
     return Line(
         entry=one,
@@ -103,6 +107,8 @@ def line_of(asked: Asked, one: AuditEntry) -> Line:
         about=one.about or "",
         url=_url(asked, one),
         given=given_of(one.given),
+        undo=undo,
+        fate="undone" if one.undone_by is not None else "",
     )
 
 
@@ -146,6 +152,3 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return count(value) if isinstance(value, int) else str(value)
-
-
-PLACES: Final = (Page(path="/audit", action="audit", name="audit", title="Audit log", show=show),)

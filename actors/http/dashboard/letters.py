@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.page import Act, Done, Page, Question
+from tocsin.actors.http.dashboard.undo import Undoable, undo_path, undoable
 from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.model.records import Record
 from tocsin.errors import InvalidInputError
@@ -39,6 +40,7 @@ class Letters:
     later: bool
     may_retry: bool
     may_cancel: bool
+    undoable: Sequence[Undoable] = ()
 
     @property
     def bulk(self) -> Mapping[str, str] | None:
@@ -78,6 +80,7 @@ async def show(asked: Asked) -> Letters:
         query.text("cursor") is not None,
         await asked.may("dead_retry"),
         await asked.may("dead_cancel"),
+        await undoable(asked),
     )
 
 
@@ -123,19 +126,22 @@ async def ask_retry(asked: Asked) -> Question:
 
 
 async def retry(asked: Asked) -> Done:
-    ids, retried = _marked(asked), 0
+    """Retry one at once, and several as one action: the log has one line for what one person did once."""
+    ids, changes = _marked(asked), asked.port.changes
     for id in ids:
         await asked.admit("dead_retry", id)
-    for id in ids:
-        retried += (await asked.port.changes.dead_retry(id)).retried
-    return Done(words=_said(retried, len(ids), "retried: due now"), back=_back(asked), changed=retried > 0)
+    if len(ids) == 1:
+        retried = int((await changes.dead_retry(ids[0])).retried)
+    else:
+        retried = (await changes.dead_retry_all(**_these(ids), rate_per_second=MARKED_MOST)).matched
+    return Done(words=_said(retried, len(ids), "retried"), back=_back(asked), changed=retried > 0)
 
 
 async def ask_cancel(asked: Asked) -> Question:
     ids = _marked(asked)
     return Question(
         title=f"Cancel {amount(len(ids), 'dead letter')}?",
-        words=(f"{_named(ids)}.", "They are removed for good: nothing of them can be retried."),
+        words=(f"{_named(ids)}.", "They are removed, and cannot be retried; for ten minutes this can be undone."),
         button=f"Cancel {amount(len(ids), 'job')}",
         back=_back(asked),
         grave=True,
@@ -144,12 +150,21 @@ async def ask_cancel(asked: Asked) -> Question:
 
 
 async def cancel(asked: Asked) -> Done:
-    ids, cancelled = _marked(asked), 0
+    ids = _marked(asked)
     for id in ids:
         await asked.admit("dead_cancel", id)
-    for id in ids:
-        cancelled += await asked.port.changes.dead_cancel(id)
-    return Done(words=_said(cancelled, len(ids), "cancelled"), back=_back(asked), changed=cancelled > 0)
+    found = await asked.port.changes.dead_cancel_all(**_these(ids))
+    return Done(
+        words=_said(found.cancelled, len(ids), "cancelled"),
+        back=_back(asked),
+        undo=undo_path(found.action_id, found.undo_until),
+        changed=found.cancelled > 0,
+    )
+
+
+def _these(ids: Sequence[str]) -> dict[str, Any]:
+    """Return the ids as the filters of a bulk action."""
+    return {**dict.fromkeys(("pool", "reason", "path", "since")), "ids": ids, "all": False, "dry_run": False}
 
 
 def _said(changed: int, asked_for: int, what: str) -> str:
@@ -158,7 +173,6 @@ def _said(changed: int, asked_for: int, what: str) -> str:
 
 
 PLACES: Final = (
-    Page(path="/dead", action="dead", name="dead", title="Dead letters", show=show, template="letters.html"),
     Page(path="/dead/letters", action="dead", name="dead", title="Dead letters", show=show, template="letters.html"),
     Act(path="/dead/retry", action="dead_retry", name="dead", ask=ask_retry, do=retry),
     Act(path="/dead/cancel", action="dead_cancel", name="dead", ask=ask_cancel, do=cancel),

@@ -10,20 +10,29 @@ from tocsin.actors.http.dashboard import charts
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.page import Page
 from tocsin.actors.scheduler.model.records import PoolStatus, Record, Status
+from tocsin.errors import InvalidInputError
 
 SHOWN: Final = 8
 """Pools, and jobs of a list."""
 
 
 @dataclass(frozen=True, slots=True)
+class Soon:
+    """The first jobs of a list, or why none are shown."""
+
+    records: Sequence[Record] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
-    """The content of the page. Lists are None to whom HTTP would not list jobs, charts to whom it would not tell."""
+    """The content of the page; `charts` are None to whom HTTP would not tell."""
 
     status: Status
     pools: Sequence[PoolStatus]
     more_pools: int
-    due: Sequence[Record] | None
-    next: Sequence[Record] | None
+    due: Soon
+    next: Soon
     charts: charts.Charts | None
 
     @property
@@ -43,22 +52,26 @@ async def show(asked: Asked) -> Overview:
     status = await asked.status()
     assert status is not None, "the page needs the leave that this needs"
     pools = sorted(status.pools, key=lambda one: (not one.paused, -one.queued, -one.in_flight, one.name))
-    listing = await asked.may("list")
     return Overview(
         status,
         pools[:SHOWN],
         max(0, len(pools) - SHOWN),
-        await _first(asked, "waiting") if listing and status.due else [] if listing else None,
-        await _first(asked, "pending") if listing else None,
+        await _first(asked, "waiting"),
+        await _first(asked, "pending"),
         charts.of(await asked.port.reads.activity(charts.MINUTES)) if await asked.may("activity") else None,
     )
 
 
-async def _first(asked: Asked, state: str) -> Sequence[Record]:
-    page = await asked.port.reads.list(
-        cursor=None, limit=SHOWN, order="due", pool=None, state=state, label=None, queue=None, path=None
-    )
-    return page.records
+async def _first(asked: Asked, state: str) -> Soon:
+    if not await asked.may("list"):
+        return Soon(why="You may not list jobs.")
+    try:
+        page = await asked.port.reads.list(
+            cursor=None, limit=SHOWN, order="due", pool=None, state=state, label=None, queue=None, path=None
+        )
+    except InvalidInputError as error:  # so many lines that they cannot be merged
+        return Soon(why=f"{error.message[:1].upper()}{error.message[1:]}.")
+    return Soon(page.records)
 
 
 PLACES: Final = (Page(name="overview", path="", title="Overview", action="status", show=show),)

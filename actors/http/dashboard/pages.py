@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.actors.http.dashboard import (
-    audit,
+    dead,
     instances,
     job,
     job_acts,
@@ -17,6 +17,7 @@ from tocsin.actors.http.dashboard import (
     redrives,
     schedule,
     schedules,
+    undo,
     workers,
 )
 from tocsin.actors.http.dashboard.page import Place
@@ -26,6 +27,7 @@ PLACES: Final[tuple[Place, ...]] = (
     *jobs.PLACES,
     *job.PLACES,
     *job_acts.PLACES,
+    *dead.PLACES,
     *letters.PLACES,
     *redrives.PLACES,
     *schedules.PLACES,
@@ -33,6 +35,6 @@ PLACES: Final[tuple[Place, ...]] = (
     *queues.PLACES,
     *workers.PLACES,
     *pools.PLACES,
-    *audit.PLACES,
+    *undo.PLACES,
     *instances.PLACES,
 )

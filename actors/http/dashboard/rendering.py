@@ -34,6 +34,6 @@ def _environment() -> Environment:
 
 def render(name: str, asked: Asked, frame: Frame, value: Any) -> str:
     """Fill a template. It has the value as `v`, the frame as `frame`, macros as `parts`, and the request's `url`."""
-    of_request = {"url": asked.url, "base": asked.root, "now": asked.now_ms}
+    of_request = {"url": asked.url, "base": asked.root, "now": asked.now_ms if frame.page else 0}
     parts = _environment().get_template("parts.html").make_module(of_request)
     return _environment().get_template(name).render(v=value, frame=frame, parts=parts, **of_request)

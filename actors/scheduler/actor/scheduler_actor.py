@@ -6,11 +6,13 @@ The work of an event is in the module named after it. Memory is read from rows a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from logging import DEBUG
 from typing import Any
 
 from tocsin.actors.runtime.actor import ActorContext, EventActor
 from tocsin.actors.runtime.clock import Clock
 from tocsin.actors.runtime.events import Event, answer
+from tocsin.actors.scheduler.actor import change_log
 from tocsin.actors.scheduler.actor.away import check, is_sealed
 from tocsin.actors.scheduler.actor.end_of_turn import EndOfTurn
 from tocsin.actors.scheduler.actor.expiry import end_leases, return_unsent, run_timers
@@ -32,7 +34,7 @@ from tocsin.actors.scheduler.schedules.recompute import check_zones
 from tocsin.actors.scheduler.state.occurrences import FailedSlots, Tick
 from tocsin.actors.scheduler.state.rebuild import load
 from tocsin.actors.scheduler.state.scheduler_state import Limits, SchedulerState
-from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.state.turn import Change, Turn
 from tocsin.actors.scheduler.transitions import arrival, events
 from tocsin.actors.scheduler.transitions.complete import complete, extend
 from tocsin.actors.scheduler.transitions.idempotency import Once, submit_once
@@ -100,7 +102,11 @@ class SchedulerActor(EventActor[SchedulerEvent]):
 
     def _turn(self) -> Turn:
         began, wall, own = self._clock.monotonic(), self._clock.now_ms(), self._state.clock
-        return Turn(self._state, wall if own is None else own.at, wall, self.ctx, self._owner, began)
+        changes: list[Change] | None = None
+        if change_log.log.isEnabledFor(DEBUG):  # asked once a turn, not for each job
+            changes = []
+            self.ctx.after_commit(change_log.write, self.ctx.id.name, changes)
+        return Turn(self._state, wall if own is None else own.at, wall, self.ctx, self._owner, began, changes)
 
     # ---- Events ----------------------------------------------------------------------------------
 
@@ -189,6 +195,8 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 answered = await operate(turn, event)
             case _:
                 answered = await change_schedules(turn, event)
+        if turn.changes is not None:
+            turn.changes.append((None, event, answered))
         return answered
 
     async def _come_or_go(self, event: SchedulerEvent) -> Any:
@@ -230,6 +238,8 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         """Begin the removal of the instance, or go on with it: one page."""
         turn = self._turn()
         erased = await erase_page(turn)
+        if turn.changes is not None and not erased.more:
+            turn.changes.append((None, events.ErasePage(), None))
         self.ctx.after_commit(self._inflight.result_waiters.tell_all)
         self.ctx.after_commit(self._inflight.activities.erased, self.ctx.id.name, erased.jobs)
         self.ctx.after_commit(self._inflight.note_clock, None)

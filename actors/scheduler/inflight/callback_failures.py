@@ -97,14 +97,18 @@ class CallbackFailures:
             self._unlogged += 1
             return
         self._lines += 1
-        self._log(job, 0 if known is None else known.failures)
+        self._log(job, path, 0 if known is None else known.failures)
         self._paths[path] = _Path(now)
         self._paths.move_to_end(path)
         if len(self._paths) > PATHS:
             self._paths.popitem(last=False)
 
-    def _log(self, job: str, before: int) -> None:
+    def _log(self, job: str, path: str, before: int) -> None:
+        instance, _, job_id = job.partition("/")
         more = f"; {before:,} more of this path since the line before" if before else ""
         others = f"; {self._unlogged:,} of other paths were not logged" if self._unlogged else ""
         self._unlogged = 0
-        log.warning("a callback failed: %s (job %s)%s%s", self._last, job, more, others)
+        log.warning(
+            "a callback failed: %s (job %s)%s%s", self._last, job, more, others,
+            extra={"instance": instance, "id": job_id, "path": path},
+        )  # fmt: skip

@@ -190,6 +190,10 @@ class Deaths:
         log.warning(
             "job %s/%s (%s) is dead: %s after %s, %s%s",
             one.instance, one.id, one.target, one.reason, attempts, status, error,
+            extra={
+                "instance": one.instance, "id": one.id, "path": one.target, "attempt": one.attempt,
+                "reason": one.reason, "status": one.status,
+            },
         )  # fmt: skip
 
     async def _window(self, instance: str) -> None:

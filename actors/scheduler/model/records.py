@@ -348,13 +348,20 @@ class Redrive(Value, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Reason(Value, frozen=True, rename="camel", omit_defaults=True):
-    """Why a job is not running: `code` for programs, `message` for people, `at` if an instant ends it (epoch ms)."""
+    """Why a job is not running: `code` for programs, `message` for people, `at` if an instant ends it (epoch ms).
+
+    `since`: when it began, epoch ms; `by`: who has paused it. `holders`: the jobs that have its slots or lanes;
+    `behind`: how many jobs of its line go before it, counted to 1,000.
+    """
 
     code: str
     message: str
     at: int | None = None
     pool: str | None = None
     holders: Sequence[str] | None = None
+    since: int | None = None
+    by: By | None = None
+    behind: int | None = None
 
 
 class DeadRetried(Value, frozen=True, rename="camel", omit_defaults=True):

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
 
 from tocsin.actors.scheduler.inflight.lanes import LANES_FULL
 from tocsin.actors.scheduler.inflight.permits import CIRCUIT_OPEN, HOST_FULL, HOST_HELD, NOT_DISPATCHING, SUSPECTS_FULL
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.health import code_of
-from tocsin.actors.scheduler.model.records import ErrorInfo, Reason, Record
+from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.records import By, ErrorInfo, Reason, Record, pause_of
 from tocsin.actors.scheduler.model.rows import INSTANCE, PULLED, InstanceRow, PoolRow
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME, level_of
 from tocsin.actors.scheduler.queries import jobs as query
+from tocsin.actors.scheduler.queries.in_front import COUNTED, in_front, in_lanes
 from tocsin.actors.scheduler.state.job_queues import slots_left
+from tocsin.actors.scheduler.transitions import redrive as redrives
 from tocsin.actors.scheduler.transitions.job import is_expired
 from tocsin.dispatch.durations import span
 from tocsin.errors import StoreError
 from tocsin.storage.api import StoreView
 
 HOLDERS_NAMED = 20
+WITH_LINE: Final = frozenset({"POOL_FULL", LANES_FULL, HOST_FULL, "NO_WORKER"})
+"""Reasons that end for one job after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,11 @@ class Facts:
     """Codes of what keeps callbacks of this level (see `suspects`) from starting."""
     circuit: str | None
     """Why the circuit is open, in words; None if it is closed."""
+    circuit_since: int | None
+    wall: int
+    """The present of the host, epoch ms: a test clock's may be another."""
+    in_flight: int
+    """How many lanes of this scheduler are in use."""
     store_trouble: StoreError | None
     stopping: bool
     alarm_failures: int
@@ -51,28 +65,85 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
         ]
     record, level = found.record(now), level_of(found.place)
     if record.state == "dead":
-        error = f": {_words(record.last_error)}" if record.last_error else ""
-        return [
-            Reason(
-                "DEAD", f"it was given up ({record.reason}){error}; retry or cancel the dead letter", record.parked_at
-            )
-        ]
+        return [await _dead(view, record)]
     if record.state == "running":
-        return [_running(record)]
+        return [_running(found, record, facts.wall)]
     if is_expired(found.job, found.place, now):
         return [Reason("EXPIRED", "its time is over: it is recorded as expired, and never sent", record.expires_at)]
     said = _of_job(record, level, now)
     if said and (clock := query.read(ClockRow, CLOCK, (await view.get([CLOCK])).get(CLOCK))) is not None:
-        moves = f"advanced to {clock.target}" if clock.target else "frozen"
-        said.append(Reason("TEST_CLOCK", f"this instance has a test clock, which stands at {clock.at} and is {moves}"))
-    said.extend(await of_instance(view))
+        moves = f"advanced to {_clock_time(clock.target)}" if clock.target else "frozen"
+        stands = f"this instance has a test clock, which stands at {_clock_time(clock.at)} and is {moves}"
+        said.append(Reason("TEST_CLOCK", stands))
+    said.extend(await of_instance(view, now))
     if record.pool is not None:
-        said.extend(await of_pool(view, record.pool))
+        said.extend(await of_pool(view, record.pool, now, facts.wall))
     if record.queue is None:
-        return said + of_host(facts) + [of_callbacks(code, facts) for code in facts.hindrances(level)]
-    if record.state == "waiting" and not facts.waiting_for(record.queue):
-        said.append(Reason("NO_WORKER", f"no claim waits for queue {record.queue} on this host"))
-    return said + of_host(facts)
+        held = [of_callbacks(code, facts) for code in facts.hindrances(level)]
+        said += of_host(facts) + [await _in_lanes(view, one, facts) if one.code == LANES_FULL else one for one in held]
+    else:
+        if record.state == "waiting" and not facts.waiting_for(record.queue):
+            said.append(Reason("NO_WORKER", f"no claim waits for queue {record.queue} on this host"))
+        said += of_host(facts)
+    return await _with_place(view, found, said, now) if record.state == "waiting" else said
+
+
+async def _with_place(view: StoreView, found: Found, said: Sequence[Reason], now: int) -> list[Reason]:
+    """Say of reasons that a line forms behind them how many jobs of its line go before this one."""
+    moving = [one for one in said if one.code in WITH_LINE and not (one.code == "POOL_FULL" and one.at is None)]
+    if not moving:
+        return list(said)
+    behind = await in_front(view, found, now)
+    jobs = {0: "it is the first in its line", 1: "1 job of its line goes before it"}
+    more = " or more" if behind >= COUNTED else ""
+    where = jobs.get(behind, f"{behind:,} jobs{more} of its line go before it")
+    return [
+        msgspec.structs.replace(one, message=f"{one.message}; {where}", behind=behind) if one in moving else one
+        for one in said
+    ]
+
+
+async def _in_lanes(view: StoreView, full: Reason, facts: Facts) -> Reason:
+    """Say who has the lanes."""
+    found = await in_lanes(view)
+    if not found:
+        return full
+    job, since = found[0]
+    message = f"{full.message}, the longest by {job} for {_span(facts.wall - since)}"
+    return msgspec.structs.replace(full, message=message, holders=[one for one, _ in found[:HOLDERS_NAMED]])
+
+
+async def _dead(view: StoreView, record: Record) -> Reason:
+    """Say why it was given up, and whether a bulk retry comes to it."""
+    error = f": {_words(record.last_error)}" if record.last_error else ""
+    said, parked = f"it was given up ({record.reason}){error}", record.parked_at or 0
+    for name, row in (await redrives.running(view)).items():
+        fits = (
+            row.since <= parked < row.before
+            and row.pool in (None, record.pool)
+            and row.reason in (None, record.reason)
+            and row.path in (None, record.function_path, record.workflow)
+        )
+        if fits and (parked, record.id) > row.cursor:
+            pace = f"{row.rate} a second, {row.retried:,} of {row.matched:,} so far"
+            return Reason("DEAD", f"{said}; the bulk retry {name} comes to it: {pace}", record.parked_at)
+    return Reason("DEAD", f"{said}; retry or cancel the dead letter", record.parked_at)
+
+
+def _span(ms: int) -> str:
+    """Format a duration; clocks of two hosts may differ by a little."""
+    return span(max(ms, 0))
+
+
+def _clock_time(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _paused(what: str, since: int | None, by: By | None, now: int | None) -> str:
+    """Say for how long something has been paused and by whom, as far as that is known."""
+    lasts = "" if since is None or now is None else f" for {_span(now - since)}"
+    who = "" if by is None else by.user or (f"token {by.token}" if by.token else "")
+    return f"{what} {'has been' if lasts else 'is'} paused{lasts}{f', by {who}' if who else ''}"
 
 
 def _words(error: ErrorInfo) -> str:
@@ -80,17 +151,22 @@ def _words(error: ErrorInfo) -> str:
     return f"{error.code}: {error.message}" if error.code else error.message
 
 
-def _running(record: Record) -> Reason:
-    assert record.lease is not None
+def _running(found: Found, record: Record, now: int) -> Reason:
+    assert record.lease is not None and found.running is not None
+    lease, since = record.lease, found.running.started
+    lasts, left = _span(now - since), _span(lease.until - now + 999)
     words = {
-        "fired": "it is running: its callback is on its way, or its host was lost: tried again when its lease ends",
-        "accepted": "it is running: the receiver accepted it and has not completed it yet",
-        "unknown": "an attempt got no answer and may still run there: nothing starts before its lease ends",
+        "fired": f"it is running: its callback has been on its way for {lasts}, or its host was lost: tried again when "
+        f"its lease ends, in {left}",
+        "accepted": f"it is running: the receiver accepted it {lasts} ago and has not completed it yet; its lease ends "
+        f"in {left}",
+        "unknown": f"an attempt got no answer and may still run there: nothing starts before its lease ends, in {left}",
     }
-    if record.lease.kind == PULLED:
-        who = "a worker" if record.lease.worker is None else f"worker {record.lease.worker}"
-        return Reason("RUNNING", f"it is running: {who} has it", record.lease.until)
-    return Reason("RUNNING", words.get(record.lease.kind, record.lease.kind), record.lease.until)
+    said = words.get(lease.kind, lease.kind)
+    if lease.kind == PULLED:
+        who = "a worker" if lease.worker is None else f"worker {lease.worker}"
+        said = f"it is running: {who} has it, for {lasts} now; its lease ends in {left}"
+    return Reason("RUNNING", said, lease.until, since=since)
 
 
 def _of_job(record: Record, level: int, now: int) -> list[Reason]:
@@ -122,29 +198,34 @@ def _apart(record: Record, level: int) -> Reason:
     return Reason("ALONE" if level == ALONE else "APART", said)
 
 
-async def of_instance(view: StoreView) -> list[Reason]:
-    """Say why nothing of this instance starts; nothing if it may."""
+async def of_instance(view: StoreView, now: int | None = None) -> list[Reason]:
+    """Say why nothing of this instance starts; nothing if it may. `now`: to say for how long."""
     row = query.read(InstanceRow, INSTANCE, (await view.get([INSTANCE])).get(INSTANCE))
     if row is None or not row.paused:
         return []
     if row.erasing:
         return [Reason("REMOVING", "this instance is being removed")]
-    return [Reason("INSTANCE_PAUSED", "this instance is paused")]
+    since, by = pause_of(row.pause)
+    return [Reason("INSTANCE_PAUSED", _paused("this instance", since, by, now), since=since, by=by)]
 
 
-async def of_pool(view: StoreView, name: str) -> list[Reason]:
-    """Say why no job of this pool starts; nothing if one may."""
+async def of_pool(view: StoreView, name: str, now: int | None = None, wall: int | None = None) -> list[Reason]:
+    """Say why no job of this pool starts; nothing if one may. `now`, and the host's `wall`: to say for how long."""
     pool = await query.pool(view, name)
     holders = [holder.id for holder in pool.holders[:HOLDERS_NAMED]]
     if slots_left(PoolRow(pool.max_concurrency, pool.paused), pool.in_flight):
         return []
     if pool.paused:
-        return [Reason("POOL_PAUSED", f"pool {name} is paused", pool=name)]
+        since, by = pool.paused_at, pool.paused_by
+        return [Reason("POOL_PAUSED", _paused(f"pool {name}", since, by, now), pool=name, since=since, by=by)]
     if not pool.max_concurrency:
         said = f"pool {name} is closed: its cap is 0"
         return [Reason("POOL_FULL", said, None, name, holders)]
     said = f"pool {name} is full: {pool.in_flight} of {pool.max_concurrency} slots are held"
-    ends = min((holder.until for holder in pool.holders), default=None)
+    first = min(pool.holders, key=lambda holder: (holder.until, holder.id), default=None)
+    ends = None if first is None else first.until
+    if first is not None and wall is not None:
+        said = f"{said}; the lease of {first.id} ends first, in {_span(first.until - wall + 999)}"
     return [Reason("POOL_FULL", said, ends, name, holders)]
 
 
@@ -164,10 +245,16 @@ def of_callbacks(code: str, facts: Facts) -> Reason:
     """Say what holds up callbacks; pulled work goes on."""
     words = {
         NOT_DISPATCHING: "this host starts nothing by itself: it was opened with dispatch=False, call run_due()",
-        CIRCUIT_OPEN: f"{facts.circuit}; one callback every 5 s is tried",
+        CIRCUIT_OPEN: f"{facts.circuit}; one callback every 5 s is tried{_lasts(facts)}",
         LANES_FULL: f"all {facts.lanes_limit} lanes of this scheduler are in use",
-        HOST_FULL: f"all {facts.max_in_flight} callbacks this host may have in flight are",
+        HOST_FULL: f"all {facts.max_in_flight} callbacks this host may have in flight are: {facts.in_flight} of this "
+        f"scheduler, {max(facts.max_in_flight - facts.in_flight, 0)} of others",
         HOST_HELD: "a job that four hosts were lost with runs alone on this host, or is about to; others go on then",
         SUSPECTS_FULL: f"all {facts.max_suspects} places of this host for jobs that hosts were lost with are taken",
     }
-    return Reason(code, words[code])
+    return Reason(code, words[code], since=facts.circuit_since if code == CIRCUIT_OPEN else None)
+
+
+def _lasts(facts: Facts) -> str:
+    """Say for how long the circuit has been open."""
+    return "" if facts.circuit_since is None else f", for {_span(facts.wall - facts.circuit_since)} now"

@@ -18,6 +18,11 @@ KEYS_PER_TURN = 4_000
 BYTES_PER_TURN = 3 * 1024 * 1024
 """A part of the 20,000 keys and 8 MiB of a commit. A turn that has written this much leaves to the next one what can
 wait."""
+ACCEPTED: Final = "accepted"
+RESTORED: Final = "restored"
+Change = tuple[JobRow | None, object, object]
+"""A job, what has become of it (`ACCEPTED`, `RESTORED` by an undo, its lease, or what `transitions.job` decides), and
+the number of the attempt, 0 if there is none. Without a job: an event that was carried out, and its answer."""
 STEPS: Final = 8
 """After so many jobs a turn looks whether it has written that much: eight jobs more never fill a commit."""
 
@@ -34,6 +39,8 @@ class Turn:
     ctx: ActorContext
     owner: str
     began: float = 0.0
+    changes: list[Change] | None = None
+    """Changes, for the log; None where nobody reads it."""
 
     @property
     def random(self) -> Random:

@@ -31,7 +31,7 @@ from tocsin.actors.scheduler.model.rows import (
 )
 from tocsin.actors.scheduler.state.job_queues import PriorityBucket
 from tocsin.actors.scheduler.state.scheduler_state import EXPIRE
-from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn
 from tocsin.actors.scheduler.transitions.job import (
     Cancel,
     Decision,
@@ -56,6 +56,8 @@ def accept(turn: Turn, new: NewJob, start_at: int) -> JobRow:
     job = msgspec.structs.replace(new.job, incarnation=new.job.incarnation or turn.incarnation())
     state.add_job(job, new.rest_of_args, AtRow(start_at))
     _set_cap(turn, job)
+    if turn.changes is not None:
+        turn.changes.append((job, ACCEPTED, 0))
     return job
 
 
@@ -70,15 +72,18 @@ def _set_cap(turn: Turn, job: JobRow) -> None:
 def accept_plain(turn: Turn, jobs: Sequence[NewJob]) -> None:
     """Write new jobs as `accept` does, all together: each `is_plain`, and no two have one id."""
     incarnation = turn.incarnation
-    turn.state.add_plain_jobs(
-        [msgspec.structs.replace(new.job, incarnation=new.job.incarnation or incarnation()) for new in jobs]
-    )
+    accepted = [msgspec.structs.replace(new.job, incarnation=new.job.incarnation or incarnation()) for new in jobs]
+    turn.state.add_plain_jobs(accepted)
+    if turn.changes is not None:
+        turn.changes.extend((job, ACCEPTED, 0) for job in accepted)
 
 
 def start(turn: Turn, job: JobRow, at: AtRow, token: str, lease: LeaseRow) -> None:
     """Exchange the job's place in its queue for a lease."""
     turn.state.leave_line(job, at)
     turn.state.put_lease(job.id, token, lease)
+    if turn.changes is not None:
+        turn.changes.append((job, lease, lease.at.attempt))
 
 
 def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> None:
@@ -86,6 +91,8 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
     left of it."""
     state = turn.state
     if isinstance(decision, Hold):
+        if turn.changes is not None and decision.lease.kind != state.leases[token][1].kind:
+            turn.changes.append((job, decision.lease, decision.lease.at.attempt))
         state.change_lease(token, decision.lease)
         if job is not None and decision.next is not None:
             _become(turn, job, decision.next)
@@ -105,7 +112,7 @@ def apply(turn: Turn, job: JobRow | None, token: str, decision: Decision) -> Non
         if lease.kind == PULLED and row.outcome in SAID:
             state.tally.worked(turn.now - lease.started)
     if decision.next is not None:
-        _become(turn, job, decision.next)
+        _become(turn, job, decision.next, lease.at.attempt)
         if isinstance(decision.next, Requeue) and job.expires_at is not None and decision.next.at.expires:
             # Its timer may have fired while the attempt ran, before the clock stepped back.
             state.put_timer(job.expires_at, EXPIRE, job.id)
@@ -121,7 +128,7 @@ def apply_late(turn: Turn, job: JobRow, at: AtRow, token: str, started: int, due
             ended = turn.state.tally.attempts = {}
         ended[row.outcome] = ended.get(row.outcome, 0) + 1
     if end.next is not None:
-        _become(turn, job, end.next)
+        _become(turn, job, end.next, at.attempt)
 
 
 def apply_to_waiting(turn: Turn, job: JobRow, at: AtRow, after: Next) -> None:
@@ -154,6 +161,8 @@ async def restore(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], at: At
         if row is not None and row.incarnation == job.incarnation:
             state.storage.delete(key)  # it has not ended, after all
     _note_unstarted(turn, job, at, "restored")
+    if turn.changes is not None:
+        turn.changes.append((job, RESTORED, 0))
 
 
 def restore_letter(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], dead: DeadRow) -> None:
@@ -162,6 +171,8 @@ def restore_letter(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], dead:
     turn.state.counters.accepted += 1  # anew: it is counted as discarded already
     turn.state.put_letter(job, dead)
     turn.state.occurrences.note(job, "restored")
+    if turn.changes is not None:
+        turn.changes.append((job, RESTORED, 0))
 
 
 def park_again(turn: Turn, job: JobRow, at: AtRow, dead: DeadRow) -> None:
@@ -169,6 +180,8 @@ def park_again(turn: Turn, job: JobRow, at: AtRow, dead: DeadRow) -> None:
     turn.state.leave_line(job, at)
     turn.state.park(job, dead, again=True)
     turn.state.occurrences.note(job, "dead")
+    if turn.changes is not None:
+        turn.changes.append((job, RESTORED, 0))
 
 
 def set_place_aside(turn: Turn, bucket: PriorityBucket, due: int, job_id: str) -> None:
@@ -181,9 +194,11 @@ def set_place_aside(turn: Turn, bucket: PriorityBucket, due: int, job_id: str) -
     turn.state.counters.set_aside += 1
 
 
-def _become(turn: Turn, job: JobRow, after: Next) -> None:
-    """Write what becomes of a job that no longer stands where it stood."""
+def _become(turn: Turn, job: JobRow, after: Next, attempt: int = 0) -> None:
+    """Write what becomes of a job that no longer stands where it stood; `attempt` has just ended."""
     state = turn.state
+    if turn.changes is not None:
+        turn.changes.append((job, after, attempt))
     match after:
         case Done(result, no_result):
             if job.keep_result_ms is not None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
 USED: Final = (
     "store", "origin_url", "callback_path", "secrets", "lanes", "max_in_flight", "timeout_ms", "insecure", "ca_file",
+    "log_format",
 )  # fmt: skip
 """The settings of a server that a run uses."""
 
@@ -38,6 +37,7 @@ USED: Final = (
 @setting("--timeout-ms", "How long a callback may take where nothing else is said (default: 60000).", metavar="MS")
 @setting("--insecure", "Send unsigned callbacks; for a loopback origin only.", is_flag=True, flag_value=True)
 @setting("--ca-file", "PEM file of authorities to trust beside the system's.", metavar="FILE")
+@setting("--log-format", "Of the log on stderr: text for people (default), or json.", metavar="text|json")
 @setting("--config", "TOML file (default: tocsin.toml, if there is one).", metavar="FILE")
 @click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True, help="On stderr.")
 @click.option("--json", "as_json", envvar="TOCSIN_JSON", is_flag=True, help="JSON on stdout, one value a line.")
@@ -57,19 +57,18 @@ def run(
       7    another process has the store: a server, or a run that still goes on
       8    due work is left that should have been done, and it says why
     """
+    from tocsin.cli.log_lines import configure
     from tocsin.cli.run_process import run_once
     from tocsin.errors import SettingsError, StoreError, StoreLocked
     from tocsin.settings import load
 
     if not once:
         raise click.UsageError("say --once: do what is due, and end; `tocsin serve` runs until it is stopped")
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
     end = None if until is None else _end(until)
     settings = None
     try:
         settings = load(options, os.environ, needed=USED)
+        configure(log_level, settings.log_format)
         done = run_once(settings, end, max_seconds)
     except SettingsError as error:
         raise WrongSettings(in_options(str(error))) from None

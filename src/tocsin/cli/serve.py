@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -46,6 +45,7 @@ def setting(flag: str, words: str, **more: Any) -> Callable[[Any], Any]:
 @setting("--health-limits", "When health names what is late, like late_s=600.", metavar="NAME=N,...")
 @setting("--heartbeat-url", "Gets a POST once a minute while all is well (a dead man's switch).", metavar="URL")
 @setting("--ca-file", "PEM file of authorities to trust beside the system's.", metavar="FILE")
+@setting("--log-format", "Of the log on stderr: text for people (default), or json.", metavar="text|json")
 @setting("--config", "TOML file (default: tocsin.toml, if there is one).", metavar="FILE")
 @click.option("--access-log", envvar="TOCSIN_ACCESS_LOG", is_flag=True, help="Log every request.")
 @click.option(
@@ -65,21 +65,20 @@ def serve(context: click.Context, /, access_log: bool, log_level: str, **options
     with them (then those of before stay). Other settings need a restart.
     """
     from tocsin.cli.environment import remarks
+    from tocsin.cli.log_lines import configure
     from tocsin.cli.serving import run
     from tocsin.errors import SettingsError, StoreError
     from tocsin.settings import check_server, load
 
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    if access_log:
-        logging.getLogger("uvicorn.access").setLevel(logging.INFO)
     root = context.find_root().command
     assert isinstance(root, click.Group), "serve is a command of it"
-    for remark in remarks(os.environ, root):
-        log.warning("%s", remark)
     try:
         settings = load(options, os.environ)
+        configure(log_level, settings.log_format)
+        if access_log:
+            logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+        for remark in remarks(os.environ, root):
+            log.warning("%s", remark)
         check_server(settings)
         run(settings, lambda: load(options, os.environ), access_log=access_log)
     except SettingsError as error:

@@ -57,7 +57,8 @@ def _print_reason(reason: Mapping[str, Any]) -> None:
         for holder in holders[:HOLDERS_SHOWN]:
             put(f"    {holder}")
         if more:
-            wrapped(f"{more.strip()}: tocsin pools show {printable(reason.get('pool') or '')}", indent=4, rest=4)
+            where = f": tocsin pools show {printable(reason['pool'])}" if reason.get("pool") else ""
+            wrapped(f"{more.strip()}{where}", indent=4, rest=4)
 
 
 @click.command()

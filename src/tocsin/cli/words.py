@@ -7,17 +7,29 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import IO, TextIO
+from collections.abc import Callable
+from typing import IO, Final, TextIO
 
 
 def say(words: str) -> None:
     """Print a message on stderr, wrapped on a terminal. Messages that nobody reads are
-    lost, which fails no command."""
-    text = lines_of(words)
+    lost, which fails no command. Where stderr is a log for programs, the message is a line of it."""
     try:
+        if _log_lines:
+            write(sys.stderr, _log_lines[-1](words))
+            return
+        text = lines_of(words)
         write(sys.stderr, folded(text) if sys.stderr.isatty() else text)
     except OSError:
         mute(sys.stderr)
+
+
+def say_as(line_of: Callable[[str], str]) -> None:
+    """Write messages from here on as this makes lines of them."""
+    _log_lines[:] = [line_of]
+
+
+_log_lines: Final[list[Callable[[str], str]]] = []
 
 
 def write(stream: TextIO, text: str) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tocsin.dispatch.worker.worker import Worker
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = ("text", "json")
 FORM: Final = "it must be module:attribute, like app:handlers"
 FROM_FACTORY: Final = ("queues", "exclude", "concurrency", "lease")
 
@@ -33,8 +34,14 @@ FROM_FACTORY: Final = ("queues", "exclude", "concurrency", "lease")
 @click.option("--drain", metavar="SPAN", help="For jobs to end in at a stop (default: the worker's own, 25s).")
 @click.option("--burst", is_flag=True, help="End when nothing of the queues is due and all that ran has ended.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="On stderr.")
+@click.option(
+    "--log-format", envvar="TOCSIN_LOG_FORMAT", type=click.Choice(FORMATS), default="text", show_default=True,
+    help="Of the log: for people, or for programs.",
+)  # fmt: skip
 @client_command
-def worker(connection: Connection, /, app: str, drain: str | None, burst: bool, log_level: str, **options: Any) -> None:
+def worker(
+    connection: Connection, /, app: str, drain: str | None, burst: bool, log_level: str, log_format: str, **options: Any
+) -> None:
     """Run jobs of queues until it is told to stop (SIGINT, SIGTERM).
 
     ATTRIBUTE is a tocsin.Handlers, a mapping from function paths to
@@ -49,12 +56,10 @@ def worker(connection: Connection, /, app: str, drain: str | None, burst: bool, 
     and ends with exit code 0, also if handlers failed; 3 if the server cannot
     be reached.
     """
+    from tocsin.cli.log_lines import configure
     from tocsin.cli.worker_process import run
 
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # each request, at the level of what matters here
+    configure(log_level, log_format)
     given = {name: value for name, value in options.items() if value is not None}
     drain_s = None if drain is None else duration("0s" if drain.strip() == "0" else drain, "--drain") / 1000
     with settings_checked():

@@ -68,7 +68,10 @@ async def test_why_says_every_reason(sim: SimulatedHost) -> None:
     await sim.sleep(1)
     [running] = await sim.jobs.why("holder")
     assert running.code == "RUNNING"
-    assert running.message.endswith("on its way, or its host was lost: tried again when its lease ends")
+    assert running.message == (
+        "it is running: its callback has been on its way for 1s, or its host was lost: tried again when its lease "
+        "ends, in 1m 14s"
+    )
     assert running.at is not None
     assert await why_codes(sim, "waiter") == ["NOT_DUE", "POOL_FULL", "LANES_FULL"]
     full = (await sim.jobs.why("waiter"))[1]

@@ -249,7 +249,7 @@ async def test_an_apps_rule_is_asked_for_each_page_as_over_http(host: ActorHost)
     async with browsing(with_user) as browser:
         page = await browser.visit("/i/a/ui")
         assert page.status_code == 200
-        assert "may not list jobs" in page.text
+        assert "You may not list jobs." in page.text
     assert asked[0] == ("alice", "status", "a", None)
     assert ("alice", "list", "a", None) in asked
 

@@ -9,6 +9,7 @@ import pytest
 from tests.http.dashboard.browsing import Browser, browsing, links_of, said_on
 from tests.http.http_client import DUE, client_of, open_host
 from tocsin.actors.actor_host import ActorHost
+from tocsin.actors.scheduler.queries import candidates
 
 pytestmark = pytest.mark.anyio
 
@@ -117,6 +118,17 @@ async def test_nothing_that_users_wrote_becomes_markup(browser: Browser) -> None
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert "<script>" not in page.text, path
         assert "&lt;script&gt;alert(" in page.text, path
+
+
+async def test_an_overview_of_too_many_lines_to_merge_says_so(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "LINES_MERGED", 1)
+    for pool in ("a", "b", "c"):
+        await schedule(browser, pool=pool)
+    page = await browser.visit("/ui")
+    assert page.status_code == 200
+    assert "pool" in page.text.split('id="next"')[1].split("</div>")[0]
 
 
 async def test_an_instant_beyond_the_calendar_is_shown_as_it_is(browser: Browser) -> None:

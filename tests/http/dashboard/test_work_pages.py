@@ -123,7 +123,9 @@ async def test_marked_letters_are_retried_and_others_are_not(site: Site) -> None
     done = await site.admin.send("/ui/dead/retry", question)
 
     page = await site.admin.visit(done.headers["location"])
-    assert said_on(page) == "2 dead letters retried: due now. 1 had gone before."
+    assert said_on(page) == "2 dead letters retried. 1 had gone before."
+    while (await site.ask("GET", "/status"))["dead"] > 1:
+        pass
     assert {one["id"] for one in (await site.ask("GET", "/dead"))["records"]} == {"b"}
     assert {one["id"] for one in (await site.ask("GET", "/list"))["records"]} == {"a", "c"}
 
@@ -206,6 +208,67 @@ async def test_a_bulk_retry_is_stopped(site: Site) -> None:
     assert said_on(await site.admin.visit((await site.admin.send(f"{address}/stop")).headers["location"])) == (
         "The bulk retry had ended."
     )
+
+
+async def test_dead_letters_stand_in_groups_by_path_and_reason(site: Site) -> None:
+    await site.die("a", "b", "c")
+    await site.die("d", path="answer:410")
+
+    page = await site.reader.visit("/ui/dead")
+
+    rows = re.findall(r'title="(answer:\d+)".*?<td class="number">(\d+)</td>', page.text, re.DOTALL)
+    assert rows == [("answer:500", "3"), ("answer:410", "1")]
+    assert "/ui/dead/letters?path=answer%3A410&reason=refused" in links_of(page)
+    assert not re.search("data-ask", page.text), "a reader changes nothing"
+    assert "/ui/dead/cancel-all?path=answer%3A410&reason=refused" in links_of(await site.admin.visit("/ui/dead"))
+
+
+async def test_a_group_is_cancelled_and_that_is_undone_and_the_undo_undone(site: Site) -> None:
+    await site.die("a", "b")
+    await site.die("c", path="answer:410")
+    before = await site.ask("GET", "/dead")
+
+    question = await site.admin.visit("/ui/dead/cancel-all?path=answer:500")
+    assert "A dry run matches 2 dead letters." in question.text
+    done = await site.admin.send("/ui/dead/cancel-all", question)
+    page = await site.admin.visit(done.headers["location"])
+    assert said_on(page) == "2 dead letters of answer:500 cancelled."
+    assert {one["id"] for one in (await site.ask("GET", "/dead"))["records"]} == {"c"}
+    undo = next(one for one in links_of(page) if "/undo/" in one)
+    assert undo in links_of(await site.admin.visit("/ui/dead")), "also on a page that comes later"
+    assert undo in links_of(await site.admin.visit("/ui/audit"))
+    assert "/undo/" not in (await site.reader.visit("/ui/dead")).text
+
+    undone = await site.admin.visit((await site.admin.send(undo)).headers["location"])
+
+    assert said_on(undone) == "Undone: 2 of 2 put back."
+    assert await site.ask("GET", "/dead") == before
+    assert (await site.admin.visit(undo)).status_code == 404, "it was undone already"
+    again = next(one for one in links_of(undone) if "/undo/" in one)
+    assert said_on(await site.admin.visit((await site.admin.send(again)).headers["location"])).startswith(
+        "Undone: 2 of"
+    )
+    assert {one["id"] for one in (await site.ask("GET", "/dead"))["records"]} == {"c"}
+
+
+async def test_marked_letters_that_were_cancelled_come_back(site: Site) -> None:
+    await site.die("a", "b", "c")
+    question = await site.admin.visit("/ui/dead/cancel?id=a&id=b")
+    page = await site.admin.visit((await site.admin.send("/ui/dead/cancel", question)).headers["location"])
+
+    await site.admin.send(next(one for one in links_of(page) if "/undo/" in one))
+
+    assert {one["id"] for one in (await site.ask("GET", "/dead"))["records"]} == {"a", "b", "c"}
+
+
+async def test_bulk_retries_that_go_on_are_shown_with_the_dead_letters(site: Site) -> None:
+    await site.die(*(f"j{n}" for n in range(30)))
+    question = await site.admin.visit("/ui/dead/retry-all")
+    address = (await site.admin.send("/ui/dead/retry-all", question, rate="1")).headers["location"]
+
+    assert address in links_of(await site.reader.visit("/ui/dead"))
+    await site.admin.send(f"{address}/stop")
+    assert address not in links_of(await site.reader.visit("/ui/dead"))
 
 
 # ---- Schedules -----------------------------------------------------------------------------------
@@ -333,9 +396,9 @@ async def test_a_pool_that_nobody_names_is_forgotten(site: Site) -> None:
 # ---- Who may -------------------------------------------------------------------------------------
 
 ACTS = (
-    "/dead/retry", "/dead/cancel", "/dead/retry-all", "/schedules/s/pause", "/schedules/s/resume",
-    "/schedules/s/trigger", "/schedules/s/delete", "/pools/p/pause", "/pools/p/resume", "/pools/p/cap",
-    "/pools/p/forget",
+    "/dead/retry", "/dead/cancel", "/dead/retry-all", "/dead/cancel-all", "/undo/x", "/schedules/s/pause",
+    "/schedules/s/resume", "/schedules/s/trigger", "/schedules/s/delete", "/pools/p/pause",
+    "/pools/p/resume", "/pools/p/cap", "/pools/p/forget",
 )  # fmt: skip
 
 

@@ -98,7 +98,7 @@
 
   // The feed says when to look. It is closed while nobody sees the page: a browser opens only six to one server.
   let feed = null;
-  let looked = 0;
+  let looked = Date.now();
   let soon = 0;
   const look = () => { looked = Date.now(); soon = 0; return refresh(); };
   const changed = () => { soon ||= setTimeout(look, Math.max(0, looked + LEAST_MS - Date.now())); };
@@ -107,7 +107,8 @@
     if (document.hidden || !address || !document.querySelector("[data-live]")) { feed?.close(); feed = null; return; }
     if (feed && feed.readyState !== EventSource.CLOSED) return;
     feed = new EventSource(address);
-    for (const kind of ["change", "resync"]) feed.addEventListener(kind, changed);
+    // The first frame too: what changed between this page and the feed is in neither.
+    for (const kind of ["snapshot", "change", "resync"]) feed.addEventListener(kind, changed);
   };
   const isFollowed = () => feed !== null && feed.readyState === EventSource.OPEN;
 

@@ -20,7 +20,10 @@ async def test_a_due_job_that_nobody_waits_for_says_so(sim: SimulatedHost) -> No
     await sim.sleep(1)
     [reason] = await sim.jobs.why("x")
 
-    assert (reason.code, reason.message) == ("NO_WORKER", "no claim waits for queue q on this host")
+    assert (reason.code, reason.message) == (
+        "NO_WORKER",
+        "no claim waits for queue q on this host; it is the first in its line",
+    )
     waiting.cancel()
 
 
