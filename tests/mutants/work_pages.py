@@ -51,6 +51,20 @@ WORK_PAGES = (
         tests=(T + "test_the_log_says_who_did_what_and_leads_there",),
     ),
     Mutant(
+        "dashboard: a question about cancelling cancels",
+        D + "dead.py",
+        "dead_cancel_all(**arguments_of(filters), dry_run=True)",
+        "dead_cancel_all(**arguments_of(filters), dry_run=False)",
+        tests=(T + "test_a_group_is_cancelled_and_that_is_undone_and_the_undo_undone",),
+    ),
+    Mutant(
+        "dashboard: a bulk retry that goes on is not shown with the dead letters",
+        D + "dead.py",
+        "if one is not None and one.running]",
+        "if one is not None and not one.running]",
+        tests=(T + "test_bulk_retries_that_go_on_are_shown_with_the_dead_letters",),
+    ),
+    Mutant(
         "browser: what a page asks of another host is not seen",
         "tests/browser/watched.py",
         "and parts.netloc != self._host",

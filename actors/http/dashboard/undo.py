@@ -50,7 +50,7 @@ async def _recent(asked: Asked) -> Sequence[AuditEntry]:
 
 
 def _is_open(one: AuditEntry, now: int) -> bool:
-    return one.undo_until is not None and one.undo_until > now and one.undone_by is None
+    return one.undo_until is not None and one.undo_until > now
 
 
 def undo_path(action_id: str | None, until: int | None) -> str:
