@@ -58,7 +58,9 @@ class Charts:
     @property
     def busy(self) -> Sequence[Minute]:
         """Return the minutes in which anything happened, the newest first."""
-        return [one for one in reversed(self.minutes) if one.of.started or _ended(one.of) or one.of.accepted]
+        return [
+            one for one in reversed(self.minutes) if one.of.started or _ended(one.of) or one.of.accepted or one.of.died
+        ]
 
 
 def of(activity: Activity) -> Charts:

@@ -36,6 +36,11 @@ class Overview:
     charts: charts.Charts | None
 
     @property
+    def verdict(self) -> str:
+        """The colour of the verdict: an instance that is paused is as somebody wants it, and yet not at work."""
+        return "amber" if self.status.paused and self.status.health == "green" else self.status.health
+
+    @property
     def lanes_share(self) -> float:
         return share(self.status.lanes.in_flight, self.status.lanes.limit)
 

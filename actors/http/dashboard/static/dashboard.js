@@ -208,6 +208,7 @@
     }
     const keys = document.getElementById("keys");
     if (keys) { keys.hidden = false; keys.addEventListener("click", help); }
+    document.querySelector("nav.pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     document.addEventListener("keydown", key);
     document.addEventListener("click", (event) => {
       const link = event.target.closest("a[data-ask]");
