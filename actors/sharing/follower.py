@@ -25,6 +25,7 @@ GAP_S: Final = 5.0
 """So long a call waits for a holder. A take-over takes less than two seconds."""
 CROWD_S: Final = 0.02, 0.2
 """Before a call that had waited at the last holder is made again at the next one, which had no room for it at once."""
+NOT_WATCHED: Final = "the host is stopping: watch another one, or this one when it is back"
 GIVEN_BACK_S: Final = 1.0
 """A process that stops waits so long for answers that nobody hears any more, to give back what is in them."""
 
@@ -226,6 +227,8 @@ class Follower:
         if self._nobody_waits.is_set():
             if operation.is_claim:
                 raise HostClosedError("the host is stopping: claim from another one, or again when it is back")
+            if operation.is_asked_on and operation.wait_s(values):
+                raise HostClosedError(NOT_WATCHED)
             return await self._ask(operation, instance, operation.without_wait(values))
         asked = asyncio.ensure_future(self._ask(operation, instance, values))
         told = asyncio.ensure_future(self._nobody_waits.wait())
@@ -234,6 +237,8 @@ class Follower:
             if asked.done():
                 return asked.result()
             asked.cancel()
+            if operation.is_asked_on:
+                raise HostClosedError(NOT_WATCHED)
             return [] if operation.is_claim else await self._ask(operation, instance, operation.without_wait(values))
         except asyncio.CancelledError:
             if not asked.cancel() and not asked.cancelled() and asked.exception() is None:

@@ -150,6 +150,12 @@ class Operation:
         return [*args, *(named[name] for name in self.parameters[len(args) :])]
 
     @property
+    def is_asked_on(self) -> bool:
+        """Return whether it is asked again as soon as it is answered, so that an empty answer in no time would never
+        end."""
+        return self.name == "reads.changes"
+
+    @property
     def is_claim(self) -> bool:
         """Return whether it leases jobs: then it is not asked in vain."""
         return self.undo is not None

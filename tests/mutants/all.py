@@ -8,6 +8,7 @@ from tests.mutants.callbacks import CALLBACKS
 from tests.mutants.clients import CLIENTS
 from tests.mutants.clocks import CLOCKS
 from tests.mutants.dashboard import DASHBOARD
+from tests.mutants.feed import FEED
 from tests.mutants.health import HEALTH
 from tests.mutants.jobs import JOBS
 from tests.mutants.labs import LABS
@@ -44,4 +45,5 @@ MUTANTS = (
     *DASHBOARD,
     *OPERATING,
     *HEALTH,
+    *FEED,
 )

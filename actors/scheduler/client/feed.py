@@ -24,6 +24,8 @@ from tocsin.errors import HostClosedError, InvalidInputError, NotFoundError
 
 SEQ_MAX: Final = 64
 """Characters of a place."""
+NOWHERE: Final = "0-0"
+"""The place behind a resync, which is none of any feed: who leaves there, and has not had the snapshot, gets both."""
 SNAPSHOT_S: Final = 1.0
 """So long a snapshot behind which nothing changed is given to others, too."""
 
@@ -114,7 +116,7 @@ class LocalFeed:
             text = written(await frames.snapshot(here.view(), here.now_ms(), seq=seq, status=status))
             if feed.name == name and feed.number == number:
                 feed.snapshot = number, now, text
-        first = [written(Change(type="resync", seq=seq, jobs=(), gone=()))] if resync else []
+        first = [written(Change(type="resync", seq=NOWHERE, jobs=(), gone=()))] if resync else []
         return _page([*first, text], seq)
 
 

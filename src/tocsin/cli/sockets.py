@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 GOING_AWAY: Final = 1001
+UNREAD: Final = 128 * 1024
+"""Bytes that the system keeps for a watcher that does not read, about."""
 _LOG: Final = logging.getLogger("tocsin.http.sockets")
 """uvicorn writes the URLs of sockets to its log, and with them what stands in a query."""
 _LOG.setLevel(logging.WARNING)
@@ -23,6 +28,13 @@ class Socket(WebSocketsSansIOProtocol):
         super().__init__(**what)
         self.logger = _LOG
         self._waits, self._goes_on, self._closed = waits, goes_on, closed
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # Left alone, the system takes up to some MiB for each watcher that does not read, before anybody notices.
+        if (connected := transport.get_extra_info("socket")) is not None:
+            with suppress(OSError):
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNREAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -80,11 +80,19 @@ class Awaited:
             return one
         if name == "list_all":
             return lambda **filters: _awaited(one, filters)
+        if name == "changes":
+            return lambda **since: _stepped(one(**since))
         return lambda *args, **kw: asyncio.to_thread(one, *args, **kw)
 
 
 async def _awaited(listing: Callable[..., Iterator[Any]], filters: dict[str, Any]) -> AsyncIterator[Any]:
     for one in await asyncio.to_thread(lambda: list(listing(**filters))):
+        yield one
+
+
+async def _stepped(iterator: Iterator[Any]) -> AsyncGenerator[Any, None]:
+    over = object()
+    while (one := await asyncio.to_thread(next, iterator, over)) is not over:
         yield one
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -165,6 +166,8 @@ async def test_a_place_of_another_life_is_answered_with_a_resync(sim: SimulatedH
     assert [one.type for one in again] == ["resync", "snapshot"]
     assert [one.id for one in again[1].jobs] == ["one"]
     assert again[1].seq not in (since, last)
+    left_between = await frames(sim.jobs, again[0].seq)
+    assert [one.type for one in left_between] == ["resync", "snapshot"], "the snapshot was not had yet"
     elsewhere = sim.host.scheduler("other")
     assert [one.type for one in await frames(elsewhere, last)] == ["resync", "snapshot"]
 
@@ -272,6 +275,26 @@ async def test_a_watcher_that_is_cancelled_takes_nothing_away(sim: SimulatedHost
     assert "three" in {one.id for frame in told for one in frame.jobs}
 
 
+@on_simulated_host()
+async def test_what_a_frame_could_not_be_made_of_is_in_the_next_one(sim: SimulatedHost) -> None:
+    at = await place(sim.jobs)
+    await sim.jobs.run_after("1h", "p", id="one")
+    view = type(sim.host.runtime.provider.view("x")).scan_many
+    broken = StoreError("it cannot be read now")
+
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise broken
+
+    kind = type(sim.host.runtime.provider.view("x"))
+    kind.scan_many = fail  # type: ignore[method-assign]
+    try:
+        with pytest.raises(StoreError, match="cannot be read now"):
+            await page(sim.jobs, at)
+    finally:
+        kind.scan_many = view  # type: ignore[method-assign]
+    assert [one.id for frame in await frames(sim.jobs, at) for one in frame.jobs] == ["one"]
+
+
 # ---- Durable first ---------------------------------------------------------------------------------------------------
 
 
@@ -295,8 +318,8 @@ async def test_nothing_is_told_before_it_is_durable() -> None:
     assert not submitting.done()
     provider.holding = False
     provider.release()
-    told = await frames(jobs, at, None)
-    assert [one.id for one in told[0].jobs] == ["held"]
+    told = await frames(jobs, at, 5.0)
+    assert [[one.id for one in frame.jobs] for frame in told] == [["held"]]
     await submitting
     await host.stop()
 
