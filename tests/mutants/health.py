@@ -12,6 +12,13 @@ W = "tests/actors/scheduler/test_why_in_words.py::"
 
 HEALTH = (
     Mutant(
+        "health: losses of attempts are not counted",
+        "actors/scheduler/inflight/activity.py",
+        "            self.losses.note(sum(done.expired.get(kind, 0) for kind in LOST))\n",
+        "            pass\n",
+        tests=(F + "test_many_lost_attempts_are_amber_for_ten_minutes",),
+    ),
+    Mutant(
         "why: jobs of another priority are counted as if they had the same",
         "actors/scheduler/queries/in_front.py",
         "due + (priority - job.priority) * PRIORITY_MS",

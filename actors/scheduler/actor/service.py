@@ -194,7 +194,12 @@ class SchedulerService:
 
     def _found(self, failing: Cause | None) -> Sequence[Cause]:
         """Return what is wrong with the whole host, as its attempts and its hook tell."""
-        found = (failing, self.deaths.dying(failing), self.deaths.broken)
+        found = (
+            failing,
+            self.deaths.dying(failing),
+            self.health.lost(self.activities.losses.total),
+            self.deaths.broken,
+        )
         return [each for each in found if each is not None]
 
     def inflight(self, name: str) -> Inflight:

@@ -13,8 +13,10 @@ from typing import Final
 
 from tocsin.actors.scheduler.model.activity import MINUTE_MS, MOST_MINUTES, Activity, ActivityMinute
 from tocsin.actors.scheduler.model.counters import FLOWS
+from tocsin.actors.scheduler.model.recent import Recent
 from tocsin.actors.scheduler.state.tally import TurnDone
 from tocsin.actors.scheduler.transitions.claim import Claim
+from tocsin.actors.scheduler.transitions.job import LOST
 from tocsin.storage.histogram import Histogram
 
 MOST_INSTANCES: Final = 500
@@ -31,6 +33,8 @@ OUTCOMES: Final = (*sorted(FAILED | RETURNED), "done", "cancelled")
 CALLBACK: Final = "callback"
 WORKER: Final = "worker"
 KINDS: Final = (CALLBACK, WORKER)
+LATELY_S: Final = 600.0
+"""For how long a loss counts in health."""
 _ACCEPTED, _DONE, _DIED = (FLOWS.index(name) for name in ("accepted", "done", "died"))
 
 
@@ -119,6 +123,8 @@ class Activities:
         self._number, self._ends = self.since // MINUTE_MS, 0.0
         self.totals = Totals()
         self.touched = None
+        self.losses = Recent(self._monotonic, LATELY_S)
+        """Of attempts whose host or worker did not come back."""
 
     # ---- For those who do it ---------------------------------------------------------------------
 
@@ -147,6 +153,8 @@ class Activities:
 
     def turned(self, name: str, done: TurnDone) -> None:
         """Count what a turn did, which is durable."""
+        if done.expired:
+            self.losses.note(sum(done.expired.get(kind, 0) for kind in LOST))
         minute, grown = self._present(name), done.grown
         minute.accepted += grown[_ACCEPTED]
         minute.done += grown[_DONE]

@@ -22,6 +22,8 @@ class HealthLimits:
     """For how long a job of a queue may be due: workers may come once an hour."""
     deaths: int = 100
     """How many jobs of one scheduler may die within ten minutes."""
+    losses: int = 100
+    """How many attempts of a host may be lost within ten minutes."""
     dead_letters: int = 100_000
     """How many dead jobs one scheduler may keep."""
     loop_lag_ms: int = 1_000

@@ -116,7 +116,6 @@ class HostHealth:
         causes = list(self._of_all())
         known = {one.code for one in causes}
         causes += [one for one in self._of_standing(actor.name, summary) if one.code not in known]
-        dead, suspects = summary.counters.dead, summary.suspects
         if (failed := self._host().alarms.failing.get(actor)) is not None:
             times = "once" if failed.count == 1 else f"{failed.count} times in a row"
             causes.append(
@@ -124,13 +123,6 @@ class HostHealth:
                     health.ALARM_FAILING, f"the scheduler's alarm failed {times}: {failed.error}", failed.since
                 )
             )
-        if dead >= self.limits.dead_letters:
-            said = f"{dead:,} dead letters are kept: retry or cancel them, or let them go by age (dead_retention_s)"
-            causes.append(health.Cause(health.DEAD_LETTERS, said))
-        if suspects:
-            jobs = "1 job" if suspects == 1 else f"{suspects:,} jobs"
-            said = f"{jobs} that two hosts or workers were lost with: waiting, kept apart from others"
-            causes.append(health.Cause(health.SUSPECTS_WAITING, said))
         if lost:
             said = f"{lost} that had been accepted cannot be read any more: `tocsin check` names them"
             causes.append(health.Cause(health.DAMAGED_ROWS, said))
@@ -142,8 +134,9 @@ class HostHealth:
         standing, here = summary.standing(host.clock.now_ms(), host.clock.now_ms()), self._here().get(name)
         lanes = None if here is None else here.lanes
         hindrances = () if lanes is None else lanes.hindrances(0)
+        yield from self._of_counts(name, summary)
         if not host.ready or host.provider.trouble is not None:
-            return
+            return  # nothing starts, and its own reason says so
         if standing.callbacks_due and self._has_origin is not None and not self._has_origin():
             said = "callbacks are due, and there is no origin to send them to: set TOCSIN_ORIGIN_URL (origin=...)"
             yield health.Cause(health.ORIGIN_NOT_CONFIGURED, said)
@@ -161,8 +154,26 @@ class HostHealth:
         if standing.leases_over:
             said = f"{standing.leases_over:,} leases ended over a minute ago and their jobs were not taken up again"
             yield health.Cause(health.LEASES_OVER, f"{said}: see the log, and restart this host if nothing moves")
-        if (growing := self._growing(name, summary.counters.dead, limits.deaths)) is not None:
+
+    def _of_counts(self, name: str, summary: query.Summary) -> Iterator[health.Cause]:
+        """Say that one scheduler has more dead jobs than it should, or jobs that are kept apart."""
+        limits, dead, suspects = self.limits, summary.counters.dead, summary.suspects
+        if dead >= limits.dead_letters:
+            said = f"{dead:,} dead letters are kept: retry or cancel them, or let them go by age (dead_retention_s)"
+            yield health.Cause(health.DEAD_LETTERS, said)
+        if suspects:
+            jobs = "1 job" if suspects == 1 else f"{suspects:,} jobs"
+            said = f"{jobs} that two hosts or workers were lost with: waiting, kept apart from others"
+            yield health.Cause(health.SUSPECTS_WAITING, said)
+        if (growing := self._growing(name, dead, limits.deaths)) is not None:
             yield growing
+
+    def lost(self, losses: int) -> health.Cause | None:
+        """Say that many attempts were lost of late."""
+        if losses < self.limits.losses:
+            return None
+        said = f"{losses:,} attempts were lost within 10 minutes: their hosts or workers ended, or lost the connection"
+        return health.Cause(health.ATTEMPTS_LOST, f"{said}; see what ends them (`tocsin workers`, memory, deploys)")
 
     def store_trouble(self) -> StoreError | None:
         """Return what is wrong with the store. Every turn asks, so it is known since when there is trouble."""

@@ -243,6 +243,25 @@ async def test_a_receiver_that_fails_nearly_always_is_amber_and_one_that_fails_o
         assert await seen(sim) == ("green", {})
 
 
+@on_simulated_host(health_limits={"losses": 3})
+async def test_many_lost_attempts_are_amber_for_ten_minutes(sim: SimulatedHost) -> None:
+    for id in ("a", "b", "c"):
+        await sim.jobs.run_after(0, "work:run", id=id, queue="q", retry=AT_ONCE)
+    assert len(await sim.jobs.claim("q", max=2, wait=0, lease_ms=1_000)) == 2
+    await sim.sleep(3)
+    assert await seen(sim) == ("green", {})
+    for one in await sim.jobs.claim("q", max=2, wait=0):
+        await sim.jobs.complete(one.id, one.lease)
+    assert [one.id for one in await sim.jobs.claim("q", wait=0, lease_ms=1_000)] == ["c"]
+    await sim.sleep(3)
+    health, found = await seen(sim)
+    assert health == "amber" and found["ATTEMPTS_LOST"].startswith("3 attempts were lost within 10 minutes: ")
+    for one in await sim.jobs.claim("q", max=3, wait=0):
+        await sim.jobs.complete(one.id, one.lease)
+    await sim.sleep(600)
+    assert await seen(sim) == ("green", {})
+
+
 # ---- The process ---------------------------------------------------------------------------------
 
 
