@@ -21,10 +21,12 @@ from tests.mutants.receiver import RECEIVER
 from tests.mutants.sharing import SHARING
 from tests.mutants.stores import STORES
 from tests.mutants.turns import TURNS
+from tests.mutants.undoing import UNDOING
 from tests.mutants.work_pages import WORK_PAGES
 from tests.mutants.workers import WORKERS
 
 MUTANTS = (
+    *UNDOING,
     *JOBS,
     *ATTEMPTS,
     *LISTS,

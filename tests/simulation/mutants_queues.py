@@ -140,8 +140,8 @@ QUEUES = (
     Mutant(
         "chains: dead letters count as pending",
         "actors/scheduler/state/scheduler_state.py",
-        "        self._count_paths(job, -1)\n        self.counters.dead += 1\n",
-        "        self.counters.dead += 1\n",
+        "        dead = self.put_letter(job, dead)\n        self._count_paths(job, -1)\n",
+        "        dead = self.put_letter(job, dead)\n",
     ),
     Mutant(
         "results: nobody is told that a job has ended",

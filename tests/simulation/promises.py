@@ -194,6 +194,8 @@ class Promises:
             b"/cron/",
             b"/cronforget/",
             b"/result/",
+            b"/audit/",
+            b"/undo/",
         )  # of what has ended; the invariants know whom they serve
         assert all(any(kind in key for kind in kept) for key, _ in timers), f"left over: {timers}"
         jobs = await view.scan(b"job/", after(b"job/"), limit=10_000)

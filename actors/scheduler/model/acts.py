@@ -48,6 +48,8 @@ class TrashRow(Row, frozen=True, array_like=True, tag=1):
     dead: DeadRow | None = None
     pool: tuple[PoolRow | None, PoolRow | None] | None = None
     """As it was before the action, and after it."""
+    slot: bytes | None = None
+    """Of an occurrence: the row of its slot, as it was before the action."""
 
 
 def act_key(action_id: str) -> bytes:

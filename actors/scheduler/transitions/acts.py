@@ -23,7 +23,8 @@ from tocsin.actors.scheduler.model.acts import (
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit import Act, AuditRow, audit_key
 from tocsin.actors.scheduler.model.crockford import ms_of
-from tocsin.actors.scheduler.model.rows import JobRow, args_key, encode
+from tocsin.actors.scheduler.model.rows import AtRow, DeadRow, JobRow, args_key, encode
+from tocsin.actors.scheduler.model.schedule_rows import slot_key
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import audit
 from tocsin.storage.api import after
@@ -118,6 +119,14 @@ async def read_noted(turn: Turn, action_id: str) -> AuditRow | None:
     key = audit_key(action_id)
     value = await turn.state.storage.get(key)
     return None if value is None else turn.state.read(AuditRow, key, value)
+
+
+async def kept(turn: Turn, what: str, job: JobRow, *, at: AtRow | None = None, dead: DeadRow | None = None) -> TrashRow:
+    """Return what is to be kept of a job that is about to be removed."""
+    ref, slot = job.schedule, None
+    if ref is not None:
+        slot = await turn.state.storage.get(slot_key(ref.name, ref.slot, ref.request))
+    return TrashRow(what, job=job, at=at, dead=dead, slot=slot)
 
 
 async def pieces_of(turn: Turn, job: JobRow) -> list[bytes]:

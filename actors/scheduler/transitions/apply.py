@@ -30,7 +30,7 @@ from tocsin.actors.scheduler.model.rows import (
     result_key,
 )
 from tocsin.actors.scheduler.state.job_queues import PriorityBucket
-from tocsin.actors.scheduler.state.scheduler_state import EXPIRE
+from tocsin.actors.scheduler.state.scheduler_state import EXPIRE, RESULT
 from tocsin.actors.scheduler.state.turn import ACCEPTED, RESTORED, Turn
 from tocsin.actors.scheduler.transitions.job import (
     Cancel,
@@ -160,6 +160,7 @@ async def restore(turn: Turn, job: JobRow, rest_of_args: Sequence[bytes], at: At
         row = state.read(ResultRow, key, value)
         if row is not None and row.incarnation == job.incarnation:
             state.storage.delete(key)  # it has not ended, after all
+            state.drop_timer(row.until, RESULT, job.id)
     _note_unstarted(turn, job, at, "restored")
     if turn.changes is not None:
         turn.changes.append((job, RESTORED, 0))

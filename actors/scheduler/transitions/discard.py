@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tocsin.actors.scheduler.model.acts import TrashRow
 from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import acts
@@ -28,7 +27,8 @@ async def discard_many(turn: Turn, letters: Sequence[tuple[str, int]], act: Act 
             continue
         job, dead = found[job_id]
         if acting is not None:
-            acting.keep(job_id, TrashRow("discarded", job=job, dead=dead), await acts.pieces_of(turn, job))
+            trash = await acts.kept(turn, "discarded", job, dead=dead)
+            acting.keep(job_id, trash, await acts.pieces_of(turn, job))
         apply_to_letter(turn, job, dead, Drop())
         discarded += 1
     if acting is not None:

@@ -12,7 +12,7 @@ from tocsin.actors.scheduler.model.acts import TrashRow
 from tocsin.actors.scheduler.model.asked_by import AskedBy, Pause
 from tocsin.actors.scheduler.model.audit import Act
 from tocsin.actors.scheduler.model.records import Rescheduled
-from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, PoolRow
+from tocsin.actors.scheduler.model.rows import INSTANCE, InstanceRow, PoolRow, at_key, dead_key, job_key
 from tocsin.actors.scheduler.state.fronts import Known
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import acts, audit
@@ -100,7 +100,9 @@ async def cancel_many(turn: Turn, jobs: Sequence[tuple[str, str]], act: Act | No
     acting = await acts.begin(turn, act)
     if acting is not None and acting.is_undone:
         return 0, 0
-    known = await turn.jobs([job_id for job_id, _ in jobs])
+    ids = [job_id for job_id, _ in jobs]
+    await turn.state.storage.prefetch([key for one in ids for key in (job_key(one), at_key(one), dead_key(one))])
+    known = await turn.jobs(ids)
     cancelled = left = 0
     for n, (job_id, incarnation) in enumerate(jobs):
         if turn.is_full:
@@ -117,12 +119,13 @@ async def _cancel_kept(turn: Turn, known: Known, acting: Acting | None) -> bool:
     """Cancel a job, and keep it for as long as that can be undone. One that runs never comes back."""
     if acting is None:
         return (await cancel(turn, known.job.id)).cancelled
+    trash = await acts.kept(turn, "cancelled", known.job, at=known.at)
     pieces = await acts.pieces_of(turn, known.job)
     done = await cancel(turn, known.job.id)
     if done.was_running:
         acting.keep_not("running")
     elif done.cancelled:
-        acting.keep(known.job.id, TrashRow("cancelled", job=known.job, at=known.at), pieces)
+        acting.keep(known.job.id, trash, pieces)
     return done.cancelled
 
 

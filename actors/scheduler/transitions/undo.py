@@ -27,7 +27,8 @@ from tocsin.actors.scheduler.model.acts import (
 from tocsin.actors.scheduler.model.asked_by import AskedBy
 from tocsin.actors.scheduler.model.audit import AuditRow
 from tocsin.actors.scheduler.model.crockford import ms_of
-from tocsin.actors.scheduler.model.rows import JobRow, job_key
+from tocsin.actors.scheduler.model.rows import JobRow, at_key, dead_key, job_key
+from tocsin.actors.scheduler.model.schedule_rows import SlotRow, slot_key
 from tocsin.actors.scheduler.state.turn import Turn
 from tocsin.actors.scheduler.transitions import acts, audit, redrive
 from tocsin.actors.scheduler.transitions.acts import Acting
@@ -102,6 +103,8 @@ async def page(turn: Turn, undo_id: str) -> Undoing | None:
     acting = Acting(turn, undo_id, row, noted)
     prefix = trash_prefix(undoes)
     found = await storage.scan(prefix, after(prefix), limit=PAGE)
+    ids = [key[len(prefix) :].decode() for key, _ in found]
+    await storage.prefetch([key for one in ids for key in (job_key(one), at_key(one), dead_key(one))])
     done = 0
     for key, value in found:
         if turn.is_full:
@@ -155,6 +158,7 @@ async def _restore(turn: Turn, acting: Acting, job_id: str, trash: TrashRow, und
     if await turn.state.storage.get(job_key(job_id)) is not None:
         return "id_taken"
     await restore(turn, job, await _pieces(turn, undoes, job), at)
+    await _restore_slot(turn, job, trash)
     acting.keep(job_id, TrashRow("restored", job.incarnation))
     return None
 
@@ -166,7 +170,8 @@ async def _cancel_again(turn: Turn, acting: Acting, job_id: str, trash: TrashRow
         return "gone"
     if turn.state.lease_of(job_id) is not None or await turn.dead([job_id]):
         return "started"
-    acting.keep(job_id, TrashRow("cancelled", job=known.job, at=known.at), await acts.pieces_of(turn, known.job))
+    again = await acts.kept(turn, "cancelled", known.job, at=known.at)
+    acting.keep(job_id, again, await acts.pieces_of(turn, known.job))
     await cancel(turn, job_id)
     return None
 
@@ -179,6 +184,7 @@ async def _restore_letter(turn: Turn, acting: Acting, job_id: str, trash: TrashR
     if await turn.state.storage.get(job_key(job_id)) is not None:
         return "id_taken"
     restore_letter(turn, job, await _pieces(turn, undoes, job), dead)
+    await _restore_slot(turn, job, trash)
     acting.keep(job_id, TrashRow("letter", job.incarnation))
     return None
 
@@ -189,7 +195,8 @@ async def _discard_again(turn: Turn, acting: Acting, job_id: str, trash: TrashRo
     if letter is None or letter[0].incarnation != trash.incarnation:
         return "gone"
     job, dead = letter
-    acting.keep(job_id, TrashRow("discarded", job=job, dead=dead), await acts.pieces_of(turn, job))
+    again = await acts.kept(turn, "discarded", job, dead=dead)
+    acting.keep(job_id, again, await acts.pieces_of(turn, job))
     apply_to_letter(turn, job, dead, Drop())
     return None
 
@@ -230,6 +237,18 @@ async def _set_pool(turn: Turn, acting: Acting, name: str, trash: TrashRow, undo
         state.put_pool(name, before)
     acting.keep(name, replace(trash, pool=(left, before)))
     return None
+
+
+async def _restore_slot(turn: Turn, job: JobRow, trash: TrashRow) -> None:
+    """Let the slot of an occurrence say again when it was decided. What it has come to is told at the end of the turn.
+    A slot that was trimmed meanwhile is left alone."""
+    if job.schedule is None or trash.slot is None:
+        return
+    key = slot_key(job.schedule.name, job.schedule.slot, job.schedule.request)
+    value = await turn.state.storage.get(key)
+    row = None if value is None else turn.state.read(SlotRow, key, value)
+    if row is not None and row.job_id == job.id:
+        turn.state.storage.put(key, trash.slot)
 
 
 async def _pieces(turn: Turn, undoes: str, job: JobRow) -> list[bytes]:

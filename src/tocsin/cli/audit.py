@@ -14,11 +14,11 @@ from tocsin.cli.times import instant_of
 from tocsin.cli.words import printable
 
 ACTIONS: Final = (
-    Column("ID", 26),
-    Column("WHEN", 12),
-    Column("WHO", 28),
-    Column("ACTION", 18),
-    Column("CHANGED", 9, right=True),
+    Column("ID", 4),
+    Column("WHEN", 9),
+    Column("WHO", 20),
+    Column("ACTION", 16),
+    Column("CHANGED", 7, right=True),
     Column("WHAT"),
 )
 
@@ -63,6 +63,6 @@ def _who(by: Mapping[str, Any]) -> str:
 
 def _what(one: Mapping[str, Any]) -> str:
     given = [f"{name}={printable(str(value))}" for name, value in one.get("given", {}).items()]
-    links = [f"{said} {one[name]}" for name, said in (("undoes", "undoes"), ("undoneBy", "undone by")) if name in one]
+    undone = ["(undone)"] if "undoneBy" in one else []
     about = [printable(one["about"])] if "about" in one else []
-    return " ".join([*about, *given, *links])
+    return " ".join([*about, *given, *undone])

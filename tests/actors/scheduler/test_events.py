@@ -15,9 +15,12 @@ from tests.actors.scheduler.simulated_host import SimulatedHost, on_simulated_ho
 from tocsin.actors.heartbeat import Beat
 from tocsin.actors.runtime.events import Call, Event, Ring
 from tocsin.actors.scheduler.actor.scheduler_actor import SchedulerEvent
+from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.audit import Act, AuditRow
+from tocsin.actors.scheduler.model.moving import ImportRow
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.new_job import NewJob
-from tocsin.actors.scheduler.model.rows import JobRow, RedriveRow, ScheduleRef
+from tocsin.actors.scheduler.model.rows import InstanceRow, JobRow, RedriveRow, ScheduleRef
 from tocsin.actors.scheduler.model.schedule_rows import DefinitionRow
 from tocsin.actors.scheduler.schedules import events as of_schedules
 from tocsin.actors.scheduler.schedules.change import NewSchedule
@@ -34,6 +37,8 @@ JOB = NewJob(
     (b"\x00rest",), True, "keep",
 )  # fmt: skip
 SCHEDULE = NewSchedule("s", DefinitionRow("u", 1, 2, "* * * * *", retry=Retry()), (b"rest",), True, 3)
+BY = AskedBy("http", "ops", "alice", True)
+ACT = Act("r", AuditRow(5, "cancel_all", BY, said={"pool": "p", "since": 3}))
 EVENTS: list[Event[Any]] = [
     Beat(),
     Call("add", ("n", 1, None)),
@@ -48,18 +53,26 @@ EVENTS: list[Event[Any]] = [
     events.Extend("a", "1.2.3", 5_000),
     events.GiveBack(["1.2.3"]),
     events.Cancel("a"),
-    events.CancelMany([("a", "i")]),
+    events.CancelMany([("a", "i")], ACT),
+    events.DiscardMany([("a", 5)], ACT),
+    events.StartUndo("u", "r", BY),
+    events.UndoPage("u"),
     events.Reschedule("a", 5),
     events.RetryDead("a"),
     events.CancelDead("a"),
     events.StartRedrive("r", RedriveRow(1, 10, 0, "p", "failed", "w:r", 4), ["r0"]),
     events.StopRedrive("r"),
-    events.SetPool("p", None, True),
+    events.SetPool("p", None, True, BY),
     events.DeletePool("p"),
     events.SetInstance(None, 5_000),
     events.SetClock(1_900_000_000_000),
     events.AdvanceClock(None, 1_000),
     events.FreezeClock(),
+    events.BeginImport("token"),
+    events.ImportRows("token", [(b"job/a", b"\xff")]),
+    events.EndImport("token", InstanceRow(), ImportRow(1, "t", 2, 3, "sha", "m"), 7),
+    events.Seal("m", "elsewhere", True),
+    events.Unseal("m"),
     of_schedules.PutSchedules([SCHEDULE]),
     of_schedules.SetSchedulePaused("s", True, None),
     of_schedules.DeleteSchedule("s", 3),

@@ -19,15 +19,27 @@ from tocsin.errors import InvalidInputError
 ROOT: Final = Path(__file__).resolve().parents[3]
 MAKING: Final = {"run_at", "run_after", "submit_many", "deferred", "task"}
 CHANGING: Final = {"cancel", "cancel_all", "reschedule", "complete", "settle", "extend"}
-DEAD: Final = {"dead", "dead_retry", "dead_retry_all", "dead_cancel", "redrive", "redrive_stop"}
+DEAD: Final = {
+    "dead", "dead_retry", "dead_retry_all", "dead_cancel", "dead_cancel_all", "dead_groups", "redrive", "redrive_stop",
+}  # fmt: skip
 PULLING: Final = {"claim", "queues", "pending", "result", "announce", "workers"}
-READING: Final = {"name", "get", "list", "list_all", "status", "why", "history"}
-OPERATING: Final = {"pools", "pool", "set_pool", "delete_pool", "pause", "set_instance", "remove"}
+READING: Final = {"name", "get", "list", "list_all", "status", "why", "history", "audit", "activity", "changes"}
+OPERATING: Final = {"pools", "pool", "set_pool", "delete_pool", "pause", "set_instance", "remove", "undo"}
 OF_SCHEDULER: Final = {"schedules", "clock", *MAKING, *CHANGING, *DEAD, *PULLING, *READING, *OPERATING}
 OF_SCHEDULES: Final = {
     "put", "register", "get", "list", "pause", "resume", "delete", "trigger", "occurrences", "preview",
 }  # fmt: skip
-HTTP_STANDS_ON: Final = {"changes", "jobs", "port", "queues", "reads", "schedules_port", "submitting", "job_checks"}
+HTTP_STANDS_ON: Final = {
+    "changes",
+    "feed",
+    "jobs",
+    "port",
+    "queues",
+    "reads",
+    "schedules_port",
+    "submitting",
+    "job_checks",
+}
 """Modules of `client`: the port and its parts."""
 
 
@@ -42,7 +54,7 @@ def public(one: object) -> set[str]:
 async def test_a_scheduler_has_what_users_call_and_nothing_else(sim: SimulatedHost) -> None:
     assert public(sim.jobs) == OF_SCHEDULER
     assert public(sim.jobs.schedules) == OF_SCHEDULES
-    assert type(sim.jobs).__mro__ == (Scheduler, object)
+    assert type(sim.jobs) is Scheduler
 
 
 def test_the_page_has_every_public_method_and_no_other() -> None:

@@ -12,6 +12,7 @@ from tocsin.actors.scheduler.client.job_checks import Job
 from tocsin.actors.scheduler.model import acts
 from tocsin.actors.scheduler.model.acts import UNDO_MS
 from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.audit import Act, AuditRow
 from tocsin.actors.scheduler.model.crockford import mint_id
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.transfer.named_rows import line_of, row_of
@@ -267,3 +268,16 @@ async def test_what_is_kept_goes_along_when_an_instance_is_exported(sim: Simulat
     for key, value in await view.scan(b"\x01", b"\xff", limit=1_000):
         assert row_of(line_of(key, value)) == (key, value)
     assert [(await sim.jobs.undo(one.action_id or "")).restored for one in done] == [1, 1]
+
+
+@on_simulated_host()
+async def test_an_action_that_is_undone_while_it_goes_on_changes_nothing_more(sim: SimulatedHost) -> None:
+    for n in range(4):
+        await sim.jobs.run_after("1h", "work:run", id=f"j{n}")
+    found = [(one.id, one.incarnation) for one in (await sim.jobs.list(order="id")).records]
+    act = Act(mint_id(sim.now, 3), AuditRow(sim.now, "cancel_all", AskedBy()))
+    me = actor_of("t")
+    assert await sim.host.runtime.call(me, events.CancelMany(found[:2], act)) == (2, 0)
+    assert (await sim.jobs.undo(act.id)).restored == 2
+    assert await sim.host.runtime.call(me, events.CancelMany(found[2:], act)) == (0, 0)
+    assert (await sim.jobs.status()).backlog == 4

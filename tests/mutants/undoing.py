@@ -1,0 +1,156 @@
+"""Breakages of the audit log and of undo."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+AUDIT = "tests/actors/scheduler/test_audit.py::"
+UNDO = "tests/actors/scheduler/test_undo.py::"
+ROWS = "tests/actors/scheduler/test_undo_rows.py::"
+BOTH_WAYS = (ROWS + "test_an_action_and_its_undo_leave_nothing_behind",)
+
+UNDOING = (
+    Mutant(
+        "audit: what changes nothing is noted, too",
+        "actors/scheduler/transitions/audit.py",
+        "if by is not None and changed:",
+        "if by is not None:",
+        tests=(AUDIT + "test_what_changes_nothing_or_is_refused_leaves_no_row",),
+    ),
+    Mutant(
+        "audit: what apps do all day is noted",
+        "actors/scheduler/client/changes.py",
+        "self._person = who if who.person else None",
+        "self._person = who",
+        tests=(AUDIT + "test_an_app_cancels_and_moves_its_jobs_unnoted_and_a_person_does_not",),
+    ),
+    Mutant(
+        "audit: a token that may schedule is a person's",
+        "actors/http/asked_by.py",
+        '(visit.token is not None and "schedule" not in visit.token.scopes)',
+        "visit.token is not None",
+        tests=(
+            "tests/http/test_audit_routes.py"
+            "::test_a_token_that_may_not_schedule_is_an_operators_and_what_it_does_is_noted",
+        ),
+    ),
+    Mutant(
+        "audit: the log is kept for ever",
+        "actors/scheduler/transitions/audit.py",
+        "    turn.state.storage.put(audit_key(action_id), encode(row))\n    day = row.at // DAY_MS\n",
+        "    turn.state.storage.put(audit_key(action_id), encode(row))\n    return\n    day = row.at // DAY_MS\n",
+        tests=(AUDIT + "test_whole_days_are_dropped_and_the_rest_stays",),
+    ),
+    Mutant(
+        "audit: a pool that goes on is still said to be paused by somebody",
+        "actors/scheduler/transitions/pools.py",
+        "return Pause(turn.now, by) if paused else None",
+        "return Pause(turn.now, by) if paused else pause",
+        tests=(AUDIT + "test_who_paused_a_pool_and_an_instance_and_since_when",),
+    ),
+    Mutant(
+        "undo: an id that is taken is written over",
+        "actors/scheduler/transitions/undo.py",
+        '        return "id_taken"\n    await restore(',
+        "        pass\n    await restore(",
+        tests=(UNDO + "test_a_running_job_never_comes_back_and_a_taken_id_is_left_alone",),
+    ),
+    Mutant(
+        "undo: a job that ran when it was cancelled comes back",
+        "actors/scheduler/transitions/pools.py",
+        "if done.was_running:",
+        "if False:",
+        tests=(UNDO + "test_a_running_job_never_comes_back_and_a_taken_id_is_left_alone",),
+    ),
+    Mutant(
+        "undo: a retried letter is dead again although it has started",
+        "actors/scheduler/transitions/undo.py",
+        "    if not waits or known.at.attempt != trash.dead.at.attempt:",
+        "    if False:",
+        tests=(UNDO + "test_letters_of_a_bulk_retry_that_have_not_started_are_dead_again",),
+    ),
+    Mutant(
+        "undo: the bulk retry goes on",
+        "actors/scheduler/transitions/undo.py",
+        "        await redrive.stop(turn, action_id)",
+        "        pass",
+        tests=(UNDO + "test_letters_of_a_bulk_retry_that_have_not_started_are_dead_again",),
+    ),
+    Mutant(
+        "undo: a pool is set although somebody has changed it since",
+        "actors/scheduler/transitions/undo.py",
+        "    if state.lines.pools.get(name) != left:",
+        "    if False:",
+        tests=(UNDO + "test_a_pool_is_set_as_it_was_unless_somebody_changed_it_since",),
+    ),
+    Mutant(
+        "undo: what is kept is kept for ever",
+        "actors/scheduler/transitions/undo.py",
+        "            await acts.forget(turn, action_id, row)",
+        "            pass",
+        tests=(UNDO + "test_ten_minutes_later_it_is_too_late_and_nothing_is_kept",),
+    ),
+    Mutant(
+        "undo: only the first page is forgotten",
+        "actors/scheduler/transitions/acts.py",
+        "    if any(len(rows) == PAGE for rows in found):",
+        "    if False:",
+        tests=(UNDO + "test_ten_minutes_later_it_is_too_late_and_nothing_is_kept",),
+    ),
+    Mutant(
+        "undo: one that nobody drives stands still",
+        "actors/scheduler/transitions/undo.py",
+        "            await page(turn, action_id)",
+        "            pass",
+        tests=(UNDO + "test_an_undo_that_was_cut_off_by_a_crash_ends_by_itself",),
+    ),
+    Mutant(
+        "undo: long args are not kept",
+        "actors/scheduler/transitions/acts.py",
+        "        for n, piece in enumerate(pieces):",
+        "        for n, piece in enumerate(pieces[:0]):",
+        tests=(UNDO + "test_jobs_that_were_cancelled_stand_where_they_stood",),
+    ),
+    Mutant(
+        "undo: the slot of an occurrence forgets when it was decided",
+        "actors/scheduler/transitions/undo.py",
+        "        turn.state.storage.put(key, trash.slot)",
+        "        pass",
+        tests=BOTH_WAYS,
+    ),
+    Mutant(
+        "undo: the result of a job that has not ended stays",
+        "actors/scheduler/transitions/apply.py",
+        "            state.drop_timer(row.until, RESULT, job.id)",
+        "            pass",
+        tests=BOTH_WAYS,
+    ),
+    Mutant(
+        "undo: what is put back is not kept, so there is no way back",
+        "actors/scheduler/transitions/undo.py",
+        '    acting.keep(job_id, TrashRow("restored", job.incarnation))',
+        "    pass",
+        tests=(UNDO + "test_an_undo_is_an_action_and_is_undone_in_its_turn",),
+    ),
+    Mutant(
+        "undo: an action goes on although it was undone",
+        "actors/scheduler/transitions/acts.py",
+        "    acting.is_undone = acting.is_undone or bool(noted.undone_by)",
+        "    acting.is_undone = False",
+        tests=(UNDO + "test_an_action_that_is_undone_while_it_goes_on_changes_nothing_more",),
+    ),
+    Mutant(
+        "undo: what is too much is kept all the same",
+        "actors/scheduler/transitions/acts.py",
+        "        if row.kept >= KEPT_MOST or size > KEPT_BYTES:",
+        "        if False:",
+        tests=(UNDO + "test_what_is_too_much_is_not_kept_and_that_is_said",),
+    ),
+    Mutant(
+        "undo: what belongs to no action is not found",
+        "actors/scheduler/integrity/invariants_of_acts.py",
+        "            if action not in known:",
+        "            if False:",
+        tests=(ROWS + "test_what_is_kept_without_an_action_or_a_timer_is_found_and_mended",),
+    ),
+)
