@@ -12,6 +12,7 @@ from tests.http.http_client import open_host, refused
 from tocsin.actors.actor_host import ActorHost
 from tocsin.actors.http.dashboard.headers import POLICY
 from tocsin.actors.http.sessions import LIFE_MS
+from tocsin.actors.scheduler.client.reads import LocalReads
 
 pytestmark = pytest.mark.anyio
 
@@ -259,3 +260,40 @@ async def test_a_rule_that_says_no_shows_nothing(host: ActorHost) -> None:
         answer = await browser.visit("/ui")
         assert answer.status_code == 403
         assert "Healthy" not in answer.text
+
+
+async def test_a_session_is_known_to_every_process_that_knows_its_token(host: ActorHost) -> None:
+    async with browsing(host.asgi(tokens=TOKENS)) as one, browsing(host.asgi(tokens=TOKENS)) as other:
+        await one.log_in(READER)
+        other.client.cookies.update(one.client.cookies)
+        assert (await other.visit("/ui")).status_code == 200
+
+
+async def test_where_an_app_has_a_rule_and_tokens_both_decide(host: ActorHost) -> None:
+    asked: list[str | None] = []
+
+    async def rule(caller: Any, action: str, *_: Any) -> bool:
+        asked.append(caller.name)
+        return action != "list"
+
+    async with browsing(host.asgi(tokens=TOKENS, authorize=rule)) as browser:
+        assert (await browser.visit("/ui")).status_code == 401
+        assert asked == []
+        await browser.log_in(READER)
+        assert (await browser.visit("/ui")).status_code == 200
+        assert (await browser.visit("/ui/jobs")).status_code == 403
+        refused(await browser.client.post("/cancel", json={"id": "a"}, headers=SAME), 401, "UNAUTHENTICATED")
+        assert set(asked) == {"looker"}
+
+
+async def test_a_failure_shows_a_page_and_not_its_cause(host: ActorHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any) -> Any:
+        raise RuntimeError("the password is swordfish")
+
+    monkeypatch.setattr(LocalReads, "status", fail)
+    async with browsing(host.asgi(insecure=True)) as browser:
+        page = await browser.visit("/ui")
+    assert page.status_code == 500
+    assert "its log says why" in page.text
+    assert "swordfish" not in page.text
+    assert page.headers["content-security-policy"] == POLICY
