@@ -21,6 +21,8 @@ from tocsin.errors import InvalidInputError, OverloadedError, TocsinError
 
 log = logging.getLogger("tocsin.sharing")
 
+GREETING_S: Final = 10.0
+"""So long whoever has opened a link may take to say who it is: each link has a descriptor of this process."""
 _hello: Final = msgspec.json.Decoder(Hello)
 
 
@@ -88,6 +90,7 @@ class HolderEnd(Wire):
         super().__init__()
         self._holder, self._may_enter = holder, may_enter
         self._known = self._turned_away = False
+        self._greeting: asyncio.TimerHandle | None = None
         self._calls: dict[int, tuple[Operation, asyncio.Task[None]]] = {}
         self._unwanted: set[int] = set()  # calls whose caller has gone away
         self.frames.most = MAX_HELLO
@@ -96,6 +99,7 @@ class HolderEnd(Wire):
         super().connection_made(transport)
         if self._may_enter(transport):
             self._holder.links.add(self)
+            self._greeting = asyncio.get_running_loop().call_later(GREETING_S, self.abort)
         else:
             log.warning("a process of another user tried to reach the store: it was turned away")
             self.abort()
@@ -117,6 +121,7 @@ class HolderEnd(Wire):
             raise BrokenLink(f"a follower sent a frame of kind {kind}")
 
     def lost(self) -> None:
+        self._end_greeting()
         self._holder.links.discard(self)
         for _, task in list(self._calls.values()):
             task.cancel()
@@ -148,6 +153,7 @@ class HolderEnd(Wire):
             )
         if not self._holder.knows(hello.token):
             return self._turn_away("the token is not that of the lock file: it may have changed hands just now")
+        self._end_greeting()
         self._known, self.frames.most = True, MAX_FRAME
         mine, theirs = self._holder.settings, hello.settings
         differing = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
@@ -155,6 +161,11 @@ class HolderEnd(Wire):
         self.send(Kind.PONG, 0, self._vitals())
         if self._holder.leaving:
             self.leave()
+
+    def _end_greeting(self) -> None:
+        if self._greeting is not None:
+            self._greeting.cancel()
+            self._greeting = None
 
     def _turn_away(self, why: str) -> None:
         self._turned_away = True

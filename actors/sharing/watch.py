@@ -38,8 +38,8 @@ async def watch(link: Link, holder: Neighbour, clock: Clock) -> None:
             continue
         is_stopped = await holder.is_stopped()
         stopped = stopped + 1 if is_stopped else 0
-        if stopped >= LOOKS:
-            _end(holder)
+        if stopped >= LOOKS and not told:
+            told = not _end(holder)
             stopped = silent = 0
         elif is_stopped is None and not told:
             told = True
@@ -58,6 +58,7 @@ class ClosedDoor:
         self._door, self._clock = door, clock
         self._began = self._looked = -math.inf
         self._stopped = 0
+        self._told = False
 
     async def look(self) -> None:
         """Look after the holder; to be called at each try to reach it that fails."""
@@ -72,17 +73,27 @@ class ClosedDoor:
             return
         try:
             self._stopped = self._stopped + 1 if await holder.is_stopped() else 0
-            if self._stopped >= LOOKS:
-                _end(holder)
+            if self._stopped >= LOOKS and not self._told:
+                self._told = not _end(holder)
                 self._stopped = 0
         finally:
             holder.forget()
 
 
-def _end(holder: Neighbour) -> None:
+def _end(holder: Neighbour) -> bool:
+    """End a holder that was stopped; return whether this process may."""
+    try:
+        holder.kill()
+    except PermissionError:
+        log.error(
+            "%s holds the store and was stopped by a signal (SIGSTOP), and this process may not end it: continue it "
+            "(SIGCONT) or end it (SIGKILL) as its user or as root; until then this process waits",
+            holder.name(),
+        )
+        return False
     log.error(
         "%s holds the store and was stopped by a signal (SIGSTOP): it is ended by SIGKILL, so that another one may "
         "take the store over",
         holder.name(),
     )
-    holder.kill()
+    return True

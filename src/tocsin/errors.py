@@ -319,8 +319,11 @@ class NotAllAcceptedError(TocsinError):
     """Of jobs submitted together some were refused. `accepted`: the ids of the others, which stay; `refused`: the id of
     each that was not accepted, and why, in the order in which they were given.
 
-    Raised by `Scheduler.deferred` only: over HTTP each job of a batch has its own answer, so it has no code of its own.
+    Raised by `Scheduler.deferred` only: over HTTP each job of a batch has its own answer.
     """
+
+    code = "NOT_ALL_ACCEPTED"
+    status = 409
 
     def __init__(self, accepted: Sequence[str], refused: Sequence[tuple[str, TocsinError]]) -> None:
         total = len(accepted) + len(refused)

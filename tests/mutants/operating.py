@@ -8,6 +8,7 @@ T = "tests/test_tracing.py::"
 R = "tests/dispatch/receiver/test_tracing.py::"
 W = "tests/dispatch/test_trace_context.py::"
 L = "tests/actors/scheduler/test_change_log.py::"
+ODD = "tests/actors/sharing/test_odd_moments.py::"
 J = "tests/cli/test_log_lines.py::"
 
 OPERATING = (
@@ -97,6 +98,27 @@ OPERATING = (
         "    if job.trace is not None:\n",
         "    if False:\n",
         tests=(T + "test_a_client_s_span_is_the_one_that_a_job_comes_from",),
+    ),
+    Mutant(
+        "sharing: a stranger may keep a link for ever",
+        "actors/sharing/holder.py",
+        ".call_later(GREETING_S, self.abort)",
+        ".call_later(GREETING_S * 1000, self.abort)",
+        tests=(ODD + "test_who_opens_a_link_and_does_not_say_who_it_is_is_cut_off",),
+    ),
+    Mutant(
+        "sharing: a follower that has said who it is is cut off",
+        "actors/sharing/holder.py",
+        "        self._end_greeting()\n        self._known",
+        "        self._known",
+        tests=(ODD + "test_who_opens_a_link_and_does_not_say_who_it_is_is_cut_off",),
+    ),
+    Mutant(
+        "sharing: a holder that may not be ended ends the watch",
+        "actors/sharing/watch.py",
+        "    except PermissionError:\n",
+        "    except KeyError:\n",
+        tests=(ODD + "test_a_stopped_holder_that_may_not_be_ended_is_named_once_and_waited_for",),
     ),
     Mutant(
         "logs: changes are noted where nobody reads them",

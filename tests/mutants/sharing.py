@@ -57,7 +57,7 @@ SHARING = (
     Mutant(
         "sharing: a holder that was stopped by a signal is waited for",
         "actors/sharing/watch.py",
-        "            _end(holder)\n            stopped = silent = 0\n",
+        "            told = not _end(holder)\n            stopped = silent = 0\n",
         "            stopped = silent = 0\n",
         tests=(T + "test_a_holder_that_is_stopped_is_ended_and_one_that_is_busy_never",),
     ),

@@ -13,6 +13,7 @@ from tocsin import Actor
 from tocsin.actors.sharing import plain
 from tocsin.actors.sharing.frames import VERSION
 from tocsin.actors.sharing.greeting import Hello
+from tocsin.actors.sharing.holder import GREETING_S
 from tocsin.actors.sharing.link import Link
 from tocsin.errors import HostClosedError, InvalidInputError
 from tocsin.testing import crash
@@ -174,6 +175,67 @@ def test_a_process_that_is_turned_away_is_no_noise_in_the_log_of_the_holder(capl
 
     in_town(main)
     assert not caplog.records
+
+
+class Stranger(asyncio.Protocol):
+    """Opens a link and says nothing, or a part of a word."""
+
+    def __init__(self, word: bytes) -> None:
+        self._word, self.lost_at = word, 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._loop = asyncio.get_running_loop()
+        transport.write(self._word)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost_at = self._loop.time()
+
+
+def test_who_opens_a_link_and_does_not_say_who_it_is_is_cut_off() -> None:
+    async def main(town: Town) -> None:
+        async with town.two() as (_, second):
+            await jobs(second).run_after("1h", "a:b", id="a")
+            began = asyncio.get_running_loop().time()
+            strangers = [Stranger(b""), Stranger(b"\x00\x00")]
+            for one in strangers:
+                assert town.accept is not None
+                Wired(town, one, town.accept(lambda _: True))
+            await town.clock.sleep(GREETING_S - 1)
+            assert [one.lost_at for one in strangers] == [0.0, 0.0]
+            await town.clock.sleep(2)
+            assert all(GREETING_S <= one.lost_at - began < GREETING_S + 1 for one in strangers)
+            assert await jobs(second).get("a") is not None
+            assert len(town.wires) == 1, "the follower has said who it is"
+            await crash(second)
+
+    in_town(main)
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["door open", "door closed"])
+def test_a_stopped_holder_that_may_not_be_ended_is_named_once_and_waited_for(
+    is_open: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(town: Town) -> None:
+        async with town.host("first"), town.host("second") as second:
+            assert await jobs(second).get("x") is None
+            town.others_own, town.stopped = True, True
+            if is_open:
+                town.delay_s = 1_000_000.0  # nothing arrives any more
+            else:
+                await town.kill_holder()
+                town.holder, town.accept = "another user's", None
+            await town.clock.sleep(1.5)
+            town.delay_s, town.stopped = 0.0001, False
+            if not is_open:
+                town.holder = None
+            assert is_open or await jobs(second).get("x") is None
+            await crash(second)
+
+    in_town(main)
+    said = [one.getMessage() for one in caplog.records if "may not end it" in one.getMessage()]
+    assert len(said) == 1 and "SIGCONT" in said[0]
+    assert not [one for one in caplog.records if "is ended by SIGKILL" in one.getMessage()]
 
 
 @pytest.mark.parametrize("number", [2, 3], ids=["at home", "at another holder"])

@@ -121,6 +121,8 @@ class Holding:
         return self._town.stopped
 
     def kill(self) -> None:
+        if self._town.others_own:
+            raise PermissionError("not permitted")
         self._town.killed.append(str(self._town.holder))
 
     def forget(self) -> None: ...
@@ -182,6 +184,8 @@ class Town:
         self.failures: list[Exception] = []
         """Raised by the next starts of the store."""
         self.killed: list[str] = []
+        self.others_own = False
+        """The holder is of another user, so that nobody here may end it."""
         self.hosts: dict[str, ActorHost] = {}
 
     async def _note(self, delivery: Delivery) -> Answer:
