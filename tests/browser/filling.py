@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.browser.operated import Operated
@@ -101,21 +102,26 @@ def _fill_pools(server: Operated) -> None:
 
 
 def _fill_queues(server: Operated) -> None:
-    now = int(time.time() * 1000)
     for queue, count in (("thumbnails", 230), ("video.transcode:4k-hdr-with-a-long-queue-name", 17), ("mail", 1)):
         first = queue.split(".")[0]
         job = {"functionPath": f"{first}:make", "queue": queue, "delayMs": 0}
         server.schedule([{**job, "id": f"{first}-{n:04d}"} for n in range(count)])
+    announce(server, [*_claimed(server, "w-7f31", "thumbs", "worker-1.eu-west-1.internal", 3)])
+
+
+def announce(server: Operated, jobs: Sequence[dict[str, Any]]) -> None:
+    """Have the workers be heard of: who was not for half a minute is lost. `jobs` are what the busy one runs."""
     workers = (
         ("w-7f31", "thumbs", "worker-1.eu-west-1.internal", ["thumbnails"], "busy", 8),
         ("w-9c02", "thumbs", "worker-2.eu-west-1.internal", ["thumbnails", "mail"], "idle", 8),
         ("w-0b77", "transcoder", "gpu-box", "*", "stopping", 1),
     )
+    now = int(time.time() * 1000)
+    times = {"startedAt": now - 5 * HOUR_MS, "heartbeatAt": now}
     for id, name, hostname, queues, status, concurrency in workers:
-        jobs = _claimed(server, id, name, hostname, 3) if status == "busy" else []
         server.ask("/workers", {
             "id": id, "name": name, "hostname": hostname, "pid": 4242, "queues": queues, "concurrency": concurrency,
-            "status": status, "jobs": jobs, "startedAt": now - 5 * HOUR_MS, "heartbeatAt": now,
+            "status": status, "jobs": list(jobs) if status == "busy" else [], **times,
         })  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import click
 from playwright.sync_api import Page
 
 from tests.browser.chromium import chromium
-from tests.browser.filling import INSTANCES, JOBS, LONG_ID, LONG_PATH, SCHEDULES, fill
+from tests.browser.filling import INSTANCES, JOBS, LONG_ID, LONG_PATH, SCHEDULES, announce, fill
 from tests.browser.operated import operated
 from tests.browser.visits import visiting
 from tests.browser.watched import DESK, PHONE, overflow
@@ -69,6 +69,7 @@ def main(folder: Path, jobs: int, only: str, schemes: str, sizes: str) -> None:
             for size in (one for one in SIZES if one in sizes):
                 with visiting(browser, server, viewport=dict(SIZES[size]), color_scheme=scheme) as (page, faults):
                     faults.expected.append("Failed to load resource")  # said below
+                    announce(server, server.ask("/workers")["workers"][1].get("jobs", ()))
                     for name, found in take(page, folder, f"{size}-{scheme}", only):
                         wrong += [f"{name}: {one}" for one in found]
                         click.echo(f"{name}: {', '.join(found) or 'ok'}")

@@ -16,6 +16,9 @@ from tocsin.errors import NotFoundError
 BACK_MS: Final = 600_000
 """For so long a bulk action can be undone."""
 MOST: Final = 1_000
+BANNERS: Final = 3
+OF_DEAD: Final = frozenset({"dead_retry_all", "dead_cancel_all", "undo"})
+"""Actions that pages of dead letters offer to undo; the log offers all."""
 SKIPPED: Final[Mapping[str, str]] = {
     "running": "ran when they were cancelled",
     "id_taken": "have their id taken by another job",
@@ -41,6 +44,11 @@ async def undoable(asked: Asked) -> Sequence[Undoable]:
         return ()
     found = [one for one in await _recent(asked) if _is_open(one, asked.now_ms)]
     return [Undoable(line_of(asked, one), one.undo_until or 0, asked.url(f"/undo/{one.id}")) for one in found]
+
+
+async def undoable_dead(asked: Asked) -> Sequence[Undoable]:
+    """Return what was done to dead letters lately, and can be undone now."""
+    return [one for one in await undoable(asked) if one.line.entry.action in OF_DEAD][:BANNERS]
 
 
 async def _recent(asked: Asked) -> Sequence[AuditEntry]:
