@@ -49,6 +49,15 @@ UNDOING = (
         tests=(AUDIT + "test_who_paused_a_pool_and_an_instance_and_since_when",),
     ),
     Mutant(
+        "audit: a process that follows does not say who asked",
+        "actors/sharing/remote_port.py",
+        "values(args, named), self._who)",
+        "values(args, named), None)",
+        tests=(
+            "tests/actors/sharing/test_following.py::test_the_audit_log_names_who_asked_in_whichever_process_they_did",
+        ),
+    ),
+    Mutant(
         "undo: an id that is taken is written over",
         "actors/scheduler/transitions/undo.py",
         '        return "id_taken"\n    await restore(',

@@ -346,3 +346,24 @@ def test_two_followers_have_done_what_is_due_and_wait_for_nobody_who_waits() -> 
 
 def test_a_store_in_memory_is_nobody_elses() -> None:
     assert ActorHost.open("memory:")._sharing is None
+
+
+def test_the_audit_log_names_who_asked_in_whichever_process_they_did() -> None:
+    async def main(town: Town) -> None:
+        async with town.two() as (holder, follower):
+            for host, user in ((holder, "alice"), (follower, "bob")):
+                by = host.scheduler("a", by=user)
+                await by.run_after("1h", "a:b", id=user)
+                gone = await by.cancel_all(all=True)
+                assert gone.action_id is not None
+                undone = await by.undo(gone.action_id)
+                assert undone.restored == 1
+                await by.cancel(user)
+                await asyncio.sleep(1)
+            await jobs(follower, "a").set_pool("p", max_concurrency=2)
+            found = [(one.action, one.by.user) for one in (await jobs(follower, "a").audit()).actions]
+            assert found[0] == ("set_pool", None)
+            assert {user for _, user in found[1:4]} == {"bob"} and {user for _, user in found[4:]} == {"alice"}
+            assert len(found) == 7
+
+    in_town(main)
