@@ -20,6 +20,7 @@ from tests.mutants.pages import PAGES
 from tests.mutants.receiver import RECEIVER
 from tests.mutants.sharing import SHARING
 from tests.mutants.stores import STORES
+from tests.mutants.transfers import TRANSFERS
 from tests.mutants.turns import TURNS
 from tests.mutants.undoing import UNDOING
 from tests.mutants.work_pages import WORK_PAGES
@@ -37,6 +38,7 @@ MUTANTS = (
     *OVER_HTTP,
     *WORKERS,
     *TURNS,
+    *TRANSFERS,
     *ONCE,
     *SHARING,
     *LABS,

@@ -132,6 +132,8 @@ def copied_names(random: Random) -> Renamed:
     salt = random.getrandbits(128).to_bytes(16, "big")
 
     def renamed(incarnation: str) -> str:
+        if not incarnation:
+            return ""
         activation, dash, number = incarnation.rpartition("-")
         drawn = hashlib.blake2b(activation.encode(), digest_size=8, key=salt).hexdigest()
         return f"{drawn}{dash}{number}"

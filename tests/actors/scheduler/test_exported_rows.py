@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import types
+from random import Random
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from tocsin.actors.scheduler.model import rows
 from tocsin.actors.scheduler.model.row_kinds import FAMILIES, SINGLE
+from tocsin.actors.scheduler.transfer.importing import copied_names
 from tocsin.actors.scheduler.transfer.named_rows import line_of, row_of
 from tocsin.dispatch.retry import Retry
 from tocsin.errors import InvalidInputError
@@ -69,6 +71,17 @@ def test_a_row_of_each_kind_comes_back_from_its_line(key: bytes, data: st.DataOb
     assert row_of(line) == (key, value)
     assert "row" in json.loads(line)
     assert line.count(b"\n") == 1
+
+
+@given(st.integers(), st.integers())
+def test_a_copy_gets_other_names_that_stay_apart_and_keeps_what_has_none(seed: int, other: int) -> None:
+    names, others = copied_names(Random(seed)), copied_names(Random(other))
+    known = ["5b1e09c4d27fa836-1", "5b1e09c4d27fa836-2", "a-1", "7-1"]
+
+    assert names("") == ""
+    assert [*map(names, known)] == [*map(names, known)]
+    assert len({*known, *map(names, known)}) == 2 * len(known)
+    assert seed == other or not {*map(names, known)} & {*map(others, known)}
 
 
 @given(st.binary(min_size=1, max_size=20), st.binary(max_size=20))

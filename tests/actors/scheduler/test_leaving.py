@@ -60,6 +60,7 @@ async def test_a_sealed_instance_stays_so_over_restarts_and_its_export_keeps_the
     await sim.open()
     await sim.sleep(600)
     assert sim.deliveries == []
+    assert (await sim.jobs.schedules.occurrences("minutely")).occurrences == []
     assert await sim.faults() == []
 
     done = await imported(sim.host, await exported(sim.host))

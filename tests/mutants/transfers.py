@@ -1,0 +1,117 @@
+"""Breakages of exports, imports and moves, and of the page of `tocsin top`."""
+
+from __future__ import annotations
+
+from tests.mutants.breaking import Mutant
+
+IN = "tests/actors/scheduler/test_transfer.py::"
+OUT = "tests/actors/scheduler/test_leaving.py::"
+ROWS = "tests/actors/scheduler/test_exported_rows.py::"
+REFUSED = "tests/actors/scheduler/test_refused_imports.py::"
+MOVES = "tests/cli/test_transfer.py::"
+ARRIVAL = "actors/scheduler/transitions/arrival.py"
+IMPORTING = "actors/scheduler/transfer/importing.py"
+
+TRANSFERS = (
+    Mutant(
+        "import: rows that come run at once",
+        ARRIVAL,
+        "InstanceRow(paused=True, erasing=True, importing=token)",
+        "InstanceRow(importing=token)",
+        tests=(IN + "test_nothing_runs_and_nothing_changes_while_rows_come_and_what_is_left_alone_is_removed",),
+    ),
+    Mutant(
+        "import: one that nobody goes on with stays",
+        ARRIVAL,
+        "ABANDONED_MS: Final = 60_000",
+        "ABANDONED_MS: Final = 60_000_000",
+        tests=(
+            IN + "test_nothing_runs_and_nothing_changes_while_rows_come_and_what_is_left_alone_is_removed",
+            IN + "test_a_host_that_dies_during_an_import_leaves_nothing_that_runs",
+        ),
+    ),
+    Mutant(
+        "import: the checksum is not compared",
+        IMPORTING,
+        "if self.trailer.sha256 != self._digest.hexdigest():",
+        "if False:",
+        tests=(REFUSED + "test_a_file_that_is_not_whole_leaves_nothing",),
+    ),
+    Mutant(
+        "import: what is not sound runs",
+        "actors/scheduler/transfer/local.py",
+        "        if found.total:\n",
+        "        if False:\n",
+        tests=(REFUSED + "test_a_file_that_is_not_whole_leaves_nothing",),
+    ),
+    Mutant(
+        "import: an attempt in flight in this very process counts as never sent",
+        IMPORTING,
+        "return _left(row) if row[0]",
+        "return row if row[0]",
+        tests=(OUT + "test_what_ends_behind_the_seal_is_told_to_the_other_place",),
+    ),
+    Mutant(
+        "import: leases go on in the epoch of this place",
+        "actors/scheduler/actor/scheduler_actor.py",
+        "                    self.ctx.rise_above(epoch)\n",
+        "",
+        tests=(IN + "test_later_leases_have_later_epochs_also_if_the_clock_of_the_other_place_is_behind",),
+    ),
+    Mutant(
+        "copy: jobs keep their names",
+        IMPORTING,
+        'return f"{drawn}{dash}{number}"',
+        "return incarnation",
+        tests=(IN + "test_the_jobs_of_a_copy_are_new_to_their_receivers_and_one_in_all_their_rows",),
+    ),
+    Mutant(
+        "export: args that are null are none",
+        "actors/scheduler/transfer/named_rows.py",
+        'value != b"null" and ',
+        "",
+        tests=(ROWS + "test_a_row_of_each_kind_comes_back_from_its_line",),
+    ),
+    Mutant(
+        "export: what a newer program wrote into a row is lost",
+        "actors/scheduler/transfer/named_rows.py",
+        "    if again != value and not _holds(",
+        "    if False and not _holds(",
+        tests=(ROWS + "test_a_row_that_a_newer_program_wrote_comes_back_with_what_this_one_does_not_know",),
+    ),
+    Mutant(
+        "seal: the alarm of an instance that has left goes on",
+        "actors/scheduler/actor/scheduler_actor.py",
+        "        if is_sealed(self._state.instance):\n            return\n",
+        "",
+        tests=(OUT + "test_a_sealed_instance_stays_so_over_restarts_and_its_export_keeps_the_names_of_its_jobs",),
+    ),
+    Mutant(
+        "move: it is exported before it is sealed",
+        "src/tocsin/cli/move.py",
+        "    await here.seal(asked.name, move, to, closed=True)\n",
+        "",
+        tests=(MOVES + "test_a_move_that_is_stopped_anywhere_goes_on_and_at_no_time_both_run",),
+    ),
+    Mutant(
+        "move: what has arrived is imported again",
+        "src/tocsin/cli/move.py",
+        "    if not _has_arrived(came, move):\n        if came.exists",
+        "    if True:\n        if came.exists",
+        tests=(MOVES + "test_a_move_that_is_stopped_anywhere_goes_on_and_at_no_time_both_run",),
+    ),
+    Mutant(
+        "top: a rate forgets the minute before",
+        "src/tocsin/cli/top_look.py",
+        "earlier = 0 if before is None",
+        "earlier = 0 if True",
+        tests=("tests/cli/test_top.py::test_rates_are_those_of_the_last_minute",),
+    ),
+    Mutant(
+        "top: a long name breaks its line",
+        "src/tocsin/cli/top_page.py",
+        "return Text(set_cell_size(_short(text, width), width), style",
+        "return Text(text, style",
+        tests=("tests/cli/test_top.py::test_a_page_fits_every_terminal",),
+    ),
+)
