@@ -115,10 +115,9 @@ async def test_a_pool_is_set_shown_and_deleted(http_client: HttpClient) -> None:
 
 async def test_an_instance_is_stopped_started_and_removed(http_client: HttpClient) -> None:
     await http_client.schedule("/i/tenant", id="a")
-    assert (await http_client.client.put("/i/tenant/instance", json={"paused": True})).json() == {
-        "name": "tenant",
-        "paused": True,
-    }
+    paused = (await http_client.client.put("/i/tenant/instance", json={"paused": True})).json()
+    assert paused.pop("pausedAt") > 0
+    assert paused == {"name": "tenant", "paused": True, "pausedBy": {"via": "http"}}
     assert "INSTANCE_PAUSED" in str((await http_client.get("/i/tenant/why?id=a")).json())
     refused(await http_client.client.put("/instance", json={"paused": 1}), 400, "INVALID_INPUT", "true or false")
     refused(await http_client.client.delete("/i/tenant"), 400, "INVALID_INPUT", "confirm=tenant")
@@ -134,7 +133,7 @@ async def test_an_instance_s_own_deadline_is_set_shown_and_taken_back(http_clien
 
     own = {"name": "tenant", "paused": False, "timeoutMs": 900_000}
     assert await put(timeoutMs=900_000) == own
-    assert await put(paused=True) == own | {"paused": True}
+    assert (await put(paused=True)).items() >= (own | {"paused": True}).items()
     [shown] = (await http_client.get("/instances")).json()["instances"]
     assert shown.items() >= (own | {"paused": True}).items()
     assert await put(paused=False, timeoutMs=0) == {"name": "tenant", "paused": False}
@@ -157,7 +156,8 @@ async def test_cancel_all_and_reschedule(http_client: HttpClient) -> None:
         "matched": 3,
         "cancelled": 0,
     }
-    assert (await http_client.post("/cancel-all", {"all": True})).json() == {"matched": 3, "cancelled": 3}
+    cancelled = (await http_client.post("/cancel-all", {"all": True})).json()
+    assert cancelled.items() >= {"matched": 3, "cancelled": 3}.items() and cancelled["actionId"]
     await bad(
         http_client,
         "POST",
