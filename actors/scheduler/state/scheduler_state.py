@@ -69,8 +69,7 @@ PAGE = 5_000
 EXPIRE = "expire"
 HISTORY = "history"
 RETIRE = "retire"
-IDEM = "idem"
-RESULT = "result"
+IDEM, RESULT = "idem", "result"
 NO_DAYS: Final[Mapping[str, int]] = {}
 TIMEOUT_MS = 60_000
 """The deadline of a callback, if neither its job, the instance nor the host sets another."""
