@@ -13,6 +13,7 @@ from tests.mutants.health import HEALTH
 from tests.mutants.jobs import JOBS
 from tests.mutants.labs import LABS
 from tests.mutants.lists import LISTS
+from tests.mutants.metrics import COUNTED
 from tests.mutants.once import ONCE
 from tests.mutants.operating import OPERATING
 from tests.mutants.over_http import OVER_HTTP
@@ -50,4 +51,5 @@ MUTANTS = (
     *OPERATING,
     *HEALTH,
     *FEED,
+    *COUNTED,
 )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LATENESS_MS: Final = (
     5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000, 14_400_000,
 )  # fmt: skip
+UNDONE: Final = "undone"
+"""The reason of letters that are dead again since their retry was undone: their death was told when it came."""
 STATES: Final = ("waiting", "running", "dead")
 KINDS_OF_LEASES: Final = ("fired", "accepted", "unknown", "pulled")
 Samples = Mapping[Any, float]
@@ -71,7 +73,8 @@ def _of_schedulers(here: Schedulers) -> Iterator[Metric]:
     totals, grown = here.totals, dict(zip(FLOWS, here.totals.grown, strict=True))
     yield _values("jobs_accepted", {(): grown["accepted"]})
     yield _values("jobs_ended", {**{(how,): grown[how] for how in ENDS}, ("removed",): totals.removed})
-    yield _values("jobs_died", {(reason,): totals.reasons[reason] for reason in DEAD_REASONS})
+    died = {(reason,): totals.reasons[reason] for reason in DEAD_REASONS}
+    yield _values("jobs_died", {**died, (UNDONE,): grown["died"] - sum(died.values())})
     yield _values("dead_letters_retried", {(): grown["retried"]})
     if here.counts is not None:
         yield from _of_counts(here.counts)

@@ -183,6 +183,21 @@ def test_errors_arrive_by_their_names_with_what_they_say() -> None:
     in_town(main)
 
 
+def test_the_last_hour_is_the_holder_s_and_each_process_measures_itself() -> None:
+    async def main(town: Town) -> None:
+        async with town.two() as (holder, follower):
+            await jobs(follower, "a").run_after(0, "a:b")
+            await asyncio.sleep(5)
+            there = await jobs(follower, "a").activity(5)
+            assert sum(one.done for one in there.minutes) == 1
+            assert there.minutes == (await jobs(holder, "a").activity(5)).minutes
+            assert (await follower.measures()).schedulers is None
+            measured = (await holder.measures()).schedulers
+            assert measured is not None and measured.totals.started["callback"] == 1
+
+    in_town(main)
+
+
 def test_instances_and_health_are_those_of_the_holder() -> None:
     async def main(town: Town) -> None:
         async with town.two() as (holder, follower):
