@@ -53,7 +53,8 @@ def places(operation: Operation) -> Iterator[str]:
 async def test_every_route_is_an_operation_or_named_here(host: ActorHost) -> None:
     paths = [*(one.path for one in OPERATIONS), "/healthz", "/readyz", "/ui", "/ui/{rest:path}", "/ws", "/ws-token"]
     paths += ["/export", "/import", "/seal"]
-    known = {place + path for place in PLACES for path in paths if place + path} | {"/instances", "/openapi.json"}
+    once = {"/instances", "/openapi.json", "/metrics"}
+    known = {place + path for place in PLACES for path in paths if place + path} | once
     assert paths_of(host.asgi(tokens=SINGLE)) == known
     assert {(one.method, one.path) for one in OPERATIONS if not one.scopes} == BY_LEASE
     assert all(one.scopes <= set(SCOPES) for one in OPERATIONS)
@@ -151,7 +152,7 @@ def test_the_page_about_access_lists_every_route_with_its_scopes() -> None:
 
 
 def test_what_a_token_may_not_do_is_said_in_plain_english() -> None:
-    assert {one.action for one in OPERATIONS} | {"instances", "export", "import", "seal"} == set(DEEDS)
+    assert {one.action for one in OPERATIONS} | {"instances", "metrics", "export", "import", "seal"} == set(DEEDS)
     assert not [words for words in DEEDS.values() if "_" in words or "." in words]
 
 
