@@ -7,7 +7,9 @@ from .conftest import Canned, Run
 
 def test_a_retry_of_many_that_waits_or_goes_on_already_says_so(run: Run, canned: Canned) -> None:
     canned.answer({"redriveId": "r2", "matched": 2, "retried": 0, "running": True, "waitsFor": "r1"})
-    assert run("dead", "retry-all", "--pool", "p", "--yes").stderr.endswith("10 a second, once r1 has ended\n")
+    assert run("dead", "retry-all", "--pool", "p", "--yes").stderr.endswith(
+        "10 a second, once r1 has ended\nundo within ten minutes: tocsin undo r2\n"
+    )
     canned.answers = [(200, {"redriveId": "r2", "matched": 2, "retried": 0, "running": True, "waitsFor": "r1"})]
     assert "waits for  r1" in run("dead", "redrive", "r2").stdout
     message = "bulk retry 'r1' goes on, and has every dead job that matches"

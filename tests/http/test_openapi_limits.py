@@ -52,6 +52,8 @@ BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "RescheduleRequest": ("POST", "/reschedule", {"id": "a", "scheduledFor": DUE}),
     "CancelAllRequest": ("POST", "/cancel-all", {"pool": "p"}),
     "RetryAllRequest": ("POST", "/dead/retry-all", {"pool": "p"}),
+    "DeadCancelAllRequest": ("POST", "/dead/cancel-all", {"pool": "p"}),
+    "UndoRequest": ("POST", "/undo", {"actionId": "a"}),
     "IdRequest": ("POST", "/cancel", {"id": "a"}),
     "CompleteRequest": ("POST", "/complete", {"id": "a", "lease": "1.2.3"}),
     "ExtendRequest": ("POST", "/extend", {"id": "a", "lease": "1.2.3", "leaseMs": 5_000}),
@@ -90,6 +92,7 @@ BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("AdvanceRequest", "to"): {"byMs": None},
     ("CancelAllRequest", "all"): {"pool": None},
     ("RetryAllRequest", "all"): {"pool": None},
+    ("DeadCancelAllRequest", "all"): {"pool": None},
 }
 """What else stands in the body while a member is tried."""
 
@@ -251,6 +254,8 @@ async def test_a_batch_has_the_documented_length(http_client: HttpClient) -> Non
         ("CancelAllRequest", {"all": False, "label": "p"}, True),
         ("RetryAllRequest", {"all": True, "since": None}, True),
         ("RetryAllRequest", {"all": True, "since": DUE}, False),
+        ("DeadCancelAllRequest", {"all": True, "ids": ["a"]}, False),
+        ("DeadCancelAllRequest", {"ids": ["a"], "pool": "p"}, True),
         ("PoolRequest", {"name": "p"}, False),
         ("PoolRequest", {"name": "p", "paused": None, "maxConcurrency": 0}, True),
     ],
