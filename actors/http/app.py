@@ -156,7 +156,8 @@ def build_app(
     dashboard = Dashboard(gate, host, crowd)
     fanouts, desk = Fanouts(host.ports), PassDesk(lambda: host.passes, host.runtime.random)
     endpoints += [("/ws-token", WsTokenEndpoint(gate, host.ports, desk)), ("/ws", NoSocket(gate))]
-    endpoints.append(("/changes", ChangesEndpoint(by_path["/changes"], gate, host.ports, crowd, fanouts)))
+    changes = ChangesEndpoint(by_path["/changes"], gate, host.ports, crowd, fanouts)
+    endpoints.append(("/changes", changes))
     instances, openapi = Instances(gate, host), OpenApi(gate, tokens=bool(known()))
     traffic = Traffic()
     metrics = MetricsEndpoint(gate, host, traffic)
@@ -176,4 +177,5 @@ def build_app(
         traffic.unrouted,
     )
     app.state.crowd, app.state.traffic = crowd, traffic  # for the server, which counts connections
+    app.state.changes = changes  # for one that lets nobody wait any more when it stops
     return app

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.inflight.deaths import DeadJob as DeadJob
     from tocsin.actors.scheduler.model.due_run import DueRun as DueRun
     from tocsin.actors.scheduler.model.due_run import LeftBehind as LeftBehind
+    from tocsin.actors.scheduler.model.feed_frames import Change as Change
+    from tocsin.actors.scheduler.model.feed_frames import ChangedJob as ChangedJob
     from tocsin.actors.scheduler.model.records import Cancelled as Cancelled
     from tocsin.actors.scheduler.model.records import DeadRetried as DeadRetried
     from tocsin.actors.scheduler.model.records import Firing as Firing
@@ -104,6 +106,7 @@ _NAMES = {
     "actors.scheduler.client.tasks": "Task Tasks",
     "actors.scheduler.inflight.deaths": "DeadJob",
     "actors.scheduler.model.due_run": "DueRun LeftBehind",
+    "actors.scheduler.model.feed_frames": "Change ChangedJob",
     "actors.scheduler.model.records": "Cancelled DeadRetried Firing Initiator Page Pending "
     "Queue Record ScheduleSlot Scheduled Status",
     "actors.scheduler.model.schedule_records": "CronPreview Occurrence OccurrencePage Registration "

@@ -161,6 +161,21 @@ async def test_a_token_that_is_taken_away_ends_its_streams(monkeypatch: pytest.M
         await other.end()
 
 
+async def test_a_stream_ends_after_a_while_where_nobody_tells_that_the_server_stops(http_client: HttpClient) -> None:
+    app = http_client.host.asgi(insecure=True)
+    app.state.changes.longest_s = 0.0
+    watcher = Watcher(app, "/changes")
+    await watcher.end()
+    [_, snapshot] = watcher.events()
+    app.state.changes.longest_s = 30.0
+    await http_client.schedule(id="one")
+    again = Watcher(app, "/changes", last_event_id=snapshot["id"])
+    await again.until('"one"')
+    assert [one["event"] for one in again.events()[1:]] == ["change"]
+    again.left.set()
+    await again.end()
+
+
 async def test_the_apps_own_rule_is_asked_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "CHECK_S", 0.1)
     asked: list[tuple[str, str, str | None]] = []

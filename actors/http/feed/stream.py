@@ -31,6 +31,9 @@ STREAM: Final = b"text/event-stream"
 BEGIN: Final = b"retry: 1000\n\n"
 """How many ms a browser waits before it comes back."""
 QUIET: Final = b": all is quiet\n\n"
+LONGEST_S: Final = 60.0
+"""A stream ends after so long, and the browser comes back behind its last event. Servers of apps let requests end
+before they stop, and tell nobody that they are about to; `tocsin serve` does, and has no need of this."""
 HEADERS: Final = [
     (b"content-type", STREAM + b"; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -52,6 +55,7 @@ class ChangesEndpoint(OperationEndpoint):
     ) -> None:
         super().__init__(operations, gate, ports, crowd)
         self._fanouts = fanouts
+        self.longest_s = LONGEST_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "GET" and any(STREAM in value for name, value in scope["headers"] if name == b"accept"):
@@ -71,7 +75,7 @@ class ChangesEndpoint(OperationEndpoint):
                 first, seq = await fanout.ask(since)
                 self.answered["GET", 200] = self.answered.get(("GET", 200), 0) + 1
                 await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-                await _until_left(request, _send_all(watch(fanout, first, seq, rights.check), send))
+                await _until_left(request, _send_all(watch(fanout, first, seq, rights.check), send, self.longest_s))
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
             answer = refusal(error, request)
             await answer(request.scope, request.receive, send)
@@ -79,8 +83,10 @@ class ChangesEndpoint(OperationEndpoint):
             SPEAKS_JSON.reset(token)
 
 
-async def _send_all(frames: AsyncGenerator[Sequence[Frame], None], send: Send) -> None:
-    """Send frames until there are no more, or the watcher does not read."""
+async def _send_all(frames: AsyncGenerator[Sequence[Frame], None], send: Send, longest_s: float) -> None:
+    """Send frames until there are no more, the stream is long enough, or the watcher does not read."""
+    now = asyncio.get_running_loop().time
+    end = now() + longest_s
     await send({"type": "http.response.body", "body": BEGIN, "more_body": True})
     async with aclosing(frames):
         try:
@@ -92,6 +98,8 @@ async def _send_all(frames: AsyncGenerator[Sequence[Frame], None], send: Send) -
                 except TimeoutError:
                     log.info("a watcher that does not read its events is left alone")
                     return  # the server hangs up
+                if now() >= end:
+                    break
         except TocsinError as error:  # the host stops, or this caller may not watch any more
             log.info("a stream of events ends: %s", error)
         except OSError:  # how a server may say that the watcher has left

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -72,6 +73,8 @@ class Server(uvicorn.Server):
     def __init__(self, app: Any, *, access_log: bool = False, most: int = MOST_CONNECTIONS) -> None:
         self._crowd: Crowd = getattr(app.state, "crowd", None) or Crowd(asyncio.get_running_loop().time)
         self._connections = Connections(most, self._crowd)
+        if (changes := getattr(app.state, "changes", None)) is not None:
+            changes.longest_s = math.inf  # who stops this server lets all who wait go first
         if (traffic := getattr(app.state, "traffic", None)) is not None:
             traffic.connections = self._connections.count
         self._accepting: list[asyncio.Task[None]] = []
