@@ -87,7 +87,7 @@ class SchedulerService:
         """Of the actors that a host of schedulers has."""
         self.clock = clock
         self.clocks = InstanceClocks(clock.now_ms)
-        self.activities = Activities(clock.now_ms, clock.monotonic, self.clocks.has)
+        self.activities = Activities(clock.now_ms, clock.monotonic, self.clocks.names)
         self.counting = Counting(self.activities, lambda: self.host.provider, clock.now_ms)
         monotonic, now_ms = clock.monotonic, clock.now_ms
         circuit = Circuit(monotonic, now_ms, lambda why, is_open: self.health.circuit_changed(why, is_open))

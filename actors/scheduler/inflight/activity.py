@@ -8,7 +8,7 @@ and only of the schedulers that were active last.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from tocsin.actors.scheduler.model.activity import MINUTE_MS, MOST_MINUTES, Activity, ActivityMinute
@@ -104,13 +104,11 @@ class _Followed:
 
 
 class Activities:
-    """The activity of all schedulers of one host. `has_test_clock(name)`: what such an instance does is shown to those
-    who ask for it, and left out of what is said of the host."""
+    """The activity of all schedulers of one host. `test_clocks`: what instances of these names do is shown to
+    those who ask for it, and left out of what is said of the host."""
 
-    def __init__(
-        self, now_ms: Callable[[], int], monotonic: Callable[[], float], has_test_clock: Callable[[str], bool]
-    ) -> None:
-        self._now_ms, self._monotonic, self._has_test_clock = now_ms, monotonic, has_test_clock
+    def __init__(self, now_ms: Callable[[], int], monotonic: Callable[[], float], test_clocks: Container[str]) -> None:
+        self._now_ms, self._monotonic, self._test_clocks = now_ms, monotonic, test_clocks
         self.touched: set[str] | None = None
         """Names of schedulers whose rows have changed since somebody looked; None until somebody wants to know."""
         self.begin()
@@ -138,7 +136,7 @@ class Activities:
         late_ms = [claim.lease.started - claim.lease.at.next_at + passed_ms for claim in claims]
         minute.started += len(claims)
         minute.late.observe(*late_ms)
-        if not self._has_test_clock(name):
+        if name not in self._test_clocks:
             self.totals.started[kind] += len(claims)
             self.totals.late.observe(*late_ms)
 
@@ -148,7 +146,7 @@ class Activities:
         if minute.took is None:
             minute.took = Histogram(EDGES_MS)
         minute.took.observe(*took_ms)
-        if not self._has_test_clock(name):
+        if name not in self._test_clocks:
             self.totals.took[kind].observe(*took_ms)
 
     def turned(self, name: str, done: TurnDone) -> None:
@@ -169,7 +167,7 @@ class Activities:
                 minute.returned += count
         if done.took:
             self.took(name, done.took, WORKER)
-        if not self._has_test_clock(name):
+        if name not in self._test_clocks:
             self.totals.add(done)
 
     def erased(self, name: str, jobs: int) -> None:
@@ -177,7 +175,7 @@ class Activities:
         self._followed.pop(name, None)
         if self.touched is not None:
             self.touched.add(name)
-        if not self._has_test_clock(name):
+        if name not in self._test_clocks:
             self.totals.removed += jobs
 
     # ---- For those who ask -----------------------------------------------------------------------

@@ -36,6 +36,8 @@ class InstanceClocks:
     def __init__(self, live: Callable[[], int]) -> None:
         self._live = live
         self._clocks: dict[str, _TestClock] = {}
+        self.names = self._clocks.keys()
+        """Names of the instances that have a test clock, as they are at any time."""
         self._readers: WeakSet[Reader] = WeakSet()
 
     def now_of(self, name: str) -> Callable[[], int]:

@@ -150,7 +150,7 @@ class Time:
 
 
 def activities(time: Time) -> Activities:
-    return Activities(lambda: time.now, lambda: time.passed, lambda name: False)
+    return Activities(lambda: time.now, lambda: time.passed, ())
 
 
 def start(found: Activities, name: str) -> None:

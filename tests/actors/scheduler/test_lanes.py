@@ -37,7 +37,7 @@ def start_eagerly(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return ended  # type: ignore[return-value]
 
 
-IDLE = Activities(lambda: 0, lambda: 0.0, lambda _: False)
+IDLE = Activities(lambda: 0, lambda: 0.0, ())
 
 
 class Home:

@@ -88,7 +88,7 @@ class Model:
     look_again_s: float = 60.0
 
     def __post_init__(self) -> None:
-        activities = Activities(self.now_ms, self.monotonic, lambda _: False)
+        activities = Activities(self.now_ms, self.monotonic, ())
         self.pulls = WaitingClaims("runner", self._post, asyncio.ensure_future, None, self, activities)
 
     def _post(self, event: object) -> asyncio.Future[Any]:
