@@ -22,6 +22,7 @@ from tocsin.actors.http.feed.passes import PassDesk, WsTokenEndpoint
 from tocsin.actors.http.feed.socket import NoSocket, SocketEndpoint
 from tocsin.actors.http.feed.stream import ChangesEndpoint
 from tocsin.actors.http.instances import Instances
+from tocsin.actors.http.methods import counted
 from tocsin.actors.http.metrics.endpoint import MetricsEndpoint
 from tocsin.actors.http.metrics.traffic import Traffic
 from tocsin.actors.http.openapi import PLACES, OpenApi
@@ -102,7 +103,7 @@ class App(Starlette):
         # A `Reply` is the ASGI app that Starlette wants of a handler, and nothing else of a `Response`.
         async def refuse_counted(request: Request, error: Exception) -> Reply:
             reply = await refuse_unrouted(request, error)
-            ended = request.method, reply.status
+            ended = counted(request.method), reply.status
             unrouted[ended] = unrouted.get(ended, 0) + 1
             return reply
 

@@ -6,12 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import quote
 
 from tocsin.actors.http.incoming import Incoming
 
 SESSION: Final = "tocsin-session"
 FORM: Final = "tocsin-form"
 SAID: Final = "tocsin-said"
+IN_PATHS: Final = "/:@!$&'()*+,=~"
+"""Characters that browsers leave as they are in a path."""
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 _MOST: Final = 8
 """Cookies of one name that are looked at: those of several paths come together."""
@@ -32,7 +35,8 @@ def cookies(request: Incoming, kind: str) -> Sequence[str]:
 def set_cookie(request: Incoming, kind: str, value: str, *, life_s: int | None = None) -> tuple[bytes, bytes]:
     """Return the header that sets a cookie for this app alone; with a life of 0 it is removed. No script reads it, and
     no page of another site sends it."""
-    root = request.scope.get("root_path", "") or "/"
+    # As browsers write it in what they ask for: they compare texts.
+    root = quote(request.scope.get("root_path", ""), safe=IN_PATHS) or "/"
     parts = [f"{_name(request, kind)}={value}", f"Path={root}", "HttpOnly", "SameSite=Strict"]
     if life_s is not None:
         parts.append(f"Max-Age={life_s}")

@@ -15,6 +15,7 @@ from tocsin.actors.http.asked_by import asked_by
 from tocsin.actors.http.crowd import Crowd
 from tocsin.actors.http.errors import MethodNotAllowedError, refusal
 from tocsin.actors.http.incoming import Incoming
+from tocsin.actors.http.methods import counted
 from tocsin.actors.http.operations import ADMIN, OPERATE, Operation
 from tocsin.actors.http.request import SCHEDULING, Call
 from tocsin.actors.http.responses import Reply, allowing, answer, unheard
@@ -51,7 +52,7 @@ class Endpoint(ABC):
             response = unheard()  # nothing was done
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
             response = await self.refuse(error, request)
-        ended = request.method, response.status
+        ended = counted(request.method), response.status
         self.answered[ended] = self.answered.get(ended, 0) + 1
         # The headers of an answer to HEAD still tell the length that GET would have.
         body = b"" if request.method == "HEAD" else response.body

@@ -17,7 +17,8 @@ from tocsin.actors.http.tokens import Token
 LIFE_MS: Final = 12 * 3_600_000
 _SHAPE: Final = re.compile(r"([0-9]{13})\.([0-9a-f]{32})\.([0-9a-f]{64})")
 _PURPOSE: Final = b"tocsin session 1\x00"
-_ENDED_MOST: Final = 10_000
+_LOOK_AT: Final = 10_000
+"""So many ended sessions are kept before those are looked for whose time is over; or twice as many as are left then."""
 
 
 class Sessions:
@@ -25,6 +26,7 @@ class Sessions:
 
     def __init__(self, now_ms: Callable[[], int], random: Random) -> None:
         self._now_ms, self._random = now_ms, random
+        self._look_at = _LOOK_AT
         self._ended: dict[str, int] = {}
         """Sessions that were logged out here, until their time is over anyway."""
 
@@ -51,8 +53,9 @@ class Sessions:
     def end(self, cookie: str) -> None:
         """End a session in this process; in others it ends with its cookie, and with its time."""
         now = self._now_ms()
-        if len(self._ended) >= _ENDED_MOST:
+        if len(self._ended) >= self._look_at:
             self._ended = {one: until for one, until in self._ended.items() if until > now}
+            self._look_at = max(_LOOK_AT, 2 * len(self._ended))
         if (match := _SHAPE.fullmatch(cookie)) is not None:
             self._ended[cookie] = int(match[1])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -253,3 +254,50 @@ async def test_it_works_where_the_app_is_mounted_and_behind_middleware() -> None
 async def test_a_plain_request_for_the_socket_is_told_so(host: ActorHost) -> None:
     async with client_of(host.asgi(insecure=True)) as client:
         refused(await client.get("/ws"), 400, "INVALID_INPUT", "WebSocket")
+
+
+async def test_whoever_leaves_or_is_refused_is_no_error_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_host() as (host, _), served(host.asgi(tokens=TOKENS)) as (url, server):
+        assert (await status_of(f"{url}/ws"))[0] == 401
+        port = int(url.rpartition(":")[2])
+        opening = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        for more in (f"{opening}Sec-WebSocket-Version: 13\r\n", "Accept: text/event-stream\r\n"):
+            for n in range(10):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                path = "/i/t/ws" if "Upgrade" in more else "/i/t/changes"
+                head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {READER}\r\n{more}\r\n"
+                writer.write(head.encode())
+                await writer.drain()
+                for _ in range(n):  # to be gone at another instant each time
+                    await asyncio.sleep(0)
+                writer.transport.abort()
+        await until(lambda: not server._connections._open)
+        await host.scheduler("t").run_after("1h", "p")
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("path", ["/i/t/ws", "/i/t/changes"])
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_server_may_say_by_an_error_that_a_watcher_has_left(
+    path: str, after: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        if len(sent) >= after:
+            raise OSError("gone")
+        sent.append(message)
+
+    async def receive() -> Any:
+        if kind == "websocket" and not asked:
+            asked.append(1)
+            return {"type": "websocket.connect"}
+        return await asyncio.get_running_loop().create_future()
+
+    kind, asked = "websocket" if path.endswith("ws") else "http", list[int]()
+    headers = [(b"host", b"localhost"), (b"accept", b"text/event-stream")]
+    scope = {"type": kind, "method": "GET", "path": path, "root_path": "", "query_string": b"", "extensions": {},
+             "headers": headers, "client": ("127.0.0.1", 1)}  # fmt: skip
+    async with open_host() as (host, _), asyncio.timeout(5):
+        await host.asgi(insecure=True)(scope, receive, send)
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]

@@ -6,6 +6,7 @@ from tests.mutants.breaking import Mutant
 
 D = "actors/http/dashboard/"
 T = "tests/http/dashboard/test_work_pages.py::"
+L = "tests/http/dashboard/test_letters.py::"
 
 WORK_PAGES = (
     Mutant(
@@ -13,14 +14,14 @@ WORK_PAGES = (
         D + "redrives.py",
         "(await _redrive(asked, filters, RATE, dry_run=True))",
         "(await _redrive(asked, filters, RATE, dry_run=False))",
-        tests=(T + "test_a_bulk_retry_says_how_many_first_and_then_how_far_it_has_come",),
+        tests=(L + "test_a_bulk_retry_says_how_many_first_and_then_how_far_it_has_come",),
     ),
     Mutant(
         "dashboard: a bulk retry forgets the filters that it was asked about",
         D + "redrives.py",
         "        kept=filters,\n",
         "",
-        tests=(T + "test_a_bulk_retry_says_how_many_first_and_then_how_far_it_has_come",),
+        tests=(L + "test_a_bulk_retry_says_how_many_first_and_then_how_far_it_has_come",),
     ),
     Mutant(
         "dashboard: a form that is sent twice runs a schedule twice",
@@ -34,7 +35,7 @@ WORK_PAGES = (
         D + "letters.py",
         """        await asked.admit("dead_cancel", id)\n""",
         "        pass\n",
-        tests=(T + "test_an_apps_rule_is_asked_about_each_letter_that_is_marked",),
+        tests=(L + "test_an_apps_rule_is_asked_about_each_letter_that_is_marked",),
     ),
     Mutant(
         "dashboard: next instants are those of UTC",
@@ -55,14 +56,14 @@ WORK_PAGES = (
         D + "dead.py",
         "dead_cancel_all(**arguments_of(filters), dry_run=True)",
         "dead_cancel_all(**arguments_of(filters), dry_run=False)",
-        tests=(T + "test_a_group_is_cancelled_and_that_is_undone_and_the_undo_undone",),
+        tests=(L + "test_a_group_is_cancelled_and_that_is_undone_and_the_undo_undone",),
     ),
     Mutant(
         "dashboard: a bulk retry that goes on is not shown with the dead letters",
         D + "dead.py",
         "if one is not None and one.running]",
         "if one is not None and not one.running]",
-        tests=(T + "test_bulk_retries_that_go_on_are_shown_with_the_dead_letters",),
+        tests=(L + "test_bulk_retries_that_go_on_are_shown_with_the_dead_letters",),
     ),
     Mutant(
         "browser: what a page asks of another host is not seen",

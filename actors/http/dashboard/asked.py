@@ -34,6 +34,8 @@ class Asked:
     """The named parts of its path."""
     form: Mapping[str, str] = field(default_factory=dict)
     """The members of the form, where one was sent."""
+    once: str = ""
+    """The mark of that form alone, if it has one."""
     _status: Status | None = None
 
     @property
@@ -86,10 +88,15 @@ class Asked:
         return root.rstrip("/")
 
     @property
+    def at_root(self) -> str:
+        """The same path as links have it."""
+        return quote(self.root, safe="/:")
+
+    @property
     def feed(self) -> str:
         """The address of what changes in this instance, as events."""
         place = f"/i/{self.instance}" if "instance" in self.request.path_params else ""
-        return quote(f"{self.root}{place}/changes", safe="/:")
+        return f"{self.at_root}{quote(place, safe='/:')}/changes"
 
     def url(self, path: str = "", /, *, of: str | None = None, **query: object) -> str:
         """Return the address of a page of this instance, or `of` another one. Members that are None are left out."""
@@ -98,7 +105,7 @@ class Asked:
         else:
             place = f"/i/{self.instance}" if "instance" in self.request.path_params else ""
         given = {name: value for name, value in query.items() if value is not None and value != ""}
-        return quote(f"{self.root}{place}/ui{path}", safe="/:") + (f"?{urlencode(given)}" if given else "")
+        return self.at_root + quote(f"{place}/ui{path}", safe="/:") + (f"?{urlencode(given)}" if given else "")
 
     def query(self, *known: str) -> Query:
         """Return the query parameters. InvalidInputError for one that is not known."""

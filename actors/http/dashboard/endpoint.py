@@ -14,6 +14,7 @@ from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.forms import mark_of, new_mark, read_form
 from tocsin.actors.http.dashboard.frame import Said, around, bare, say, unsay
 from tocsin.actors.http.dashboard.headers import html, seen_elsewhere
+from tocsin.actors.http.dashboard.once import ONCE, Once, new_once
 from tocsin.actors.http.dashboard.page import Act, Elsewhere, Page, Place, Question
 from tocsin.actors.http.dashboard.pages import PLACES
 from tocsin.actors.http.dashboard.rendering import render
@@ -45,6 +46,7 @@ class Asking:
     question: Question
     wrong: str
     given: Mapping[str, str]
+    once: str
 
 
 class Dashboard(Endpoint):
@@ -53,6 +55,7 @@ class Dashboard(Endpoint):
     def __init__(self, gate: Gate, host: ServedHost, crowd: Crowd) -> None:
         super().__init__(["GET", "POST"], gate)
         self._host, self._crowd = host, crowd
+        self._once = Once(lambda: host.runtime.clock.monotonic())
 
     async def _answer(self, request: Incoming) -> Reply:
         path = self._path(request)
@@ -61,13 +64,16 @@ class Dashboard(Endpoint):
             return files.answer_file(path, request.scope.get("query_string", b""))
         if request.method not in (*READS, "POST"):
             raise MethodNotAllowedError(f"{request.path} takes GET and POST, not {request.method[:20]}")
+        if request.method in READS and login.came_from_elsewhere(request):
+            return self._again(request)
         return await self.answer(request, self._gate.enter(request, form=True))
 
     async def answer(self, request: Incoming, visit: Visit) -> Reply:
         """Answer a page, or do what a form asks for and go to the page that says so."""
         asked, path = Asked(request, self._host, self._gate, visit), self._path(request)
         if request.method == "POST":
-            asked.form = await read_form(request, visit, self._crowd)
+            form = await read_form(request, visit, self._crowd)
+            asked.once, asked.form = form.pop(ONCE, ""), form
         if path in login.PATHS:
             return await self._come_or_go(asked, path)
         if visit.refusal is not None and request.method in READS:
@@ -90,11 +96,15 @@ class Dashboard(Endpoint):
         wrong = ""
         if asked.request.method == "POST":
             try:
-                return await self._done(asked, act)
+                return await self._once.do(
+                    asked.once, {**asked.form, "": asked.request.path}, lambda: self._done(asked, act)
+                )
             except InvalidInputError as error:  # of a field: the form is shown again, with what was filled in
                 wrong = error.message
         question = await act.ask(asked)
-        return await self._framed(asked, act.name, "act.html", question.title, Asking(question, wrong, asked.form))
+        once = new_once(self._host.runtime.random)
+        value = Asking(question, wrong, asked.form, once)
+        return await self._framed(asked, act.name, "act.html", question.title, value)
 
     async def _framed(self, asked: Asked, name: str, template: str, title: str, value: Any) -> Reply:
         mark, headers = mark_of(asked.request), []
@@ -121,10 +131,12 @@ class Dashboard(Endpoint):
             return self._login(asked, login.UNKNOWN) if reply is None else reply
         return self._login(asked)
 
+    def _again(self, request: Incoming) -> Reply:
+        """Have the browser ask again, by a page of ours that holds nothing."""
+        asked = Asked(request, self._host, self._gate, Visit(Caller()))
+        return html(render("again.html", asked, bare("One moment"), login.address(asked)), 401)
+
     def _login(self, asked: Asked, wrong: str = "") -> Reply:
-        """Ask for a token, or have the browser ask again: after a link on another site it has not sent its cookie."""
-        if not wrong and login.came_from_elsewhere(asked):
-            return html(render("again.html", asked, bare("One moment"), login.address(asked)), 401)
         mark = mark_of(asked.request) or new_mark(self._host.runtime.random)
         value = login.Login(next=login.wanted(asked), wrong=wrong, tokens=bool(self._gate.tokens))
         text = render("login.html", asked, bare("Log in", mark), value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping
 from random import Random
 from typing import Final
 from urllib.parse import parse_qsl
@@ -34,7 +33,7 @@ def new_mark(random: Random) -> str:
     return random.randbytes(16).hex()
 
 
-async def read_form(request: Incoming, visit: Visit, crowd: Crowd) -> Mapping[str, str]:
+async def read_form(request: Incoming, visit: Visit, crowd: Crowd) -> dict[str, str]:
     """Read a form. ForbiddenError if it is none of our pages'. A member that comes several times has its values in one
     text, with spaces between them."""
     if not _says_own(request):

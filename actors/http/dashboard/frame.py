@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +18,9 @@ from tocsin.actors.http.dashboard.navigation import ENTRIES
 from tocsin.actors.http.incoming import Incoming
 
 SAID_S: Final = 60
-SAID_CHARACTERS: Final = 1_000
+SAID_BYTES: Final = 2_700
+"""Browsers drop cookies of more than 4 KiB, and these grow by a third on the way."""
+_UNDO: Final = re.compile(r"(/i/[A-Za-z0-9_.:-]+)?/ui/undo/[A-Za-z0-9_.:-]+")
 HEALTH: Final = {"green": "Healthy", "amber": "Needs a look", "red": "In trouble"}
 
 
@@ -84,7 +87,7 @@ async def around(asked: Asked, page: str, title: str, mark: str, names: Collecti
         may_leave=asked.visit.session is not None,
         mark=mark,
         feed=asked.feed if await asked.may("changes") else "",
-        said=read_said(asked.request),
+        said=read_said(asked),
     )
 
 
@@ -98,17 +101,23 @@ def bare(title: str, mark: str = "") -> Frame:
 
 def say(request: Incoming, said: Said) -> tuple[bytes, bytes]:
     """Return the cookie that lets the next page say what was done: an address could be somebody else's words."""
-    short = msgspec.structs.replace(said, words=said.words[:SAID_CHARACTERS])
-    text = base64.urlsafe_b64encode(msgspec.json.encode(short)).decode().rstrip("=")
-    return set_cookie(request, SAID, text, life_s=SAID_S)
+    raw, words = msgspec.json.encode(said), said.words
+    while len(raw) > SAID_BYTES and words:
+        words = words[: len(words) * 3 // 4]
+        raw = msgspec.json.encode(msgspec.structs.replace(said, words=f"{words}…"))
+    return set_cookie(request, SAID, base64.urlsafe_b64encode(raw).decode().rstrip("="), life_s=SAID_S)
 
 
-def read_said(request: Incoming) -> Said | None:
-    for text in cookies(request, SAID):
+def read_said(asked: Asked) -> Said | None:
+    """Return what was done. A server on another port of this machine can set that cookie, too: so it says words, and
+    leads nowhere but to the question whether to undo."""
+    for text in cookies(asked.request, SAID):
         try:
-            return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=Said)
+            said = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=Said)
         except (binascii.Error, ValueError, msgspec.MsgspecError):
             continue
+        known = said.undo.startswith(asked.at_root) and _UNDO.fullmatch(said.undo.removeprefix(asked.at_root))
+        return said if known else msgspec.structs.replace(said, undo="")
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tocsin.actors.http.dashboard.args import readable
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.page import Page
 from tocsin.actors.http.dashboard.words import span
@@ -16,8 +17,8 @@ from tocsin.actors.scheduler.model.records import Attempt, Following, Reason, Re
 from tocsin.actors.scheduler.model.retry_in_force import in_force
 from tocsin.errors import NotFoundError
 
-ARGS_MOST: Final = 64 * 1024
-"""Characters of args that a page shows."""
+DATA_MOST: Final = 4 * 1024
+"""Characters of what an attempt left, in a line of the list."""
 HOLDERS_SHOWN: Final = 10
 ENDS: Final = {"DEAD": "given up", "RUNNING": "its lease ends", "POOL_FULL": "the first lease ends"}
 """The words before the instant of a reason; `until` for others."""
@@ -83,8 +84,9 @@ class Job:
         return max(0, len(reason.holders or ()) - HOLDERS_SHOWN)
 
     def data(self, value: Any) -> str:
-        """Return what an error or an answer said for programs, as text."""
-        return json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False)
+        """Return what an error or an answer said for programs, as text, or the beginning of it."""
+        text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=False)
+        return text if len(text) <= DATA_MOST else f"{text[:DATA_MOST]}…"
 
 
 async def show(asked: Asked) -> Job:
@@ -96,7 +98,7 @@ async def show(asked: Asked) -> Job:
     if record is None and not attempts:
         raise NotFoundError(f"there is no job {id!r} in {asked.instance}, and none has ended within the last week")
     told = record is not None and await asked.may("why", id)
-    text, cut = _args(record) if record is not None and query.text("args") else (None, False)
+    text, cut = readable(record.raw_args) if record is not None and query.text("args") else (None, False)
     return Job(
         id, record, await reads.why(id) if told else None, attempts, await _acts(asked, id, record), text, cut
     )  # fmt: skip
@@ -110,14 +112,6 @@ async def _acts(asked: Asked, id: str, record: Record | None) -> frozenset[str]:
         record.state, ("cancel", "reschedule")
     )
     return frozenset([action for action in possible if await asked.may(action, id)])
-
-
-def _args(record: Record) -> tuple[str, bool]:
-    """Return the args as text that people can read, and whether they were too long for a page."""
-    if isinstance(record.raw_args, msgspec.UnsetType):
-        return "damaged in the store", False
-    text = msgspec.json.format(bytes(record.raw_args), indent=2).decode()
-    return text[:ARGS_MOST], len(text) > ARGS_MOST
 
 
 def _chain(then: Sequence[Following], depth: int) -> Iterator[Link]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
+from tocsin.actors.http.access import OWN_SITE
 from tocsin.actors.http.cookies import SESSION, set_cookie
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.headers import seen_elsewhere
+from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.responses import Reply
 from tocsin.actors.http.sessions import LIFE_MS
 from tocsin.actors.http.tokens import find_token
@@ -31,22 +33,28 @@ class Login:
     tokens: bool
 
 
-def came_from_elsewhere(asked: Asked) -> bool:
-    """Return whether a link on another site led here: then the browser has kept back its cookie, and sends it as soon
-    as a page of ours asks for the same again."""
-    return "cross-site" in asked.request.all(b"sec-fetch-site") and b"cookie" not in asked.request.named
+def came_from_elsewhere(request: Incoming) -> bool:
+    """Return whether a link on a page of another origin led here. Then nothing that was sent with it counts, and of
+    another site the browser has kept back its cookie; both is over as soon as a page of ours asks for the same."""
+    from_elsewhere = any(site not in OWN_SITE for site in request.all(b"sec-fetch-site"))
+    return from_elsewhere and "navigate" in request.all(b"sec-fetch-mode")
 
 
 def address(asked: Asked) -> str:
+    """Return the address of this request."""
+    return asked.at_root + _address(asked)
+
+
+def _address(asked: Asked) -> str:
     """Return the address of this request, below the root of the app."""
     path = quote(asked.request.path.removeprefix(asked.root), safe="/:")
     query = asked.request.scope.get("query_string", b"").decode("latin-1")
-    return f"{asked.root}{path}" + (f"?{query}" if query else "")
+    return path + (f"?{query}" if query else "")
 
 
 def wanted(asked: Asked) -> str:
     """Return the page to show after the login, below the root: the one asked for, or said by the form."""
-    here = asked.form.get("next") or address(asked).removeprefix(asked.root)
+    here = asked.form.get("next") or _address(asked)
     return here if _OURS.fullmatch(here) and not here.endswith(PATHS) else "/ui"
 
 
@@ -56,11 +64,11 @@ def come(asked: Asked) -> Reply | None:
     if token is None:
         return None
     cookie = set_cookie(asked.request, SESSION, asked.gate.sessions.begin(token), life_s=LIFE_MS // 1000)
-    return seen_elsewhere(f"{asked.root}{wanted(asked)}", [cookie])
+    return seen_elsewhere(asked.at_root + wanted(asked), [cookie])
 
 
 def leave(asked: Asked) -> Reply:
     """End the session."""
     if asked.visit.session is not None:
         asked.gate.sessions.end(asked.visit.session)
-    return seen_elsewhere(f"{asked.root}/ui/login", [set_cookie(asked.request, SESSION, "", life_s=0)])
+    return seen_elsewhere(f"{asked.at_root}/ui/login", [set_cookie(asked.request, SESSION, "", life_s=0)])

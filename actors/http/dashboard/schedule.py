@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from tocsin.actors.http.dashboard.args import readable
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.audit import paused_words
 from tocsin.actors.http.dashboard.marks import Mark, legend, marks_of
 from tocsin.actors.http.dashboard.page import Act, Done, Field, Page, Question
 from tocsin.actors.http.dashboard.schedules import rule_of
 from tocsin.actors.http.dashboard.words import LAST_MS, amount, exact, relative, span
-from tocsin.actors.scheduler.model.schedule_records import Occurrence, ScheduleRecord
+from tocsin.actors.scheduler.model.schedule_records import Occurrence, OccurrencePage, ScheduleRecord
 from tocsin.errors import NotFoundError, TocsinError
 
 NEXT: Final = 5
@@ -52,6 +52,10 @@ class OneSchedule:
     """By whom it was paused, and when."""
     args: str | None
     """As JSON, where they were asked for."""
+    cut: bool
+    """True if they are too long for a page."""
+    told: bool
+    """False to whom HTTP would not tell its occurrences."""
     may: frozenset[str]
     """The acts that the caller may do, by the last part of their paths."""
 
@@ -59,8 +63,12 @@ class OneSchedule:
 async def show(asked: Asked) -> OneSchedule:
     query = asked.query("cursor", "args")
     one = await _known(asked)
-    page = await asked.port.schedules.occurrences(one.name, cursor=query.text("cursor") or None, limit=MARKS)
+    told = await asked.may("schedules.occurrences", one.name)
+    page = OccurrencePage(occurrences=(), truncated=False)
+    if told:
+        page = await asked.port.schedules.occurrences(one.name, cursor=query.text("cursor") or None, limit=MARKS)
     marks = marks_of(page.occurrences)
+    args, cut = readable(one.raw_args) if query.text("args") else (None, False)
     return OneSchedule(
         schedule=one,
         rule=rule_of(one),
@@ -72,7 +80,9 @@ async def show(asked: Asked) -> OneSchedule:
         older=page.cursor,
         later=query.text("cursor") is not None,
         paused=paused_words(one.paused_at, one.paused_by, asked.now_ms) if one.paused else "",
-        args=_args(one) if query.text("args") else None,
+        args=args,
+        cut=cut,
+        told=told,
         may=frozenset([act.path.rpartition("/")[2] for act in ACTS if await asked.may(act.action, one.name)]),
     )
 
@@ -90,6 +100,8 @@ async def _next(asked: Asked, one: ScheduleRecord) -> Sequence[Instant]:
     first = one.next_at
     if first is None:
         return ()
+    if not await asked.may("schedules.preview"):
+        return [_instant(first, one.timezone)]
     if one.cron is None:
         every = one.every_ms
         return [_instant(first + n * (every or 0), one.timezone) for n in range(NEXT if every else 1)]
@@ -103,7 +115,10 @@ async def _next(asked: Asked, one: ScheduleRecord) -> Sequence[Instant]:
 def _instant(at: int, zone: str, note: str | None = None) -> Instant:
     if not 0 <= at <= LAST_MS - 86_400_000:
         return Instant(at, f"{at} ms", note)
-    there = datetime.fromtimestamp(at / 1000, ZoneInfo(zone))
+    try:
+        there = datetime.fromtimestamp(at / 1000, ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError):  # a zone that this host no longer knows
+        there = datetime.fromtimestamp(at / 1000, UTC)
     return Instant(at, there.strftime("%a %Y-%m-%d %H:%M:%S %Z"), note)
 
 
@@ -138,12 +153,6 @@ def _misfire(one: ScheduleRecord) -> str:
     if one.misfire == "one":
         return f"one run stands for all {late}"
     return "run all" if one.catch_up_limit is None else f"run the newest {one.catch_up_limit:,}"
-
-
-def _args(one: ScheduleRecord) -> str:
-    if one.args_damaged:
-        return "They were damaged in the store."
-    return json.dumps(json.loads(bytes(one.raw_args)), indent=2, ensure_ascii=False)  # type: ignore[arg-type]  # not damaged
 
 
 # ---- What can be done ----------------------------------------------------------------------------

@@ -43,8 +43,10 @@ async def show(asked: Asked) -> Schedules:
     page = await schedules.list(cursor=cursor, limit=SHOWN)
     lines = []
     for one in page.schedules:
-        last = await schedules.occurrences(one.name, cursor=None, limit=LAST)
-        lines.append(Line(one, rule_of(one), marks_of(last.occurrences)))
+        marks: Sequence[Mark] = ()
+        if await asked.may("schedules.occurrences", one.name):
+            marks = marks_of((await schedules.occurrences(one.name, cursor=None, limit=LAST)).occurrences)
+        lines.append(Line(one, rule_of(one), marks))
     return Schedules(lines, legend([mark for line in lines for mark in line.marks]), page.cursor, cursor is not None)
 
 

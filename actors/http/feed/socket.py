@@ -16,7 +16,7 @@ from tocsin.actors.http.errors import refusal
 from tocsin.actors.http.feed.fanout import Fanouts, Frame
 from tocsin.actors.http.feed.passes import PassDesk
 from tocsin.actors.http.feed.rights import Rights
-from tocsin.actors.http.feed.watch import READ_S, watch
+from tocsin.actors.http.feed.watch import READ_S, WatcherLeftError, until_left, watch
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.parameters import SOCKET, names
 from tocsin.actors.http.query import Query
@@ -46,6 +46,12 @@ class SocketEndpoint:
             return
         request = Incoming({**scope, "method": "GET"}, receive)
         SPEAKS_JSON.set(True)  # in this task, which serves this socket alone
+        try:
+            await self._serve(request, until_left(send))
+        except WatcherLeftError:  # at any instant, and that is no failure
+            log.info("%s: the watcher left", request.path)
+
+    async def _serve(self, request: Incoming, send: Send) -> None:
         socket = Socket(send)
         opened = False
         try:
@@ -56,9 +62,11 @@ class SocketEndpoint:
                 await send({"type": "websocket.accept"})
                 opened = True
                 await socket.serve(watch(fanout, first, seq, rights.check), request.receive)
+        except WatcherLeftError:
+            raise
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
             if not opened:
-                return await _refuse(refusal(error, request), scope, send)
+                return await _refuse(refusal(error, request), request.scope, send)
             log.error("%s failed", request.path, exc_info=error)
             await socket.close((FAILED, "the server failed; its log says why"))
 
@@ -131,7 +139,7 @@ class Socket:
     async def close(self, close: Close) -> None:
         """Close the socket, if the other end reads that."""
         code, reason = close
-        with suppress(TimeoutError, OSError):
+        with suppress(TimeoutError, WatcherLeftError):
             async with asyncio.timeout(LINGER_S):
                 short = reason.encode()[:120].decode("utf-8", "ignore")
                 await self._send({"type": "websocket.close", "code": code, "reason": short})

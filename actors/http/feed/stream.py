@@ -16,7 +16,7 @@ from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, OperationEndpoint
 from tocsin.actors.http.errors import refusal
 from tocsin.actors.http.feed.fanout import Fanouts, Frame
 from tocsin.actors.http.feed.rights import Rights
-from tocsin.actors.http.feed.watch import READ_S, watch
+from tocsin.actors.http.feed.watch import READ_S, WatcherLeftError, until_left, watch
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.operations import Operation
 from tocsin.actors.http.parameters import CHANGES, names
@@ -59,7 +59,11 @@ class ChangesEndpoint(OperationEndpoint):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "GET" and any(STREAM in value for name, value in scope["headers"] if name == b"accept"):
-            return await self._stream(Incoming(scope, receive), send)
+            request = Incoming(scope, receive)
+            try:
+                return await self._stream(request, until_left(send))
+            except WatcherLeftError:
+                return log.info("%s: the watcher left", request.path)
         return await super().__call__(scope, receive, send)
 
     async def _stream(self, request: Incoming, send: Send) -> None:
@@ -76,6 +80,8 @@ class ChangesEndpoint(OperationEndpoint):
                 self.answered["GET", 200] = self.answered.get(("GET", 200), 0) + 1
                 await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
                 await _until_left(request, _send_all(watch(fanout, first, seq, rights.check), send, self.longest_s))
+        except WatcherLeftError:
+            raise
         except Exception as error:  # every failure becomes an answer; unforeseen ones are logged there
             answer = refusal(error, request)
             await answer(request.scope, request.receive, send)
@@ -102,7 +108,7 @@ async def _send_all(frames: AsyncGenerator[Sequence[Frame], None], send: Send, l
                     break
         except TocsinError as error:  # the host stops, or this caller may not watch any more
             log.info("a stream of events ends: %s", error)
-        except OSError:  # how a server may say that the watcher has left
+        except WatcherLeftError:
             return
     await send({"type": "http.response.body", "body": b""})
 
@@ -113,7 +119,7 @@ async def _until_left(request: Incoming, sending: Coroutine[Any, Any, None]) -> 
     left = asyncio.ensure_future(_left(request))
     try:
         await asyncio.wait([sent, left], return_when=asyncio.FIRST_COMPLETED)
-        if sent.done() and (error := sent.exception()) is not None:
+        if sent.done() and (error := sent.exception()) is not None and not isinstance(error, WatcherLeftError):
             log.error("a stream of events failed", exc_info=error)
     finally:
         sent.cancel()

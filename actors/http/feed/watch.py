@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from starlette.types import Message, Send
+
 from tocsin.actors.http.feed.fanout import Fanout, Frame
 
 CHECK_S: Final = 2.0
@@ -15,6 +17,23 @@ QUIET_S: Final = 15.0
 """After so long without a frame something is sent all the same, so that whatever lies between does not hang up."""
 READ_S: Final = 10.0
 """So long a watcher may leave a frame unread."""
+
+
+class WatcherLeftError(Exception):
+    """The watcher has left, and the server says so."""
+
+
+def until_left(send: Send) -> Send:
+    """Return a `send` that raises WatcherLeftError where a server raises OSError, as they do for who has left. Any
+    other OSError is a failure."""
+
+    async def sent(message: Message) -> None:
+        try:
+            await send(message)
+        except OSError as error:
+            raise WatcherLeftError from error
+
+    return sent
 
 
 async def watch(

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
-OTHER: Final = "other"
 NO_ROUTE: Final = "(none)"
 Answered = dict[tuple[str, int], int]
 """How many requests of one route were answered, by method and status."""
@@ -28,9 +26,9 @@ class Traffic:
         self._routes.append((route, answered))
 
     def requests(self) -> dict[tuple[str, str, str], int]:
-        """Return the counts by method, route and status. Methods that no route knows are one."""
+        """Return the counts by method, route and status."""
         found: Counter[tuple[str, str, str]] = Counter()
         for route, answered in self._routes:
             for (method, status), count in answered.items():
-                found[method if method in METHODS else OTHER, route, str(status)] += count
+                found[method, route, str(status)] += count
         return dict(sorted(found.items()))

@@ -24,6 +24,9 @@ JOBS_OF_A_FRAME: Final = 500
 APART_S: Final = 0.1
 """So much time is between two frames."""
 
+SWEEP_S: Final = 1.0
+"""So often those are looked for that nobody watches any more."""
+
 Touched = Mapping[str, str | None]
 """Ids of jobs that changed, each with how it ended if it did, and if that is known."""
 
@@ -172,19 +175,26 @@ class Feeds:
     def __init__(self, monotonic: Callable[[], float], random: Callable[[], Random]) -> None:
         self._monotonic, self._random = monotonic, random
         self._watched: dict[str, Watched] = {}
+        self._swept_at = float("-inf")
         self._ends: dict[str, float] = {}
         """Names of feeds that ended lately, and when: who watched one, and did not ask just then, is told."""
 
     def of(self, name: str, inflight: Watched) -> Feed:
         """Return the feed of a scheduler, which begins now if nobody watched it."""
+        if self._monotonic() >= self._swept_at + SWEEP_S:
+            self._sweep()
+        if inflight.feed is None or inflight.feed.is_over:
+            inflight.feed = Feed(self._new_name, self._monotonic, self._ends)
+            self._watched[name] = inflight
+        return inflight.feed
+
+    def _sweep(self) -> None:
+        """Let go of feeds that nobody watches. Not whenever somebody asks: there may be thousands of them."""
+        self._swept_at = self._monotonic()
         for other, one in list(self._watched.items()):
             if one.feed is None or one.feed.is_over:
                 one.feed = None
                 del self._watched[other]
-        if inflight.feed is None:
-            inflight.feed = Feed(self._new_name, self._monotonic, self._ends)
-            self._watched[name] = inflight
-        return inflight.feed
 
     def has_ended(self, seq: str) -> bool:
         """Return whether this is a place in a feed that has ended lately."""

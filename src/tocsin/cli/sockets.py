@@ -48,8 +48,17 @@ class Socket(WebSocketsSansIOProtocol):
         super().resume_writing()
         self._goes_on()
 
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.close_sent or self.transport.is_closing():
+            # It was refused, or has left meanwhile: then nothing is missing. Without this uvicorn would log an error,
+            # and anybody could fill the log.
+            self.handshake_complete = True
+
     def shutdown(self) -> None:
         """Close the socket as the server stops."""
+        if self.transport.is_closing():
+            return None
         if self.close_sent or not self.handshake_complete:
             return super().shutdown()
         self.stop_keepalive()

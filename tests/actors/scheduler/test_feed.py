@@ -184,6 +184,31 @@ async def test_a_feed_that_nobody_watches_ends_after_two_minutes_and_costs_nothi
     assert [one.type for one in await frames(sim.jobs, since)] == ["resync", "snapshot"]
 
 
+def test_whoever_asks_does_not_look_through_all_the_others() -> None:
+    now, looks = 0.0, 0
+
+    class One:
+        feed: feeds.Feed | None = None
+
+    class Counted(dict[str, Any]):
+        def items(self) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().items()
+
+    all_of_them = feeds.Feeds(lambda: now, lambda: Random(1))
+    all_of_them._watched = Counted()
+    some = {f"n{n}": One() for n in range(100)}
+    for name, one in some.items():
+        assert all_of_them.of(name, one) is all_of_them.of(name, one)
+    assert looks == 1
+    now = feeds.KEPT_S
+    first = some["n0"].feed
+    assert all_of_them.of("n0", some["n0"]) is not first
+    assert len(all_of_them._watched) == 1, "those that nobody watches are let go"
+    assert some["n1"].feed is None
+
+
 def test_more_than_is_kept_is_answered_with_a_resync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "MOST_FRAMES", 4)
     monkeypatch.setattr(feeds, "MOST_UNTOLD", 50)

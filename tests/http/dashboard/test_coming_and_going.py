@@ -126,9 +126,10 @@ async def test_a_forged_session_is_none(browser: Browser, changed: int) -> None:
 
 
 async def test_a_link_on_another_site_leads_here_although_the_browser_keeps_its_cookie_back(browser: Browser) -> None:
-    page = await browser.visit("/ui?a=b", sec_fetch_site="cross-site")
-    assert page.status_code == 401
-    assert '<meta http-equiv="refresh" content="0; url=/ui?a=b">' in page.text
+    for site in ("cross-site", "same-site"):
+        page = await browser.visit("/ui?a=b", sec_fetch_site=site, sec_fetch_mode="navigate", cookie="of-the-app=1")
+        assert page.status_code == 401
+        assert '<meta http-equiv="refresh" content="0; url=/ui?a=b">' in page.text
     page = await browser.visit("/ui?a=b", sec_fetch_site="same-origin")
     assert "Paste a token" in page.text
 
@@ -233,6 +234,10 @@ async def test_without_tokens_only_this_machine_is_answered(host: ActorHost) -> 
             assert answer.status_code == 403
             assert "no tokens" in answer.text
         assert (await browser.visit("/ui/static/dashboard.css", host="evil.example")).status_code == 403
+        # A link on another page leads here all the same: by a page that holds nothing but its own address.
+        page = await browser.visit("/ui", sec_fetch_site="cross-site", sec_fetch_mode="navigate")
+        assert 'content="0; url=/ui"' in page.text
+        assert "Healthy" not in page.text
 
 
 async def test_an_apps_rule_is_asked_for_each_page_as_over_http(host: ActorHost) -> None:
