@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -19,6 +20,12 @@ def anyio_backend() -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, default=40, help="how many seeds the simulation runs")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them")
+
+
+def pytest_configure() -> None:
+    """Take SIGINT: a shell has its background jobs ignore it, and every process that a test interrupts would, too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
