@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy, in_python
 from tocsin.actors.scheduler.model.moving import Exported, Imported, TransferState
 from tocsin.actors.scheduler.model.validation import instance_name
 from tocsin.actors.scheduler.transfer.exporting import export
@@ -28,12 +29,12 @@ class Transferring:
     _service: SchedulerService
     _sharing: Sharing | None
 
-    def transfers(self, name: str) -> TransferPort:
-        """Return what lets an instance come and go, in the process that holds the store."""
+    def transfers(self, name: str, who: AskedBy = PYTHON) -> TransferPort:
+        """Return what lets an instance come and go, in the process that holds the store. Its audit log names `who`."""
         if self._sharing is not None and self._sharing.follows:
-            there: TransferPort = remote_part("transfer")(self._sharing.follower, instance_name(name))
+            there: TransferPort = remote_part("transfer")(self._sharing.follower, instance_name(name), who)
             return there
-        return LocalTransfer(self._service, name)
+        return LocalTransfer(self._service, name, who)
 
     async def exported(self, name: str) -> tuple[Manifest, AsyncIterator[bytes]]:
         """Return what an export says of itself, and its pieces, as of this instant; the instance goes on."""
@@ -48,36 +49,55 @@ class Transferring:
         return await write_file(pieces, file)
 
     async def import_instance(
-        self, name: str, file: AnyFile, *, same_jobs: bool | None = None, paused: bool | None = None
+        self,
+        name: str,
+        file: AnyFile,
+        *,
+        same_jobs: bool | None = None,
+        paused: bool | None = None,
+        by: str | None = None,
     ) -> Imported:
         """Make an instance of a file; nothing of it runs before all of it was read and found sound.
 
         `same_jobs=True` if the instance that was exported will never run again: its jobs keep their `webhook-id`. Those
         of a copy get new ones. None: a copy, unless `tocsin move` wrote the file. `paused`: whether it is to be; None:
-        as it was. ConflictError if the instance exists, InvalidInputError for a file that is not whole or not sound.
+        as it was. `by`: for whom, as the audit log says. ConflictError if the instance exists, InvalidInputError for a
+        file that is not whole or not sound.
         """
-        return await self.load(name, read_file(file), same_jobs=same_jobs, paused=paused)
+        return await self.load(name, read_file(file), same_jobs=same_jobs, paused=paused, who=_who(by))
 
     async def transfer_state(self, name: str) -> TransferState:
         """Return the part that an instance has in an import or a move."""
         return await self.transfers(name).state()
 
-    async def seal(self, name: str, *, move: str, to: str, closed: bool = False) -> TransferState:
+    async def seal(
+        self, name: str, *, move: str, to: str, closed: bool = False, by: str | None = None
+    ) -> TransferState:
         """Have an instance take no new work and start nothing, because it moves to another place (`to`, for people).
 
         `closed`: nothing of it changes any more; what its attempts come to is told to the other place. `move` names
-        the move; the same again changes nothing. `tocsin move` does all of it.
+        the move; the same again changes nothing. `by`: for whom, as the audit log says. `tocsin move` does all of it.
         """
-        return await self.transfers(name).seal(move, to, closed)
+        return await self.transfers(name, _who(by)).seal(move, to, closed)
 
-    async def unseal(self, name: str, *, move: str) -> bool:
+    async def unseal(self, name: str, *, move: str, by: str | None = None) -> bool:
         """Let an instance go on that was to move. False if it was not, or by another move."""
-        return await self.transfers(name).unseal(move)
+        return await self.transfers(name, _who(by)).unseal(move)
 
     async def load(
-        self, name: str, pieces: AsyncIterator[bytes], *, same_jobs: bool | None = None, paused: bool | None = None
+        self,
+        name: str,
+        pieces: AsyncIterator[bytes],
+        *,
+        same_jobs: bool | None = None,
+        paused: bool | None = None,
+        who: AskedBy = PYTHON,
     ) -> Imported:
         """Make an instance of the pieces of a file; see `import_instance`."""
         random, now_ms = self.runtime.random, self.runtime.clock.now_ms
-        target = self.transfers(instance_name(name))
+        target = self.transfers(instance_name(name), who)
         return await load(target, name, pieces, random, now_ms, same_jobs=same_jobs, paused=paused)
+
+
+def _who(by: str | None) -> AskedBy:
+    return PYTHON if by is None else in_python(by)

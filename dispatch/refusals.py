@@ -18,6 +18,8 @@ BY_CODE: Final[dict[str, type[TocsinError]]] = {
         errors.ConflictError,
         errors.DuplicateScheduleIdError,
         errors.ForbiddenError,
+        errors.InstanceMovedError,
+        errors.InstanceMovingError,
         errors.IdempotencyMismatchError,
         errors.InvalidCronError,
         errors.InvalidInputError,

@@ -40,6 +40,13 @@ INSTANCES: Final = About(
 WS_TOKEN: Final = About(
     name="ws_token", group="operating", said="A token that opens one WebSocket, for browsers", answer=WsToken
 )
+METRICS: Final = About(
+    name="metrics",
+    group=PROBES,
+    said="What this process did, and how the host stands, for Prometheus",
+    answer=None,
+    streams="answer",
+)
 HEALTH: Final = About(name="health", group=PROBES, said="Whether the process answers", answer=Alive)
 READY: Final = About(
     name="ready", group=PROBES, said="Whether the host is open and its store answers", answer=Ready,
@@ -148,6 +155,7 @@ def _routes() -> Iterator[tuple[str, str, str, frozenset[str], About]]:
         yield place, "/healthz", "GET", frozenset(), HEALTH
         yield place, "/readyz", "GET", frozenset(), READY
     yield ROOT, "/instances", "GET", ADMIN, INSTANCES
+    yield ROOT, "/metrics", "GET", READ, METRICS
 
 
 # ---- One operation -------------------------------------------------------------------------------
@@ -178,15 +186,17 @@ def _operation(
         one["requestBody"] = {"required": not about.body_optional, "content": {"application/json": media}}
     if about.streams == "request":
         one["requestBody"] = {"required": True, "content": _LINES}
-    good = {"schema": _ref(about.answer), "examples": {about.name: {"value": example.answer}}}
     said = "What there is." if method == "GET" else "Done, and on disk."
     refusals = errors_of(method, scopes, about, by_path=any(parameter.place == "path" for parameter in parameters))
-    content = _LINES if about.streams == "answer" else _json(good)
+    content = _LINES if about.answer is not None else _TEXT
+    if about.streams != "answer" and about.answer is not None:
+        content = _json({"schema": _ref(about.answer), "examples": {about.name: {"value": example.answer}}})
     one["responses"] = {"200": {"description": said, "content": content}, **_refusals(refusals, answers)}
     return one
 
 
 _LINES: Final[Schema] = {MEDIA: {"schema": {"type": "string", "description": "A manifest, the rows, a checksum."}}}
+_TEXT: Final[Schema] = {"text/plain": {"schema": {"type": "string", "description": "The text format of Prometheus."}}}
 
 
 def errors_of(method: str, scopes: frozenset[str], about: About, *, by_path: bool) -> list[str]:
@@ -201,7 +211,7 @@ def errors_of(method: str, scopes: frozenset[str], about: About, *, by_path: boo
     if about.request is not None:
         found |= {"INVALID_JSON", "PAYLOAD_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE", "REQUEST_TIMEOUT"}
     if method != "GET":
-        found |= {"OVERLOADED", "UNAVAILABLE", "STORE_FULL"}
+        found |= {"OVERLOADED", "UNAVAILABLE", "STORE_FULL", "INSTANCE_MOVING", "INSTANCE_MOVED"}
     return [code for code in CODES if code in found]
 
 

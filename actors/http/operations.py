@@ -43,7 +43,8 @@ class About:
     name: str
     group: str
     said: str
-    answer: type[msgspec.Struct]
+    answer: type[msgspec.Struct] | None
+    """None: a text."""
     request: type[msgspec.Struct] | None = None
     query: tuple[takes.Parameter, ...] = ()
     errors: tuple[str, ...] = ()

@@ -53,6 +53,12 @@ NOT_BLANK: Final = (
 ANY: Final[Schema] = {}
 FLAG: Final[Schema] = {"type": "boolean"}
 TEXT: Final[Schema] = {"type": "string"}
+PRINTABLE: Final[Schema] = {
+    "type": "string",
+    "maxLength": limits.LONGEST_PLACE,
+    "pattern": r"^[^\u0000-\u001f\u007f-\u00a0\u2028\u2029\ufeff]+$",
+}
+"""A line for people; others that are not printable are refused, too."""
 INSTANT: Final = whole((limits.SMALLEST_MS, LARGEST_MS))
 FAILURE: Final[Schema] = {
     "type": "object",

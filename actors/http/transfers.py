@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from tocsin.actors.http import body as bodies
 from tocsin.actors.http import crowd as crowds
 from tocsin.actors.http.access import Gate, Visit
+from tocsin.actors.http.asked_by import asked_by
 from tocsin.actors.http.crowd import too_slow
 from tocsin.actors.http.endpoint import DEFAULT_INSTANCE, Endpoint
 from tocsin.actors.http.errors import UnsupportedMediaTypeError, refusal
@@ -132,7 +133,7 @@ class Import(_OfInstances):
         name = await self._admit(request, visit)
         if request.method != "POST":
             Query(request, ())
-            return answer(await self._host.transfer_state(name))
+            return answer(await self._host.transfers(name, asked_by(visit)).state())
         query = Query(request, names(IMPORTED))
         said = {one: query.flag(one) if query.text(one) is not None else None for one in names(IMPORTED)}
         kinds = request.named.get(b"content-type", [b""])
@@ -141,7 +142,11 @@ class Import(_OfInstances):
             raise UnsupportedMediaTypeError(f"content-type must be {MEDIA}, and is {shown}")
         pieces = _pieces(request)
         try:
-            return answer(await self._host.load(name, pieces, same_jobs=said["sameJobs"], paused=said["paused"]))
+            return answer(
+                await self._host.load(
+                    name, pieces, same_jobs=said["sameJobs"], paused=said["paused"], who=asked_by(visit)
+                )
+            )
         except TocsinError:
             await _pass_over(pieces)
             raise
@@ -181,10 +186,11 @@ class Seal(_OfInstances):
 
     async def answer(self, request: Incoming, visit: Visit) -> Reply:
         name = await self._admit(request, visit)
+        transfer = self._host.transfers(name, asked_by(visit))
         if request.method == "DELETE":
             move = Query(request, names(UNSEALED)).required("move")
-            return answer(Stays(await self._host.unseal(name, move=move)))
+            return answer(Stays(await transfer.unseal(move)))
         Query(request, ())
         said = bodies.parse_text(await bodies.read_body(request, bodies.SMALL_BODY, None), SealRequest)
         said.check_instance(name)
-        return answer(await self._host.seal(name, move=said.move, to=said.to, closed=said.closed))
+        return answer(await transfer.seal(said.move, said.to, bool(said.closed)))

@@ -61,8 +61,8 @@ class SealRequest(Request, frozen=True, kw_only=True):
     """Seals an instance that moves."""
 
     move: Annotated[str, shape(shapes.NAME, "The name of the move; the same again changes nothing.", needed=True)]
-    to: Annotated[str, shape(shapes.TEXT, "Where to, for people.", needed=True)]
-    closed: Annotated[bool, shape({"type": "boolean"}, "True: nothing of the instance changes any more.")] = False
+    to: Annotated[str, shape(shapes.PRINTABLE, "Where to, for people.", needed=True)]
+    closed: Annotated[bool | None, shape({"type": "boolean"}, "True: nothing of the instance changes any more.")] = None
 
 
 class RescheduleRequest(IdRequest, frozen=True, kw_only=True):

@@ -44,7 +44,8 @@ class Ports:
 
     def asked_by(self, who: AskedBy) -> Ports:
         """Return the same, whose audit log names `who` for what is changed through it."""
-        return Ports(None if self._port is None else self._port.asked_by(who), self.host, self.transfer)
+        transfer = None if self.transfer is None else self.transfer.asked_by(who)
+        return Ports(None if self._port is None else self._port.asked_by(who), self.host, transfer)
 
 
 class ThisHost:

@@ -5,7 +5,9 @@ TocsinError
     InvalidInputError  InvalidScheduleIdError  PayloadTooLargeError
     InvalidCronError  UnknownTimezoneError
     UnauthenticatedError  ForbiddenError  NotFoundError  OriginNotConfiguredError
-    DuplicateScheduleIdError  ConflictError  StaleLeaseError
+    DuplicateScheduleIdError  StaleLeaseError
+    ConflictError
+      InstanceMovingError  InstanceMovedError   `details["movedTo"]` says where to
     QuotaExceededError  IdempotencyMismatchError
   ActorError              the runtime could not serve the event
     OverloadedError       not run: the mailbox is full, try again
@@ -133,6 +135,18 @@ class ConflictError(RequestError):
 
     code = "CONFLICT"
     status = 409
+
+
+class InstanceMovingError(ConflictError):
+    """The instance is about to move and takes no new work; `details["movedTo"]` says where to. It is not there yet."""
+
+    code = "INSTANCE_MOVING"
+
+
+class InstanceMovedError(ConflictError):
+    """The instance has moved, and nothing of it changes here any more; `details["movedTo"]` says where it is."""
+
+    code = "INSTANCE_MOVED"
 
 
 class QuotaExceededError(RequestError):

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import jsonschema_rs
 
-from tocsin.actors.scheduler.transfer.manifest import MEDIA
+from tocsin import errors
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -30,6 +30,21 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "additionalProperties": False} if "properties" in schema else schema
 
 
+BROKEN = {
+    "OVERLOADED": errors.OverloadedError("1000 events wait already"),
+    "UNAVAILABLE": errors.HostClosedError("the host is not open, or is stopping"),
+    "STORE_UNAVAILABLE": errors.StoreUnavailable("the disk is away"),
+    "STORE_FULL": errors.StoreFull("no space is left"),
+    "INSTANCE_MOVING": errors.InstanceMovingError(
+        "instance 'tenant-a' is moving to https://o.example", movedTo="https://o"
+    ),
+    "INSTANCE_MOVED": errors.InstanceMovedError(
+        "instance 'tenant-a' has moved to https://o.example", movedTo="https://o"
+    ),
+}
+"""What a server may answer to any request that changes something, by code."""
+
+
 class Documented:
     """Holds answers against the document."""
 
@@ -47,12 +62,12 @@ class Documented:
         said = responses[status]
         if ref := said.get("$ref"):
             said = self._document["components"]["responses"][ref.rpartition("/")[2]]
-        media = said["content"][answer.headers["content-type"]]
+        kind = answer.headers["content-type"].partition(";")[0]
+        media = said["content"][kind]
         where = (method, path, status)
         if where not in self._validators:
             self._validators[where] = checked_schema(self._document, media["schema"], closed=True)
-        lines = answer.headers["content-type"] == MEDIA and status == "200"
-        value: Any = answer.text if lines else answer.json()
+        value: Any = answer.text if kind != "application/json" else answer.json()
         self._validators[where].validate(value)
         for name in said.get("headers", {}):
             assert name.lower() in answer.headers, f"{method} {path} {status} has no {name}"

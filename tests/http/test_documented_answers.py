@@ -13,7 +13,8 @@ import pytest
 
 from tests.http.accepting_receiver import AcceptingReceiver, accepted
 from tests.http.http_client import DUE, HttpClient, client_of, open_host, open_http_client
-from tests.http.openapi_document import Documented, operations
+from tests.http.openapi_document import BROKEN, Documented, operations
+from tocsin import errors
 from tocsin.actors.http import crowd
 from tocsin.actors.http.examples import EXAMPLES
 from tocsin.actors.http.openapi import PLACES, document
@@ -23,7 +24,6 @@ from tocsin.actors.scheduler.client.schedules_port import LocalSchedules
 from tocsin.actors.scheduler.model.schedule_rows import request_hash, triggered_id
 from tocsin.actors.scheduler.transfer.manifest import MEDIA
 from tocsin.dispatch.asgi_transport import AsgiTransport
-from tocsin.errors import ActorBrokenError, ConflictError, HostClosedError, OverloadedError, StoreFull, StoreUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,8 @@ def asker(held: Documented, client: httpx.AsyncClient, token: str | None = "secr
             url = (place + path).format(instance=instance, redriveId=redrive, name=name, queue=queue, owner=owner)
             answer = await client.request(method, url, json=json, headers=headers, **more)
             held.hold(method, place + path, answer)
-            value = answer.content if answer.headers["content-type"] == MEDIA else answer.json()
+            is_json = answer.headers["content-type"] == "application/json"
+            value = answer.json() if is_json else answer.content
         return value
 
     return ask
@@ -114,6 +115,7 @@ async def good_tour(ask: Ask) -> None:
     await ask("GET", "/list", params={"limit": 1, "order": "id"})
     await ask("GET", "/list", params={"pool": "p", "state": "pending", "label": "x"})
     await ask("GET", "/status")
+    await ask("GET", "/metrics")
     await ask("GET", "/activity")
     await ask("GET", "/activity", params={"minutes": 5})
     await ask("GET", "/activity", params={"minutes": 61})
@@ -324,18 +326,10 @@ async def test_every_answer_is_one_that_the_document_has(
     assert not unmet, "\n".join(map(str, sorted(unmet)))
 
 
-BROKEN = {
-    "OVERLOADED": OverloadedError("1000 events wait already"),
-    "UNAVAILABLE": HostClosedError("the host is not open, or is stopping"),
-    "STORE_UNAVAILABLE": StoreUnavailable("the disk is away"),
-    "STORE_FULL": StoreFull("no space is left"),
-}
-
-
 async def failing_tour(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the server cannot do, at one route that changes something; which routes may say so is in the table."""
-    being_removed = ConflictError("instance 'tenant-a' is being removed: try again when that is done")
-    for error in (being_removed, *BROKEN.values(), ActorBrokenError("it failed"), RuntimeError("unforeseen")):
+    being_removed = errors.ConflictError("instance 'tenant-a' is being removed: try again when that is done")
+    for error in (being_removed, *BROKEN.values(), errors.ActorBrokenError("it failed"), RuntimeError("unforeseen")):
 
         async def fail(*_: Any, error: Exception = error, **__: Any) -> Any:
             raise error

@@ -71,6 +71,7 @@ BODIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ClockRequest": ("PUT", "/clock", {"at": DUE}),
     "AdvanceRequest": ("POST", "/clock/advance", {"byMs": 0}),
     "InstanceRequest": ("PUT", "/instance", {"paused": False}),
+    "SealRequest": ("PUT", "/seal", {"move": "m", "to": "https://other.example"}),
 }
 BESIDE: dict[tuple[str, str], dict[str, Any]] = {
     ("ScheduleRequest", "delayMs"): {"scheduledFor": None},

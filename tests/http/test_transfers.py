@@ -15,9 +15,10 @@ from tests.http.http_client import DUE, HttpClient, client_of, refused
 from tocsin import Client
 from tocsin.actors.http import crowd
 from tocsin.actors.http.examples import EXAMPLES
-from tocsin.errors import ConflictError, NotFoundError
+from tocsin.errors import ConflictError, InstanceMovedError, NotFoundError
 
 pytestmark = pytest.mark.anyio
+JOB = {"functionPath": "p", "scheduledFor": DUE}
 LINES = {"content-type": "application/x-ndjson"}
 
 
@@ -61,6 +62,42 @@ async def test_clients_have_it_too(http_client: HttpClient, tmp_path: Path) -> N
         assert (sealed.move, sealed.sealed) == ("m", False)
         assert await client.unseal("tenant-a", move="m")
         assert not (await client.transfer_state("tenant-a")).move
+
+
+async def test_callers_and_workers_of_an_instance_that_has_moved_are_told_the_new_place(
+    http_client: HttpClient,
+) -> None:
+    await http_client.schedule("/i/tenant-a", id="a", scheduledFor=DUE, queue="q")
+    to = "https://other.example"
+    await http_client.client.put("/i/tenant-a/seal", json={"move": "m", "to": to})
+    told = refused(await http_client.client.post("/i/tenant-a/schedule", json=JOB), 409, "INSTANCE_MOVING")
+    assert told["movedTo"] == to
+    await http_client.client.put("/i/tenant-a/seal", json={"move": "m", "to": to, "closed": True})
+
+    for path, body in (
+        ("/schedule", JOB),
+        ("/cancel", {"id": "a"}),
+        ("/queues/q/claim", {"waitMs": 20_000}),
+        ("/complete", {"id": "a", "lease": "1.1.aaaaaaaaaaaaaaaaaaaaaaaa"}),
+    ):
+        answer = await http_client.client.post(f"/i/tenant-a{path}", json=body)
+        assert refused(answer, 409, "INSTANCE_MOVED", "has moved to https://other.example")["movedTo"] == to
+    batch = await http_client.client.post("/i/tenant-a/schedule/batch", json={"jobs": [JOB]})
+    refused(batch, 409, "INSTANCE_MOVED")
+    [listed] = (await http_client.client.get("/instances")).json()["instances"]
+    assert listed["movedTo"] == to
+    assert "movingTo" not in listed
+    status = (await http_client.client.get("/i/tenant-a/status")).json()
+    assert (status["movedTo"], status["reasons"][0]["code"]) == (to, "INSTANCE_MOVED")
+    ready = await http_client.client.get("/readyz")
+    assert (ready.status_code, ready.json()["reasons"]) == (200, ["INSTANCE_MOVED"])
+    [last, *_] = (await http_client.client.get("/i/tenant-a/audit")).json()["actions"]
+    assert (last["action"], last["by"]["via"], last["given"]["to"]) == ("seal", "http", to)
+
+    async with client_at(http_client) as client:
+        with pytest.raises(InstanceMovedError, match="use it there") as there:
+            await client.scheduler("tenant-a").claim("q", wait=20)
+        assert there.value.details["movedTo"] == to
 
 
 async def test_only_admins_of_an_instance_may(http_client: HttpClient) -> None:

@@ -22,6 +22,9 @@ DID: Final[Mapping[str, str]] = {
     "dead_cancel": "cancelled a dead letter",
     "dead_cancel_all": "cancelled dead letters in bulk",
     "undo": "undid an action",
+    "import": "imported the instance",
+    "seal": "sealed the instance, which moves",
+    "unseal": "gave up the move of the instance",
     "set_pool": "set a pool",
     "delete_pool": "forgot a pool",
     "pause": "set the instance",
@@ -125,6 +128,8 @@ def paused_words(at: int | None, by: By | None, now: int) -> str:
 
 
 def _did(one: AuditEntry) -> str:
+    if one.action == "seal" and not one.given.get("closed"):
+        return "began to move the instance"
     paused = one.given.get("paused")
     if one.action in ("set_pool", "pause") and isinstance(paused, bool):
         return ("paused" if paused else "resumed") + (" a pool" if one.action == "set_pool" else " the instance")

@@ -23,6 +23,7 @@ from tocsin.actors.http.errors import MethodNotAllowedError, headers_of, present
 from tocsin.actors.http.incoming import Incoming
 from tocsin.actors.http.responses import Reply
 from tocsin.actors.http.served import ServedHost
+from tocsin.actors.scheduler.model.moving import moved
 from tocsin.errors import InvalidInputError, NotFoundError
 
 NAMES: Final = frozenset(one.name for one in PLACES if isinstance(one, Page))
@@ -94,6 +95,8 @@ class Dashboard(Endpoint):
 
     async def _act(self, asked: Asked, act: Act) -> Reply:
         wrong = ""
+        if (status := await asked.status()) is not None and status.moved_to is not None:
+            raise moved(asked.instance, status.moved_to)
         if asked.request.method == "POST":
             try:
                 return await self._once.do(

@@ -53,6 +53,8 @@ class Frame:
     links: Sequence[Link] = ()
     health: str = ""
     paused: bool = False
+    moved_to: str = ""
+    moving_to: str = ""
     who: str = ""
     may_leave: bool = False
     mark: str = ""
@@ -83,6 +85,8 @@ async def around(asked: Asked, page: str, title: str, mark: str, names: Collecti
         ],
         health=status.health if status is not None else "",
         paused=status is not None and status.paused,
+        moved_to=(status.moved_to or "") if status is not None else "",
+        moving_to=(status.moving_to or "") if status is not None else "",
         who=asked.visit.caller.name or "",
         may_leave=asked.visit.session is not None,
         mark=mark,

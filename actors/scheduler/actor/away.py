@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final, get_args
 
+from tocsin.actors.scheduler.model.moving import moved
 from tocsin.actors.scheduler.model.rows import InstanceRow
 from tocsin.actors.scheduler.schedules.events import ScheduleChange
 from tocsin.actors.scheduler.transitions import events
-from tocsin.errors import ConflictError
+from tocsin.errors import ConflictError, InstanceMovingError
 
 NEW_WORK: Final = (
     events.Submit,
@@ -41,8 +42,9 @@ def check(row: InstanceRow, event: object, name: str) -> None:
     elif row.erasing and isinstance(event, (*NEW_WORK, *KEPT, events.Seal)):
         raise ConflictError(f"instance {name!r} is being removed: try again when that is done")
     elif row.moving is not None and not isinstance(event, events.Seal | events.Unseal):
-        _, to, sealed = row.moving
-        if sealed:
-            raise ConflictError(f"instance {name!r} has moved to {to}: use it there", movedTo=to)
+        if is_sealed(row):
+            raise moved(name, row.moving[1])
         if isinstance(event, NEW_WORK):
-            raise ConflictError(f"instance {name!r} is moving to {to}: use it there in a moment", movedTo=to)
+            to = row.moving[1]
+            said = f"instance {name!r} is moving to {to}: use it there once it has arrived"
+            raise InstanceMovingError(said, movedTo=to)

@@ -6,6 +6,7 @@ The work of an event is in the module named after it. Memory is read from rows a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from logging import DEBUG
 from typing import Any
 
@@ -28,6 +29,7 @@ from tocsin.actors.scheduler.actor.shared_turns import (
 from tocsin.actors.scheduler.inflight.deaths import DeadJob
 from tocsin.actors.scheduler.inflight.inflight import Inflight
 from tocsin.actors.scheduler.inflight.renderers import Renderers
+from tocsin.actors.scheduler.model.moving import moved, moved_to
 from tocsin.actors.scheduler.model.names import KIND
 from tocsin.actors.scheduler.schedules.events import ScheduleChange, change_schedules
 from tocsin.actors.scheduler.schedules.recompute import check_zones
@@ -44,7 +46,7 @@ from tocsin.actors.scheduler.transitions.pools import (
 )
 from tocsin.actors.scheduler.transitions.settle import settle
 from tocsin.actors.scheduler.transitions.submit import submit, submit_together
-from tocsin.errors import StaleLeaseError, TurnError
+from tocsin.errors import ConflictError, StaleLeaseError, TurnError
 
 ERASE_ALONE_MS = 5_000
 """A removal goes on by itself if its caller has not asked for the next page for this long."""
@@ -89,8 +91,13 @@ class SchedulerActor(EventActor[SchedulerEvent]):
         self._state = SchedulerState(ctx.storage, limits, failed_slots)
 
     async def on_start(self) -> None:
+        await self._start(None)
+
+    async def _start(self, note: Callable[[Turn], None] | None) -> None:
         await load(self._state)
         turn = self._turn()
+        if note is not None:
+            note(turn)
         if not (self._state.instance.erasing or is_sealed(self._state.instance)):
             await return_unsent(turn, self._inflight.lanes.is_live)
             await check_zones(turn)
@@ -169,10 +176,10 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                     self._note_clock()
             case events.BeginImport(token):
                 answered = answer(event, await arrival.begin(turn, token))
-            case events.Seal(move, to, closed):
-                answered = answer(event, arrival.seal(turn, move, to, closed=closed))
-            case events.Unseal(move):
-                answered = answer(event, arrival.unseal(turn, move))
+            case events.Seal():
+                answered = answer(event, self._seal(turn, event))
+            case events.Unseal(move, by):
+                answered = answer(event, arrival.unseal(turn, move, by))
             case events.ImportRows() | events.EndImport():
                 answered = arrival.refused(turn, "")
             case events.ErasePage():
@@ -207,27 +214,40 @@ class SchedulerActor(EventActor[SchedulerEvent]):
                 return await arrival.begin(turn, token)
             case events.ImportRows(token, rows):
                 return arrival.take(turn, token, rows)
-            case events.EndImport(token, instance, origin, epoch):
+            case events.EndImport(token, instance, origin, epoch, by, jobs):
                 if (refusal := arrival.end(turn, token, instance, origin)) is None:
                     self.ctx.rise_above(epoch)
-                    await self._begin_anew()
+                    await self._begin_anew(partial(arrival.note_import, by=by, origin=origin, jobs=jobs))
                 return refusal
-            case events.Seal(move, to, closed):
-                return arrival.seal(turn, move, to, closed=closed)
-            case events.Unseal(move):
-                if stays := arrival.unseal(turn, move):
+            case events.Seal():
+                return self._seal(turn, event)
+            case events.Unseal(move, by):
+                if stays := arrival.unseal(turn, move, by):
                     await self._begin_anew()
                 return stays
+            case events.ClaimMore():
+                self._refuse_claims()
             case events.SettleFinished():  # their leases have left with their jobs
                 self.ctx.after_commit(self._inflight.lanes.settled, self._inflight.lanes.take_finished())
             case events.GiveBack():
                 return ()
         return None
 
-    async def _begin_anew(self) -> None:
-        """Read everything from rows, as at an activation."""
+    def _seal(self, turn: Turn, asked: events.Seal) -> ConflictError | None:
+        """Begin to leave, or leave: workers whose claims wait are told where the instance is then."""
+        refusal = arrival.seal(turn, asked.move, asked.to, asked.by, closed=asked.closed)
+        if is_sealed(turn.state.instance):
+            self._refuse_claims()
+        return refusal
+
+    def _refuse_claims(self) -> None:
+        to = moved_to(self._state.instance) or ""
+        self.ctx.after_commit(self._inflight.waiting_claims.refuse, moved(self.ctx.id.name, to))
+
+    async def _begin_anew(self, note: Callable[[Turn], None] | None = None) -> None:
+        """Read everything from rows, as at an activation; then note what was done."""
         self._state = SchedulerState(self.ctx.storage, self._limits, self._failed_slots)
-        await self.on_start()
+        await self._start(note)
 
     def _note_clock(self) -> None:
         """Let the host know where the test clock stands, once that is durable."""

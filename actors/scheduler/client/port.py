@@ -311,7 +311,7 @@ class TransferPort(Protocol):
         """Store rows. ConflictError if the import of this token has ended."""
         ...
 
-    async def end_import(self, token: str, instance: InstanceRow, origin: ImportRow, epoch: int) -> None:
+    async def end_import(self, token: str, instance: InstanceRow, origin: ImportRow, epoch: int, jobs: int) -> None:
         """Check the rows, and let the instance run. InvalidInputError if they are not sound."""
         ...
 

@@ -15,6 +15,7 @@ from tocsin.actors.scheduler.model.audit_records import AuditPage, DeadGroups
 from tocsin.actors.scheduler.model.feed_frames import FeedPage
 from tocsin.actors.scheduler.model.health import level
 from tocsin.actors.scheduler.model.lost import lost
+from tocsin.actors.scheduler.model.moving import moved_to, moving_to
 from tocsin.actors.scheduler.model.records import (
     Attempt,
     ClockState,
@@ -133,6 +134,8 @@ class LocalReads:
             paused=counts.paused,
             paused_at=paused_at,
             paused_by=paused_by,
+            moved_to=moved_to(counts.summary.instance),
+            moving_to=moving_to(counts.summary.instance),
             reasons=reasons,
             clock=await clock_reads.of(here.view(), facts),
         )

@@ -19,7 +19,7 @@ from tocsin.actors.scheduler.inflight.activity import WORKER, Activities
 from tocsin.actors.scheduler.model.suspects import ALONE, marked
 from tocsin.actors.scheduler.transitions.claim import Claim
 from tocsin.actors.scheduler.transitions.events import ClaimMore, GiveBack
-from tocsin.errors import HostClosedError, NotFoundError
+from tocsin.errors import HostClosedError, NotFoundError, TocsinError
 
 log = logging.getLogger("tocsin.scheduler")
 
@@ -117,7 +117,7 @@ class WaitingClaims:
     def withdraw(self, claim: PullClaim) -> None:
         """Remove a claim whose caller has gone; jobs that it was given are requeued."""
         self.leave(claim)
-        if claim.answer.done() and not claim.answer.cancelled():
+        if claim.answer.done() and not claim.answer.cancelled() and claim.answer.exception() is None:
             self.give_back([job.token for job in claim.answer.result()])
 
     async def wait(self, claim: PullClaim, seconds: float) -> list[Claim]:
@@ -315,11 +315,22 @@ class WaitingClaims:
     def stop(self) -> None:
         """Answer all claims that wait with no jobs, and take no new ones."""
         self.stopping = True
+        for claim in self._take_all():
+            claim.answer.set_result([])
+
+    def refuse(self, error: TocsinError) -> None:
+        """Answer all claims that wait with this error: no job will ever come."""
+        for claim in self._take_all():
+            claim.answer.set_exception(error)
+            claim.answer.exception()  # whoever claimed may have gone
+
+    def _take_all(self) -> list[PullClaim]:
+        """Take every claim out of line, and return those that nobody has answered."""
         lines = [*self.of_queue.values(), *self.of_all.values()]
-        for claim in dict.fromkeys(claim for line in lines for claim in line):
+        found = list(dict.fromkeys(claim for line in lines for claim in line))
+        for claim in found:
             self.leave(claim)
-            if not claim.answer.done():
-                claim.answer.set_result([])
+        return [claim for claim in found if not claim.answer.done()]
 
     # ---- Places ----------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ LOOP_LAGS: Final = "LOOP_LAGS"
 WAL_LONG: Final = "WAL_LONG"
 CONNECTIONS_FULL: Final = "CONNECTIONS_FULL"
 BODIES_FULL: Final = "BODIES_FULL"
+INSTANCE_MOVING: Final = "INSTANCE_MOVING"
+INSTANCE_MOVED: Final = "INSTANCE_MOVED"
 
 LEVELS: Final[Mapping[str, str]] = {
     HOLDER_ABSENT: RED,
@@ -63,6 +65,8 @@ LEVELS: Final[Mapping[str, str]] = {
     WAL_LONG: AMBER,
     CONNECTIONS_FULL: AMBER,
     BODIES_FULL: AMBER,
+    INSTANCE_MOVING: AMBER,
+    INSTANCE_MOVED: AMBER,
 }
 """Every code, and the level of health while its cause stands. `docs/operating.md` explains them."""
 

@@ -5,9 +5,30 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.actors.scheduler.model.records import Value
-from tocsin.actors.scheduler.model.rows import Row
+from tocsin.actors.scheduler.model.rows import InstanceRow, Row
+from tocsin.errors import InstanceMovedError
 
 META_IMPORT: Final = b"meta/import"
+
+
+def rests(row: InstanceRow) -> bool:
+    """Return whether nothing of the instance is to start."""
+    return row.paused or row.erasing or row.moving is not None
+
+
+def moved_to(row: InstanceRow) -> str | None:
+    """Return the place where the instance is now; None while it is here."""
+    return row.moving[1] if row.moving is not None and row.moving[2] else None
+
+
+def moving_to(row: InstanceRow) -> str | None:
+    """Return the place that the instance is about to move to."""
+    return row.moving[1] if row.moving is not None and not row.moving[2] else None
+
+
+def moved(name: str, to: str) -> InstanceMovedError:
+    """Return the error that says where an instance is now."""
+    return InstanceMovedError(f"instance {name!r} has moved to {to}: use it there", movedTo=to)
 
 
 class ImportRow(Row, frozen=True, array_like=True, tag=1):

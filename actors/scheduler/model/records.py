@@ -231,11 +231,16 @@ class Status(Value, frozen=True, rename="camel", omit_defaults=True):
     """The test clock, if the instance has one."""
     paused_at: int | None = None
     paused_by: By | None = None
+    moved_to: str | None = None
+    """The place where the instance is now: nothing of it changes here any more."""
+    moving_to: str | None = None
+    """The place that it is about to move to: it takes no new work."""
 
 
 class Instance(Value, frozen=True, rename="camel"):
     """One instance of a host, and how many jobs it has: not started, started, dead. `timeout_ms`: its own deadline for
-    callbacks whose jobs have none; without it the host's counts."""
+    callbacks whose jobs have none; without it the host's counts. `moved_to`: the place where it is now, and nothing of
+    it changes here; `moving_to`: the place that it is about to move to."""
 
     name: str
     backlog: int
@@ -243,6 +248,8 @@ class Instance(Value, frozen=True, rename="camel"):
     dead: int
     paused: bool
     timeout_ms: int | None = None
+    moved_to: str | None = None
+    moving_to: str | None = None
 
 
 class InstanceState(Value, frozen=True, rename="camel"):

@@ -35,6 +35,7 @@ MAX_BATCH_PATHS: Final = 2_000
 """Of args and names in one call: with what else is written of each job it still fits one commit (8 MiB)."""
 MAX_BATCH_LABELS: Final = 5_000
 """In a call, all jobs together: each is a row."""
+LONGEST_PLACE: Final = 500
 MAX_TARGET: Final = 512
 MAX_LEASE: Final = 200
 TIMEOUT_MS: Final = (1_000, 3_600_000)

@@ -15,6 +15,7 @@ from typing import Final
 
 from tocsin.actors.scheduler.inflight.activity import Activities
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.moving import rests
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS
 from tocsin.actors.scheduler.model.suspects import plain
@@ -109,7 +110,7 @@ class Counting:
         if not any_row:
             return None
         counters = read(Counters, META_COUNTERS, counted[0][1] if counted else None) or Counters()
-        paused = instance_row(own).paused
+        paused = rests(instance_row(own))
         return Held(counters.waiting, counters.leased, counters.dead, paused, buckets_of(found))
 
     def _view(self, name: str) -> StoreView:

@@ -18,8 +18,10 @@ from tocsin.actors.scheduler.inflight.waiting_claims import WaitingClaims
 from tocsin.actors.scheduler.model import health
 from tocsin.actors.scheduler.model.health_limits import HealthLimits
 from tocsin.actors.scheduler.model.lost import Lost
+from tocsin.actors.scheduler.model.moving import moved_to, moving_to
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import HealthReason
+from tocsin.actors.scheduler.model.rows import InstanceRow
 from tocsin.actors.scheduler.queries import jobs as query
 from tocsin.actors.scheduler.transitions.job import UNREACHABLE_MS
 from tocsin.dispatch.durations import span
@@ -151,7 +153,7 @@ class HostHealth:
             whom = f"{claims} claims wait for it" if claims else "no worker waits for it"
             said = f"a job of queue {standing.queue} is due for {span(standing.queue_late_ms)}, and {whom}"
             yield health.Cause(health.QUEUE_LATE, f"{said}: start more workers, or look at those there are")
-        if standing.leases_over:
+        if standing.leases_over and moved_to(summary.instance) is None:  # else they left with their jobs
             said = f"{standing.leases_over:,} leases ended over a minute ago and their jobs were not taken up again"
             yield health.Cause(health.LEASES_OVER, f"{said}: see the log, and restart this host if nothing moves")
 
@@ -167,6 +169,8 @@ class HostHealth:
             yield health.Cause(health.SUSPECTS_WAITING, said)
         if (growing := self._growing(name, dead, limits.deaths)) is not None:
             yield growing
+        if (moves := _moves(summary.instance)) is not None:
+            yield moves
 
     def lost(self, losses: int) -> health.Cause | None:
         """Say that many attempts were lost of late."""
@@ -261,6 +265,19 @@ class HostHealth:
         for actor in list(islice(self._busy(), COUNTED)):
             due += await query.due_callbacks(provider.view(str(actor)), now + SOON_MS)
         return due
+
+
+def _moves(row: InstanceRow) -> health.Cause | None:
+    """Say that the instance is elsewhere now, or about to be: whoever still calls it here is refused."""
+    if (to := moved_to(row)) is not None:
+        said = f"this instance has moved to {to}, and nothing of it changes here: call it there"
+        return health.Cause(health.INSTANCE_MOVED, f"{said}; `tocsin move --remove` removes it here")
+    if (to := moving_to(row)) is not None:
+        said = f"this instance is moving to {to}, takes no new work and starts nothing"
+        return health.Cause(
+            health.INSTANCE_MOVING, f"{said}: `tocsin move` goes on with that, or gives it up with --abort"
+        )
+    return None
 
 
 def _late(late_ms: int, idle_ms: int, is_busy: bool, limit_s: int) -> health.Cause | None:

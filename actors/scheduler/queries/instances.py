@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from tocsin.actors.scheduler.model.counters import Counters
+from tocsin.actors.scheduler.model.moving import moved_to, moving_to
 from tocsin.actors.scheduler.model.names import actor_of
 from tocsin.actors.scheduler.model.records import Instance, InstancePage, InstanceState, pause_of
 from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS, InstanceRow
@@ -54,7 +55,16 @@ async def instance(provider: StoreProvider, name: str) -> Instance | None:
     raw = counted[0][1] if counted else None
     row = instance_row(own)
     counters = read(Counters, META_COUNTERS, raw) or Counters()
-    return Instance(name, counters.waiting, counters.leased, counters.dead, row.paused, row.timeout_ms)
+    return Instance(
+        name,
+        counters.waiting,
+        counters.leased,
+        counters.dead,
+        row.paused,
+        row.timeout_ms,
+        moved_to(row),
+        moving_to(row),
+    )
 
 
 def state(name: str, row: InstanceRow) -> InstanceState:

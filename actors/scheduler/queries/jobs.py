@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.model.clock import CLOCK
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.damage import args_fault
 from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.moving import rests
 from tocsin.actors.scheduler.model.records import Holder, Pool, PoolStatus, Record, pause_of
 from tocsin.actors.scheduler.model.rows import (
     INSTANCE,
@@ -140,7 +141,7 @@ class Summary:
     def standing(self, now: int, wall: int) -> Standing:
         """Say what waits that should not. `now` is the instance's time: a test clock's stands apart from `wall`."""
         return standing(
-            self.buckets, self.pools, self.leases, now, wall, paused=self.instance.paused or self.instance.erasing,
+            self.buckets, self.pools, self.leases, now, wall, paused=rests(self.instance),
             is_test_clock=self.has_test_clock,
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from tocsin.actors.scheduler.inflight.permits import CIRCUIT_OPEN, HOST_FULL, HO
 from tocsin.actors.scheduler.model.clock import CLOCK, ClockRow
 from tocsin.actors.scheduler.model.health import code_of
 from tocsin.actors.scheduler.model.job_record import Found
+from tocsin.actors.scheduler.model.moving import moved_to, moving_to
 from tocsin.actors.scheduler.model.records import By, ErrorInfo, Reason, Record, pause_of
 from tocsin.actors.scheduler.model.rows import INSTANCE, PULLED, InstanceRow, PoolRow
 from tocsin.actors.scheduler.model.suspects import ALONE, FEW, SOME, level_of
@@ -65,9 +66,9 @@ async def reasons(view: StoreView, job_id: str, now: int, facts: Facts) -> list[
         ]
     record, level = found.record(now), level_of(found.place)
     if record.state == "dead":
-        return [await _dead(view, record)]
+        return [*_moves(await _instance(view)), await _dead(view, record)]
     if record.state == "running":
-        return [_running(found, record, facts.wall)]
+        return [*_moves(await _instance(view)), _running(found, record, facts.wall)]
     if is_expired(found.job, found.place, now):
         return [Reason("EXPIRED", "its time is over: it is recorded as expired, and never sent", record.expires_at)]
     said = _of_job(record, level, now)
@@ -200,13 +201,27 @@ def _apart(record: Record, level: int) -> Reason:
 
 async def of_instance(view: StoreView, now: int | None = None) -> list[Reason]:
     """Say why nothing of this instance starts; nothing if it may. `now`: to say for how long."""
-    row = query.read(InstanceRow, INSTANCE, (await view.get([INSTANCE])).get(INSTANCE))
-    if row is None or not row.paused:
-        return []
+    row = await _instance(view)
     if row.erasing:
         return [Reason("REMOVING", "this instance is being removed")]
+    if not row.paused:
+        return _moves(row)
     since, by = pause_of(row.pause)
-    return [Reason("INSTANCE_PAUSED", _paused("this instance", since, by, now), since=since, by=by)]
+    return [*_moves(row), Reason("INSTANCE_PAUSED", _paused("this instance", since, by, now), since=since, by=by)]
+
+
+async def _instance(view: StoreView) -> InstanceRow:
+    return query.read(InstanceRow, INSTANCE, (await view.get([INSTANCE])).get(INSTANCE)) or InstanceRow()
+
+
+def _moves(row: InstanceRow) -> list[Reason]:
+    """Say that the instance is elsewhere now, or about to be."""
+    if (to := moved_to(row)) is not None:
+        said = f"this instance has moved to {to}, and nothing of it starts here: ask there"
+        return [Reason("INSTANCE_MOVED", said)]
+    if (to := moving_to(row)) is not None:
+        return [Reason("INSTANCE_MOVING", f"this instance is moving to {to}, and starts nothing meanwhile")]
+    return []
 
 
 async def of_pool(view: StoreView, name: str, now: int | None = None, wall: int | None = None) -> list[Reason]:

@@ -30,7 +30,7 @@ class Target(Protocol):
 
     async def begin_import(self, token: str) -> None: ...
     async def import_rows(self, token: str, rows: Sequence[Row]) -> None: ...
-    async def end_import(self, token: str, instance: InstanceRow, origin: ImportRow, epoch: int) -> None: ...
+    async def end_import(self, token: str, instance: InstanceRow, origin: ImportRow, epoch: int, jobs: int) -> None: ...
     async def abandon_import(self, token: str) -> None: ...
 
 
@@ -183,7 +183,7 @@ async def load(
         if paused is not None and paused != instance.paused:
             instance = msgspec.structs.replace(instance, paused=paused, pause=None)
         origin = ImportRow(now_ms(), manifest.instance, manifest.at, manifest.rows, trailer.sha256, manifest.move)
-        await target.end_import(token, instance, origin, manifest.epoch)
+        await target.end_import(token, instance, origin, manifest.epoch, manifest.jobs)
     except Exception:  # whatever ended it, also a caller that hung up: half an instance is of no use
         if begun:
             await target.abandon_import(token)

@@ -11,6 +11,7 @@ from tocsin.actors.scheduler.actor.clock_names import NoteName
 from tocsin.actors.scheduler.integrity.findings import Findings
 from tocsin.actors.scheduler.integrity.invariants import examine
 from tocsin.actors.scheduler.model import validation as arguments
+from tocsin.actors.scheduler.model.asked_by import PYTHON, AskedBy
 from tocsin.actors.scheduler.model.clock import CLOCK
 from tocsin.actors.scheduler.model.counters import Counters
 from tocsin.actors.scheduler.model.moving import META_IMPORT, Imported, ImportRow, TransferState
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tocsin.actors.scheduler.actor.service import SchedulerService
 
 FAULTS_SHOWN: Final = 3
-LONGEST_PLACE: Final = 500
 ALWAYS: Final = 0
 """A wake time that covers everything: the true one is set when the instance begins."""
 
@@ -33,9 +33,13 @@ ALWAYS: Final = 0
 class LocalTransfer:
     """Carries out what `TransferPort` says."""
 
-    def __init__(self, service: SchedulerService, name: str) -> None:
-        self._service, self.name = service, instance_name(name)
+    def __init__(self, service: SchedulerService, name: str, who: AskedBy = PYTHON) -> None:
+        self._service, self.name, self._who = service, instance_name(name), who
         self._id = actor_of(self.name)
+
+    def asked_by(self, who: AskedBy) -> LocalTransfer:
+        """Return the same, whose audit log names `who`."""
+        return LocalTransfer(self._service, self.name, who)
 
     async def begin_import(self, token: str) -> None:
         await self._do(events.BeginImport(token))
@@ -43,7 +47,7 @@ class LocalTransfer:
     async def import_rows(self, token: str, rows: Sequence[Row]) -> None:
         await self._do(events.ImportRows(token, rows))
 
-    async def end_import(self, token: str, instance: InstanceRow, origin: ImportRow, epoch: int) -> None:
+    async def end_import(self, token: str, instance: InstanceRow, origin: ImportRow, epoch: int, jobs: int) -> None:
         view = self._view()
         if token != (await self._instance()).importing:
             if (await view.get([META_IMPORT])).get(META_IMPORT) == encode(origin):
@@ -54,7 +58,7 @@ class LocalTransfer:
             raise _faulty(found)
         if await view.get([CLOCK]):
             await self._service.host.call(CLOCK_NAMES, NoteName(self.name))
-        await self._do(events.EndImport(token, instance, origin, epoch))
+        await self._do(events.EndImport(token, instance, origin, epoch, self._who, jobs))
 
     async def abandon_import(self, token: str) -> None:
         while (await self._instance()).importing == token:
@@ -79,16 +83,16 @@ class LocalTransfer:
 
     async def seal(self, move: str, to: str, closed: bool) -> TransferState:
         name = arguments.plain_name(move, "move")
-        if not isinstance(to, str) or not to.isprintable() or not 1 <= len(to) <= LONGEST_PLACE:
-            raise InvalidInputError(f"to must be a printable text of 1 to {LONGEST_PLACE} characters")
+        if not isinstance(to, str) or not to.isprintable() or not 1 <= len(to) <= arguments.LONGEST_PLACE:
+            raise InvalidInputError(f"to must be a printable text of 1 to {arguments.LONGEST_PLACE} characters")
         if not (await self.state()).exists:
             raise NotFoundError(f"there is no instance {self.name!r}")
-        await self._do(events.Seal(name, to, closed))
+        await self._do(events.Seal(name, to, closed, self._who))
         return await self.state()
 
     async def unseal(self, move: str) -> bool:
         try:
-            return await self._service.host.call(self._id, events.Unseal(move), create=False)
+            return await self._service.host.call(self._id, events.Unseal(move, self._who), create=False)
         except NotFoundError:
             return False
 

@@ -11,9 +11,13 @@ from typing import Final
 
 import msgspec
 
+from tocsin.actors.scheduler.model.asked_by import AskedBy
+from tocsin.actors.scheduler.model.audit import AuditRow
+from tocsin.actors.scheduler.model.crockford import ms_of
 from tocsin.actors.scheduler.model.moving import META_IMPORT, ImportRow
 from tocsin.actors.scheduler.model.rows import INSTANCE, META_COUNTERS, META_LAYOUT, META_ZONES, InstanceRow, encode
 from tocsin.actors.scheduler.state.turn import Turn
+from tocsin.actors.scheduler.transitions import audit
 from tocsin.errors import ConflictError
 from tocsin.storage.api import Row
 
@@ -75,22 +79,37 @@ def refused(turn: Turn, token: str) -> ConflictError | None:
     )
 
 
-def seal(turn: Turn, move: str, to: str, *, closed: bool) -> ConflictError | None:
+def note_import(turn: Turn, by: AskedBy | None, origin: ImportRow, jobs: int) -> None:
+    """Note from which file the instance was made. The log that came along is before it."""
+    if by is not None:
+        said: dict[str, str | int | bool] = {"source": origin.source, "exportedAt": origin.exported_at}
+        said |= {"rows": origin.rows, "sha256": origin.sha256}
+        if origin.move:
+            said["move"] = origin.move
+        action_id = audit.new_id(turn)
+        row = AuditRow(ms_of(action_id), "import", by, turn.ctx.id.name, said, changed=jobs)
+        audit.put(turn, action_id, row)  # also one that is empty
+
+
+def seal(turn: Turn, move: str, to: str, by: AskedBy | None, *, closed: bool) -> ConflictError | None:
     """Take no new work and start nothing; or, `closed`, change nothing at all."""
     row = turn.state.instance
     if row.moving is not None and row.moving[0] != move:
         return ConflictError(f"instance {turn.ctx.id.name!r} is moving to {row.moving[1]}: {MOVES}", move=row.moving[0])
     closed = closed or (row.moving is not None and row.moving[2])
     turn.state.put_instance(msgspec.structs.replace(row, moving=(move, to, closed)))
+    if row.moving is None or closed != row.moving[2]:
+        audit.note(turn, by, "seal", turn.ctx.id.name, {"to": to, "move": move, "closed": closed})
     return None
 
 
-def unseal(turn: Turn, move: str) -> bool:
+def unseal(turn: Turn, move: str, by: AskedBy | None) -> bool:
     """Stay: go on as before."""
     row = turn.state.instance
     if row.moving is None or row.moving[0] != move:
         return False
     turn.state.put_instance(msgspec.structs.replace(row, moving=None))
+    audit.note(turn, by, "unseal", turn.ctx.id.name, {"to": row.moving[1], "move": move})
     return True
 
 

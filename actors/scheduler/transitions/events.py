@@ -167,6 +167,9 @@ class EndImport(Event[ConflictError | None], frozen=True):
     instance: InstanceRow
     origin: ImportRow
     epoch: int
+    by: AskedBy | None = None
+    jobs: int = 0
+    """How many came, live and dead ones."""
 
 
 class Seal(Event[ConflictError | None], frozen=True):
@@ -175,12 +178,14 @@ class Seal(Event[ConflictError | None], frozen=True):
     move: str
     to: str
     closed: bool
+    by: AskedBy | None = None
 
 
 class Unseal(Event[bool], frozen=True):
     """Stay after all. Answered with whether the instance was about to leave by this move."""
 
     move: str
+    by: AskedBy | None = None
 
 
 class Complete(Event[Sequence[Settlement | StaleLeaseError]], frozen=True):

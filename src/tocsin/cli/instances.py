@@ -16,10 +16,11 @@ from tocsin.cli.times import duration
 from tocsin.cli.words import printable, say
 
 INSTANCES: Final = (
-    Column("INSTANCE", 44),
-    Column("BACKLOG", 11, right=True),
-    Column("IN FLIGHT", 11, right=True),
-    Column("DEAD", 11, right=True),
+    Column("INSTANCE", 24),
+    Column("BACKLOG", 9, right=True),
+    Column("IN FLIGHT", 10, right=True),
+    Column("DEAD", 9, right=True),
+    Column("STATE", whole=True),
 )
 
 
@@ -41,9 +42,18 @@ def instances_ls(connection: Connection, /, **query: Any) -> None:
 
 def _print(found: Sequence[Mapping[str, Any]], *, header: bool) -> None:
     rows = [
-        (printable(one["name"]), f"{one['backlog']:,}", f"{one['inFlight']:,}", f"{one['dead']:,}") for one in found
+        (printable(one["name"]), f"{one['backlog']:,}", f"{one['inFlight']:,}", f"{one['dead']:,}", _state(one))
+        for one in found
     ]
     print_rows(INSTANCES, rows, header=header)
+
+
+def _state(one: Mapping[str, Any]) -> str:
+    """Say what keeps an instance from being at work; nothing if it is."""
+    for member, words in (("movedTo", "moved to"), ("movingTo", "moving to")):
+        if one.get(member):
+            return f"{words} {printable(one[member])}"
+    return "paused" if one.get("paused") else ""
 
 
 @instances.command("pause")

@@ -55,6 +55,8 @@ def _head(look: Look, width: int) -> list[Text]:
     state = Text(" ", no_wrap=True)
     state.append(f"{mark} {status.health.upper()}", f"bold {colour}")
     state.append(f"  {_short(printable(look.name), max(width - 30, 10))}", "bold")
+    if status.moved_to or status.moving_to:
+        state.append("  MOVED" if status.moved_to else "  MOVING", "bold yellow")
     if status.paused:
         state.append("  PAUSED", "bold yellow")
     reasons = [f"   {printable(one.message)} (for {_ago(look, one.since)})" for one in status.reasons[:REASONS]]
@@ -124,6 +126,8 @@ def _instance(one: InstanceLine, look: Look, width: int) -> Text:
     late = one.status.oldest_due_ms if one.status is not None else None
     cells = [f"{one.backlog:,}", f"{one.in_flight:,}", f"{one.dead:,}", "" if late is None else span(late)]
     said = f"{mark} {printable(one.name)}" + (" (paused)" if one.paused else "")
+    if one.status is not None and one.status.moved_to:
+        said += " (moved)"
     return _row(said, cells, width, f"bold {colour}" if one.name == look.name else colour)
 
 

@@ -48,7 +48,7 @@ def rows_of(text: bytes) -> list[dict[str, Any]]:
     for one in found:
         if one.get("row", {}).get("kind") == "fired":  # its host has left it
             one["row"]["host"] = one["row"]["host"].removeprefix("left-")
-    return [one for one in found if one.get("key") != "meta/import"]
+    return [one for one in found if one.get("key") != "meta/import" and one.get("row", {}).get("action") != "import"]
 
 
 def kinds_of(text: bytes) -> set[str]:
