@@ -19,6 +19,7 @@ Do = Callable[[Asked], Awaitable[Done]]
 
 async def _job(asked: Asked) -> Record:
     id = asked.names["id"]
+    await asked.admit("get", id)
     record = await asked.port.reads.get(id)
     if record is None:
         raise NotFoundError(f"there is no job {id!r} in {asked.instance} any more: it has ended, or was cancelled")

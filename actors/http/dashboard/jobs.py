@@ -65,7 +65,8 @@ async def _found(asked: Asked, id: str) -> str:
     """Return the address of a job that is asked for by its id. NotFoundError or InvalidInputError say why there is
     none."""
     await asked.admit("get", id)
-    if await asked.port.reads.get(id) is None and not await asked.port.reads.history(id):
+    reads = asked.port.reads
+    if await reads.get(id) is None and not (await asked.may("history", id) and await reads.history(id)):
         raise NotFoundError(f"there is no job {id!r} in {asked.instance}, and none has ended within the last week")
     return asked.url(f"/jobs/{id}")
 

@@ -9,11 +9,13 @@ from typing import Final
 from tocsin.actors.http.dashboard.asked import Asked
 from tocsin.actors.http.dashboard.audit import paused_words
 from tocsin.actors.http.dashboard.overview import share
-from tocsin.actors.http.dashboard.page import Act, Done, Field, Page, Question
+from tocsin.actors.http.dashboard.page import Act, Done, Elsewhere, Field, Page, Question
 from tocsin.actors.http.dashboard.words import amount
 from tocsin.actors.scheduler.model import records
 from tocsin.errors import InvalidInputError, NotFoundError
 
+SHOWN: Final = 200
+"""The page is read anew whenever something changes: so many lines are what people read, and a server can afford."""
 HELD: Final = {
     "fired": "a callback is under way",
     "pulled": "a worker has it",
@@ -61,12 +63,13 @@ class OnePool:
         return "its job was cancelled" if holder.orphan else HELD.get(holder.kind, holder.kind)
 
 
-async def show_all(asked: Asked) -> Pools:
-    asked.query()
+async def show_all(asked: Asked) -> Pools | Elsewhere:
+    if name := (asked.query("name").text("name") or "").strip():
+        return Elsewhere(asked.url(f"/pools/{name}"))
     status = await asked.status()
     assert status is not None, "the page needs the leave that this needs"
     pools = sorted(status.pools, key=lambda one: (-one.queued, -one.in_flight, one.name))
-    return Pools(pools, status.more_pools)
+    return Pools(pools[:SHOWN], status.more_pools or len(pools) > SHOWN)
 
 
 async def show_one(asked: Asked) -> OnePool:
@@ -80,6 +83,7 @@ async def show_one(asked: Asked) -> OnePool:
 
 async def _known(asked: Asked) -> records.Pool:
     name = asked.names["name"]
+    await asked.admit("pool", name)
     pool = await asked.port.reads.pool(name)
     if not pool.known:
         raise NotFoundError(f"there is no pool {name!r}: no job names it, and nobody has set it")

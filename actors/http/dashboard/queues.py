@@ -11,13 +11,18 @@ from tocsin.actors.http.dashboard.overview import share
 from tocsin.actors.http.dashboard.page import Page
 from tocsin.actors.scheduler.model import records
 
+SHOWN: Final = 200
+"""The page is read anew whenever something changes: so many lines are what people read, and a server can afford."""
+
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues of an instance; `longest` is how many jobs wait in the longest one."""
+    """The longest queues of an instance; `longest` is how many jobs wait in the longest one, `more` how many queues are
+    not shown."""
 
     queues: Sequence[records.Queue]
     longest: int
+    more: int
 
     def share(self, queue: records.Queue) -> float:
         return share(queue.waiting, self.longest)
@@ -31,7 +36,7 @@ async def show(asked: Asked) -> Queues:
     asked.query()
     queues = await asked.port.queues.queues()
     queues = sorted(queues, key=lambda one: (-one.waiting, one.name))
-    return Queues(queues, max((one.waiting for one in queues), default=0))
+    return Queues(queues[:SHOWN], max((one.waiting for one in queues), default=0), max(0, len(queues) - SHOWN))
 
 
 PLACES: Final = (Page(path="/queues", action="queues", name="queues", title="Queues", show=show),)

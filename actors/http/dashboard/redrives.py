@@ -45,6 +45,7 @@ async def show(asked: Asked) -> OneRedrive:
 
 async def _known(asked: Asked) -> Redrive:
     id = asked.names["id"]
+    await asked.admit("redrive", id)
     redrive = await asked.port.reads.redrive(id)
     if redrive is None:
         raise NotFoundError(f"there is no bulk retry {id!r}: it ended more than a day ago, or never was")

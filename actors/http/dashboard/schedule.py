@@ -89,6 +89,7 @@ async def show(asked: Asked) -> OneSchedule:
 
 async def _known(asked: Asked) -> ScheduleRecord:
     name = asked.names["name"]
+    await asked.admit("schedules.get", name)
     one = await asked.port.schedules.get(name)
     if one is None:
         raise NotFoundError(f"there is no schedule {name!r}")

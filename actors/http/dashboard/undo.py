@@ -68,6 +68,7 @@ def undo_path(action_id: str | None, until: int | None) -> str:
 
 async def ask(asked: Asked) -> Question:
     id = asked.names["id"]
+    await asked.admit("audit")
     one = next((one for one in await _recent(asked) if one.id == id), None)
     if one is None or not _is_open(one, asked.now_ms):
         raise NotFoundError("this cannot be undone any more: its ten minutes are over, or it was undone")

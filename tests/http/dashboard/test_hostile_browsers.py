@@ -18,7 +18,7 @@ from starlette.routing import Mount
 from tests.http.dashboard.browsing import browsing, links_of, said_on
 from tests.http.dashboard.site import ADMIN, EVIL, HOUR_MS, TOKENS, Site
 from tocsin.actors.actor_host import ActorHost
-from tocsin.actors.http.dashboard import once
+from tocsin.actors.http.dashboard import once, pools
 from tocsin.actors.http.dashboard.args import ARGS_MOST
 from tocsin.actors.http.dashboard.once import Once
 from tocsin.actors.http.responses import Reply
@@ -181,6 +181,28 @@ async def test_args_that_grow_by_their_indentation_are_cut(site: Site) -> None:
         assert page.status_code == 200
         assert "Cut off here" in page.text
         assert len(page.content) < 2 * ARGS_MOST
+
+
+async def test_of_many_pools_and_queues_the_first_are_shown_and_the_others_are_found(site: Site) -> None:
+    most = pools.SHOWN
+    jobs = [
+        {"functionPath": "p", "delayMs": HOUR_MS, **({"queue": f"q{n}"} if half else {"pool": f"pool{n}"})}
+        for half in (False, True)
+        for n in range(most + 3)
+    ]
+    jobs += [{"functionPath": "p", "delayMs": HOUR_MS, "queue": "z"} for _ in range(2)]
+    await site.ask("POST", "/schedule/batch", jobs=jobs)
+
+    page = await site.reader.visit("/ui/pools")
+    assert page.text.count("/ui/pools/pool") == most
+    assert "There are more" in page.text
+    found = await site.reader.visit(f"/ui/pools?name=pool{most + 2}")
+    assert found.headers["location"] == f"/ui/pools/pool{most + 2}"
+
+    page = await site.reader.visit("/ui/queues")
+    assert page.text.count("/ui/jobs?queue=") == most
+    assert "There are 4 more" in page.text
+    assert "/ui/jobs?queue=z" in links_of(page), "the longest are shown"
 
 
 # ---- What anybody can make grow ------------------------------------------------------------------

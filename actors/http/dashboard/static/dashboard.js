@@ -5,6 +5,7 @@
   const POLL_MS = 5000;
   const FEED_POLL_MS = 15000; // for what the feed does not tell: workers, schedules, what falls due
   const LEAST_MS = 1000; // between two looks, however much changes
+  const SHARE = 10; // and so many times as long as the last look took: a server that has much to do has more time
   const html = document.documentElement;
 
   // ---- Theme: before the first paint ----
@@ -49,6 +50,7 @@
   // ---- Following what happens: the page is fetched again, and its live parts are exchanged ----
   const shown = new Map();
   let asking = false;
+  let took = 0;
   const inUse = (part) => {
     const focus = document.activeElement;
     return part.querySelector("input:checked, details[open]") !== null
@@ -76,16 +78,19 @@
   const refresh = async () => {
     if (asking || document.hidden || document.querySelector("dialog[open]") || !document.querySelector("[data-live]")) return;
     asking = true;
+    const began = Date.now();
     try {
       const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
       if (answer.status === 401) { location.reload(); return; }
       if (!answer.ok) { say(`The server answers ${answer.status}`, true); return; }
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const text = await answer.text();
+      took = Date.now() - began;
+      const page = new DOMParser().parseFromString(text, "text/html");
       for (const fresh of page.querySelectorAll("[data-live][id]")) {
         const part = document.getElementById(fresh.id);
-        const text = fresh.className + fresh.innerHTML;
-        if (!part || shown.get(fresh.id) === text || inUse(part)) continue;
-        shown.set(fresh.id, text);
+        const now = fresh.className + fresh.innerHTML;
+        if (!part || shown.get(fresh.id) === now || inUse(part)) continue;
+        shown.set(fresh.id, now);
         exchange(part, fresh);
       }
       say("");
@@ -101,7 +106,7 @@
   let looked = Date.now();
   let soon = 0;
   const look = () => { looked = Date.now(); soon = 0; return refresh(); };
-  const changed = () => { soon ||= setTimeout(look, Math.max(0, looked + LEAST_MS - Date.now())); };
+  const changed = () => { soon ||= setTimeout(look, Math.max(0, looked + Math.max(LEAST_MS, SHARE * took) - Date.now())); };
   const follow = () => {
     const address = document.body.dataset.feed;
     if (document.hidden || !address || !document.querySelector("[data-live]")) { feed?.close(); feed = null; return; }
